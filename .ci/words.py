@@ -53,7 +53,6 @@ BARE_NAMES = 2.0
 UNTRANSLATED: dict[str, tuple[float, float]] = {
     "core": (25.5, 30.1),
     "engines": (25.8, 21.0),
-    "guards": (29.6, 38.9),
     "ports": (27.0, 19.7),
     "provenance": (20.7, 29.8),
     "(modules)": (5.1, 4.9),

@@ -17,9 +17,9 @@ from agentserver.core.blueprint import Blueprint
 from agentserver.core.guard import Rules
 from agentserver.core.handoffs import Handoff, Task
 from agentserver.core.usage import usage_instructions
-from agentserver.guards.hosting import hosted, named
+from agentserver.guards.builtin import OrganismFacts, make_builtin_guards
+from agentserver.guards.hosting import host_guards, merge_guards
 from agentserver.guards.intents import IntentRewriter
-from agentserver.guards.own import OrganismFacts, own_guards
 from agentserver.handoff.intents import Vocabulary, describe_offers
 from agentserver.payload.codec import Codecs
 from agentserver.spending import NO_BUDGETS
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Listener
     from agentserver.core.guard import CoreGuard
     from agentserver.guards.base import Guard
-    from agentserver.guards.lineage.trusted import Trusted
+    from agentserver.guards.lineage.trust import TrustSettings
 
 NO_GUARDS: Mapping[str, Guard] = MappingProxyType({})
 
@@ -86,8 +86,8 @@ def guards_of(
     trusted, said = None, organism.provenance
     if said is not None:
         trusted = _trusted(said, handed_over(organism), listeners, organism.addressed)
-    own = own_guards(OrganismFacts(listeners, codecs, trusted, organism.secrets.redact))
-    return (*own, *hosted(named(organism.guards.items(), more.items()), codecs, listeners))
+    own = make_builtin_guards(OrganismFacts(listeners, codecs, trusted, organism.secrets.redact))
+    return (*own, *host_guards(merge_guards(organism.guards.items(), more.items()), codecs, listeners))
 
 
 def _trusted(
@@ -95,14 +95,16 @@ def _trusted(
     handoffs: Handoffs | None,
     listeners: Mapping[str, Listener],
     addressed: frozenset[str],
-) -> Trusted:
+) -> TrustSettings:
     """The settings of lineage, with what follows from them for these listeners."""
-    from agentserver.guards.lineage.trusted import Trusted, carriers, told_by
+    from agentserver.guards.lineage.trust import TrustSettings, count_intent_bits, find_carriers
 
     peers = {name: sorted(one.peers & listeners.keys()) for name, one in listeners.items()}
-    bits = {} if handoffs is None else told_by(handoffs.vocabulary)
-    carrying = carriers(said.policy, said.memory, peers, addressed)
-    return Trusted(said.policy, said.quarantined, said.planners, said.memory, carrying, bits, said.viewers)
+    bits = {} if handoffs is None else count_intent_bits(handoffs.vocabulary)
+    carrying = find_carriers(said.policy, said.memory, peers, addressed)
+    return TrustSettings(
+        said.policy, said.quarantined, said.planners, said.memory, carrying, bits, said.viewers
+    )
 
 
 def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:

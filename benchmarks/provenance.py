@@ -45,10 +45,10 @@ from agentserver.core.messages import (
 )
 from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
+from agentserver.guards.builtin import PeersGuard
 from agentserver.guards.lineage.exposure import FirstText, Recall
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.guards.lineage.memory import Memory
-from agentserver.guards.peers import PeersGuard
 from agentserver.payload.codec import Codecs
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, explain, judge, leaves
 from agentserver.provenance.evidence.folding import fold_bytes
@@ -162,7 +162,7 @@ def rules(policy: Policy) -> tuple[Rules, Rules, Codecs]:
     plain = Rules(blueprint, codecs, (PeersGuard(),), Bounds())
     return (
         plain,
-        replace(plain, guards=(PeersGuard(), LineageGuard(Trusted(policy), LISTENERS, codecs))),
+        replace(plain, guards=(PeersGuard(), LineageGuard(TrustSettings(policy), LISTENERS, codecs))),
         codecs,
     )
 
@@ -175,11 +175,11 @@ def step(policy: Policy, ledger: Ledger, payload: Any, to: str) -> tuple[float, 
     outcome = decisions.receive(conversation, asked, guarded, Moment(1.0, b"1" * 16))
     (delivery,) = outcome.ready
     delivery = delivery._replace(sender="helper", hop=2)  # another agent's message, not the principal's order
-    known = Memory().grown(ledger)
+    known = Memory().grow(ledger)
     if ledger.tainted:  # the agent was given the pages, and so was the helper
         text = FirstText("fetch_page", 1, "fetch_page")
         for name in LISTENERS:
-            known = known.reaching(name, delivery.thread, Recall.LISTENER, text)
+            known = known.expose(name, delivery.thread, Recall.LISTENER, text)
     conversation = outcome.conversation._replace(memory={"lineage": known})
     accepted = decisions.accept(conversation, delivery, guarded)
     said = normalise(HandlerResponse(payload, to), codecs, Bounds(), Room(1, 1 << 20))

@@ -16,8 +16,7 @@ from agentserver.assembly import DRAWN, SystemClock, build
 from agentserver.config import forget, load
 from agentserver.core.encoding.codecs import attempt_members as members
 from agentserver.engines.memory import MemoryEngine
-from agentserver.guards.approval import ApprovalGuard
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from agentserver.handoff.edge.records import verify_file
 from agentserver.payload.fields.field_table import PayloadError
 from agentserver.testing import listener, organism_of

@@ -36,7 +36,7 @@ WAIVERS = {
     ): "the boundary of a handler in its own process, as pump/invoke.py is in the server's",
     (
         "parameters",
-        "agentserver/guards/lineage/reading.py:Said.__init__",
+        "agentserver/guards/lineage/reading.py:ObservedMessage.__init__",
     ): "a value whose last part is read when it is needed",
     (
         "parameters",

@@ -196,10 +196,10 @@ def find_unreferable(organism: Organism, codecs: Codecs) -> Iterator[ConfigMista
     from agentserver.remedies.configuration import ConfigCode
 
     for viewer, sender, payload in _reference_viewers(organism):
-        from agentserver.guards.lineage.view.viewer import refusing  # imports numpy
+        from agentserver.guards.lineage.viewer import find_refusing_fields  # imports numpy
 
         codec = codecs.of(payload)
-        for path, required in refusing(codec):
+        for path, required in find_refusing_fields(codec):
             if _is_declared_better(organism, sender, codec, path):
                 continue
             end = "is required, so the message is refused" if required else "is left out"
@@ -301,12 +301,12 @@ def _peers(organism: Organism) -> dict[str, list[str]]:
 def _memory_lines(organism: Organism, provenance: Provenance) -> Iterator[str]:
     """Yield a line for each kind of memory that untrusted text can reach; a source's own is untrusted anyway."""
     from agentserver.guards.lineage.exposure import Recall
-    from agentserver.guards.lineage.trusted import carriers
+    from agentserver.guards.lineage.trust import find_carriers
     from agentserver.provenance.flows import find_reachable
 
     policy, peers = provenance.policy, _peers(organism)
     reached = find_reachable(policy, peers, organism.addressed)
-    carrying = carriers(policy, provenance.memory, peers, organism.addressed)
+    carrying = find_carriers(policy, provenance.memory, peers, organism.addressed)
     matters = [name for name in peers if name in reached | carrying and not policy.classify(name).source]
     for recall in Recall:
         names = [name for name in matters if provenance.memory.get(name, Recall.LISTENER) is recall]
@@ -318,12 +318,12 @@ def _memory_lines(organism: Organism, provenance: Provenance) -> Iterator[str]:
 def _channels(organism: Organism, codecs: Codecs, name: str) -> Iterator[tuple[str, Channel]]:
     """Yield the answers that a listener's code can give, and how much each can carry."""
     from agentserver.contract import SYSTEM_PAYLOADS
-    from agentserver.guards.lineage.reading import channel
+    from agentserver.guards.lineage.reading import measure_channel
 
     bound = next(each for each in organism.listeners if each.listener.name == name)
     for payload in bound.discovered:
         if payload not in (*bound.listener.payloads, *SYSTEM_PAYLOADS):
-            yield payload.__name__, channel(codecs.of(payload))
+            yield payload.__name__, measure_channel(codecs.of(payload))
 
 
 def summary_lines(path: Path, blueprint: Blueprint, findings: Sequence[ConfigMistake]) -> tuple[str, ...]:

@@ -109,7 +109,7 @@ def _recorded_leaves(
     """Collect the values that listeners received in a conversation, and those that they sent."""
     from agentserver.core.decide.intake import read_own
     from agentserver.core.handoffs import TASK
-    from agentserver.guards.lineage.reading import Readings, handed
+    from agentserver.guards.lineage.reading import Readings, list_task_leaves
 
     readings = Readings(rules.codecs)
     taken: defaultdict[str, list[Leaf]] = defaultdict(list)
@@ -121,7 +121,11 @@ def _recorded_leaves(
         element = read_own(delivery, codec, rules.bounds)
         if element is None:
             continue
-        found = handed(codec.decode(element)) if codec.name == TASK else readings[codec.name].leaves(element)
+        found = (
+            list_task_leaves(codec.decode(element))
+            if codec.name == TASK
+            else readings[codec.name].read_leaves(element)
+        )
         taken[delivery.to].extend(found)
         said[delivery.sender].extend(found)
     return taken, said

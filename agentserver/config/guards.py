@@ -9,8 +9,8 @@ from pydantic import BaseModel
 
 from agentserver.config.code.settings import SettingsValues, fields_of, has_fields, make
 from agentserver.config.code.userland import Crash, attempt
-from agentserver.guards.base import Guard, unfit
-from agentserver.guards.own import OWN
+from agentserver.guards.base import Guard, describe_unfit
+from agentserver.guards.builtin import BUILTIN_GUARDS
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def read_guards(
         if guard is None:
             continue
         name = each.entry.name or type(guard).__name__
-        if name in first or name in OWN:
+        if name in first or name in BUILTIN_GUARDS:
             _report_taken_name(name, each, first.get(name), binder)
         elif binder.report.failed or _fits(guard, each, listeners, binder):
             found[name] = guard
@@ -63,7 +63,7 @@ def _class(declared: DeclaredGuard, binder: Binder) -> type[Guard] | None:
             "name the class of the guard; its settings stand here",
         )
         return None
-    objection = unfit(kind)
+    objection = describe_unfit(kind)
     if objection:
         binder.report.error(ConfigCode.CLASS, where, objection)
         return None

@@ -139,14 +139,14 @@ class WatchfulGuard(Protocol):
         """The key of the guard's memory."""
         ...
 
-    def opened(self, trust: Trust) -> object:
+    def begin(self, trust: Trust) -> object:
         """The memory of a conversation that opens under this guard; one without it is older than the guard.
 
         ``trust`` is what the words of its principal count for, for good.
         """
         ...
 
-    def missed(self, memory: object) -> object:
+    def miss(self, memory: object) -> object:
         """The memory after a listener was given a message that the guard could not observe."""
         ...
 
@@ -163,7 +163,7 @@ class CountingGuard(Protocol):
         """The key of the guard's memory."""
         ...
 
-    def sent(self, memory: object, proposal: Proposal, at: float) -> object:
+    def count_sent(self, memory: object, proposal: Proposal, at: float) -> object:
         """The memory after a message was admitted, whether or not a person still has to approve it."""
         ...
 
@@ -206,7 +206,7 @@ def open_memories(guards: Iterable[CoreGuard], trust: Trust = Trust.ORDERS) -> d
 
     It names every guard: one that is named has seen all, and no verb takes a name out again.
     """
-    return {guard.name: guard.opened(trust) if isinstance(guard, WatchfulGuard) else None for guard in guards}
+    return {guard.name: guard.begin(trust) if isinstance(guard, WatchfulGuard) else None for guard in guards}
 
 
 class Rewrite(NamedTuple):
@@ -235,7 +235,7 @@ class Rewriter(Protocol):
         """Rewrite a message; None for one that is none of the rewriter's."""
         ...
 
-    def refused(self, refusal: Refusal, sender: Sender) -> Detail | None:
+    def describe_refusal(self, refusal: Refusal, sender: Sender) -> Detail | None:
         """The note on record of a payload that its schema refused; None for one that is none of the rewriter's."""
         ...
 
@@ -366,7 +366,7 @@ class Rules:
     ) -> Mapping[str, object]:
         """The memory when the rewriter made another message of one that values were put into."""
         changed = {
-            guard.name: guard.rewritten(memory.get(guard.name), before, after, sender.thread)
+            guard.name: guard.follow_rewrite(memory.get(guard.name), before, after, sender.thread)
             for guard in self._presenters
         }
         return {**memory, **changed}
@@ -394,7 +394,7 @@ class Rules:
     def missed(self, memory: Mapping[str, object]) -> Mapping[str, object]:
         """Each guard's memory after a listener was given a message that could not be observed."""
         changed = {
-            guard.name: guard.missed(memory.get(guard.name))
+            guard.name: guard.miss(memory.get(guard.name))
             for guard in self.guards
             if isinstance(guard, WatchfulGuard)
         }
@@ -408,7 +408,7 @@ class Rules:
         for guard in self.counting:
             before = kept = memory.get(guard.name)
             for proposal in proposals:
-                kept = guard.sent(kept, proposal, at)
+                kept = guard.count_sent(kept, proposal, at)
             if kept is not before:
                 changed[guard.name] = kept
         return {**memory, **changed} if changed else memory

@@ -69,7 +69,7 @@ class Presenter(Protocol):
         """
         ...
 
-    def rewritten(self, memory: object, before: Draft, after: Draft, thread: str) -> object:
+    def follow_rewrite(self, memory: object, before: Draft, after: Draft, thread: str) -> object:
         """The memory when a rewriter made another message of one that values were put into."""
         ...
 

@@ -1,6 +1,6 @@
-"""Rules about messages, one file each. Their order is the tuple that the assembly builds.
+"""Rules about messages. The assembly asks guards in the order of the tuple that it builds.
 
-What this module names is public: it is what the author of a guard imports.
+The names here are public: authors of guards import them.
 """
 
 from __future__ import annotations

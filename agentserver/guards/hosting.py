@@ -1,4 +1,4 @@
-"""Host of the guards of programs: a guard that fails denies.
+"""Host of the guards of programs, which denies if a guard fails.
 
 A guard gets copies, so that it can change neither messages nor memory.
 """
@@ -17,9 +17,8 @@ from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict, keep
 from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.records.details import GuardNote
 from agentserver.core.state.principals import Trust
-from agentserver.guards.approval import content
-from agentserver.guards.base import Guard, Message, unfit
-from agentserver.guards.own import OWN
+from agentserver.guards.base import Guard, Message, describe_unfit
+from agentserver.guards.builtin import BUILTIN_GUARDS, digest_content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -33,25 +32,25 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codecs
 
 MEMORY = 1 << 16
-"""Bytes of JSON that a guard may remember of one conversation."""
+"""Maximum bytes of JSON that a guard may store for one conversation."""
 
 DEPTH = 100
-"""Levels of lists and objects in a guard's memory: what is kept can be read again, however deep the reader's stack."""
+"""Maximum levels of lists and objects in a guard's memory, so that any JSON reader can parse it."""
 
 FAULT = 400
-"""Characters of what a guard raised that are told."""
+"""Maximum characters of a guard's exception that are reported."""
 
 _NULL = b"null"
 _KEPT, _APPROVED, _BROKEN = "memory", "permitted", "broken"
 
 
 class _Memory(NamedTuple):
-    """A guard's memory of one conversation.
+    """Memory of a guard for one conversation.
 
     Args:
-        kept: the guard's own, as JSON.
-        approved: what a person approved for the rest of the conversation.
-        broken: why the guard cannot go on in it; empty while it can.
+        kept: the guard's own memory, as JSON.
+        approved: the texts that a person approved for the rest of the conversation.
+        broken: why the guard can no longer be used in it; empty while it can.
     """
 
     kept: bytes = _NULL
@@ -63,13 +62,13 @@ _NOTHING = _Memory()
 
 
 class HostedGuard:
-    """A program's guard as the core asks it.
+    """Adapter between a program's guard and the core.
 
     Args:
         name: the key of its memory.
-        guard: the program's.
-        codecs: of every payload.
-        listeners: the organism's, by name.
+        guard: the program's guard.
+        codecs: the codecs of all payloads.
+        listeners: the organism's listeners, by name.
     """
 
     def __init__(self, name: str, guard: Guard, codecs: Codecs, listeners: Mapping[str, Listener]) -> None:
@@ -78,55 +77,55 @@ class HostedGuard:
         self._codecs = codecs
         self._own = {*listeners, SYSTEM, TODO}
 
-    def opened(self, trust: Trust) -> object:  # noqa: ARG002 - what a program's guard is shown does not tell it
-        """The memory of a conversation that begins."""
-        return self._remembered(_NOTHING, self._guard.opened)
+    def begin(self, trust: Trust) -> object:  # noqa: ARG002 - what a program's guard is shown does not tell it
+        """Return the memory of a new conversation."""
+        return self._remember(_NOTHING, self._guard.begin)
 
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
-        """The memory after a listener was given a message."""
-        known = _known(memory)
+        """Return the memory after a message was delivered to a listener."""
+        known = _recall(memory)
         if known.broken:
             return memory
         about = (delivery.sender, delivery.to, delivery.root, delivery.origin)
         first = delivery.hop == 1  # of a dead letter as a request of its own it is not known who wrote it
-        return self._remembered(
+        return self._remember(
             known,
             lambda: self._guard.observe(
                 self._message(about, element, at, first=first), json.loads(known.kept)
             ),
         )
 
-    def missed(self, memory: object) -> object:
-        """The memory after a message that could not be observed."""
-        known = _known(memory)
+    def miss(self, memory: object) -> object:
+        """Return the memory after a message that could not be observed."""
+        known = _recall(memory)
         if known.broken:
             return memory
-        return self._remembered(known, lambda: self._guard.missed(json.loads(known.kept)))
+        return self._remember(known, lambda: self._guard.miss(json.loads(known.kept)))
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
-        """The program's verdict, which can be no milder than none."""
-        known = _known(memory)
+        """Ask the program's guard for its verdict. A failure counts as a denial."""
+        known = _recall(memory)
         if known.broken:
-            return self._denied("rest", known.broken)
+            return self._deny("rest", known.broken)
 
         about = (proposal.sender.name, proposal.to, proposal.root, proposal.thread)
         first = proposal.route is not Route.REDRIVEN
 
-        def judged() -> Verdict:
+        def judge_message() -> Verdict:
             message = self._message(about, proposal.element, at, proposal.route, first=first)
-            return self._verdict(self._guard.judge(message, json.loads(known.kept)), proposal, known)
+            return self._check_verdict(self._guard.judge(message, json.loads(known.kept)), proposal, known)
 
-        verdict, fault = _attempted(judged)
-        return self._denied("failed", fault) if fault else verdict
+        verdict, fault = _attempt(judge_message)
+        return self._deny("failed", fault) if fault else verdict
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:
-        """The memory after a person approved something for the rest of the conversation."""
-        known = _known(memory)
+        """Add content that a person approved for the rest of the conversation."""
+        known = _recall(memory)
         return known._replace(approved=known.approved.union(about))
 
     def dump(self, memory: object) -> Mapping[str, bytes]:
-        """The memory in parts, without those that hold nothing."""
-        known = _known(memory)
+        """Serialise the memory in parts, leaving out empty ones."""
+        known = _recall(memory)
         parts = {
             _APPROVED: json.dumps(sorted(known.approved)).encode() if known.approved else b"",
             _BROKEN: known.broken.encode("utf-8", "backslashreplace"),
@@ -134,12 +133,12 @@ class HostedGuard:
         return {_KEPT: known.kept, **{name: part for name, part in parts.items() if part}}
 
     def load(self, parts: Mapping[str, bytes]) -> object:
-        """The memory of which ``dump`` gave these parts; none are of a conversation that is older than the guard.
+        """Restore the memory that ``dump`` serialised; no parts mean a conversation older than the guard.
 
-        Raises ValueError for others.
+        Raises ValueError for invalid parts.
         """
         if _KEPT not in parts:
-            return self.missed(self.opened(Trust.ORDERS))
+            return self.miss(self.begin(Trust.ORDERS))
         kept, approved = parts[_KEPT], frozenset(json.loads(parts.get(_APPROVED, b"[]")))
         json.loads(kept)
         return _Memory(kept, approved, parts.get(_BROKEN, b"").decode())
@@ -174,72 +173,76 @@ class HostedGuard:
             decode=decode,
         )
 
-    def _remembered(self, known: _Memory, call: Callable[[], Any]) -> object:
-        """The memory that a method gives; None for nothing at all, so that nothing is kept of it."""
-        kept, fault = _attempted(lambda: _as_json(call()))
+    def _remember(self, known: _Memory, call: Callable[[], Any]) -> object:
+        """Store the memory that a method returns; None if there is nothing to store."""
+        kept, fault = _attempt(lambda: _to_json(call()))
         after = known._replace(broken=fault) if fault else known._replace(kept=kept)
         return None if after == _NOTHING else after
 
-    def _verdict(self, verdict: object, proposal: Proposal, known: _Memory) -> Verdict:
-        """The verdict with the guard's name, in values that run none of its code; a denial for what is no verdict.
+    def _check_verdict(self, verdict: object, proposal: Proposal, known: _Memory) -> Verdict:
+        """Copy a verdict into plain values under the guard's name; deny if it is no verdict.
 
-        To look at a verdict may run the guard's code too, so this is part of what is attempted.
+        Inspecting a verdict may run the guard's code, so this runs inside the attempt.
         """
         match verdict:
             case None:
                 return None
             case DenyVerdict(reason=str(reason)):
-                return self._denied("denies", _plain(reason))
+                return self._deny("denies", _to_plain_text(reason))
             case NoteVerdict(reason=str(reason)):
-                return NoteVerdict(GuardNote(self.name, _plain(reason), "notes"))
+                return NoteVerdict(GuardNote(self.name, _to_plain_text(reason), "notes"))
             case NeedsApproval(question=str(question), about=tuple(about)) if all(
                 isinstance(each, str) for each in about
             ):
-                asked = tuple(map(_plain, about)) or (content(proposal.to, proposal.element),)
+                asked = tuple(map(_to_plain_text, about)) or (digest_content(proposal.to, proposal.element),)
                 if sum(map(len, asked)) > MEMORY:
-                    return self._denied("failed", f"it asks about more than {MEMORY} characters")
-                return None if known.approved.issuperset(asked) else NeedsApproval(_plain(question), asked)
-        return self._denied("failed", f"it gave a {type(verdict).__name__}, which is no verdict")
+                    return self._deny("failed", f"it asks about more than {MEMORY} characters")
+                return (
+                    None
+                    if known.approved.issuperset(asked)
+                    else NeedsApproval(_to_plain_text(question), asked)
+                )
+        return self._deny("failed", f"it gave a {type(verdict).__name__}, which is no verdict")
 
-    def _denied(self, how: str, why: str) -> DenyVerdict:
+    def _deny(self, how: str, why: str) -> DenyVerdict:
         return DenyVerdict(Code.DENIED, GuardNote(self.name, why, how))
 
 
 class UnobservingGuard(HostedGuard):
-    """A program's guard that remembers nothing of what listeners are given."""
+    """Adapter for a guard that observes no messages."""
 
     observe = keep_memory
 
 
-def hosted(
+def host_guards(
     guards: Mapping[str, Guard], codecs: Codecs, listeners: Mapping[str, Listener]
 ) -> tuple[HostedGuard, ...]:
-    """The guards of a program by name, in order, as the core asks them.
+    """Wrap the guards of a program, in order, for the core.
 
     Raises:
-        TypeError: one is no guard that can be asked.
+        TypeError: an object cannot be used as a guard.
         ValueError: a name is the server's own, or a guard's settings do not fit the listeners.
     """
     for name, guard in guards.items():
-        objection = unfit(type(guard))
+        objection = describe_unfit(type(guard))
         if objection:
             raise TypeError(f"the guard {name}: {objection}")
-        if not name or name in OWN:
-            taken = ", ".join(sorted(OWN))
+        if not name or name in BUILTIN_GUARDS:
+            taken = ", ".join(sorted(BUILTIN_GUARDS))
             raise ValueError(f'"{name}" is no name for a guard: the server\'s own are {taken}')
         try:
             guard.check(MappingProxyType(dict(listeners)))
         except ValueError as error:
             raise ValueError(f"the guard {name}: {error}") from error
-    return tuple(_hosting(guard)(name, guard, codecs, listeners) for name, guard in guards.items())
+    return tuple(_host_class(guard)(name, guard, codecs, listeners) for name, guard in guards.items())
 
 
-def _hosting(guard: Guard) -> type[HostedGuard]:
+def _host_class(guard: Guard) -> type[HostedGuard]:
     return UnobservingGuard if type(guard).observe is Guard.observe else HostedGuard
 
 
-def named(*groups: Iterable[tuple[str, Guard]]) -> dict[str, Guard]:
-    """The guards of several groups in order. Raises ValueError for a name that two of them bear."""
+def merge_guards(*groups: Iterable[tuple[str, Guard]]) -> dict[str, Guard]:
+    """Merge several groups of guards in order. Raises ValueError for a duplicate name."""
     found: dict[str, Guard] = {}
     for name, guard in (pair for group in groups for pair in group):
         if name in found:
@@ -248,26 +251,26 @@ def named(*groups: Iterable[tuple[str, Guard]]) -> dict[str, Guard]:
     return found
 
 
-def _known(memory: object) -> _Memory:
+def _recall(memory: object) -> _Memory:
     return memory if isinstance(memory, _Memory) else _NOTHING
 
 
-def _plain(text: str) -> str:
-    """The text as one of class ``str``, whose methods are Python's. Raises TypeError for what is no text."""
+def _to_plain_text(text: str) -> str:
+    """Convert a text to class ``str``, whose methods are Python's. Raises TypeError for other values."""
     return str.__str__(text)
 
 
-def _as_json(value: Any) -> bytes:
+def _to_json(value: Any) -> bytes:
     kept = json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
     if len(kept) > MEMORY:
         raise ValueError(f"its memory is more than {MEMORY} bytes")
-    if kept.count(b"[") + kept.count(b"{") > DEPTH and _deeper(json.loads(kept), DEPTH):
+    if kept.count(b"[") + kept.count(b"{") > DEPTH and _is_deeper(json.loads(kept), DEPTH):
         raise ValueError(f"its memory is more than {DEPTH} levels deep")
     return kept
 
 
-def _deeper(value: object, most: int) -> bool:
-    """True when lists and objects stand in one another by more levels than these."""
+def _is_deeper(value: object, most: int) -> bool:
+    """Check whether lists and objects are nested deeper than these levels."""
     level = [value]
     for _ in range(most + 1):
         level = [
@@ -279,8 +282,8 @@ def _deeper(value: object, most: int) -> bool:
     return bool(level)
 
 
-def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
-    """The result of a program's code, or None and what it raised."""
+def _catch(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
+    """Run a program's code. Returns its result, or None and the exception."""
     try:
         return call(), None
     except KeyboardInterrupt:
@@ -289,20 +292,20 @@ def _caught(call: Callable[[], Any]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-def _attempted(call: Callable[[], Any]) -> tuple[Any, str]:
-    """The result of a program's code and no fault, or None and the fault in words.
+def _attempt(call: Callable[[], Any]) -> tuple[Any, str]:
+    """Run a program's code. Returns its result and no fault, or None and a description of the fault.
 
-    The words of an exception are the program's code as well, and may raise another.
+    Formatting an exception runs the program's code as well, and may raise.
     """
-    result, error = _caught(call)
+    result, error = _catch(call)
     if error is None:
         return result, ""
-    told, untold = _caught(lambda: _told(error))
+    told, untold = _catch(lambda: _describe_error(error))
     return None, told if untold is None else "the text of its exception raised as well"
 
 
-def _told(error: BaseException) -> str:
-    """An exception in words, with the innermost line that it passed."""
+def _describe_error(error: BaseException) -> str:
+    """Describe an exception with the innermost line of its traceback."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""Intents: work reaches its target in the words of the organism, or not at all."""
+"""Turns handoffs into tasks in the wording of the organism, or refuses them."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from agentserver.wire.envelope import Bounds
 
 _UNREACHABLE: Final = frozenset({RequestRefusal.TARGET_NOT_ALLOWLISTED, RequestRefusal.NOT_A_PEER})
-"""Refusals that tell a sender no more than that no listener of that name is within its reach."""
+"""Refusals that reveal to a sender only that no listener of that name is within its reach."""
 
 _new = tuple.__new__
-"""Makes a tuple without the call of Python that its class would make."""
+"""Makes a tuple without the overhead of its class's Python constructor."""
 
 
 class IntentRewriter:
-    """Turns handoffs, and the payloads that are bound to intents, into tasks.
+    """Rewriter of handoffs, and of payloads that are bound to intents, into tasks.
 
     Args:
-        vocabulary: what may be asked.
-        bound: intents that have a payload of their own: by its root element and the target, the intent.
-        codecs: of the server; those of Handoff and Task are among them.
-        bounds: of a message.
-        scrub: whether instruction-like lines are taken out of a sender's words.
+        vocabulary: the intents that may be requested.
+        bound: the intent of each payload that is bound to one, by its root element and target.
+        codecs: the server's codecs, including those of Handoff and Task.
+        bounds: the bounds of a message.
+        scrub: whether to remove instruction-like lines from a sender's words.
     """
 
     def __init__(
@@ -68,18 +68,18 @@ class IntentRewriter:
         self.roots = frozenset((self._handoff.name, self._task.name, *bound))
 
     def rewrite(self, draft: Draft, sender: Sender) -> Rewrite | None:
-        """Turn a handoff into a task, or refuse it; None for a message that hands nothing over."""
-        request = self._request(draft, sender)
+        """Turn a handoff into a task, or refuse it; None for a message that is no handoff."""
+        request = self._read_request(draft, sender)
         if request is None:
             return None
         at = datetime.fromtimestamp(sender.at, UTC)
-        verdict, note = self._judged(request, sender, at)
+        verdict, note = self._judge(request, sender, at)
         if not isinstance(verdict, ApprovedRequest):
-            return Rewrite(_denied(verdict.reason), note)
-        return Rewrite(self._written(verdict, at), note, verdict.allow_peers)
+            return Rewrite(_deny(verdict.reason), note)
+        return Rewrite(self._write_task(verdict, at), note, verdict.allow_peers)
 
-    def refused(self, refusal: Refusal, sender: Sender) -> HandoffAttempt | None:
-        """The record of a handoff, or of a payload that means one, that its schema refused."""
+    def describe_refusal(self, refusal: Refusal, sender: Sender) -> HandoffAttempt | None:
+        """Describe a handoff, or a bound payload, that its schema refused, for the record."""
         if refusal.root != self._handoff.name and refusal.root not in self._bound:
             return None
         request = HandoffRequest(
@@ -88,41 +88,43 @@ class IntentRewriter:
             raw_len=len(refusal.said),
             raw_sha256=digest(refusal.said),
         )
-        return self._judged(request, sender, datetime.fromtimestamp(sender.at, UTC))[1]
+        return self._judge(request, sender, datetime.fromtimestamp(sender.at, UTC))[1]
 
-    def _judged(
-        self, request: HandoffRequest, sender: Sender, at: datetime
-    ) -> tuple[Verdict, HandoffAttempt]:
-        """The verdict on a request, and its record."""
+    def _judge(self, request: HandoffRequest, sender: Sender, at: datetime) -> tuple[Verdict, HandoffAttempt]:
+        """Judge a request, and describe it for the record."""
         shown = at.isoformat(timespec="milliseconds")
-        around = Circumstances(sender.listener.name, shown, _reach(sender), self._scrub)
+        around = Circumstances(sender.listener.name, shown, _find_reach(sender), self._scrub)
         verdict = judge(self._vocabulary, request, around)
         return verdict, HandoffAttempt.of(audit.values(verdict, shown))
 
-    def _request(self, draft: Draft, sender: Sender) -> HandoffRequest | None:
+    def _read_request(self, draft: Draft, sender: Sender) -> HandoffRequest | None:
         root = draft.root
         if root == self._handoff.name:
-            return self._asked(draft)
+            return self._read_handoff(draft)
         if root == self._task.name:
-            # To itself a listener may say what it likes: it reaches no more by that than it does anyway.
+            # A listener may send itself any task: that does not extend its reach.
             own = draft.to == sender.listener.name
-            return None if own else _request(draft, _named(draft.to), fault=RequestRefusal.FORGED_TASK)
+            return (
+                None
+                if own
+                else _make_request(draft, _target_name(draft.to), fault=RequestRefusal.FORGED_TASK)
+            )
         bound = self._bound.get(root)
-        target = None if bound is None else _target(tuple(bound), draft, sender)
+        target = None if bound is None else _find_target(tuple(bound), draft, sender)
         if bound is None or target is None:
             return None
-        return _request(draft, target, bound[target], tuple(_values(draft.element)))
+        return _make_request(draft, target, bound[target], tuple(_list_values(draft.element)))
 
-    def _asked(self, draft: Draft) -> HandoffRequest:
-        """The request of a Handoff. One that names two targets, or a value twice, has no form."""
+    def _read_handoff(self, draft: Draft) -> HandoffRequest:
+        """Read the request of a Handoff. Two targets, or a parameter given twice, are a schema fault."""
         handoff = self._handoff.decode(draft.element)
         assert isinstance(handoff, Handoff)
-        target = handoff.target if draft.to is None else _named(draft.to)
+        target = handoff.target if draft.to is None else _target_name(draft.to)
         params: list[tuple[str, object]] = [
             (param.name, WrittenValue(param.value)) for param in handoff.params
         ]
         if handoff.note is not None:
-            params.append((self._note(handoff.intent), WrittenValue(handoff.note)))
+            params.append((self._note_name(handoff.intent), WrittenValue(handoff.note)))
         fault = None
         if len(dict(params)) < len(params) or handoff.target not in {None, target}:
             fault = RequestRefusal.SCHEMA
@@ -131,13 +133,13 @@ class IntentRewriter:
         asked = (target, handoff.intent or None, tuple(params), handoff.event or "", fault)
         return _new(HandoffRequest, (*asked, len(draft.markup), digest(draft.markup), handoff.note or ""))
 
-    def _note(self, intent: str) -> str:
-        """The name under which an intent takes free text; empty, which no parameter is called, when it takes none."""
+    def _note_name(self, intent: str) -> str:
+        """Look up the parameter in which an intent takes free text; empty if it takes none."""
         checked = self._vocabulary.intents.get(intent)
         return "" if checked is None else checked.intent.note
 
-    def _written(self, approved: ApprovedRequest, at: datetime) -> Draft | Denial:
-        """The task, encoded and held against its schema like every other message."""
+    def _write_task(self, approved: ApprovedRequest, at: datetime) -> Draft | Denial:
+        """Encode the task and validate it against its schema, like every other message."""
         task = Task(
             approved.intent,
             approved.steering,
@@ -150,17 +152,17 @@ class IntentRewriter:
         )
 
 
-def _denied(reason: RequestRefusal) -> Denial:
+def _deny(reason: RequestRefusal) -> Denial:
     return Denial(Code.ROUTING if reason in _UNREACHABLE else Code.DENIED, Ground.HANDOFF.of(reason))
 
 
-def _named(to: object) -> str | None:
-    """The listener that a message is addressed to; empty for the caller."""
+def _target_name(to: object) -> str | None:
+    """Return the listener that a message is addressed to; empty for the caller."""
     return None if to is None else to if isinstance(to, str) else ""
 
 
-def _target(targets: tuple[str, ...], draft: Draft, sender: Sender) -> str | None:
-    """The target for which a payload of its own is work; None for an answer and for everybody else."""
+def _find_target(targets: tuple[str, ...], draft: Draft, sender: Sender) -> str | None:
+    """Find the target for which a bound payload is work; None for an answer and for other receivers."""
     if draft.to is None:
         return targets[0] if len(targets) == 1 else None
     return (
@@ -168,13 +170,13 @@ def _target(targets: tuple[str, ...], draft: Draft, sender: Sender) -> str | Non
     )
 
 
-def _reach(sender: Sender) -> frozenset[str]:
-    """The listeners that the sender may ask: its peers and itself. Its caller gets answers, on an open thread."""
+def _find_reach(sender: Sender) -> frozenset[str]:
+    """List the listeners that the sender may ask: its peers and itself. Its caller gets answers, on an open thread."""
     peers = sender.listener.peers | {sender.listener.name}
     return peers if sender.caller == sender.listener.name else peers - {sender.caller}
 
 
-def _request(
+def _make_request(
     draft: Draft,
     target: str | None,
     intent: str | None = None,
@@ -185,17 +187,17 @@ def _request(
     return HandoffRequest(target, intent, params, event, fault, len(draft.markup), digest(draft.markup))
 
 
-def _values(element: etree._Element) -> list[tuple[str, object]]:
-    """The fields of a payload, as they are written."""
+def _list_values(element: etree._Element) -> list[tuple[str, object]]:
+    """List the fields of a payload as written."""
     children = [(etree.QName(child).localname, WrittenValue(child.text or "")) for child in element]
     return [*children, *((str(name), WrittenValue(str(value))) for name, value in element.attrib.items())]
 
 
 class HandoffRecord:
-    """Sink of records that appends every attempted handoff to the audit record.
+    """Sink that appends every attempted handoff to the audit record.
 
     Args:
-        sink: where the lines go. It neither blocks nor raises.
+        sink: the destination of the lines. It neither blocks nor raises.
     """
 
     def __init__(self, sink: AuditSink) -> None:

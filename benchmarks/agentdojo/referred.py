@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agentserver.guards.lineage.view.hiding import vouched
+from agentserver.guards.lineage.hiding import is_vouched_for
 from agentserver.provenance.evidence.authority import mention_pattern
 from agentserver.provenance.evidence.leaves import find_typed_keys, leaves, text_of, typed_key
 from agentserver.provenance.observations.untrusted_texts import whole_key
@@ -36,7 +36,7 @@ class Referred(Planned):
     def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
         known, self.latest = self.policy.classify(tool), []
         for leaf in leaves(result):
-            seen = vouched(self.policy, tool, leaf) if known.source else not self._carries(leaf)
+            seen = is_vouched_for(self.policy, tool, leaf) if known.source else not self._carries(leaf)
             shown = seen or isinstance(leaf.value, bool)
             (self.latest if shown else self.hidden).append(text_of(leaf.value))
         self.shown += self.latest

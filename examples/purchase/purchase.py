@@ -114,7 +114,7 @@ class Budget(Guard):
 
     euros: int
 
-    def opened(self) -> int:
+    def begin(self) -> int:
         """Nothing is spent."""
         return 0
 

@@ -13,7 +13,7 @@ import pytest
 
 from agentserver.contract import Code
 from agentserver.core.guard import DenyVerdict
-from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.builtin import ApprovalGuard
 from tests.cli import journals
 from tests.cli.conftest import environment
 from tests.cli.journals import change, verb

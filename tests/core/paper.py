@@ -27,7 +27,7 @@ from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.core.usage import usage_instructions
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import PeersGuard
 from agentserver.payload.codec import Codecs
 from agentserver.pump.invoke import make_answering
 from agentserver.wire import familiar

@@ -28,9 +28,8 @@ from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, Sync
-from agentserver.guards.approval import ApprovalGuard
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import ApprovalGuard, PeersGuard
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.payload.codec import Codecs
 from agentserver.ports import EngineError, RejectReason, UnkeptError
 from agentserver.provenance.evidence.labels import Mode
@@ -56,7 +55,7 @@ SHOP = rules(
     guards=(
         PeersGuard(),
         ApprovalGuard({"vault"}),
-        LineageGuard(Trusted(POLICY), [one.name for one in LISTENERS], Codecs([Ask, Answer, Note])),
+        LineageGuard(TrustSettings(POLICY), [one.name for one in LISTENERS], Codecs([Ask, Answer, Note])),
     ),
     messages=10**6,
     hops=10**6,

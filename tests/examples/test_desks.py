@@ -14,7 +14,7 @@ from agentserver.cli import cli
 from agentserver.config import forget, load
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
-from agentserver.guards.lineage.plan import Plan, steps
+from agentserver.guards.lineage.plan import Plan, read_steps
 from agentserver.provenance.policy.plan_file import read_plan
 from tests.examples.conftest import PROJECT, run
 
@@ -158,7 +158,7 @@ async def test_the_page_shows_the_plan(desks):
     organism, seen = seen_by(desks["planned"])
     await told(organism, ATTACKED)
     (plan,) = [payload for payload in seen if isinstance(payload, Plan)]
-    assert steps(plan) == read_plan(blocks("yaml")[0])
+    assert read_steps(plan) == read_plan(blocks("yaml")[0])
 
 
 def blocks(language):

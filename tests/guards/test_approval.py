@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agentserver.core.drafts.replies import draft
 from agentserver.core.drafts.routing import Route, Sender, resolve
 from agentserver.core.guard import NeedsApproval
-from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.builtin import ApprovalGuard
 from tests.core.paper import Ask, Note, listener, rules
 
 GUARD = ApprovalGuard({"vault"})

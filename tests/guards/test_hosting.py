@@ -18,8 +18,8 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.principals import Trust
 from agentserver.guards import Guard, ask, deny, note
-from agentserver.guards.hosting import DEPTH, MEMORY, HostedGuard, hosted, named
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import PeersGuard
+from agentserver.guards.hosting import DEPTH, MEMORY, HostedGuard, host_guards, merge_guards
 from agentserver.history.replay import replay
 from agentserver.wire.envelope import read_envelope
 from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
@@ -32,7 +32,7 @@ respond = HandlerResponse.respond
 def shop(*guards):
     made = rules(*LISTENERS)
     names = [f"g{number}" for number in range(len(guards))]
-    theirs = hosted(dict(zip(names, guards, strict=True)), made.codecs, made.blueprint.listeners)
+    theirs = host_guards(dict(zip(names, guards, strict=True)), made.codecs, made.blueprint.listeners)
     return rules(*LISTENERS, guards=(PeersGuard(), *theirs))
 
 
@@ -275,7 +275,7 @@ def test_guards_are_asked_in_order_and_the_first_denial_is_the_last_word():
 class Once(Guard):
     """Lets a text pass once in a conversation."""
 
-    def opened(self):
+    def begin(self):
         return []
 
     def observe(self, message, memory):
@@ -373,7 +373,7 @@ def test_a_memory_that_was_kept_can_be_read_far_down_a_stack():
     assert down(sys.getrecursionlimit() // 2).memory == p.conversation.memory
 
 
-@pytest.mark.parametrize("hook", ["opened", "observe", "missed"])
+@pytest.mark.parametrize("hook", ["begin", "observe", "miss"])
 def test_a_guard_that_fails_to_remember_denies_the_rest_of_the_conversation(hook):
     def fail(*_):
         raise OSError("gone")
@@ -381,21 +381,19 @@ def test_a_guard_that_fails_to_remember_denies_the_rest_of_the_conversation(hook
     kind = type("Failing", (To,), {hook: fail})
     p = paper(kind(None))
     guard = p.rules.guards[1]
-    memory = (
-        guard.opened(Trust.ORDERS) if hook == "opened" else guard.missed(None) if hook == "missed" else None
-    )
+    memory = guard.begin(Trust.ORDERS) if hook == "begin" else guard.miss(None) if hook == "miss" else None
     if hook == "observe":
         p.say(Ask("one"), "a")
         p.run()
         memory = p.conversation.memory["g0"]
     assert "OSError: gone" in memory.broken
-    assert guard.missed(memory) is memory
+    assert guard.miss(memory) is memory
     assert guard.load(guard.dump(memory)) == memory
 
 
 def test_a_conversation_that_is_older_than_the_guard_was_missed():
     class Strict(To):
-        def missed(self, memory):
+        def miss(self, memory):
             return "missed"
 
     p = paper()
@@ -464,7 +462,7 @@ class Picky(To):
 def test_what_is_no_guard_is_refused(guards, error, told):
     made = rules(*LISTENERS)
     with pytest.raises(error) as caught:
-        hosted(guards, made.codecs, made.blueprint.listeners)
+        host_guards(guards, made.codecs, made.blueprint.listeners)
     assert told in str(caught.value)
 
 
@@ -503,9 +501,9 @@ def test_a_class_without_a_judge_is_no_guard():
 
 def test_two_guards_bear_two_names():
     first, second = To(None), To(None)
-    assert list(named([("b", first)], [("a", second)])) == ["b", "a"]
+    assert list(merge_guards([("b", first)], [("a", second)])) == ["b", "a"]
     with pytest.raises(ValueError, match='two guards are called "b"'):
-        named([("b", first)], [("b", second)])
+        merge_guards([("b", first)], [("b", second)])
 
 
 def test_a_time_that_no_calendar_has_denies():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.guards import Guard, ask, deny, note
-from agentserver.guards.hosting import hosted
+from agentserver.guards.hosting import host_guards
 from agentserver.history import export
 from agentserver.history.replay import replay
 from tests.core.decide.test_decisions_laws import ASKING, SHOP
@@ -59,7 +59,7 @@ class Whimsical(Guard):
 
 
 def guarded(rules, seed):
-    theirs = hosted({"whimsical": Whimsical(seed)}, rules.codecs, rules.blueprint.listeners)
+    theirs = host_guards({"whimsical": Whimsical(seed)}, rules.codecs, rules.blueprint.listeners)
     return replace(rules, guards=(*rules.guards, *theirs))
 
 

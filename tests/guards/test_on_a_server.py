@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from agentserver.assembly import build
 from agentserver.cli import cli
 from agentserver.config import forget, load
-from agentserver.guards.own import OWN
+from agentserver.guards.builtin import BUILTIN_GUARDS
 from tests.machine import HANGS
 
 CODE = """
@@ -46,7 +46,7 @@ async def b(payload: Say, metadata: HandlerMetadata) -> HandlerResponse:
 class Once(Guard):
     to: str
 
-    def opened(self):
+    def begin(self):
         return []
 
     def observe(self, message, memory):
@@ -144,7 +144,7 @@ def test_what_a_guard_remembers_outlives_a_kill_and_is_replayed(project):
 
 
 def test_verbs_know_the_guards_of_a_project(project):
-    own = ", ".join(name for name in OWN if name != "lineage")
+    own = ", ".join(name for name in BUILTIN_GUARDS if name != "lineage")
     assert f"guards, in this order: {own}, once" in verb("check", "organism.yaml")[1]
     assert "denials by the guards once are not shown" in verb("graph", "organism.yaml")[1]
     assert "guards" not in verb("check", "lenient.yaml")[1]

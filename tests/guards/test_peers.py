@@ -8,7 +8,7 @@ from agentserver.contract import Code
 from agentserver.core.drafts.routing import Proposal, Route
 from agentserver.core.guard import DenyVerdict
 from agentserver.core.records.details import Ground
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import PeersGuard
 from tests.core.paper import listener
 
 GUARD = PeersGuard()

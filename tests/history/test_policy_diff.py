@@ -11,7 +11,7 @@ from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
 from agentserver.core.messages import TODO
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import PeersGuard
 from agentserver.history.policy_diff import Disposition, what_if
 from agentserver.history.replay import replay
 from tests.core.paper import Answer as Reply

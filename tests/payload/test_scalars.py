@@ -19,7 +19,7 @@ from lxml import etree
 from xsdata.models.datatype import XmlDate, XmlDateTime, XmlDuration, XmlPeriod, XmlTime
 
 from agentserver.contract import Attribute
-from agentserver.guards.lineage.reading import _reading as reading
+from agentserver.guards.lineage.reading import _make_reader as reading
 from agentserver.payload.codec import Codec, GeneratedCodec
 from agentserver.payload.corrections import FAULTS, LENGTH
 from agentserver.payload.fields.describe import table

@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from agentserver import HandlerResponse, xmlify
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import PeersGuard
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.provenance import Engine, Policy, Sleuth, TaintViolationError
 from tests.core.paper import Ask, Note, Paper, listener, rules
 
@@ -106,7 +106,7 @@ def by_server(policy: Policy, query: str, steps: list[Step]) -> list[bool]:
     ]
     payloads = (Listing, Page, Person, State, Send, Run, Ask, Note)
     made = rules(*listeners, payloads=payloads)
-    guard = LineageGuard(Trusted(policy), made.blueprint.listeners, made.codecs)
+    guard = LineageGuard(TrustSettings(policy), made.blueprint.listeners, made.codecs)
     handlers = {"agent": agent, **dict.fromkeys(sources, read), **{name: act(name) for name in sinks}}
     paper = Paper(rules(*listeners, payloads=payloads, guards=[PeersGuard(), guard]), handlers)
     paper.say(Ask(query), "agent")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from agentserver.guards.lineage.asking import digest_call
+from agentserver.guards.lineage.guard import digest_call
 from agentserver.observers import fields
 from agentserver.provenance import Mode, explain
 from agentserver.provenance.evidence.labels import Call, Leaf

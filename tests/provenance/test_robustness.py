@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.guards.lineage.asking import digest_call
+from agentserver.guards.lineage.guard import digest_call
 from agentserver.provenance import Ledger, Mode, Policy, PolicyError, explain, read_policy
 from agentserver.provenance.explanation import export_findings
 from tests.fuzzing import examples

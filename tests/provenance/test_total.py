@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentserver.guards.lineage.asking import digest_call
+from agentserver.guards.lineage.guard import digest_call
 from agentserver.provenance.evidence.labels import Call, Mode, Observation, Role
 from agentserver.provenance.evidence.leaves import find_typed_keys, leaves
 from agentserver.provenance.explanation import explain

@@ -12,9 +12,9 @@ from decimal import Decimal
 from typing import Annotated
 
 from agentserver import HandlerResponse, xmlify
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
+from agentserver.guards.builtin import PeersGuard
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.guards.lineage.plan import Plan
-from agentserver.guards.peers import PeersGuard
 from agentserver.provenance import Mode, Policy
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.declarations import PlanSource, SinkRule
@@ -144,7 +144,10 @@ MADE = rules(*LISTENERS, payloads=PAYLOADS)
 
 
 def guards(trusted=None):
-    return (PeersGuard(), LineageGuard(trusted or Trusted(POLICY), MADE.blueprint.listeners, MADE.codecs))
+    return (
+        PeersGuard(),
+        LineageGuard(trusted or TrustSettings(POLICY), MADE.blueprint.listeners, MADE.codecs),
+    )
 
 
 class Office:

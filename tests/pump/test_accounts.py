@@ -16,8 +16,7 @@ from agentserver.core.decide import decisions
 from agentserver.core.messages import HandlerFailure
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.engines.memory import MemoryEngine
-from agentserver.guards.approval import ApprovalGuard
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from agentserver.ports import QuotaError
 from agentserver.pump.accounts import Accounts
 from tests.core.paper import Answer, Ask, Late, Paper, listener, rules

@@ -10,8 +10,7 @@ from agentserver import HandlerResponse
 from agentserver.core.messages import Reply
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
-from agentserver.guards.approval import ApprovalGuard
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from agentserver.ports import UnheardError
 from agentserver.pump import approvals as waiting
 from agentserver.pump.pump import PumpHooks

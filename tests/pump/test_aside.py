@@ -15,7 +15,7 @@ from agentserver.engines.journal import aside as journal_aside
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import PeersGuard
 from agentserver.ports import EngineError
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
@@ -143,7 +143,7 @@ async def test_a_conversation_about_which_nothing_can_be_decided_is_set_aside(tm
     async def a(payload, metadata):
         return HandlerResponse.respond(Answer(payload.text))
 
-    place, guard = JournalOptions(tmp_path / "j"), Fragile("observe", "missed")
+    place, guard = JournalOptions(tmp_path / "j"), Fragile("observe", "miss")
     async with server(place, a, guarded(guard)) as d:
         handle = await d.open()
         reply = await d.ask(Ask("poison"), handle=handle)

@@ -16,7 +16,7 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.contract import invocation
-from agentserver.guards.lineage.guard import Trusted
+from agentserver.guards.lineage.guard import TrustSettings
 from agentserver.guards.lineage.plan import PlanArgument, PlanStep
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.policy.declarations import (
@@ -237,7 +237,7 @@ async def delegated(words, lookup):
     sinks = (SinkRule("payments", (rule,)), *(each for each in POLICY.sinks if each.name != "payments"))
     calls, trusted = (
         [(lookup, "contacts"), pay("120.00", account=ELSE)],
-        Trusted(replace(POLICY, sinks=sinks)),
+        TrustSettings(replace(POLICY, sinks=sinks)),
     )
     async with office("Look that bill up and pay it.", *calls, trusted=trusted) as (of, d):
 
@@ -257,7 +257,7 @@ async def record_with_a_name_of_the_request():
     """Nothing is declared: the attacker is the author of a record, and gives it the name that the request holds."""
     words = f"Read {SITE} and tell Kim Winter what it says."
     calls = [(Lookup("Kim Winter"), "contacts"), mail(EVE, body="what it says")]
-    trusted = Trusted(Policy(mode=POLICY.mode, relays=AGENTS))
+    trusted = TrustSettings(Policy(mode=POLICY.mode, relays=AGENTS))
     async with office("Look Kim Winter up.", *calls, trusted=trusted) as (of, d):
 
         async def contacts(payload, metadata):
@@ -373,7 +373,7 @@ async def counts():
     """A site that the operator allows is asked as often as the secret says."""
     calls = [(Visit("https://corp.example/ping"), "browser")] * 5
     policy = replace(POLICY, allow=("corp.example",))
-    async with office("Ask the site for each letter.", *calls, trusted=Trusted(policy)) as (of, d):
+    async with office("Ask the site for each letter.", *calls, trusted=TrustSettings(policy)) as (of, d):
         await said(d, await d.open(), READ)
         return calls, of.done[1:]
 
@@ -397,7 +397,7 @@ def test_each_row_of_the_list_is_a_test_and_each_test_has_a_row():
 @pytest.mark.parametrize("name", ATTACKS)
 async def test_attack(name):
     attack = ATTACKS[name]
-    done = await story(attack.words, attack.page, *attack.calls, trusted=Trusted(attack.policy))
+    done = await story(attack.words, attack.page, *attack.calls, trusted=TrustSettings(attack.policy))
     assert outcome(attack, done) == TABLE[name]
 
 
@@ -409,7 +409,7 @@ def outcome(attack, done):
 @pytest.mark.parametrize("name", PLANS)
 async def test_attack_with_a_plan(name):
     attack = ATTACKS[name]
-    trusted = Trusted(replace(attack.policy, plan=PlanSource.REQUIRED), planners=frozenset({"planner"}))
+    trusted = TrustSettings(replace(attack.policy, plan=PlanSource.REQUIRED), planners=frozenset({"planner"}))
     done = await story(attack.words, attack.page, *attack.calls, trusted=trusted, plan=PLANS[name])
     assert outcome(attack, done) == TABLE[planned(name)]
 
@@ -419,7 +419,7 @@ def planned(name):
 
 
 async def test_a_plan_lets_through_what_it_allows():
-    trusted = Trusted(replace(POLICY, plan=PlanSource.REQUIRED), planners=frozenset({"planner"}))
+    trusted = TrustSettings(replace(POLICY, plan=PlanSource.REQUIRED), planners=frozenset({"planner"}))
     due = pay("120.00")
     assert await story(PAY, "Thank you.", due, trusted=trusted, plan=PLANS["amount changed"]) == [due[0]]
 

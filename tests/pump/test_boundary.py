@@ -15,7 +15,7 @@ from agentserver.engines.journal.reader import Reader
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import PeersGuard
 from agentserver.history.replay import replay
 from agentserver.ports import UnfitError
 from agentserver.pump.boundary import STREAK
@@ -41,7 +41,7 @@ class Fragile:
         if where in self.where and "poison" in "".join(element.itertext()):
             raise LookupError("a bug of ours")
 
-    def opened(self, trust):
+    def begin(self, trust):
         return 0, 0
 
     def observe(self, memory, delivery, element, at):
@@ -55,8 +55,8 @@ class Fragile:
     def approve(self, memory, about):
         return memory
 
-    def missed(self, memory):
-        if "missed" in self.where:
+    def miss(self, memory):
+        if "miss" in self.where:
             raise LookupError("a bug of ours")
         observed, missed = memory or (0, 0)
         return observed, missed + 1

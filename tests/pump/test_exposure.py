@@ -13,7 +13,7 @@ from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading
 from agentserver.guards.lineage.exposure import Recall
-from agentserver.guards.lineage.guard import Trusted
+from agentserver.guards.lineage.guard import TrustSettings
 from agentserver.history.replay import replay
 from tests.core.paper import Ask
 from tests.pump.relaying import AGENTS, POLICY, SITE, Mail, Visit, guards, office, said, story
@@ -97,7 +97,7 @@ async def test_exposure_survives_a_restart_and_decides_the_same_when_it_is_repla
 async def test_how_far_code_remembers_is_how_far_exposure_goes(recall):
     """The writer is told on the planner's thread; the principal asks it on another."""
     carriers = frozenset(AGENTS) if recall is Recall.SERVER else frozenset()
-    trusted = Trusted(POLICY, recalls=dict.fromkeys(AGENTS, recall), carriers=carriers)
+    trusted = TrustSettings(POLICY, recalls=dict.fromkeys(AGENTS, recall), carriers=carriers)
     async with office(PAGE, trusted=trusted) as (of, d):
 
         async def writer(payload, metadata):
@@ -115,5 +115,5 @@ async def test_how_far_code_remembers_is_how_far_exposure_goes(recall):
 async def test_the_principals_words_go_on_authorising_for_the_exposed():
     assert await story("Read the page, then write to carol@else.example.", PAGE, (CAROL, "mailer")) == [CAROL]
     assert await story("Read the page.", PAGE, (EVE, "mailer")) == []
-    allowing = Trusted(replace(POLICY, allow=("@else.example",)))
+    allowing = TrustSettings(replace(POLICY, allow=("@else.example",)))
     assert await story("Read the page.", PAGE, (CAROL, "mailer"), trusted=allowing) == [CAROL]

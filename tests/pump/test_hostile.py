@@ -21,8 +21,8 @@ from agentserver import HandlerResponse, xmlify
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import PeersGuard
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.history.replay import replay
 from agentserver.payload.xsd_codec import bind
 from agentserver.provenance import Mode, Policy
@@ -75,7 +75,7 @@ LISTENERS = (
     listener("post", payloads=(Anything, Kinds)),
 )
 MADE = rules(*LISTENERS, payloads=(Answer,))
-GUARDS = (PeersGuard(), LineageGuard(Trusted(POLICY), MADE.blueprint.listeners, MADE.codecs))
+GUARDS = (PeersGuard(), LineageGuard(TrustSettings(POLICY), MADE.blueprint.listeners, MADE.codecs))
 
 
 async def agent(payload, metadata):

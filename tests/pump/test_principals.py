@@ -14,8 +14,8 @@ from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, read_journal
 from agentserver.engines.sqlite.verify import findings
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import PeersGuard
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.history.replay import replay
 from tests.core.paper import Answer, Ask, Note, listener, rules
 from tests.guards.lineage.test_principals import BOB, EVE, HOSTILE, POLICY, Mail
@@ -37,7 +37,7 @@ async def post(payload, metadata):
 
 def guards():
     made = rules(*LISTENERS, payloads=PAYLOADS)
-    return (PeersGuard(), LineageGuard(Trusted(POLICY), made.blueprint.listeners, made.codecs))
+    return (PeersGuard(), LineageGuard(TrustSettings(POLICY), made.blueprint.listeners, made.codecs))
 
 
 def mcp_desk(engine=None):

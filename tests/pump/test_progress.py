@@ -11,7 +11,7 @@ from agentserver import HandlerResponse, invocation
 from agentserver.core.messages import Progress
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.guards.lineage.guard import Trusted
+from agentserver.guards.lineage.guard import TrustSettings
 from agentserver.provenance import Mode
 from agentserver.pump.invoke import BURST, LINE
 from agentserver.pump.streams import WAITING, ProgressQueue
@@ -178,7 +178,7 @@ class Talking(Office):
 @pytest.mark.parametrize("mode", list(Mode))
 async def test_in_enforce_who_was_given_untrusted_text_tells_nothing(mode):
     of = Talking("The vault stands open behind the old mill.", ())
-    asked = guards(Trusted(replace(POLICY, mode=mode)))
+    asked = guards(TrustSettings(replace(POLICY, mode=mode)))
     async with desk(*of.handlers(), guards=asked, payloads=PAYLOADS) as d:
         handle = await d.open()
         words = handle.progress()

@@ -16,8 +16,7 @@ from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.guards.approval import ApprovalGuard
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from agentserver.pump.editions import Callee, Edition
 from agentserver.pump.pump import PumpHooks
 from tests.core.paper import Answer, Ask, Note, listener, rules

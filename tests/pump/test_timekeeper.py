@@ -12,8 +12,7 @@ from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.guards.approval import ApprovalGuard
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from agentserver.ports import EngineError
 from agentserver.pump import approvals as waiting
 from agentserver.pump.pump import PumpHooks

@@ -131,7 +131,7 @@ class _AgentSetup:
 
     def _check_quarantine(self) -> None:
         """Refuse peers of a quarantined agent, and an answer class that can carry free text."""
-        from agentserver.guards.lineage.reading import channel  # needed by few
+        from agentserver.guards.lineage.reading import measure_channel  # needed by few
 
         if self._declared.entry.peers:
             told = "a quarantined agent answers its caller and speaks to nobody else"
@@ -139,7 +139,7 @@ class _AgentSetup:
         answer = self._agent.answer
         if "__payload__" not in vars(answer):
             return
-        found = channel(Codecs([answer]).of(answer))
+        found = measure_channel(Codecs([answer]).of(answer))
         if not found.closed:
             told = f"{answer.__qualname__} can tell anything: {found}"
             hint = "use booleans, enumerations and numbers with bounds"

@@ -208,7 +208,7 @@ def _unanswerable(
 
 def reject_unread(refusal: Refusal, sender: Sender, rules: Rules) -> Admission:
     """The refusal of what could not even be read, with what the rewriter wants on record of it."""
-    note = None if rules.rewriter is None else rules.rewriter.refused(refusal, sender)
+    note = None if rules.rewriter is None else rules.rewriter.describe_refusal(refusal, sender)
     return Admission((), refusal, () if note is None else (AuditNote(Event.ATTEMPTED, refusal.to, note),))
 
 

@@ -297,7 +297,7 @@ def _start_late(guard: MemoryKeeper, trust: Trust, messages: int) -> object:
     """Begin the memory of a guard that came after so many messages of the conversation."""
     if not isinstance(guard, WatchfulGuard):
         return guard.load({})
-    return guard.missed(guard.opened(trust)) if messages else guard.opened(trust)
+    return guard.miss(guard.begin(trust)) if messages else guard.begin(trust)
 
 
 def _remembers(guard: object) -> TypeGuard[MemoryKeeper]:

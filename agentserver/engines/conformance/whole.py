@@ -257,7 +257,7 @@ class Narrowing:
             return None
         return Rewrite(draft, GuardNote("narrowing", "the vault alone"), frozenset({"vault"}))
 
-    def refused(self, refusal: Refusal, sender: Sender) -> None:
+    def describe_refusal(self, refusal: Refusal, sender: Sender) -> None:
         """None is this rewriter's."""
 
 

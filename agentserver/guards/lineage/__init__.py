@@ -1,4 +1,4 @@
-"""The lineage guard: values from untrusted places, known wherever they go in a conversation.
+"""Lineage guard, which tracks untrusted values through a conversation.
 
-Internal, but for the names that docs/reference.md lists.
+Internal, except the names listed in docs/reference.md.
 """

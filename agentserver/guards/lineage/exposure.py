@@ -1,8 +1,7 @@
-"""The listeners and threads that untrusted text of a conversation reached.
+"""Record of the listeners and threads that untrusted text has reached.
 
-Bounds. Beyond THREADS exposed threads each further one exposes its listener as a whole; beyond LISTENERS exposed
-listeners a further one exposes everybody. So what is not known is taken for exposed, and no message costs more for
-what came before it.
+Beyond THREADS exposed threads, each further one exposes its whole listener; beyond LISTENERS exposed listeners, a
+further one exposes all. Unknown thus counts as exposed, and the cost of a message does not grow with the conversation.
 """
 
 from __future__ import annotations
@@ -16,28 +15,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 THREADS: Final = 256
-"""Exposed threads that are told apart."""
+"""Maximum exposed threads that are tracked separately."""
 LISTENERS: Final = 256
-"""Exposed listeners that are told apart."""
+"""Maximum exposed listeners that are tracked separately."""
 CLOSED: Final = 64.0
-"""Bits that exposed senders may tell others in closed schemas, in one conversation, where no budget is declared: fewer
-than an address or a sentence takes."""
+"""Bits that exposed senders may pass on in closed schemas, in one conversation without a declared budget: fewer than an
+address or a sentence takes.
+"""
 
 SENT: Final = 1.0
-"""Bits of a closed message as such: it was sent, or it was not. So any number of empty ones counts."""
+"""Bits of a closed message as such: it was sent, or it was not. Empty messages thus count as well."""
 
 ERROR: Final = 8.0
-"""Bits of a SystemError that a listener passes on: it is the system's own, and which of them it caused is a choice."""
+"""Bits of a SystemError that a listener passes on: the system wrote it, but the listener chose which one to cause."""
 
 _THREAD, _LISTENER, _EVERYBODY = "thread ", "listener ", "*"
 
 
 class Recall(StrEnum):
-    """The extent to which the code of a listener remembers what it was given.
+    """Extent to which the code of a listener remembers its messages.
 
-    ``THREAD``: nothing that one thread was given shows on another. ``LISTENER``: what it was given in a conversation
-    may show on all its threads in that conversation. ``SERVER``: it may show at other listeners that carry words, and
-    in other conversations.
+    ``THREAD``: messages of one thread do not affect another. ``LISTENER``: messages of a conversation may affect all
+    its threads there. ``SERVER``: they may affect other listeners that carry words, and other conversations.
     """
 
     THREAD = "thread"
@@ -46,12 +45,12 @@ class Recall(StrEnum):
 
 
 class FirstText(NamedTuple):
-    """The untrusted text by which somebody was exposed first.
+    """Untrusted text that first exposed a listener.
 
     Args:
-        source: the listener or principal that brought it in; empty where that is not known.
-        step: the number of the observation at which it was given.
-        giver: who passed it on; the source itself, or a listener that was exposed before.
+        source: the listener or principal that introduced it; empty if unknown.
+        step: the number of the observation at which it was delivered.
+        giver: the sender: the source itself, or a listener that was exposed before.
     """
 
     source: str
@@ -59,60 +58,60 @@ class FirstText(NamedTuple):
     giver: str
 
 
-NOT_KNOWN: Final = FirstText("", 0, "")
-"""The text of which nothing is known but that there may have been one."""
+UNKNOWN_TEXT: Final = FirstText("", 0, "")
+"""Untrusted text that may exist but is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """The threads and listeners of one conversation that were given untrusted text. Every change gives a new value.
+    """Immutable record of the threads and listeners of one conversation that received untrusted text.
 
     Args:
-        first: for each that was exposed the text by which it was, in the order in which it happened.
-        everybody: the text by which all count as exposed; None while they do not.
-        bits: what exposed senders told in closed schemas to others, who are not exposed by that.
+        first: the first untrusted text of each, in order.
+        everyone: the text that exposes all listeners; None while they are not exposed.
+        bits: bits that exposed senders passed on in closed schemas, which does not expose the receiver.
     """
 
     first: Mapping[str, FirstText] = field(default_factory=lambda: MappingProxyType({}))
-    everybody: FirstText | None = None
+    everyone: FirstText | None = None
     bits: float = 0.0
 
     @property
-    def nobody(self) -> bool:
-        """True while nobody was given untrusted text."""
-        return not self.first and self.everybody is None
+    def is_empty(self) -> bool:
+        """Whether no listener has received untrusted text."""
+        return not self.first and self.everyone is None
 
-    def of(self, listener: str, thread: str, recall: Recall) -> FirstText | None:
-        """The text by which a listener was exposed, as far as it shows on a thread; None when it was not."""
-        known = self.everybody or self.first.get(_LISTENER + listener)
+    def find_text(self, listener: str, thread: str, recall: Recall) -> FirstText | None:
+        """Find the text that exposed a listener on a thread; None if it is not exposed."""
+        known = self.everyone or self.first.get(_LISTENER + listener)
         return known or (self.first.get(_THREAD + thread) if recall is Recall.THREAD else None)
 
-    def reaching(self, listener: str, thread: str, recall: Recall, text: FirstText) -> Exposure:
-        """The exposure after a listener was given untrusted text on a thread."""
-        if self.of(listener, thread, recall) is not None:
+    def expose(self, listener: str, thread: str, recall: Recall, text: FirstText) -> Exposure:
+        """Record that a listener received untrusted text on a thread."""
+        if self.find_text(listener, thread, recall) is not None:
             return self
         threads = sum(key.startswith(_THREAD) for key in self.first)
         if recall is Recall.THREAD and threads < THREADS:
-            return self._with(_THREAD + thread, text)
+            return self._add(_THREAD + thread, text)
         if len(self.first) - threads < LISTENERS:
-            return self._with(_LISTENER + listener, text)
-        return replace(self, everybody=text)
+            return self._add(_LISTENER + listener, text)
+        return replace(self, everyone=text)
 
-    def _with(self, key: str, text: FirstText) -> Exposure:
+    def _add(self, key: str, text: FirstText) -> Exposure:
         return replace(self, first=MappingProxyType({**self.first, key: text}))
 
-    def since(self, before: Exposure) -> list[list[Any]]:
-        """The additions to an earlier exposure that this one grew from, for JSON."""
+    def additions_since(self, before: Exposure) -> list[list[Any]]:
+        """Serialise the additions to an earlier exposure."""
         more = list(self.first.items())[len(before.first) :]
         return [[key, *text] for key, text in more]
 
     def state(self) -> list[Any]:
-        """The parts that change as a whole, for JSON."""
-        return [self.everybody, self.bits]
+        """Serialise the parts that are replaced as a whole."""
+        return [self.everyone, self.bits]
 
     @classmethod
     def load(cls, entries: Iterable[list[Any]], state: list[Any]) -> Exposure:
-        """The exposure of which ``since`` and ``state`` gave these parts."""
+        """Restore the exposure that ``additions_since`` and ``state`` serialised."""
         everybody, bits = state
         first = {key: FirstText(*text) for key, *text in entries}
         return cls(MappingProxyType(first), None if everybody is None else FirstText(*everybody), bits)

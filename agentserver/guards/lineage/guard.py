@@ -1,43 +1,46 @@
-"""Lineage: values from untrusted places are known wherever they go, and do not drive what has consequences.
+"""Lineage guard: tracks untrusted values through a conversation, and keeps them from driving consequences.
 
-What is seen, and when. A message is seen when its listener is done with it, before anything that the listener sends
-is judged; so all that a listener says is judged by all that it was given. The messages of a principal who gives
-orders are trusted words, every other message is the output of its sender, the system's own are nothing. What a source
-or a quarantined listener sends is seen before it is judged, for no other listener has been given it yet.
+A message is observed when its listener is done with it, before anything that the listener sends is judged; so every
+message is judged by all that its sender received. Messages of a principal who gives orders are trusted words, all
+others are output of their sender, and the system's own are ignored. Output of a source or a quarantined listener is
+observed before it is judged, since no other listener has received it yet.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from hashlib import sha256
 from operator import is_
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.drafts.routing import Route
-from agentserver.core.guard import DenyVerdict, NoteVerdict
+from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
 from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM, TODO, Drafts, HandlerReturn
 from agentserver.core.records.details import Ground
 from agentserver.findings import Exposed
 from agentserver.guards.lineage import memory as lineage_memory
-from agentserver.guards.lineage.asking import answered
 from agentserver.guards.lineage.exposure import FirstText
+from agentserver.guards.lineage.hiding import HidingRules
 from agentserver.guards.lineage.memory import Memory
-from agentserver.guards.lineage.parties import Parties
-from agentserver.guards.lineage.planning import COUNTED, Planning, both
-from agentserver.guards.lineage.reach import Reach, told_outside
-from agentserver.guards.lineage.reading import Readings, Said, handed, words
-from agentserver.guards.lineage.trusted import Trusted
-from agentserver.guards.lineage.view.hiding import Hiding
-from agentserver.guards.lineage.view.viewer import Viewer
+from agentserver.guards.lineage.planning import COUNTED, Planning, combine_verdicts
+from agentserver.guards.lineage.reach import Reach, describe_outward
+from agentserver.guards.lineage.reading import ObservedMessage, Readings, list_task_leaves, list_texts
+from agentserver.guards.lineage.trust import Parties, TrustSettings
+from agentserver.guards.lineage.viewer import Viewer
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
+from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.exits import count_bits
+from agentserver.provenance.explanation import MOST, export_findings, redact_verdict
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.observations.assessment import RecentOutputs
 from agentserver.provenance.origins import find_origins
-from agentserver.provenance.policy.declarations import PlanSource
+from agentserver.provenance.policy.declarations import Effect, PlanSource
+from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -51,32 +54,35 @@ if TYPE_CHECKING:
     from agentserver.core.presenting import ResolvedPayload
     from agentserver.core.refusals import Refusal
     from agentserver.core.state.principals import Trust
-    from agentserver.findings import Origins
-    from agentserver.guards.lineage.view.references import PutIn
+    from agentserver.findings import Delegation, Origins
+    from agentserver.guards.lineage.references import InsertedValues
     from agentserver.payload.codec import Codecs
     from agentserver.provenance.policy.declarations import ListenerClass
+    from agentserver.provenance.verdict import Finding
     from agentserver.provenance.verdict import Verdict as Judgement
 
-__all__ = ["LineageGuard", "Trusted"]
+__all__ = ["LineageGuard", "TrustSettings"]
+
+_SERIOUS = (Effect.BLOCK, Effect.ASK)
 
 
 class LineageGuard:
-    """Watches every message, and judges those to listeners with consequences.
+    """Guard that observes every message, and judges messages to listeners with consequences.
 
     Args:
-        trusted: whom the organism trusts with what.
-        listeners: the names of all its listeners.
-        codecs: of every payload that they handle.
-        redact: takes secrets out of what it tells, before anything of it is cut.
+        trusted: the settings of trust.
+        listeners: the names of all listeners.
+        codecs: the codecs of all their payloads.
+        redact: removes secrets from reports, before they are cut.
 
-    Raises PayloadError for a payload whose type says contradictory things of a field.
+    Raises PayloadError for a payload whose type has contradictory marks.
     """
 
     name = "lineage"
 
     def __init__(
         self,
-        trusted: Trusted,
+        trusted: TrustSettings,
         listeners: Iterable[str],
         codecs: Codecs,
         redact: Callable[[str], str] = str,
@@ -92,46 +98,46 @@ class LineageGuard:
         self._suspects = bool(trusted.carriers or self._policy.deny)
         self._parties = Parties(trusted, self._classes)
         self._reach = Reach(trusted, self._parties, self._readings)
-        # What these say or are told counts even where nothing untrusted was seen.
+        # Their messages count even in a clean conversation.
         self._watched = trusted.planners | trusted.quarantined
         self._planning = Planning(trusted, self._parties, self._readings, self._reach, redact)
         self.viewers = trusted.viewers & self._classes.keys()
-        hiding = Hiding(trusted, self._classes, self._parties, self._readings, self._reach)
+        hiding = HidingRules(trusted, self._classes, self._parties, self._readings, self._reach)
         self._viewer = Viewer(hiding, self._readings)
         relays = {name for name, each in self._classes.items() if each.relay} - self._watched
         self._passing = frozenset() if self._policy.readers or self._carriers else frozenset(relays)
-        """The listeners that carry nothing from one to the other while nothing untrusted was seen."""
+        """Relays, which carry nothing to one another while the conversation is clean."""
         others = {name for name, each in self._classes.items() if not each.sink} - self.viewers
         self._harmless = frozenset() if self._suspects else frozenset(others)
-        """The listeners that may be sent anything while nothing untrusted was seen."""
+        """Listeners that may receive anything while the conversation is clean."""
         self._outputs = RecentOutputs()
-        # The last answers: a step that is decided in another way asks again, for the very same values.
+        # Latest results: a step that is decided again asks with the very same values.
         self._observed: tuple[tuple[object, ...], float, object] = ((object(),), 0.0, None)
         self._decided: tuple[tuple[object, ...], tuple[object, ...], Verdict] = ((object(),), (), None)
 
-    # What is shown, and put in again
+    # References
 
     def present(
         self, memory: object, delivery: Delivery, element: etree._Element
     ) -> etree._Element | Refusal:
-        """The payload with references in place of untrusted values, or why it cannot be shown."""
-        return self._viewer.present(_recalled(memory), delivery, element)
+        """Replace untrusted values of a payload by references, or refuse if that is impossible."""
+        return self._viewer.present(_recall(memory), delivery, element)
 
     def resolve(self, memory: object, draft: Draft, thread: str, room: int) -> ResolvedPayload | None:
-        """Put the values into a message; None for one without references."""
-        return self._viewer.resolve(_recalled(memory), draft, thread, room)
+        """Replace the references in a message by their values; None for a message without references."""
+        return self._viewer.resolve(_recall(memory), draft, thread, room)
 
-    def rewritten(self, memory: object, before: Draft, after: Draft, thread: str) -> object:
-        """The memory when a handoff that values were put into became a task."""
-        return self._viewer.rewritten(_recalled(memory), before, after, thread)
+    def follow_rewrite(self, memory: object, before: Draft, after: Draft, thread: str) -> object:
+        """Record that a handoff with inserted values became a task."""
+        return self._viewer.follow_rewrite(_recall(memory), before, after, thread)
 
-    # What is seen
+    # Observing
 
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
-        """The memory after a listener was given a message."""
-        known = _recalled(memory)
-        if known.calm and delivery.to not in self.viewers and self._passes_by(delivery, known):
-            return known.stepped()
+        """Return the memory after a message was delivered to a listener."""
+        known = _recall(memory)
+        if known.clean and delivery.to not in self.viewers and self._passes_by(delivery, known):
+            return known.next_step()
         key = memory, delivery, element
         last, when, after = self._observed
         if when == at and all(map(is_, last, key)):
@@ -142,89 +148,91 @@ class LineageGuard:
 
     def _observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
         if delivery.to in self.viewers:
-            memory = self._viewer.seen(_recalled(memory), delivery, element)
+            memory = self._viewer.record_shown(_recall(memory), delivery, element)
         if delivery.sender in {SYSTEM, TODO}:
             return memory
-        if self._passes_by(delivery, known := _recalled(memory)):
-            return known.stepped()
-        arrived = self._arrived(delivery, element)
+        if self._passes_by(delivery, known := _recall(memory)):
+            return known.next_step()
+        arrived = self._read_delivery(delivery, element)
         outside = delivery.sender not in self._classes and delivery.hop == 1
-        known = known.stepped()
-        if outside and self._parties.orders(delivery.sender, known):
-            known = self._ordered(known, arrived, delivery.thread, at)
+        known = known.next_step()
+        if outside and self._parties.gives_orders(delivery.sender, known):
+            known = self._take_order(known, arrived, delivery.thread, at)
         else:
-            known = known if known.calm else self._carried(known, arrived, at)
-            heard = self._heard(self._planning.told(known, arrived), arrived, at)
-            calm = heard.calm and not (self._carriers or self._parties.of(arrived.sender, known).source)
-            # Of what a viewer is given it reads nothing but what is counted.
+            known = known if known.clean else self._count_carried(known, arrived, at)
+            heard = self._take_output(self._planning.track_input(known, arrived), arrived, at)
+            calm = heard.clean and not (
+                self._carriers or self._parties.classify(arrived.sender, known).source
+            )
+            # A viewer reads only the parts of a message that are counted in bits.
             unread = calm or delivery.to in self.viewers
-            put_in = None if unread else _first(self._put_in(known, arrived), arrived, known)
-            known = heard if unread else self._reach.given(heard, arrived, delivery.thread, known, put_in)
+            put_in = None if unread else _first_text(self._find_put_in(known, arrived), arrived, known)
+            known = heard if unread else self._reach.deliver(heard, arrived, delivery.thread, known, put_in)
         receiver = self._classes.get(delivery.to)
         if receiver is not None and not receiver.relay:
-            steps = self._steps(known, arrived, at)
-            known = known.telling(delivery.thread, delivery.origin, words(arrived.leaves), steps)
+            steps = self._find_steps(known, arrived, at)
+            known = known.record_request(delivery.thread, delivery.origin, list_texts(arrived.leaves), steps)
         return known
 
-    def _ordered(self, memory: Memory, said: Said, thread: str, at: float) -> Memory:
-        """The memory after a principal's words. What stands in a field of prose it has from somebody else."""
+    def _take_order(self, memory: Memory, said: ObservedMessage, thread: str, at: float) -> Memory:
+        """Add a principal's words. Text in a field of prose is another author's."""
         pasted = tuple(leaf for leaf in said.leaves if leaf.standing is Standing.PROSE)
         own = (
             tuple(leaf for leaf in said.leaves if leaf.standing is not Standing.PROSE)
             if pasted
             else said.leaves
         )
-        memory = memory.asked("\n".join(words(own)))
-        if not any(words(pasted)):
+        memory = memory.add_order("\n".join(list_texts(own)))
+        if not any(list_texts(pasted)):
             return memory
         seen = Observation(said.sender, pasted, memory.step, at, trace=said.trace)
-        return self._reach.given(memory.grown(memory.ledger.learn(self._policy, seen)), said, thread, memory)
+        return self._reach.deliver(memory.grow(memory.ledger.learn(self._policy, seen)), said, thread, memory)
 
-    def _steps(self, memory: Memory, said: Said, at: float) -> tuple[int, ...]:
-        """The numbers of the plan's steps that a message is a call of."""
+    def _find_steps(self, memory: Memory, said: ObservedMessage, at: float) -> tuple[int, ...]:
+        """Find the numbers of the plan's steps that a message is a call of."""
         ledger = memory.ledger
         if ledger.plan is None or not ledger.plan.steps:
             return ()
         return ledger.plan.find_answered(
-            ledger, said.to, self._call(said, memory, at, exposed=True).arguments
+            ledger, said.to, self._make_call(said, memory, at, exposed=True).arguments
         )
 
     def _passes_by(self, delivery: Delivery, known: Memory) -> bool:
-        """True for what one relay tells another while nothing untrusted was seen: only the count changes."""
+        """Check for a message between relays in a clean conversation, which changes only the count."""
         passing = self._passing
         return (
-            known.calm
+            known.clean
             and delivery.sender in passing
             and delivery.to in passing
             and delivery.root in self._readings.unmarked
         )
 
-    def opened(self, trust: Trust) -> object:
-        """The memory of a conversation in which nothing has been said, by a principal of this trust."""
+    def begin(self, trust: Trust) -> object:
+        """Return the memory of a new conversation, by a principal of this trust."""
         return Memory(trust=trust)
 
-    def missed(self, memory: object) -> object:
-        """The memory after a message of which nothing is known: over the bound, so that every sink is refused."""
-        return _recalled(memory).missed()
+    def miss(self, memory: object) -> object:
+        """Return the memory after a message of unknown content: over the bound, so that every sink is refused."""
+        return _recall(memory).miss()
 
-    def _carried(self, memory: Memory, said: Said, at: float) -> Memory:
-        """The memory after a message that may have told something by its choices."""
+    def _count_carried(self, memory: Memory, said: ObservedMessage, at: float) -> Memory:
+        """Count the bits that a message may have revealed by its choices."""
         receiver = self._classes.get(said.to)
         if receiver is None or not (receiver.sink or receiver.source):
             return memory
-        exposed = self._reach.exposed(memory, said.sender, said.thread) is not None
-        call = self._call(said, memory, at, exposed=exposed)
-        return memory.grown(memory.ledger.carry(count_bits(memory.ledger, self._policy, call)))
+        exposed = self._reach.find_exposure(memory, said.sender, said.thread) is not None
+        call = self._make_call(said, memory, at, exposed=exposed)
+        return memory.grow(memory.ledger.carry(count_bits(memory.ledger, self._policy, call)))
 
-    def _heard(self, memory: Memory, said: Said, at: float) -> Memory:
-        """The memory after a sender's words."""
-        memory = self._planning.adopted(memory, said)
-        return memory.grown(self._learn(memory, said, at))
+    def _take_output(self, memory: Memory, said: ObservedMessage, at: float) -> Memory:
+        """Add a sender's output."""
+        memory = self._planning.adopt(memory, said)
+        return memory.grow(self._learn(memory, said, at))
 
-    def _learn(self, memory: Memory, said: Said, at: float) -> Ledger:
-        """Give the ledger after a sender's words, but for a plan."""
+    def _learn(self, memory: Memory, said: ObservedMessage, at: float) -> Ledger:
+        """Add a sender's output to the ledger, except a plan."""
         ledger = memory.ledger
-        sender = self._parties.of(said.sender, memory)
+        sender = self._parties.classify(said.sender, memory)
         if said.sender in self._trusted.quarantined and ledger.tainted:
             ledger = ledger.spend(self._readings[said.root].channel.bits)
         if self._policy.readers or said.root not in self._readings.unmarked:
@@ -232,30 +240,32 @@ class LineageGuard:
             ledger = ledger.confide(self._policy, private)
         if sender.relay:
             return ledger.relay(said.sender, said.leaves, memory.step) if ledger.tainted else ledger
-        asked = memory.told_to(said.thread)
+        asked = memory.latest_request(said.thread)
         leaves = said.leaves
         if asked is None:  # no record tells what it merely repeats
-            leaves = tuple(map(_disowned, leaves)) if sender.source else ()
+            leaves = tuple(map(_disown, leaves)) if sender.source else ()
         arguments = tuple(Leaf("", text) for text in asked or ())
-        answers = memory.answering(said.thread)
+        answers = memory.answered_steps(said.thread)
         seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace, answers)
         return ledger.learn(self._policy, seen, self._outputs)
 
-    def _put_in(self, memory: Memory, said: Said) -> PutIn | None:
-        """The values in a message of a sender which did not read them."""
+    def _find_put_in(self, memory: Memory, said: ObservedMessage) -> InsertedValues | None:
+        """Find the values in a message that its sender did not read."""
         if said.sender not in self.viewers:
             return None
-        return self._viewer.put_in(memory, said.thread, said.root, said.element)
+        return self._viewer.find_put_in(memory, said.thread, said.root, said.element)
 
-    def _arrived(self, delivery: Delivery, element: etree._Element) -> Said:
+    def _read_delivery(self, delivery: Delivery, element: etree._Element) -> ObservedMessage:
         root = delivery.root
         reading = self._readings[root]
-        return Said(delivery.sender, delivery.to, delivery.origin, root, element, reading, delivery.id)
+        return ObservedMessage(
+            delivery.sender, delivery.to, delivery.origin, root, element, reading, delivery.id
+        )
 
-    # What is done early
+    # Preparing
 
     def prepare(self, memory: object, finished: FinishedInvocation) -> Work | None:
-        """Give the work of indexing what is long; None where there is little to index."""
+        """Prepare the indexing of long texts; None if there is little to index."""
         delivery, element, result, _ = finished
         said = result.said if isinstance(result, HandlerReturn) else None
         drafts = said.drafts if isinstance(said, Drafts) else ()
@@ -264,12 +274,12 @@ class LineageGuard:
             size += len(draft.markup)
         if not isinstance(memory, Memory) or element is None or not memory.ledger.needs_indexing(size):
             return None
-        after = _recalled(self.observe(memory, delivery, element, 0.0))
+        after = _recall(self.observe(memory, delivery, element, 0.0))
         ledgers = [after.ledger]
-        if self._parties.of(delivery.to, after).source:
+        if self._parties.classify(delivery.to, after).source:
             for draft in drafts:
                 reading = self._readings[draft.root]
-                one = Said(delivery.to, "", delivery.thread, draft.root, draft.element, reading)
+                one = ObservedMessage(delivery.to, "", delivery.thread, draft.root, draft.element, reading)
                 ledgers.append(self._learn(after, one, 0.0))
         waiting = [ledger for ledger in ledgers if ledger.needs_indexing()]
 
@@ -279,11 +289,11 @@ class LineageGuard:
 
         return index if waiting else None
 
-    # What is judged
+    # Judging
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
-        """Decide on a message by the part that its listener has in the policy."""
-        calm = _recalled(memory).calm
+        """Judge a message by the class that its receiver has in the policy."""
+        calm = _recall(memory).clean
         if calm and proposal.to in self._harmless and proposal.sender.name not in self._watched:
             return None
         key = memory, proposal.element
@@ -298,100 +308,100 @@ class LineageGuard:
     def _judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
         if proposal.route is Route.SERVICE:
             return None
-        known = _recalled(memory)
+        known = _recall(memory)
         if proposal.to not in self._classes:
-            text = self._reach.outward(known, proposal)
-            return None if text is None else NoteVerdict(told_outside(text, proposal.to))
+            text = self._reach.find_outward(known, proposal)
+            return None if text is None else NoteVerdict(describe_outward(text, proposal.to))
         if proposal.to in self.viewers:
-            unfit = self._viewer.unshowable(known, proposal)
+            unfit = self._viewer.find_unshowable(known, proposal)
             if unfit is not None:
                 return unfit
-        receiver, clean = self._classes[proposal.to], known.calm and not self._suspects
+        receiver, clean = self._classes[proposal.to], known.clean and not self._suspects
         if clean and not receiver.sink and proposal.sender.name not in self._watched:
             return None
-        planned, found = self._planning.judged(known, proposal), self._weighed(known, proposal, at)
+        planned, found = self._planning.judge(known, proposal), self._weigh(known, proposal, at)
         if planned is not None:
-            return both(planned, found)
-        return NoteVerdict(COUNTED) if found is None and self._planning.counts(known, proposal) else found
+            return combine_verdicts(planned, found)
+        return NoteVerdict(COUNTED) if found is None and self._planning.is_counted(known, proposal) else found
 
-    def sent(self, memory: object, proposal: Proposal, at: float) -> object:
-        """The memory after a message was admitted.
+    def count_sent(self, memory: object, proposal: Proposal, at: float) -> object:
+        """Return the memory after a message was admitted.
 
-        Where the plan allows so many calls of it, one is spent. What leaves to a principal whose words are no orders is
-        seen here, for no listener is given it.
+        This counts the call if the plan bounds its number. Text that leaves to a principal who gives no orders is
+        observed here, since no listener receives it.
         """
-        known = _recalled(memory)
-        if self._reach.outward(known, proposal) is not None:
-            before, said = known.stepped(), self._proposed(proposal)
-            heard = self._heard(before, said, at)
-            put_in = _first(self._put_in(before, said), said, before)
-            return self._reach.given(heard, said, "", before, put_in)
-        if not self._planning.counts(known, proposal):
+        known = _recall(memory)
+        if self._reach.find_outward(known, proposal) is not None:
+            before, said = known.next_step(), self._read_proposal(proposal)
+            heard = self._take_output(before, said, at)
+            put_in = _first_text(self._find_put_in(before, said), said, before)
+            return self._reach.deliver(heard, said, "", before, put_in)
+        if not self._planning.is_counted(known, proposal):
             return memory
-        return known.grown(
-            known.ledger.count_call(self._call(self._proposed(proposal), known, at, exposed=True))
+        return known.grow(
+            known.ledger.count_call(self._make_call(self._read_proposal(proposal), known, at, exposed=True))
         )
 
-    def _weighed(self, known: Memory, proposal: Proposal, at: float) -> Verdict:
+    def _weigh(self, known: Memory, proposal: Proposal, at: float) -> Verdict:
         redriven = proposal.route is Route.REDRIVEN
-        confined = self._confined(proposal)
-        if isinstance(confined, DenyVerdict) or not self._consequential(known, proposal):
+        confined = self._confine(proposal)
+        if isinstance(confined, DenyVerdict) or not self._is_consequential(known, proposal):
             return confined
-        known = known.stepped()
-        said = self._proposed(proposal)
-        ordered = self._parties.orders(said.sender, known) and not redriven
-        judged, text = self._judged(known, said, at, ordered=ordered)
+        known = known.next_step()
+        said = self._read_proposal(proposal)
+        ordered = self._parties.gives_orders(said.sender, known) and not redriven
+        judged, text = self._judge_provenance(known, said, at, ordered=ordered)
         exposed = None if text is None else Exposed(said.sender, *text)
-        return answered(judged, exposed, known.approved, self._redact) or confined
+        return translate_verdict(judged, exposed, known.approved, self._redact) or confined
 
-    def _proposed(self, proposal: Proposal) -> Said:
+    def _read_proposal(self, proposal: Proposal) -> ObservedMessage:
         sender, to, root = proposal.sender.name, proposal.to, proposal.root
-        return Said(sender, to, proposal.thread, root, proposal.element, self._readings[root])
+        return ObservedMessage(sender, to, proposal.thread, root, proposal.element, self._readings[root])
 
-    def _consequential(self, memory: Memory, proposal: Proposal) -> bool:
-        """True for a call of a sink, and for a message that may carry something out to a destination that it names."""
+    def _is_consequential(self, memory: Memory, proposal: Proposal) -> bool:
+        """Check for a call of a sink, or a message that may carry data out to a destination that it names."""
         receiver = self._classes[proposal.to]
-        if receiver.sink or (memory.calm and not self._suspects):
+        if receiver.sink or (memory.clean and not self._suspects):
             return receiver.sink
         declared = any(role is Role.DESTINATION for _, role in self._readings[proposal.root].roles)
         return declared or (receiver.source and proposal.route is not Route.ANSWER)
 
-    def _judged(
-        self, memory: Memory, said: Said, at: float, *, ordered: bool
+    def _judge_provenance(
+        self, memory: Memory, said: ObservedMessage, at: float, *, ordered: bool
     ) -> tuple[Judgement, FirstText | None]:
-        """The verdict on a message by all that is known, its own words included where they are no record.
+        """Judge a message by the ledger, including the message itself if its sender is a source or quarantined.
 
-        Beside it is the untrusted text that the sender was given.
+        Also returns the untrusted text that its sender received.
         """
         if ordered:
-            # The principal's own message is an order: nothing but the deny list stands against it.
-            return judge(Ledger(), self._orders, self._call(said, memory, at, exposed=False)), None
-        if self._parties.of(said.sender, memory).source or said.sender in self._trusted.quarantined:
-            memory = self._planning.adopted(memory, said)
-            memory = memory.supposing(self._learn(memory, said, at))
-        text = self._reach.exposed(memory, said.sender, said.thread)
-        put_in = None if text is not None else self._put_in(memory, said)
-        text = text or _first(put_in, said, memory)
+            # The principal's own message is an order: only the deny list can refuse it.
+            return judge(Ledger(), self._orders, self._make_call(said, memory, at, exposed=False)), None
+        if self._parties.classify(said.sender, memory).source or said.sender in self._trusted.quarantined:
+            memory = self._planning.adopt(memory, said)
+            memory = memory.suppose(self._learn(memory, said, at))
+        text = self._reach.find_exposure(memory, said.sender, said.thread)
+        put_in = None if text is not None else self._find_put_in(memory, said)
+        text = text or _first_text(put_in, said, memory)
         ledger = memory.ledger if text is None else memory.ledger.suspect_foreign_text()
-        call = self._call(said, memory, at, exposed=text is not None)
+        call = self._make_call(said, memory, at, exposed=text is not None)
         paths = frozenset(put_in.paths if put_in is not None else ())
-        if paths <= {leaf.path for leaf in call.arguments}:  # else it is not known which of them they are
+        if paths <= {leaf.path for leaf in call.arguments}:  # otherwise the inserted arguments are not known
             call = replace(call, put_in=paths)
         return judge(ledger, self._policy, call), text
 
-    def _call(self, said: Said, memory: Memory, at: float, *, exposed: bool) -> Call:
+    def _make_call(self, said: ObservedMessage, memory: Memory, at: float, *, exposed: bool) -> Call:
         reading = self._readings[said.root]
-        # What a listener sends itself is its own; any other task the server wrote, so that its values are what is said.
+        # A task to itself is the listener's own. The server wrote any other, so only its values are the sender's.
         own = said.root != TASK or said.sender == said.to
-        arguments = said.leaves if own else handed(reading.codec.decode(said.element))
-        filled = reading.filled(arguments) if own else frozenset()
+        arguments = said.leaves if own else list_task_leaves(reading.codec.decode(said.element))
+        filled = reading.find_filled(arguments) if own else frozenset()
         call = Call(
             said.to, arguments, memory.step, at, reading.roles, said.sender, exposed, reading.marks.ids
         )
         return replace(call, filled=filled) if filled else call
 
-    def _confined(self, proposal: Proposal) -> Verdict:
-        """Hold a quarantined listener to what a closed schema admits."""
+    def _confine(self, proposal: Proposal) -> Verdict:
+        """Hold a quarantined listener to payloads with a closed schema."""
         if proposal.sender.name not in self._trusted.quarantined:
             return None
         channel = self._readings[proposal.root].channel
@@ -402,45 +412,91 @@ class LineageGuard:
         return NoteVerdict(told) if self._policy.mode is Mode.AUDIT else DenyVerdict(Code.DENIED, told)
 
     def silences(self, memory: object, listener: str, thread: str) -> bool:
-        """True for who was given untrusted text: what it tells a gateway would be an exit."""
-        return self._reach.exposed(_recalled(memory), listener, thread) is not None
+        """Check whether a listener received untrusted text, so that its output to a gateway would be an exit."""
+        return self._reach.find_exposure(_recall(memory), listener, thread) is not None
 
-    # What a person approves
+    # Approving
 
     def origins(self, memory: object, delivery: Delivery, element: etree._Element) -> Origins:
-        """The origins of the values of a message that waits for a person."""
-        known = _recalled(memory)
-        call = self._call(self._arrived(delivery, element), known, 0.0, exposed=True)
+        """Find the origins of the values of a message that waits for a person."""
+        known = _recall(memory)
+        call = self._make_call(self._read_delivery(delivery, element), known, 0.0, exposed=True)
         return find_origins(known.ledger, self._policy, call)
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:
-        """Remember the values that were in question, each for its sink and its argument.
+        """Remember the approved values, each for its sink and its argument.
 
-        A question about no single argument, such as one about the plan, is answered for that very call alone.
+        An approval without an argument, such as one of a plan, applies only to that very call.
         """
-        return _recalled(memory).approving(about)
+        return _recall(memory).approve(about)
 
-    # What is kept
+    # Serialising
 
     def dump(self, memory: Memory) -> Mapping[str, bytes]:
-        """The memory in parts; see ``lineage_memory``."""
-        return lineage_memory.dump(memory)
+        """Serialise the memory in parts; see ``lineage_memory``."""
+        return lineage_memory.dump_memory(memory)
 
     def load(self, parts: Mapping[str, bytes]) -> object:
-        """The memory of which ``dump`` gave these parts; none are of a conversation that began without this guard."""
-        return lineage_memory.load(parts) if parts else _recalled(None)
+        """Restore the memory that ``dump`` serialised; no parts mean a conversation that began without this guard."""
+        return lineage_memory.load_memory(parts) if parts else _recall(None)
 
 
-def _recalled(memory: object) -> Memory:
-    """The memory. A conversation that did not open under this guard saw what is not known: it is over the bound."""
+def _recall(memory: object) -> Memory:
+    """Return the memory. A conversation that did not open under this guard is unknown, and thus over the bound."""
     return memory if isinstance(memory, Memory) else Memory.unknown()
 
 
-def _disowned(leaf: Leaf) -> Leaf:
-    """A leaf without a guarantor, because it is not known what was asked."""
+def _disown(leaf: Leaf) -> Leaf:
+    """Mark a leaf as prose, since the request that it answers is unknown."""
     return replace(leaf, standing=Standing.PROSE, inside="")
 
 
-def _first(put_in: PutIn | None, said: Said, memory: Memory) -> FirstText | None:
-    """The untrusted text that values which were put into a message are from."""
+def _first_text(put_in: InsertedValues | None, said: ObservedMessage, memory: Memory) -> FirstText | None:
+    """Describe the untrusted text that the values put into a message are from."""
     return None if put_in is None else FirstText(put_in.source, memory.step, said.sender)
+
+
+def translate_verdict(
+    verdict: Judgement, exposed: Exposed | None, approved: frozenset[str], redact: Callable[[str], str]
+) -> Verdict:
+    """Translate a judgement into a verdict of a guard. For a call that passes, only bounded work is reported."""
+    if verdict.allowed:
+        if not (verdict.weighed.value or verdict.noticed.value):
+            return None
+        verdict = replace(verdict, reported=verdict.noticed)
+    found = export_findings(redact_verdict(verdict, redact), most=MOST)._replace(exposed=exposed)
+    if verdict.decision is Decision.DENY:
+        return DenyVerdict(Code.DENIED, found)
+    if verdict.decision is Decision.ASK:
+        serious = [finding for finding in verdict.findings if finding.effect in _SERIOUS]
+        record = verdict.delegation.value
+        by_value = (_digest_finding(verdict, finding) for finding in serious)
+        about = (
+            tuple(dict.fromkeys(by_value)) if record is None else (_digest_delegation(verdict.call, record),)
+        )
+        if approved.issuperset(about):
+            return NoteVerdict(found._replace(became="permitted"))
+        return NeedsApproval(found, about)
+    return NoteVerdict(found)
+
+
+def _digest_delegation(call: Call, record: Delegation) -> str:
+    """Hash the subject of a delegating approval: these fields of such a record, for this very call."""
+    fields = sorted((argument, one.field) for one in record.texts for argument in one.arguments)
+    about = json.dumps([digest_call(call), record.source, fields], separators=(",", ":"))
+    return sha256(about.encode()).hexdigest()
+
+
+def _digest_finding(verdict: Judgement, finding: Finding) -> str:
+    """Hash the subject of an approval: an argument's value at a sink, or the whole call if no argument is named."""
+    if not finding.path:
+        return digest_call(verdict.call)
+    about = json.dumps([verdict.call.sink, finding.path, finding.value], separators=(",", ":"))
+    return sha256(about.encode()).hexdigest()
+
+
+def digest_call(call: Call) -> str:
+    """Hash the sink and every argument in canonical form. An approval holds for one call with this digest."""
+    said = [[leaf.path, type(leaf.value).__name__, text_of(leaf.value)] for leaf in call.arguments]
+    body = json.dumps([call.sink, said], ensure_ascii=True, separators=(",", ":"))
+    return sha256(body.encode("ascii")).hexdigest()

@@ -1,9 +1,9 @@
-"""The lineage guard's memory of a conversation, and the parts in which it is kept.
+"""Memory of the lineage guard for a conversation, and its serialised parts.
 
-Bounds. Text beyond ``Policy.limit``, or of more than TEXTS pieces, is not tracked, and from then on every sink is
-refused. What only authorises stops growing instead: records beyond RECORDS and trusted words beyond WORDS authorise
-nothing, what a listener was asked beyond TOLD threads or ASKED characters is taken for unknown, approvals beyond
-APPROVALS are asked for again. What listeners pass on beyond ``RELAYED`` characters is missing in explanations.
+Untrusted text is bounded by ``Policy.limit`` and TEXTS; beyond, every sink is refused. Content that only authorises
+stops growing instead: records beyond RECORDS and trusted words beyond WORDS authorise nothing, requests beyond REQUESTS
+threads or ASKED characters count as unknown, approvals beyond APPROVALS are asked for again. Relayed text beyond
+``RELAYED`` characters is missing in explanations.
 """
 
 from __future__ import annotations
@@ -14,63 +14,63 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.codec import write_json
 from agentserver.core.state.principals import Trust
-from agentserver.guards.lineage.exposure import NOT_KNOWN, Exposure
-from agentserver.guards.lineage.view.references import References
+from agentserver.guards.lineage.exposure import UNKNOWN_TEXT, Exposure
+from agentserver.guards.lineage.references import References
 from agentserver.provenance.ledger import Ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from agentserver.guards.lineage.exposure import FirstText, Recall
-    from agentserver.guards.lineage.view.references import PutIn, Referenced
+    from agentserver.guards.lineage.references import InsertedValues, ReferencedValue
 
 TEXTS = 200_000
-"""Untrusted texts, those wrapped in others included."""
+"""Maximum untrusted texts, including those wrapped in others."""
 RECORDS = 20_000
-"""Values that the system guarantees."""
+"""Maximum values that the system guarantees."""
 WORDS = 1_000_000
-"""Characters of trusted words."""
-TOLD = 64
-"""Threads of which it is known what they were asked; those that were asked last stay."""
+"""Maximum characters of trusted words."""
+REQUESTS = 64
+"""Maximum threads whose latest request is remembered."""
 ASKED = 20_000
-"""Characters of what one thread was asked."""
+"""Maximum characters of one thread's latest request."""
 APPROVALS = 1000
-"""Values that a person approved."""
+"""Maximum values that a person approved."""
 
 PIECE = 1 << 15
-"""Bytes after which a piece of the log is closed and not written again."""
+"""Bytes after which a piece of the log is closed and never rewritten."""
 
 _STATE, _LOG, _THREAD = "state", "log ", "thread "
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The contents of a ledger, a line of JSON for each step that added something."""
+    """Contents of a ledger, as a line of JSON for each step that added something."""
 
     closed: tuple[bytes, ...] = ()
     lines: tuple[bytes, ...] = ()
     size: int = 0
 
     def add(self, entry: Mapping[str, list[Any]]) -> Log:
-        """The log with one more line."""
+        """Add a line."""
         line = write_json(entry)
         if self.size + len(line) < PIECE:
             return Log(self.closed, (*self.lines, line), self.size + len(line))
         return Log((*self.closed, b"\n".join((*self.lines, line))))
 
     def pieces(self) -> tuple[bytes, ...]:
-        """The log in pieces, of which only the last one can still change."""
+        """List the pieces of the log. Only the last one can still change."""
         return (*self.closed, b"\n".join(self.lines)) if self.lines else self.closed
 
 
 class LastRequest(NamedTuple):
-    """The latest request to the listener of a thread.
+    """Latest request to the listener of a thread.
 
     Args:
-        thread: the listener's.
-        origin: the thread of the asking listener. What comes from elsewhere is an answer, not a question.
-        texts: what was said; None when that was too much to be kept.
-        data: origin, texts and steps as they are kept.
+        thread: the listener's thread.
+        origin: the thread of the requester. A message from another thread is an answer.
+        texts: the texts of the request; None if they were too long.
+        data: origin, texts and steps, serialised.
         steps: numbers of the plan's steps that the request is a call of.
     """
 
@@ -81,10 +81,10 @@ class LastRequest(NamedTuple):
     steps: tuple[int, ...] = ()
 
     @classmethod
-    def of(
+    def create(
         cls, thread: str, origin: str, texts: Iterable[str] | None, steps: Iterable[int] = ()
     ) -> LastRequest:
-        """The texts of a request on a thread, unless they are too long."""
+        """Create a request on a thread, dropping texts that are too long."""
         said = None if texts is None else tuple(texts)
         if said is not None and sum(map(len, said)) > ASKED:
             said = None
@@ -95,129 +95,131 @@ class LastRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The guard's memory of one conversation. Every change gives a new value.
+    """Immutable memory of the guard for one conversation.
 
     Args:
-        ledger: what was seen.
-        step: messages that listeners were given.
-        told: what listeners were asked, the latest last.
-        approved: digests of what a person approved for the rest of the conversation.
-        log: what the ledger and the references hold and whom it reached, as it is kept.
-        exposure: whom untrusted text reached.
-        calm: whether nothing untrusted or private was seen and nobody is exposed. It follows from the others, and is
-            kept so that a message in such a conversation costs no more for it.
-        references: what listeners that are shown references were shown.
-        trust: what the words of the conversation's principal count for.
+        ledger: the observed texts and records.
+        step: the number of delivered messages.
+        requests: the latest request of each thread, in order of time.
+        approved: digests of the content that a person approved for the rest of the conversation.
+        log: the serialised contents of the ledger, references and exposure.
+        exposure: the listeners that untrusted text reached.
+        clean: whether nothing untrusted or private was seen and no listener is exposed. It is derived, and cached to
+            keep messages of clean conversations cheap.
+        references: the references that listeners have seen.
+        trust: the trust in the conversation's principal.
     """
 
     ledger: Ledger = field(default_factory=Ledger)
     step: int = 0
-    told: tuple[LastRequest, ...] = ()
+    requests: tuple[LastRequest, ...] = ()
     approved: frozenset[str] = frozenset()
     log: Log = field(default=Log(), compare=False, repr=False)
     exposure: Exposure = field(default_factory=Exposure)
-    calm: bool = field(default=True, compare=False, repr=False)
+    clean: bool = field(default=True, compare=False, repr=False)
     references: References = field(default=References(), repr=False)
     trust: Trust = Trust.ORDERS
 
     @classmethod
     def unknown(cls) -> Memory:
-        """The memory of a conversation of which nothing is known: over the bound, and everybody is exposed."""
-        return cls(replace(Ledger(), overflow=True), exposure=Exposure(everybody=NOT_KNOWN), calm=False)
+        """Create the memory of an unknown conversation: over the bound, with every listener exposed."""
+        return cls(replace(Ledger(), overflow=True), exposure=Exposure(everyone=UNKNOWN_TEXT), clean=False)
 
-    def stepped(self) -> Memory:
-        """The memory at the next step."""
+    def next_step(self) -> Memory:
+        """Advance to the next step."""
         return Memory(
             self.ledger,
             self.step + 1,
-            self.told,
+            self.requests,
             self.approved,
             self.log,
             self.exposure,
-            self.calm,
+            self.clean,
             self.references,
             self.trust,
         )
 
-    def asked(self, words: str) -> Memory:
-        """The memory after a trusted principal spoke. The same words to several listeners count once."""
+    def add_order(self, words: str) -> Memory:
+        """Add words of a trusted principal. The same words to several listeners count once."""
         known = self.ledger.queries
         if words in known or sum(map(len, known)) + len(words) > WORDS:
             return self
-        return self.grown(self.ledger.ask(words))
+        return self.grow(self.ledger.ask(words))
 
-    def grown(self, ledger: Ledger) -> Memory:
-        """The memory with a ledger that grew from its own."""
+    def grow(self, ledger: Ledger) -> Memory:
+        """Replace the ledger by one that grew from it."""
         before = self.ledger
         if ledger is before:
             return self
-        ledger = bounded(before, ledger)
+        ledger = limit_growth(before, ledger)
         entry = {name: more for name, more in ledger.additions_since(before).items() if more}
         log = self.log.add(entry) if entry else self.log
-        return replace(self, ledger=ledger, log=log, calm=self.calm and _calm(ledger))
+        return replace(self, ledger=ledger, log=log, clean=self.clean and _is_clean(ledger))
 
-    def supposing(self, ledger: Ledger) -> Memory:
-        """Give the memory with a ledger that grew from its own, for one judgement: it is not kept."""
-        return replace(self, ledger=bounded(self.ledger, ledger))
+    def suppose(self, ledger: Ledger) -> Memory:
+        """Replace the ledger for one judgement, without storing it."""
+        return replace(self, ledger=limit_growth(self.ledger, ledger))
 
-    def missed(self) -> Memory:
-        """The memory after a message of which nothing is known."""
-        everybody = self.exposure.everybody or NOT_KNOWN._replace(step=self.step)
-        known = replace(self, exposure=replace(self.exposure, everybody=everybody))
-        return known.grown(replace(self.ledger, overflow=True))
+    def miss(self) -> Memory:
+        """Account for a message whose content is unknown."""
+        everybody = self.exposure.everyone or UNKNOWN_TEXT._replace(step=self.step)
+        known = replace(self, exposure=replace(self.exposure, everyone=everybody))
+        return known.grow(replace(self.ledger, overflow=True))
 
-    def reaching(self, listener: str, thread: str, recall: Recall, text: FirstText) -> Memory:
-        """The memory after a listener was given untrusted text on a thread."""
-        exposure = self.exposure.reaching(listener, thread, recall, text)
-        more = exposure.since(self.exposure)
+    def expose(self, listener: str, thread: str, recall: Recall, text: FirstText) -> Memory:
+        """Record that a listener received untrusted text on a thread."""
+        exposure = self.exposure.expose(listener, thread, recall, text)
+        more = exposure.additions_since(self.exposure)
         log = self.log.add({"exposed": more}) if more else self.log
-        return replace(self, exposure=exposure, log=log, calm=False)
+        return replace(self, exposure=exposure, log=log, clean=False)
 
-    def spending(self, bits: float) -> Memory:
-        """The memory after an exposed sender told somebody that much in a closed schema."""
+    def spend_closed(self, bits: float) -> Memory:
+        """Add bits that an exposed sender passed on in a closed schema."""
         exposure = replace(self.exposure, bits=self.exposure.bits + bits)
         return replace(self, exposure=exposure, ledger=self.ledger.spend(bits))
 
-    def telling(self, thread: str, origin: str, texts: Iterable[str], steps: Iterable[int] = ()) -> Memory:
-        """The memory after a listener was asked something on a thread of its own, or got an answer there."""
-        known = next((told for told in self.told if told.thread == thread), None)
-        others = tuple(told for told in self.told if told.thread != thread)[1 - TOLD :]
+    def record_request(
+        self, thread: str, origin: str, texts: Iterable[str], steps: Iterable[int] = ()
+    ) -> Memory:
+        """Record a request to a listener's thread. An answer there only renews the thread's request."""
+        known = next((told for told in self.requests if told.thread == thread), None)
+        others = tuple(told for told in self.requests if told.thread != thread)[1 - REQUESTS :]
         if known is not None and known.origin != origin:
-            return replace(self, told=(*others, known))
-        return replace(self, told=(*others, LastRequest.of(thread, origin, texts, steps)))
+            return replace(self, requests=(*others, known))
+        return replace(self, requests=(*others, LastRequest.create(thread, origin, texts, steps)))
 
-    def told_to(self, thread: str) -> tuple[str, ...] | None:
-        """The latest request to the listener of a thread; None when it is not known."""
-        return next((told.texts for told in self.told if told.thread == thread), None)
+    def latest_request(self, thread: str) -> tuple[str, ...] | None:
+        """Look up the latest request to the listener of a thread; None if unknown."""
+        return next((told.texts for told in self.requests if told.thread == thread), None)
 
-    def answering(self, thread: str) -> tuple[int, ...]:
-        """The numbers of the plan's steps that the latest request to the listener of a thread is a call of."""
-        return next((told.steps for told in self.told if told.thread == thread), ())
+    def answered_steps(self, thread: str) -> tuple[int, ...]:
+        """Look up the plan's steps that the latest request to a thread's listener is a call of."""
+        return next((told.steps for told in self.requests if told.thread == thread), ())
 
-    def referring(self, more: Mapping[str, Referenced]) -> Memory:
-        """The memory after a listener was shown these references, as far as there is room for them."""
-        fitting = self.references.fitting(more)
+    def add_references(self, more: Mapping[str, ReferencedValue]) -> Memory:
+        """Add references that a listener saw, up to the bounds."""
+        fitting = self.references.select_fitting(more)
         if not fitting:
             return self
         rows = [[name, *each] for name, each in fitting.items()]
         log = self.log.add({"references": rows})
-        return replace(self, references=self.references.shown(fitting), log=log, calm=False)
+        return replace(self, references=self.references.add(fitting), log=log, clean=False)
 
-    def putting_in(self, stamped: str, put_in: PutIn) -> Memory:
-        """The memory after values were put into a message in place of references."""
+    def record_put_in(self, stamped: str, put_in: InsertedValues) -> Memory:
+        """Record that references in a message were replaced by their values."""
         if self.references.put_in.get(stamped) == put_in:
             return self
         log = self.log.add({"put_in": [[stamped, *put_in]]})
-        return replace(self, references=self.references.used(stamped, put_in), log=log)
+        return replace(self, references=self.references.record_put_in(stamped, put_in), log=log)
 
-    def approving(self, digests: Iterable[str]) -> Memory:
-        """The memory after a person approved something for the rest of the conversation."""
+    def approve(self, digests: Iterable[str]) -> Memory:
+        """Add digests of approved content."""
         more = self.approved | frozenset(digests)
         return replace(self, approved=more) if len(more) <= APPROVALS else self
 
 
-def bounded(before: Ledger, ledger: Ledger) -> Ledger:
-    """The ledger that grew from another, as far as there is room for it."""
+def limit_growth(before: Ledger, ledger: Ledger) -> Ledger:
+    """Undo the growth of a ledger beyond its bounds."""
     if len(ledger.texts) > TEXTS:
         ledger = replace(before, overflow=True)
     if len(ledger.records.entries) > RECORDS:
@@ -225,29 +227,29 @@ def bounded(before: Ledger, ledger: Ledger) -> Ledger:
     return ledger
 
 
-def _calm(ledger: Ledger) -> bool:
-    """True while nothing was seen that a message could carry on."""
+def _is_clean(ledger: Ledger) -> bool:
+    """Check that the ledger holds nothing that a message could carry on."""
     private = ledger.private
     return not (ledger.tainted or private.pools or private.overflow)
 
 
-def dump(memory: Memory) -> dict[str, bytes]:
-    """The memory in parts. A part that a step has not changed is the same bytes as before."""
+def dump_memory(memory: Memory) -> dict[str, bytes]:
+    """Serialise the memory in parts. A part that a step has not changed keeps its bytes."""
     parts = {f"{_LOG}{number}": piece for number, piece in enumerate(memory.log.pieces())}
-    parts.update({f"{_THREAD}{told.thread}": told.data for told in memory.told})
-    order = [told.thread for told in memory.told]
+    parts.update({f"{_THREAD}{told.thread}": told.data for told in memory.requests})
+    order = [told.thread for told in memory.requests]
     exposure = memory.exposure.state()
     trust = () if memory.trust is Trust.ORDERS else (memory.trust,)
     state = [memory.step, order, sorted(memory.approved), memory.ledger.state(), exposure, *trust]
     return {**parts, _STATE: write_json(state)}
 
 
-def load(parts: Mapping[str, bytes]) -> Memory:
-    """The memory of which ``dump`` gave these parts. Raises ValueError, LookupError or TypeError for others.
+def load_memory(parts: Mapping[str, bytes]) -> Memory:
+    """Restore the memory that ``dump_memory`` serialised.
 
-    Earlier servers did not keep whom untrusted text reached: where there was any, everybody counts as exposed.
+    Raises ValueError, LookupError or TypeError for other parts.
     """
-    step, order, approved, state, *kept = json.loads(parts[_STATE])
+    step, order, approved, state, exposed, *trust = json.loads(parts[_STATE])
     pieces = [parts[f"{_LOG}{number}"] for number in range(sum(name.startswith(_LOG) for name in parts))]
     shown = ("references", "put_in")
     names = ("queries", "texts", "records", "relayed", "sayings", "exposed", "private", *shown)
@@ -261,16 +263,15 @@ def load(parts: Mapping[str, bytes]) -> Memory:
     reached = held.pop("exposed")
     references = References.load(held.pop("references"), held.pop("put_in"))
     ledger = Ledger.load({**held, **state})
-    before = Exposure(everybody=NOT_KNOWN if ledger.tainted else None)
-    exposure = Exposure.load(reached, *kept[:1]) if kept else before
+    exposure = Exposure.load(reached, exposed)
     return Memory(
         ledger,
         step,
-        tuple(LastRequest.of(thread, *json.loads(parts[f"{_THREAD}{thread}"])) for thread in order),
+        tuple(LastRequest.create(thread, *json.loads(parts[f"{_THREAD}{thread}"])) for thread in order),
         frozenset(approved),
         log,
         exposure,
-        _calm(ledger) and exposure.nobody and not references.known,
+        _is_clean(ledger) and exposure.is_empty and not references.known,
         references,
-        *map(Trust, kept[1:]),
+        *map(Trust, trust),
     )

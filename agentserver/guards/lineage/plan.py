@@ -1,4 +1,4 @@
-"""Plans: a planner fixes what a conversation may do before untrusted text is read."""
+"""Payload with which a planner fixes the calls of a conversation before untrusted text is read."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ Number = Annotated[int, Ge(0), Le(1000)]
 
 @dataclass(frozen=True, slots=True)
 class PlanLeaf:
-    """A field of a record, without conditions of its own.
+    """Field of a record, without conditions.
 
     Args:
         field: its path from the root of the listener's answer, such as email or contacts.email.
-        of: the listener that answered; left out where a step says it.
+        of: the listener that answered; left out if a step determines it.
         step: number of the step, from 1, whose call was answered; 0 for any answer of the listener.
     """
 
@@ -49,13 +49,13 @@ class PlanLeaf:
 
 @dataclass(frozen=True, slots=True)
 class PlanCondition:
-    """Something that the same record has to say.
+    """Condition on another field of the same record.
 
     Args:
         field: the path of the field.
         values: its value is one of these.
-        leaves: or one that a record holds.
-        has: whether the values are words that stand in its text.
+        leaves: or it is a value of one of these fields.
+        has: whether the values are words that its text contains.
     """
 
     field: Path
@@ -66,14 +66,14 @@ class PlanCondition:
 
 @dataclass(frozen=True, slots=True)
 class PlanField:
-    """A field of a record of an answer that comes later.
+    """Field of a record in a later answer.
 
     Args:
         field: its path from the root of the listener's answer, such as email or contacts.email.
-        of: the listener that answers; left out where a step says it.
+        of: the listener that answers; left out if a step determines it.
         step: number of the step, from 1, whose call is answered; 0 for any answer of the listener.
-        where: what else the record has to say; all of it.
-        inside: whether the value stands somewhere in the field's text. Its author chooses it then.
+        where: conditions on the record; all must hold.
+        inside: whether the value is somewhere in the field's text. The author of the text then chooses it.
     """
 
     field: Path
@@ -85,14 +85,14 @@ class PlanField:
 
 @dataclass(frozen=True, slots=True)
 class PlanArgument:
-    """The values that a step allows one argument: any of those that are said here.
+    """Values that a step allows for one argument: any of those listed here.
 
     Args:
         name: the field of the sink's payload.
         values: literals, as text; numbers, dates and addresses are compared as such.
         fields: fields of records.
         said: whether it may be any value of the principal's own words.
-        anything: whether it may be anything, which is then judged as if there were no plan.
+        anything: whether it may be any value, which is then judged as if there were no plan.
         later: so much later than any of these, for a date or a time: 2 days, 1 hour 30 minutes, -1 week.
     """
 
@@ -106,13 +106,13 @@ class PlanArgument:
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """A call that the plan allows. A step of a listener that is no sink only gives its answers a number.
+    """Call that the plan allows. A step of a listener that is no sink only numbers its answers.
 
     Args:
         sink: the name of a listener.
-        arguments: those that may say where it goes, on what it acts, how much and when. Text that it merely says need
-            not be named.
-        times: calls at most; 0 for no bound.
+        arguments: the arguments that may decide its destination, object, amount or time. Content need not be
+            named.
+        times: maximum number of calls; 0 for no bound.
     """
 
     sink: Annotated[str, MinLen(1), MaxLen(128)]
@@ -123,31 +123,34 @@ class PlanStep:
 @xmlify(namespace=NAMESPACE)
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that the conversation may do.
+    """All calls that the conversation may make.
 
     Args:
-        steps: in no order but for their numbers, from 1; a sink without a step is not used at all.
+        steps: allowed calls. Their order only determines their numbers, from 1; a sink without a step may not be
+            called.
     """
 
     steps: Annotated[list[PlanStep], MaxLen(200)] = dataclasses.field(default_factory=list)
 
 
 ROOT = f"{{{NAMESPACE}:v1}}Plan"
-"""The name of the payload's root element."""
+"""Name of the payload's root element."""
 
 
-def steps(plan: Plan) -> tuple[AllowedStep, ...]:
-    """The steps as the ledger keeps them. What no duration can be read from allows nothing."""
+def read_steps(plan: Plan) -> tuple[AllowedStep, ...]:
+    """Convert the steps to the form that the ledger stores. An invalid duration allows nothing."""
     return tuple(
-        AllowedStep(step.sink, tuple((each.name, _kind(each)) for each in step.arguments), step.times or None)
+        AllowedStep(
+            step.sink, tuple((each.name, _read_kind(each)) for each in step.arguments), step.times or None
+        )
         for step in plan.steps
     )
 
 
-def _kind(argument: PlanArgument) -> Kind:
+def _read_kind(argument: PlanArgument) -> Kind:
     if argument.anything:
         return AnyValue()
-    every: list[Kind] = [*map(Literal, argument.values), *map(_field, argument.fields)]
+    every: list[Kind] = [*map(Literal, argument.values), *map(_read_field, argument.fields)]
     if argument.said:
         every.append(RequestedValue())
     base = every[0] if len(every) == 1 else OneOf(tuple(every))
@@ -157,11 +160,11 @@ def _kind(argument: PlanArgument) -> Kind:
     return OneOf(()) if length is None else DateOffset(base, length)
 
 
-def _field(said: PlanField) -> FieldOf:
-    return FieldOf(said.field, said.of, said.step, tuple(map(_condition, said.where)), said.inside)
+def _read_field(said: PlanField) -> FieldOf:
+    return FieldOf(said.field, said.of, said.step, tuple(map(_read_condition, said.where)), said.inside)
 
 
-def _condition(said: PlanCondition) -> Condition:
+def _read_condition(said: PlanCondition) -> Condition:
     leaves = (FieldOf(each.field, each.of, each.step) for each in said.leaves)
     every: tuple[Kind, ...] = (*map(Literal, said.values), *leaves)
     return Condition(said.field, every[0] if len(every) == 1 else OneOf(every), said.has)

@@ -1,8 +1,8 @@
-"""The way of untrusted text from a source to those who were told something.
+"""Tracks untrusted text from a source to every listener that it reaches.
 
-Exposed is a listener that was given untrusted text: a source's, or anything open of a sender that was exposed before.
-What such a sender says in a closed schema, or hands over in closed values, is counted in bits, up to a bound. Nobody
-is exposed by the principal, by the system, or by what others were given.
+A listener is exposed if it received untrusted text: a source's, or open values of a sender that was exposed before.
+Messages in a closed schema, and handoffs with closed values, are counted in bits up to a bound. The principal's orders,
+the system's messages and messages to other listeners expose no listener.
 """
 
 from __future__ import annotations
@@ -12,94 +12,98 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.core.drafts.routing import Route
 from agentserver.core.handoffs import TASK
-from agentserver.guards.lineage.exposure import CLOSED, ERROR, NOT_KNOWN, SENT, FirstText
+from agentserver.guards.lineage.exposure import CLOSED, ERROR, SENT, UNKNOWN_TEXT, FirstText
 from agentserver.payload.codec import is_system_name
 from agentserver.provenance.ledger import steers
 
 if TYPE_CHECKING:
     from agentserver.core.drafts.routing import Proposal
     from agentserver.guards.lineage.memory import Memory
-    from agentserver.guards.lineage.parties import Parties
-    from agentserver.guards.lineage.reading import Readings, Said
-    from agentserver.guards.lineage.trusted import Trusted
+    from agentserver.guards.lineage.reading import ObservedMessage, Readings
+    from agentserver.guards.lineage.trust import Parties, TrustSettings
 
 
 class Reach:
-    """Follows untrusted text to whom it reaches.
+    """Tracker of untrusted text through the listeners.
 
     Args:
-        trusted: whom the organism trusts with what.
-        parties: what the words of each are worth.
-        readings: the ways to read payloads.
+        trusted: the settings of trust.
+        parties: the classification of listeners and principals.
+        readings: the readers of payloads.
     """
 
-    def __init__(self, trusted: Trusted, parties: Parties, readings: Readings) -> None:
+    def __init__(self, trusted: TrustSettings, parties: Parties, readings: Readings) -> None:
         self._trusted, self._parties, self._readings = trusted, parties, readings
 
-    def given(
-        self, memory: Memory, said: Said, thread: str, before: Memory, put_in: FirstText | None = None
+    def deliver(
+        self,
+        memory: Memory,
+        said: ObservedMessage,
+        thread: str,
+        before: Memory,
+        put_in: FirstText | None = None,
     ) -> Memory:
-        """The memory after a listener was given a message on a thread.
+        """Record that a listener received a message on a thread.
 
         Args:
-            memory: in which the message was heard.
-            said: the message; none of the principal's orders.
-            thread: of its receiver.
-            before: the memory in which it was not yet heard.
-            put_in: the untrusted text in it that its sender did not read; None where there is none.
+            memory: the memory that includes the message.
+            said: the message, which is no order of the principal.
+            thread: the receiver's thread.
+            before: the memory without the message.
+            put_in: the untrusted text in it that its sender did not read, if any.
         """
-        recall = self._trusted.recall(said.to)
-        text = self._held(memory, said, before) or put_in
-        if text is None or memory.exposure.of(said.to, thread, recall) is not None:
+        recall = self._trusted.recall_of(said.to)
+        text = self._find_text(memory, said, before) or put_in
+        if text is None or memory.exposure.find_text(said.to, thread, recall) is not None:
             return memory
-        bits = self._bits(said)
+        bits = self._count_bits(said)
         if said.sender in self._trusted.quarantined and bits < math.inf:
             spent = memory.ledger if memory.ledger.tainted else memory.ledger.spend(bits)
-            return memory.grown(spent)
-        if self._fit(memory, bits + SENT):
-            return memory.spending(bits + SENT)
-        return memory.reaching(said.to, thread, recall, text)
+            return memory.grow(spent)
+        if self._fits_budget(memory, bits + SENT):
+            return memory.spend_closed(bits + SENT)
+        return memory.expose(said.to, thread, recall, text)
 
-    def exposed(self, memory: Memory, sender: str, thread: str) -> FirstText | None:
-        """The untrusted text that a sender may have in mind; None when it was given none.
+    def find_exposure(self, memory: Memory, sender: str, thread: str) -> FirstText | None:
+        """Find the untrusted text that may influence a sender; None if it received none.
 
-        In a conversation that has seen some, a source has its own.
+        In a tainted conversation, a source is influenced by its own text.
         """
         if sender in self._trusted.carriers:
-            return NOT_KNOWN
-        text = memory.exposure.of(sender, thread, self._trusted.recall(sender))
+            return UNKNOWN_TEXT
+        text = memory.exposure.find_text(sender, thread, self._trusted.recall_of(sender))
         if text is None and memory.ledger.tainted and self._parties.writes(sender, memory):
             return FirstText(sender, memory.step, sender)
         return text
 
-    def outward(self, memory: Memory, proposal: Proposal) -> FirstText | None:
-        """The untrusted text that may leave to the principal with an answer, to be said again; None where it may not.
+    def find_outward(self, memory: Memory, proposal: Proposal) -> FirstText | None:
+        """Find the untrusted text that an answer may carry out to a principal; None if there is no such text.
 
-        Who gives orders is believed to want what it says.
+        A principal who gives orders is not affected, since its words are trusted anyway.
         """
         sender, to = proposal.sender.name, proposal.to
         if (
-            not self._parties.principal(to)
+            not self._parties.is_principal(to)
             or proposal.route is not Route.ANSWER
-            or self._parties.orders(to, memory)
+            or self._parties.gives_orders(to, memory)
         ):
             return None
-        if self._parties.of(sender, memory).source:
+        if self._parties.classify(sender, memory).source:
             return FirstText(sender, memory.step, sender)
-        text = self.exposed(memory, sender, proposal.thread)
+        text = self.find_exposure(memory, sender, proposal.thread)
         return None if text is None or text.source == to else text  # what it said itself may come back
 
-    def _held(self, memory: Memory, said: Said, before: Memory) -> FirstText | None:
-        """The untrusted text that a message may hold: a source's own words, or what its sender was given."""
+    def _find_text(self, memory: Memory, said: ObservedMessage, before: Memory) -> FirstText | None:
+        """Find the untrusted text that a message may hold: a source's own words, or text that its sender received."""
         if self._parties.writes(said.sender, memory):
             policy = self._trusted.policy
             wrote = steers(policy, said.sender, said.leaves, before.ledger, memory.ledger)
             return FirstText(said.sender, memory.step, said.sender) if wrote else None
-        text = self.exposed(memory, said.sender, said.thread)
+        text = self.find_exposure(memory, said.sender, said.thread)
         return None if text is None else FirstText(text.source, memory.step, said.sender)
 
-    def _bits(self, said: Said) -> float:
-        """The bits that one message like this can tell."""
+    def _count_bits(self, said: ObservedMessage) -> float:
+        """Count the bits that one such message can reveal."""
         if is_system_name(said.root):
             return ERROR
         if said.root != TASK or said.sender == said.to:
@@ -107,13 +111,13 @@ class Reach:
         task: Any = self._readings[TASK].codec.decode(said.element)
         return math.inf if task.data else self._trusted.intents.get(task.intent, math.inf)
 
-    def _fit(self, memory: Memory, bits: float) -> bool:
-        """True when that much may still be told in closed schemas to those who were given nothing untrusted."""
+    def _fits_budget(self, memory: Memory, bits: float) -> bool:
+        """Check whether so many bits may still be passed on in closed schemas to unexposed listeners."""
         budget = self._trusted.policy.budget
         most = CLOSED if budget == math.inf else budget
         return memory.exposure.bits + bits <= most and memory.ledger.spent + bits <= budget
 
 
-def told_outside(text: FirstText, principal: str) -> str:
-    """The note on record of untrusted text that leaves to a principal."""
-    return f"untrusted text of {text.source or 'somebody'} leaves to {principal}, whose words are no orders"
+def describe_outward(text: FirstText, principal: str) -> str:
+    """Describe untrusted text that leaves to a principal, for the record."""
+    return f"untrusted text of {text.source or 'an unknown source'} leaves to {principal}, whose words are no orders"

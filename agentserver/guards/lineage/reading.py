@@ -1,6 +1,6 @@
-"""Leaves of payload elements.
+"""Reads the leaves of payload elements.
 
-No constructor of a payload class is called: that would run code of its author.
+It never calls the constructor of a payload class, since that would run its author's code.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 _NONE: Final = object()
-"""No value is equal to it."""
+"""Sentinel that equals no value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElementReader:
-    """The way in which the elements of one payload are read.
+    """Reader for the elements of one payload.
 
     Args:
-        codec: the payload's.
-        marks: what its type says of its fields.
-        channel: what one message of it can tell.
+        codec: the payload's codec.
+        marks: the marks of its fields.
+        channel: the information that one message of it can carry.
         defaults: the default value of each field, by its path.
     """
 
@@ -47,8 +47,8 @@ class ElementReader:
     channel: Channel
     defaults: Mapping[str, Any]
 
-    def filled(self, leaves: tuple[Leaf, ...]) -> frozenset[str]:
-        """The paths of scalars with the value that the type fills in: possibly nothing was sent."""
+    def find_filled(self, leaves: tuple[Leaf, ...]) -> frozenset[str]:
+        """Find the scalars that equal their default, so that they may not have been sent."""
         if not self.defaults:
             return frozenset()
         known = (
@@ -56,54 +56,54 @@ class ElementReader:
         )
         return frozenset(path for path, default, value in known if default == value)
 
-    def leaves(self, element: etree._Element) -> tuple[Leaf, ...]:
-        """The scalars of a valid element, each with the standing that its field declares."""
+    def read_leaves(self, element: etree._Element) -> tuple[Leaf, ...]:
+        """Read the scalars of a valid element, each with the worth that its field declares."""
         described = self.codec.described
         if described is not None:
-            return self.marks.mark_leaves(_record(element, described.record, described.namespace))
-        return self.marks.mark_leaves(_plain(element, self.codec.payload))
+            return self.marks.mark_leaves(_read_record(element, described.record, described.namespace))
+        return self.marks.mark_leaves(_read_plain(element, self.codec.payload))
 
     @property
     def roles(self) -> tuple[tuple[str, Role], ...]:
-        """The roles of its fields, as its type declares them."""
+        """The roles that the type of the payload declares for its fields."""
         return self.marks.roles
 
 
 class Readings:
-    """A reading for each codec. A payload that could not be foreseen is read when it is first met.
+    """Readers of all codecs. A payload that was not known in advance gets its reader when it first occurs.
 
-    ``unmarked`` holds the root elements of those whose types name no readers.
+    ``unmarked`` holds the root elements of payloads whose types declare no readers.
 
-    Raises PayloadError for a payload whose type says contradictory things of a field.
+    Raises PayloadError for a payload whose type has contradictory marks.
     """
 
     def __init__(self, codecs: Codecs) -> None:
         self._codecs = codecs
-        self._known = {codec.name: _reading(codec) for codec in codecs}
+        self._known = {codec.name: _make_reader(codec) for codec in codecs}
         self.unmarked = {root for root, reading in self._known.items() if not reading.marks.readers}
 
     def __getitem__(self, root: str) -> ElementReader:
-        """The reading of a root element. Raises KeyError for one that no codec claims."""
+        """Look up the reader of a root element. Raises KeyError if no codec matches."""
         if root not in self._known:
             codec = self._codecs.for_root(root)
             if codec is None:
                 raise KeyError(root)
-            self._known[root] = _reading(codec)
+            self._known[root] = _make_reader(codec)
             if not self._known[root].marks.readers:
                 self.unmarked.add(root)
         return self._known[root]
 
 
-class Said:
-    """A message, on its way or arrived.
+class ObservedMessage:
+    """Message, delivered or proposed.
 
     Args:
-        sender: whose words it holds.
+        sender: the sender of the words.
         to: the listener it is for.
         thread: the sender's.
         root: name of the payload element.
         element: the payload.
-        reading: the way to its scalars.
+        reading: the reader of its scalars.
         trace: id of the delivery, if there is one.
     """
 
@@ -125,65 +125,67 @@ class Said:
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
-        """Its scalars, read when they are first needed: in a conversation without untrusted text they are not."""
+        """The scalars, read at first access. Clean conversations never access them."""
         if self._leaves is None:
-            self._leaves = self.reading.leaves(self.element)
+            self._leaves = self.reading.read_leaves(self.element)
         return self._leaves
 
 
-def words(leaves: tuple[Leaf, ...]) -> Iterator[str]:
-    """The texts of leaves, without empty ones."""
+def list_texts(leaves: tuple[Leaf, ...]) -> Iterator[str]:
+    """List the texts of leaves, without empty ones."""
     return filter(None, (text_of(leaf.value) for leaf in leaves))
 
 
-def handed(task: Any) -> tuple[Leaf, ...]:
-    """The sender's part of a task: its values by the intent's own names, and its words. The rest is the organism's."""
+def list_task_leaves(task: Any) -> tuple[Leaf, ...]:
+    """List the sender's leaves of a task: its values by the intent's own names, and its words."""
     params = (Leaf(param.name, param.value) for param in task.params)
     return (*params, *(Leaf(f"data[{number}].text", words.text) for number, words in enumerate(task.data)))
 
 
-def channel(codec: Codec) -> Channel:
-    """The channel that one message of a payload is."""
+def measure_channel(codec: Codec) -> Channel:
+    """Measure the channel capacity of one message of a payload."""
     return measure_capacity(etree.fromstring(codec.xsd().encode()), local(codec.name))
 
 
-def _reading(codec: Codec) -> ElementReader:
+def _make_reader(codec: Codec) -> ElementReader:
     try:
         marks = read_marks(codec.payload)
     except (TypeError, NameError) as error:
         raise PayloadError(f"{codec.payload.__qualname__}: {error}") from None
     described = codec.described
-    defaults = {} if described is None else dict(_defaults(described.record))
-    return ElementReader(codec, marks, channel(codec), defaults)
+    defaults = {} if described is None else dict(_list_defaults(described.record))
+    return ElementReader(codec, marks, measure_channel(codec), defaults)
 
 
-def _defaults(
+def _list_defaults(
     record: RecordType, prefix: str = "", above: tuple[RecordType, ...] = ()
 ) -> Iterator[tuple[str, Any]]:
-    """The path of each scalar of a record that has a default, and the default as it is read."""
+    """List the path and default of each scalar of a record that has a default."""
     for field in record.fields:
         path, kind = f"{prefix}{field.name}", field.type
         if isinstance(kind, RecordType):
             if kind not in above:
-                yield from _defaults(kind, f"{path}.", (*above, record))
+                yield from _list_defaults(kind, f"{path}.", (*above, record))
         elif field.default is not None and not field.repeated and (value := field.default.make()) is not None:
             written = {each: text for text, each in kind.choices}.get(value) if kind.choices else None
-            yield path, _scalar(kind, WRITERS[kind.kind](value) if written is None else written)
+            yield path, _read_scalar(kind, WRITERS[kind.kind](value) if written is None else written)
 
 
-def _record(element: etree._Element, record: RecordType, space: str) -> dict[str, Any]:
-    """The fields of a record that the element holds, by their Python names."""
+def _read_record(element: etree._Element, record: RecordType, space: str) -> dict[str, Any]:
+    """Read the fields of a record in the element, by their Python names."""
     found: dict[str, Any] = {}
     for field in record.fields_at(FieldKind.ATTRIBUTE):
         text = element.get(field.xml)
         if text is not None:
-            found[field.name] = _scalar(field.type, text)
+            found[field.name] = _read_scalar(field.type, text)
     named = {f"{{{space}}}{field.xml}": field for field in record.fields_at(FieldKind.ELEMENT)}
     for child in element:
         field = named[str(child.tag)]
         kind = field.type
         value = (
-            _record(child, kind, space) if isinstance(kind, RecordType) else _scalar(kind, child.text or "")
+            _read_record(child, kind, space)
+            if isinstance(kind, RecordType)
+            else _read_scalar(kind, child.text or "")
         )
         if field.repeated:
             found.setdefault(field.name, []).append(value)
@@ -192,21 +194,21 @@ def _record(element: etree._Element, record: RecordType, space: str) -> dict[str
     return found
 
 
-def _scalar(kind: Type, text: str) -> Any:
+def _read_scalar(kind: Type, text: str) -> Any:
     assert not isinstance(kind, RecordType)
     return text if kind.kind is ScalarKind.STR else READERS[kind.kind](text)
 
 
-def _plain(element: etree._Element, cls: Any) -> Any:
-    """An element of a hand-written schema: names by the class that was made of it, values as they are written."""
-    names = names_of(cls)
+def _read_plain(element: etree._Element, cls: Any) -> Any:
+    """Read an element of a hand-written schema: names from its generated class, values as written."""
+    names = map_names(cls)
     found: dict[str, list[Any]] = {}
     for name, text in element.attrib.items():
         key, _ = names.get(local(str(name)), (local(str(name)), None))
         found.setdefault(key, []).append(text)
     for child in element:
         key, inner = names.get(local(str(child.tag)), (local(str(child.tag)), None))
-        found.setdefault(key, []).append(_plain(child, inner))
+        found.setdefault(key, []).append(_read_plain(child, inner))
     text = "".join([element.text or "", *(child.tail or "" for child in element)])
     if not found:
         return text
@@ -215,8 +217,8 @@ def _plain(element: etree._Element, cls: Any) -> Any:
     return found
 
 
-def names_of(cls: Any) -> Mapping[str, tuple[str, Any]]:
-    """For each XML name of a generated class its field and the class inside; the empty name is its own text."""
+def map_names(cls: Any) -> Mapping[str, tuple[str, Any]]:
+    """Map the XML names of a generated class to field and inner class; the empty name is its own text."""
     if not is_dataclass(cls) or not isinstance(cls, type):
         return {}
     hints = get_type_hints(cls)

@@ -11,7 +11,7 @@ from agentserver.core.guard import DenyVerdict
 from agentserver.core.records.details import GuardNote
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.todos import WATCHERS
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import PeersGuard
 from tests.core.paper import Ask, Note, listener, rules
 
 

@@ -15,8 +15,7 @@ from agentserver.core.encoding import recording
 from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.messages import NO_CALL
 from agentserver.core.state.approvals import Answer as Said
-from agentserver.guards.approval import ApprovalGuard
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
 from tests.fuzzing import examples
 

@@ -18,8 +18,7 @@ from agentserver.core.records.details import ApprovalGiven, Failure, GuardNote
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer, digest
-from agentserver.guards.approval import ApprovalGuard
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
 
 
@@ -396,7 +395,7 @@ def narrowed(*allowed):
                 return None
             return Rewrite(draft, GuardNote("r", "a handoff"), frozenset(allowed))
 
-        def refused(self, refusal, place):
+        def describe_refusal(self, refusal, place):
             return None
 
     return Narrows()
@@ -480,7 +479,7 @@ def test_a_rewriter_that_refuses_is_on_record_too():
                 else None
             )
 
-        def refused(self, refusal, place):
+        def describe_refusal(self, refusal, place):
             return None
 
     p = desk(lambda call: None, None)

@@ -15,7 +15,7 @@ from agentserver.core.decide import decisions
 from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.messages import Cancellation, Done, OutsideMessage
 from agentserver.core.state.approvals import Answer as Answered
-from agentserver.guards.approval import ApprovalGuard
+from agentserver.guards.builtin import ApprovalGuard
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
 from tests.fuzzing import examples
 

@@ -103,7 +103,7 @@ def test_a_rewriter_does_not_speak_for_the_system():
             made = draft(OWN_WORDS, message.to, by.codecs, by.bounds)
             return Rewrite(made, GuardNote("r", "turned"))
 
-        def refused(self, refusal, place):
+        def describe_refusal(self, refusal, place):
             return None
 
     by = rules(listener("a", "b"), listener("b"))

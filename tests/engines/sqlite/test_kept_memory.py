@@ -25,9 +25,8 @@ from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from agentserver.engines.sqlite.writer import Writer
-from agentserver.guards.approval import ApprovalGuard
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.builtin import ApprovalGuard, PeersGuard
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 from tests.core.decide.test_decisions_laws import SHOP, whims
@@ -44,7 +43,7 @@ POLICY = Policy(
 GUARDS = (
     PeersGuard(),
     ApprovalGuard({"c.d", "e"}),
-    LineageGuard(Trusted(POLICY, viewers=frozenset({"a"})), SHOP.blueprint.listeners, SHOP.codecs),
+    LineageGuard(TrustSettings(POLICY, viewers=frozenset({"a"})), SHOP.blueprint.listeners, SHOP.codecs),
 )
 WATCHED = replace(SHOP, guards=GUARDS)
 

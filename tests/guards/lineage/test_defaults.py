@@ -84,4 +84,6 @@ def test_only_the_field_of_a_default_has_it():
     codecs = Codecs([Payment])
     reading = Readings(codecs)[codecs.of(Payment).name]
     assert reading.defaults == {"currency": "EUR", "speed": "urgent", "copy": "books@corp.example"}
-    assert reading.filled((Leaf("to", "EUR"), Leaf("currency", "EUR"), Leaf("speed", "slow"))) == {"currency"}
+    assert reading.find_filled((Leaf("to", "EUR"), Leaf("currency", "EUR"), Leaf("speed", "slow"))) == {
+        "currency"
+    }

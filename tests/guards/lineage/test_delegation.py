@@ -8,7 +8,7 @@ from typing import Annotated
 from agentserver import HandlerResponse, xmlify
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.provenance import Mode, Policy
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, PlanSource, SinkRule
@@ -60,7 +60,7 @@ def desk(*payments: Payment, bills: tuple[Bill, ...] = (BILL,)) -> Paper:
         listener("bank", payloads=(Payment,)),
     ]
     made = rules(*agents, payloads=PAYLOADS)
-    guard = LineageGuard(Trusted(POLICY), made.blueprint.listeners, made.codecs)
+    guard = LineageGuard(TrustSettings(POLICY), made.blueprint.listeners, made.codecs)
     waiting = list(payments)
     unread = list(bills)
 

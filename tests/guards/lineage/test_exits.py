@@ -134,7 +134,7 @@ def test_it_holds_after_a_restart():
     kept = restore(take(p.conversation, p.rules.guards), p.rules.guards)
     assert kept.memory["lineage"] == memory(p)
     assert kept.memory["lineage"].ledger.private.pools
-    assert not kept.memory["lineage"].calm
+    assert not kept.memory["lineage"].clean
 
 
 def test_a_fetch_carries_nothing_private_in_its_link():

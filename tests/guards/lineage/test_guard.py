@@ -23,12 +23,12 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.principals import Principal, Trust
+from agentserver.guards.builtin import PeersGuard
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.lineage import memory as lineage_memory
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.guards.lineage.memory import Memory
 from agentserver.guards.lineage.plan import Plan, PlanArgument, PlanStep
-from agentserver.guards.peers import PeersGuard
 from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter
 from agentserver.hygiene.simple_types import Lexical
@@ -128,7 +128,7 @@ def story(policy=BASE, handlers=None, trusted=None, principal="console", **more)
         listener("post", payloads=(Letter,)),
     ]
     made = rules(*agents, payloads=PAYLOADS)
-    guard = BothWays(trusted or Trusted(policy, **more), made.blueprint.listeners, made.codecs)
+    guard = BothWays(trusted or TrustSettings(policy, **more), made.blueprint.listeners, made.codecs)
     shop = rules(*agents, payloads=PAYLOADS, guards=[PeersGuard(), guard])
     known = {
         "agent": reads(Letter(EVE, "hello")),
@@ -452,7 +452,7 @@ def test_a_conversation_that_is_older_than_the_guard_is_over_the_bound():
     guard = p.rules.guards[1]
     element = decisions.accept(p.conversation, delivery, p.rules).element
     assert guard.observe(None, delivery, element, 1.0).ledger.overflow
-    assert not guard.observe(guard.opened(Trust.ORDERS), delivery, element, 1.0).ledger.overflow
+    assert not guard.observe(guard.begin(Trust.ORDERS), delivery, element, 1.0).ledger.overflow
 
 
 def test_a_conversation_that_was_kept_without_the_guard_is_over_the_bound_whoever_speaks_next():
@@ -538,7 +538,9 @@ def planned_story(planners):
     ]
     policy = replace(BASE, plan=PlanSource.REQUIRED, allow=("@corp.example",))
     made = rules(*agents, payloads=PAYLOADS)
-    guard = LineageGuard(Trusted(policy, planners=frozenset(planners)), made.blueprint.listeners, made.codecs)
+    guard = LineageGuard(
+        TrustSettings(policy, planners=frozenset(planners)), made.blueprint.listeners, made.codecs
+    )
     shop = rules(*agents, payloads=PAYLOADS, guards=[PeersGuard(), guard])
 
     def agent(call):
@@ -657,10 +659,10 @@ def test_a_step_rewrites_no_more_than_the_end_of_the_log():
     policy = BASE
     for number in range(40):
         seen = Observation("web", leaves({"text": f"{number} {PAGE}" * 300}), number)
-        known = known.grown(known.ledger.observe(policy, seen))
-    before = lineage_memory.dump(known)
+        known = known.grow(known.ledger.observe(policy, seen))
+    before = lineage_memory.dump_memory(known)
     seen = Observation("web", leaves({"text": "one more short page"}), 41)
-    after = lineage_memory.dump(known.grown(known.ledger.observe(policy, seen)).stepped())
+    after = lineage_memory.dump_memory(known.grow(known.ledger.observe(policy, seen)).next_step())
     changed = {name for name, data in after.items() if before.get(name) != data}
     assert sum(map(len, before.values())) > 900_000
     assert sum(len(after[name]) for name in changed) < lineage_memory.PIECE + 2000
@@ -682,20 +684,20 @@ events = st.lists(
 def test_dump_and_load_give_the_same_and_no_step_changes_an_earlier_memory(happened, body):
     known, before = Memory(), []
     for number, (who, words) in enumerate(happened):
-        before.append((known, lineage_memory.dump(known)))
-        known = known.stepped()
+        before.append((known, lineage_memory.dump_memory(known)))
+        known = known.next_step()
         if who == "ask":
-            known = known.asked(words)
+            known = known.add_order(words)
         elif who == "told":
-            known = known.telling(f"t{number % 3}", "o", [words])
+            known = known.record_request(f"t{number % 3}", "o", [words])
         else:
-            known = known.grown(known.ledger.observe(BASE, Observation(who, leaves({"text": words}), number)))
-    again = lineage_memory.load(lineage_memory.dump(known))
+            known = known.grow(known.ledger.observe(BASE, Observation(who, leaves({"text": words}), number)))
+    again = lineage_memory.load_memory(lineage_memory.dump_memory(known))
     assert again == known
-    assert lineage_memory.dump(again) == lineage_memory.dump(known)
+    assert lineage_memory.dump_memory(again) == lineage_memory.dump_memory(known)
     call = Call("post", leaves({"to": body, "body": body}), 9)
     assert judge(again.ledger, BASE, call).findings == judge(known.ledger, BASE, call).findings
-    assert all(lineage_memory.dump(memory) == parts for memory, parts in before)
+    assert all(lineage_memory.dump_memory(memory) == parts for memory, parts in before)
 
 
 sayable = st.sampled_from(
@@ -767,17 +769,17 @@ def test_what_was_asked_is_forgotten_on_the_safe_side(monkeypatch):
 
 def test_only_so_many_threads_are_remembered():
     known = Memory()
-    for number in range(lineage_memory.TOLD + 5):
-        known = known.telling(f"t{number}", "o", ["x"])
-    assert len(known.told) == lineage_memory.TOLD
-    assert known.told_to("t4") is None
-    assert known.told_to("t5") == ("x",)
+    for number in range(lineage_memory.REQUESTS + 5):
+        known = known.record_request(f"t{number}", "o", ["x"])
+    assert len(known.requests) == lineage_memory.REQUESTS
+    assert known.latest_request("t4") is None
+    assert known.latest_request("t5") == ("x",)
 
 
 def test_an_answer_on_a_thread_is_not_what_its_listener_was_asked():
-    known = Memory().telling("t", "caller", ["question"]).telling("t", "below", ["answer"])
-    assert known.told_to("t") == ("question",)
-    assert known.telling("t", "caller", ["next"]).told_to("t") == ("next",)
+    known = Memory().record_request("t", "caller", ["question"]).record_request("t", "below", ["answer"])
+    assert known.latest_request("t") == ("question",)
+    assert known.record_request("t", "caller", ["next"]).latest_request("t") == ("next",)
 
 
 # Payloads
@@ -791,7 +793,7 @@ def test_contradictory_marks_are_refused():
 
     made = rules(listener("a", payloads=(Both,)))
     with pytest.raises(PayloadError, match="'a' is marked payload and destination"):
-        LineageGuard(Trusted(BASE), ["a"], made.codecs)
+        LineageGuard(TrustSettings(BASE), ["a"], made.codecs)
 
 
 def test_effects_of_the_policy_hold():
@@ -861,7 +863,7 @@ def handing(said, policy=BASE, words="Read the page and tell me.", page=PAGE, pl
     ]
     payloads = (*PAYLOADS, Handoff)
     made = rules(*agents, payloads=payloads)
-    guard = LineageGuard(Trusted(policy, planners=planners), made.blueprint.listeners, made.codecs)
+    guard = LineageGuard(TrustSettings(policy, planners=planners), made.blueprint.listeners, made.codecs)
     shop = rules(*agents, payloads=payloads, guards=[PeersGuard(), guard])
     to = Parameter("to", Lexical(("[a-z.]{1,20}@[a-z.]{1,20}",), (), 0, 60))
     project = Parameter("project", Lexical(("[a-z]{1,20}",), (), 0, 20))
@@ -935,7 +937,7 @@ def test_a_task_that_a_sink_writes_itself_is_judged_with_all_its_words():
 def test_after_a_message_that_it_missed_every_sink_is_refused():
     guard = next(guard for guard in story().rules.guards if guard.name == "lineage")
     for memory in (None, Memory()):
-        missed = guard.load(guard.dump(guard.missed(memory)))
+        missed = guard.load(guard.dump(guard.miss(memory)))
         assert missed.ledger.overflow
 
 

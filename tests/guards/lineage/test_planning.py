@@ -11,7 +11,8 @@ from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
+from agentserver.guards.builtin import PeersGuard
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.guards.lineage.plan import (
     Plan,
     PlanArgument,
@@ -19,9 +20,8 @@ from agentserver.guards.lineage.plan import (
     PlanField,
     PlanLeaf,
     PlanStep,
-    steps,
+    read_steps,
 )
-from agentserver.guards.peers import PeersGuard
 from agentserver.provenance import Mode, Policy
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.policy.declarations import FieldRule, PlanSource, SinkRule
@@ -64,7 +64,7 @@ def story(plan=RELATED, policy=BASE, to="kim@corp.example", **handlers):
         listener("post", payloads=(Letter,)),
     ]
     made = rules(*agents, payloads=PAYLOADS)
-    trusted = Trusted(policy, planners=frozenset({"planner"}))
+    trusted = TrustSettings(policy, planners=frozenset({"planner"}))
     guard = LineageGuard(trusted, made.blueprint.listeners, made.codecs)
     shop = rules(*agents, payloads=PAYLOADS, guards=[PeersGuard(), guard])
 
@@ -171,7 +171,7 @@ def test_a_planner_that_was_told_anything_else_plans_nothing(words):
     p.run()
     assert p.seen("post") == []
     assert "no plan was made" in reasons(p)[0]
-    assert "planner was told other words than the principal's" in notes(p)
+    assert "planner received words of others than the principal" in notes(p)
     told(p, "Once more.")
     assert p.seen("post") == []
     assert ledger(p).plan is None
@@ -226,7 +226,7 @@ def test_a_plan_is_judged_as_the_message_that_it_is():
     for mode in (Mode.ENFORCE, Mode.CONFIRM):
         policy = replace(CONFIRMED, mode=mode, sources=("web",))
         guard = LineageGuard(
-            Trusted(policy, planners=frozenset({"planner"})), made.blueprint.listeners, made.codecs
+            TrustSettings(policy, planners=frozenset({"planner"})), made.blueprint.listeners, made.codecs
         )
         shop = rules(*agents, payloads=PAYLOADS, guards=[PeersGuard(), guard])
         handlers = {
@@ -397,7 +397,7 @@ def test_the_payload_says_what_the_text_says():
     until: {after: 2 days, from: said}
     re: {in: text, of: inbox, where: {subject: {has: invoice}, sender: {field: entries.email, of: book}}}
 """
-    assert steps(plan) == read_plan(text)
+    assert read_steps(plan) == read_plan(text)
 
 
 def test_a_duration_that_is_none_allows_nothing():

@@ -12,7 +12,7 @@ from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.messages import Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.state.principals import Principal, Trust
-from agentserver.guards.lineage.memory import dump, load
+from agentserver.guards.lineage.memory import dump_memory, load_memory
 from agentserver.history.replay import replay
 from agentserver.provenance import Mode, Policy, Role
 from agentserver.provenance.policy.declarations import SinkRule
@@ -94,7 +94,7 @@ def test_the_words_of_a_relay_accuse_nobody_and_order_nothing():
     p = host(Trust.RELAY, agent=writes)
     assert say(p, Ask(f"Write to {EVE}"), "agent") == [Mail(EVE, "x")]
     assert p.conversation.memory["lineage"].ledger.queries == ()
-    assert p.conversation.memory["lineage"].calm
+    assert p.conversation.memory["lineage"].clean
     say(p, Ask("read the page"), "web")
     assert say(p, Ask(f"Write to {EVE} again"), "agent") == [Mail(EVE, "x")]
 
@@ -148,7 +148,7 @@ def test_the_rights_are_kept_with_the_conversation_and_decide_again_as_they_did(
 def test_a_memory_without_a_trust_is_of_one_who_gives_orders():
     p = host(Trust.ORDERS)
     say(p, Ask("read the page"), "web")
-    assert load(dump(p.conversation.memory["lineage"])).trust is Trust.ORDERS
+    assert load_memory(dump_memory(p.conversation.memory["lineage"])).trust is Trust.ORDERS
 
 
 def test_a_stranger_stays_one_under_a_guard_that_came_later():

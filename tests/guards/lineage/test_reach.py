@@ -18,11 +18,11 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Failure
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.principals import Principal, Trust
+from agentserver.guards.builtin import PeersGuard
 from agentserver.guards.intents import IntentRewriter
 from agentserver.guards.lineage import reach as lineage_reach
 from agentserver.guards.lineage.exposure import Exposure, Recall
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter
 from agentserver.hygiene.simple_types import Lexical
@@ -69,7 +69,7 @@ LISTENERS = (
 def desk(trusted=None, principal="console", **handlers):
     """Whatever is asked of a listener that is named in ``handlers`` goes to it; the others answer what they are asked."""
     made = rules(*LISTENERS, payloads=PAYLOADS)
-    guard = LineageGuard(trusted or Trusted(TRUSTED), made.blueprint.listeners, made.codecs)
+    guard = LineageGuard(trusted or TrustSettings(TRUSTED), made.blueprint.listeners, made.codecs)
     shop = rules(*LISTENERS, payloads=PAYLOADS, guards=[PeersGuard(), guard])
     known = {
         "reader": reading(),
@@ -111,7 +111,7 @@ def sent(p):
 
 
 def exposed(p, name, thread="none"):
-    return memory(p).exposure.of(name, thread, Recall.LISTENER)
+    return memory(p).exposure.find_text(name, thread, Recall.LISTENER)
 
 
 def test_a_writer_that_never_saw_the_page_is_clean():
@@ -166,7 +166,7 @@ def test_exact_evidence_counts_whoever_passes_it(letter):
     assert sent(p) == ([] if letter.to == EVE else [letter])
 
 
-TRUSTED_CORP = Trusted(replace(TRUSTED, allow=("@corp.example",)))
+TRUSTED_CORP = TrustSettings(replace(TRUSTED, allow=("@corp.example",)))
 
 
 def test_a_link_that_a_clean_writer_made_up_is_fetched():
@@ -216,7 +216,7 @@ def test_empty_messages_expose_by_their_number(monkeypatch):
 def test_a_budget_is_the_bound_where_one_is_declared():
     """It is not overdrawn by those who are under no quarantine: they expose instead, and the sinks stay open."""
     flags = [(Flag(True), "writer")] * 3
-    p = asked(desk(Trusted(replace(TRUSTED, budget=6)), reader=reading(*flags)), "reader")
+    p = asked(desk(TrustSettings(replace(TRUSTED, budget=6)), reader=reading(*flags)), "reader")
     assert memory(p).ledger.spent == 6.0
     assert exposed(p, "writer") is not None
     assert len(sent(p)) == 2
@@ -227,7 +227,7 @@ def test_a_quarantined_listener_spends_as_it_did_and_exposes_nobody():
         return HandlerResponse(Flag(True), "writer")
 
     policy = replace(TRUSTED, relays=("reader", "writer"), trusted=("planner",))
-    trusted = Trusted(policy, quarantined=frozenset({"planner"}))
+    trusted = TrustSettings(policy, quarantined=frozenset({"planner"}))
     p = asked(desk(trusted, reader=reading((Note(PAGE), "planner")), planner=planner), "reader")
     assert exposed(p, "planner") is not None
     assert exposed(p, "writer") is None
@@ -309,7 +309,7 @@ def test_a_message_that_nobody_could_read_exposes_everybody():
 
 
 def remembering(recall):
-    return Trusted(TRUSTED, recalls=dict.fromkeys(("reader", "planner", "writer"), recall))
+    return TrustSettings(TRUSTED, recalls=dict.fromkeys(("reader", "planner", "writer"), recall))
 
 
 @pytest.mark.parametrize(("recall", "passes"), [(Recall.THREAD, True), (Recall.LISTENER, False)])
@@ -353,7 +353,7 @@ def test_a_listener_that_calls_itself_takes_what_it_read_along():
 
 
 def test_who_carries_words_from_elsewhere_is_exposed_from_the_start_and_so_are_those_whom_it_tells():
-    carrying = Trusted(TRUSTED, carriers=frozenset({"planner"}))
+    carrying = TrustSettings(TRUSTED, carriers=frozenset({"planner"}))
 
     def planner(call):
         return (
@@ -373,7 +373,7 @@ def test_who_carries_words_from_elsewhere_is_exposed_from_the_start_and_so_are_t
 
 
 def test_a_link_of_one_who_carries_words_is_an_exit_before_anything_was_read():
-    carrying = Trusted(TRUSTED, carriers=frozenset({"writer"}))
+    carrying = TrustSettings(TRUSTED, carriers=frozenset({"writer"}))
     link = Get("https://intern.example/?q=1")
     p = asked(desk(carrying, writer=lambda call: HandlerResponse(link, "web")), "writer")
     assert link not in p.seen("web")
@@ -401,7 +401,7 @@ def handing(said):
     )
     assert isinstance(known, Vocabulary)
     made = rules(*agents, payloads=payloads)
-    trusted = Trusted(TRUSTED, intents={"greet": 1.0})
+    trusted = TrustSettings(TRUSTED, intents={"greet": 1.0})
     guard = LineageGuard(trusted, made.blueprint.listeners, made.codecs)
     shop = rules(*agents, payloads=payloads, guards=[PeersGuard(), guard])
     handlers = {

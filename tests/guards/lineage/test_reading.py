@@ -12,7 +12,7 @@ import pytest
 from lxml import etree
 
 from agentserver import Attribute, Element, xmlify
-from agentserver.guards.lineage.reading import Readings, words
+from agentserver.guards.lineage.reading import Readings, list_texts
 from agentserver.payload.codec import Codecs
 from agentserver.payload.xsd_codec import Binding
 from agentserver.payload.xsd_codec import XsdCodec as BoundCodec
@@ -58,7 +58,7 @@ def readings():
 
 
 def leaves(readings, codec, markup):
-    return readings[codec.name].leaves(etree.fromstring(markup))
+    return readings[codec.name].read_leaves(etree.fromstring(markup))
 
 
 def test_marks_are_no_constraints_and_stay_out_of_the_schema(readings):
@@ -107,7 +107,7 @@ def test_the_authors_constructor_is_not_called(readings):
 def test_an_empty_text_says_nothing(readings):
     codec = Codecs([Order]).of(Order)
     markup = codec.encode(ORDER).replace(">ann<", "><")
-    assert "" not in words(leaves(readings, codec, markup))
+    assert "" not in list_texts(leaves(readings, codec, markup))
 
 
 def test_a_payload_that_nobody_foresaw_is_read_when_it_comes():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from agentserver.guards.builtin import PeersGuard
 from agentserver.guards.lineage.guard import LineageGuard
-from agentserver.guards.lineage.trusted import Trusted
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.lineage.trust import TrustSettings
 from tests.core.paper import rules
 
 
 def watched(policy, *listeners, payloads):
     """The rules of these listeners under a policy."""
     made = rules(*listeners, payloads=payloads)
-    guard = LineageGuard(Trusted(policy), made.blueprint.listeners, made.codecs)
+    guard = LineageGuard(TrustSettings(policy), made.blueprint.listeners, made.codecs)
     return rules(*listeners, payloads=payloads, guards=[PeersGuard(), guard])

@@ -8,10 +8,10 @@ import pytest
 
 from agentserver import HandlerResponse, Handoff, Task
 from agentserver.core.records.audit import Event
+from agentserver.guards.builtin import PeersGuard
 from agentserver.guards.intents import IntentRewriter
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
-from agentserver.guards.lineage.view.references import FORM
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
+from agentserver.guards.lineage.references import FORM
 from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter
 from agentserver.hygiene.simple_types import Lexical
@@ -38,7 +38,7 @@ def handing(said, page, views=frozenset({"planner", "worker"})):
     ]
     payloads = (Ask, Note, Handoff)
     made = rules(*agents, payloads=payloads)
-    guard = LineageGuard(Trusted(POLICY, viewers=views), made.blueprint.listeners, made.codecs)
+    guard = LineageGuard(TrustSettings(POLICY, viewers=views), made.blueprint.listeners, made.codecs)
     shop = rules(*agents, payloads=payloads, guards=[PeersGuard(), guard])
     known = vocabulary([Intent("look", ("worker",), "Look up {topic}.", (TOPIC,), event_most=2000)])
     assert isinstance(known, Vocabulary)

@@ -9,13 +9,13 @@ from lxml import etree
 
 from agentserver.core.messages import Delivery, Draft
 from agentserver.core.refusals import Refusal
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
+from agentserver.guards.lineage.hiding import measure_schema
 from agentserver.guards.lineage.memory import Memory
+from agentserver.guards.lineage.places import list_places, structure_bits
 from agentserver.guards.lineage.reading import Readings
-from agentserver.guards.lineage.view.hiding import facts_of
-from agentserver.guards.lineage.view.places import places, structure
-from agentserver.guards.lineage.view.references import FORM
-from agentserver.guards.lineage.view.viewer import refusing
+from agentserver.guards.lineage.references import FORM
+from agentserver.guards.lineage.viewer import find_refusing_fields
 from agentserver.payload.codec import Codecs
 from agentserver.payload.xsd_codec import Binding, XsdCodec, bind
 from agentserver.provenance import Policy
@@ -62,7 +62,7 @@ BODY = '<post xmlns="urn:x" by="eve"><text>do it</text><flag>true</flag><mood>ba
 def shown(markup):
     codecs = Codecs([Post])
     policy = Policy(sources=("page",), sinks=(), relays=("planner",))
-    guard = LineageGuard(Trusted(policy, viewers=frozenset({"planner"})), ["page", "planner"], codecs)
+    guard = LineageGuard(TrustSettings(policy, viewers=frozenset({"planner"})), ["page", "planner"], codecs)
     codec, element = codecs.of(Post), etree.fromstring(markup)
     assert codec.valid(element)
     delivery = Delivery("d", "c", "r", "t", "o", "page", "planner", codec.name, b"", 2)
@@ -73,7 +73,7 @@ def shown(markup):
 def test_a_hand_written_payload_is_shown_with_references_and_comes_back_as_it_was():
     guard, codec, element, seen, memory = shown(BODY.format(""))
     assert not isinstance(seen, Refusal)
-    found = {place.path: place.text for place in places(codec, seen)}
+    found = {place.path: place.text for place in list_places(codec, seen)}
     assert (found["flag[0]"], found["mood[0]"]) == ("true", "bad")
     assert all(FORM.fullmatch(text) for path, text in found.items() if path not in {"flag[0]", "mood[0]"})
     assert len(found) == 6
@@ -84,24 +84,28 @@ def test_a_hand_written_payload_is_shown_with_references_and_comes_back_as_it_wa
 
 def test_what_takes_no_reference_is_left_out_of_a_hand_written_payload():
     _, codec, _, seen, _ = shown(BODY.format("<when>2026-01-31</when>"))
-    assert "when[0]" not in {place.path for place in places(codec, seen)}
+    assert "when[0]" not in {place.path for place in list_places(codec, seen)}
 
 
 def test_the_places_of_a_hand_written_payload_are_its_leaves():
     element = etree.fromstring(CODEC.encode(invoice(mail="ann@corp.example", copies=2)))
-    found = {place.path: place.text for place in places(CODEC, element) if place.attribute is None}
-    leaves = Readings(Codecs([CODEC]))[CODEC.name].leaves(element)
+    found = {place.path: place.text for place in list_places(CODEC, element) if place.attribute is None}
+    leaves = Readings(Codecs([CODEC]))[CODEC.name].read_leaves(element)
     assert {leaf.path: text_of(leaf.value) for leaf in leaves}.items() >= found.items()
 
 
 def test_closed_types_and_refusing_fields_of_a_hand_written_schema():
     codec = XsdCodec(Binding(Post, XSD.encode()))
-    assert facts_of(codec).closed == {"/post/flag": 2.0, "/post/mood": 1.0}
+    assert measure_schema(codec).closed == {"/post/flag": 2.0, "/post/mood": 1.0}
     example = Post("a", flag=True, mood="bad", when="2026-01-31")
-    assert list(refusing(XsdCodec(Binding(Post, XSD.encode(), example=example)))) == [("when[0]", True)]
+    assert list(find_refusing_fields(XsdCodec(Binding(Post, XSD.encode(), example=example)))) == [
+        ("when[0]", True)
+    ]
 
 
 def test_structure_of_a_hand_written_payload_is_counted_at_most():
     codec = XsdCodec(Binding(Post, XSD.encode()))
     element = etree.fromstring(BODY.format(""))
-    assert structure(codec, facts_of(codec).names, element) == pytest.approx(6 * (2 * 2.807 + 1), abs=0.01)
+    assert structure_bits(codec, measure_schema(codec).names, element) == pytest.approx(
+        6 * (2 * 2.807 + 1), abs=0.01
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import log2
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentserver.guards.lineage.reading import names_of
+from agentserver.guards.lineage.reading import map_names
 from agentserver.payload.fields.field_table import FieldKind, RecordType, Scalar
 from agentserver.payload.names import local
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Place(NamedTuple):
-    """One scalar of an element.
+    """Scalar of an element.
 
     Args:
-        node: that holds it.
-        attribute: the name of the attribute that it is; None for the text of the node.
-        path: of its field in the payload class, with indices: ``items[3].body``.
-        shape: names from the root on, without indices, as the schema is counted: ``/Order/items/@/id``.
+        node: the node that holds it.
+        attribute: the name of its attribute; None for the text of the node.
+        path: the path of its field in the payload class, with indices: ``items[3].body``.
+        shape: the names from the root on, without indices, as in the measured schema: ``/Order/items/@/id``.
         kind: its type; None in a payload with a hand-written schema.
     """
 
@@ -37,18 +37,18 @@ class Place(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The scalar as it is written; an element without text holds an empty one."""
+        """The scalar as written; empty for an element without text."""
         return (self.node.text or "") if self.attribute is None else str(self.node.get(self.attribute, ""))
 
     def write(self, text: str) -> None:
-        """Put another scalar there."""
+        """Replace the scalar."""
         if self.attribute is None:
             self.node.text = text
         else:
             self.node.set(self.attribute, text)
 
     def clear(self) -> None:
-        """Leave the field out."""
+        """Remove the field."""
         above = self.node.getparent()
         if self.attribute is not None:
             del self.node.attrib[self.attribute]
@@ -56,16 +56,16 @@ class Place(NamedTuple):
             above.remove(self.node)
 
 
-def places(codec: Codec, element: etree._Element) -> tuple[Place, ...]:
-    """The scalars of a valid element, in the order of the document, attributes before what is inside."""
+def list_places(codec: Codec, element: etree._Element) -> tuple[Place, ...]:
+    """List the scalars of a valid element in document order, attributes before children."""
     start = f"/{local(codec.name)}"
     described = codec.described
     if described is not None:
-        return tuple(_recorded(element, described.record, described.namespace, "", start))
-    return tuple(_written(element, codec.payload, "", start))
+        return tuple(_list_record_places(element, described.record, described.namespace, "", start))
+    return tuple(_list_element_places(element, codec.payload, "", start))
 
 
-def _recorded(
+def _list_record_places(
     element: etree._Element, record: RecordType, space: str, above: str, shape: str
 ) -> Iterator[Place]:
     for field in record.fields_at(FieldKind.ATTRIBUTE):
@@ -82,14 +82,14 @@ def _recorded(
             counts[field.name] = number + 1
             path = f"{path}[{number}]"
         if isinstance(field.type, RecordType):
-            yield from _recorded(child, field.type, space, f"{path}.", inner)
+            yield from _list_record_places(child, field.type, space, f"{path}.", inner)
         else:
             yield Place(child, None, path, inner, field.type)
 
 
-def _written(element: etree._Element, cls: Any, above: str, shape: str) -> Iterator[Place]:
-    """The scalars of an element of a hand-written schema, which the class that was made of it names."""
-    names = names_of(cls)
+def _list_element_places(element: etree._Element, cls: Any, above: str, shape: str) -> Iterator[Place]:
+    """List the scalars of an element of a hand-written schema, named by its generated class."""
+    names = map_names(cls)
     dotted = f"{above}." if above else ""
     for name in element.attrib:
         key, _ = names.get(local(str(name)), (local(str(name)), None))
@@ -100,25 +100,25 @@ def _written(element: etree._Element, cls: Any, above: str, shape: str) -> Itera
         key, inner = names.get(name, (name, None))
         number = counts.get(key, 0)
         counts[key] = number + 1
-        yield from _written(child, inner, f"{dotted}{key}[{number}]", f"{shape}/{name}")
+        yield from _list_element_places(child, inner, f"{dotted}{key}[{number}]", f"{shape}/{name}")
     if not len(element):
         own = names.get("", ("value", None))[0]
         yield Place(element, None, f"{dotted}{own}" if element.attrib or not above else above, shape)
 
 
-def structure(codec: Codec, names: Names, element: etree._Element) -> float:
-    """Bits that the structure of a valid element can tell at most: what is left out, and how often what is repeated.
+def structure_bits(codec: Codec, names: NameCounts, element: etree._Element) -> float:
+    """Count the bits that the structure of a valid element can reveal: omitted fields and numbers of repetitions.
 
-    ``names`` are counted where the schema is hand-written, of which no field table is known.
+    ``names`` are counted in a hand-written schema, which has no field table.
     """
     described = codec.described
     if described is not None:
-        return _chosen(element, described.record, described.namespace)
+        return _record_bits(element, described.record, described.namespace)
     # Each node is followed by one of the elements or ends its parent; each attribute is there or is not.
     return sum(1 for _ in element.iter()) * (2 * log2(names.elements + 1) + names.attributes)
 
 
-def _chosen(element: etree._Element, record: RecordType, space: str) -> float:
+def _record_bits(element: etree._Element, record: RecordType, space: str) -> float:
     bits = float(sum(field.optional for field in record.fields_at(FieldKind.ATTRIBUTE)))
     found: dict[str, list[etree._Element]] = {}
     for child in element:
@@ -130,26 +130,26 @@ def _chosen(element: etree._Element, record: RecordType, space: str) -> float:
         else:
             bits += field.optional
         if isinstance(field.type, RecordType):
-            bits += sum(_chosen(child, field.type, space) for child in children)
+            bits += sum(_record_bits(child, field.type, space) for child in children)
     return bits
 
 
-class Names(NamedTuple):
-    """The number of elements and of attributes that a schema declares."""
+class NameCounts(NamedTuple):
+    """Number of elements and attributes that a schema declares."""
 
     elements: int
     attributes: int
 
 
-def fields_of(codec: Codec) -> Iterator[tuple[str, RecordType, Field]]:
-    """Each scalar field of a generated payload by its path, with its record; none of a hand-written schema."""
+def list_fields(codec: Codec) -> Iterator[tuple[str, RecordType, Field]]:
+    """List each scalar field of a generated payload by its path, with its record; none of a hand-written schema."""
     if codec.described is not None:
-        yield from _fields(codec.described.record, "")
+        yield from _list_record_fields(codec.described.record, "")
 
 
-def _fields(record: RecordType, above: str) -> Iterator[tuple[str, RecordType, Field]]:
+def _list_record_fields(record: RecordType, above: str) -> Iterator[tuple[str, RecordType, Field]]:
     for field in record.fields:
         if isinstance(field.type, Scalar):
             yield f"{above}{field.name}", record, field
         else:
-            yield from _fields(field.type, f"{above}{field.name}.")
+            yield from _list_record_fields(field.type, f"{above}{field.name}.")

@@ -14,11 +14,11 @@ from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.messages import FinishedInvocation
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
+from agentserver.guards.builtin import PeersGuard
+from agentserver.guards.lineage import references
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.guards.lineage.memory import Memory
-from agentserver.guards.lineage.view import references
-from agentserver.guards.lineage.view.references import FORM, MOST, SAMPLE
-from agentserver.guards.peers import PeersGuard
+from agentserver.guards.lineage.references import FORM, MOST, SAMPLE
 from agentserver.history.replay import replay
 from agentserver.provenance import Mode, Policy
 from agentserver.provenance.evidence.labels import Role, Standing
@@ -86,7 +86,7 @@ def story(planner, inbox=lambda call: HandlerResponse.respond(MAIL), policy=POLI
         listener("post", payloads=(Letter,)),
     ]
     made = rules(*agents, payloads=PAYLOADS)
-    trusted = Trusted(policy, viewers=frozenset({"planner", "second"}))
+    trusted = TrustSettings(policy, viewers=frozenset({"planner", "second"}))
     guard = LineageGuard(trusted, made.blueprint.listeners, made.codecs)
     known = {
         "planner": planner,

@@ -15,12 +15,12 @@ from lxml import etree
 from agentserver import Attribute, Pattern, xmlify
 from agentserver.core.messages import Delivery, Draft
 from agentserver.core.refusals import Refusal
-from agentserver.guards.lineage.guard import LineageGuard, Trusted
+from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
+from agentserver.guards.lineage.hiding import closed_bits
 from agentserver.guards.lineage.memory import Memory
-from agentserver.guards.lineage.view.hiding import bits_of
-from agentserver.guards.lineage.view.places import places
-from agentserver.guards.lineage.view.references import FORM, References, reference, stamp
-from agentserver.guards.lineage.view.viewer import refusing
+from agentserver.guards.lineage.places import list_places
+from agentserver.guards.lineage.references import FORM, References, make_reference, stamp_message
+from agentserver.guards.lineage.viewer import find_refusing_fields
 from agentserver.payload.codec import Codecs
 from agentserver.provenance import Policy
 from agentserver.wire.canonical import canonical
@@ -34,7 +34,7 @@ def shown(cls, value, policy=POLICY):
     """The payload, as it was and as it is shown, and the guard's memory after that."""
     codecs = Codecs([cls])
     codec = codecs.of(cls)
-    guard = LineageGuard(Trusted(policy, viewers=frozenset({"planner"})), ["page", "planner"], codecs)
+    guard = LineageGuard(TrustSettings(policy, viewers=frozenset({"planner"})), ["page", "planner"], codecs)
     element = etree.fromstring(codec.encode(value))
     delivery = Delivery("d-1", "c", "r", "t", "o", "page", "planner", codec.name, b"", 2)
     before = canonical(element)
@@ -60,15 +60,15 @@ def test_what_is_put_in_is_what_was_hidden_and_nothing_untrusted_is_shown(data):
     value = data.draw(values(cls.__payload__.record))
     guard, codec, element, seen, memory = shown(cls, value)
     if isinstance(seen, Refusal):
-        assert any(required for _, required in refusing(codec)) or codec.described is None
+        assert any(required for _, required in find_refusing_fields(codec)) or codec.described is None
         return
     assert codec.valid(seen)
     codec.decode(seen)
-    for place in places(codec, seen):
-        assert bits_of(place.kind) is not None or FORM.fullmatch(place.text) or not place.text
-    kept = {place.path: place.text for place in places(codec, element)}
+    for place in list_places(codec, seen):
+        assert closed_bits(place.kind) is not None or FORM.fullmatch(place.text) or not place.text
+    kept = {place.path: place.text for place in list_places(codec, element)}
     back = put_in(guard, codec, memory, seen)
-    again = {place.path: place.text for place in places(codec, back)}
+    again = {place.path: place.text for place in list_places(codec, back)}
     left_out = sum(1 for _ in element.iter()) - sum(1 for _ in seen.iter())
     if again.keys() == kept.keys() and not left_out:
         assert canonical(back) == canonical(element)
@@ -105,7 +105,7 @@ def test_a_page_comes_back_as_it_was(page):
 def test_every_scalar_has_a_reference_of_its_own():
     page = Page("t", [Line("a", "m"), Line("a", "m")])
     _, codec, _, seen, memory = shown(Page, page)
-    found = [place.text for place in places(codec, seen) if FORM.fullmatch(place.text)]
+    found = [place.text for place in list_places(codec, seen) if FORM.fullmatch(place.text)]
     assert len(found) == len(set(found)) == 5
     assert {each.path for each in memory.references.known.values()} == {
         "title", "lines[0].text", "lines[0].mark", "lines[1].text", "lines[1].mark",
@@ -114,17 +114,17 @@ def test_every_scalar_has_a_reference_of_its_own():
 
 def test_a_reference_depends_on_all_that_it_is_bound_to():
     made = {
-        reference(*bound)
+        make_reference(*bound)
         for bound in [("c", "t", "d", "p"), ("x", "t", "d", "p"), ("c", "x", "d", "p"), ("c", "t", "x", "p"),
                       ("c", "t", "d", "x")]
     }  # fmt: skip
     assert len(made) == 5
     assert all(map(FORM.fullmatch, made))
-    assert reference("c", "t", "d", "p") in made
+    assert make_reference("c", "t", "d", "p") in made
 
 
 def test_a_stamp_tells_texts_apart_wherever_they_are_cut():
-    assert stamp("t", "r", ["ab", "c"]) != stamp("t", "r", ["a", "bc"])
+    assert stamp_message("t", "r", ["ab", "c"]) != stamp_message("t", "r", ["a", "bc"])
 
 
 def test_references_grow_at_the_end_and_are_read_back():
@@ -144,7 +144,7 @@ class Choosy:
 
 
 def test_fields_that_take_no_reference_are_known_from_the_type():
-    assert list(refusing(Codecs([Choosy]).of(Choosy))) == [
+    assert list(find_refusing_fields(Codecs([Choosy]).of(Choosy))) == [
         ("code", True), ("count", True), ("short", False), ("share", False),
     ]  # fmt: skip
 
@@ -153,4 +153,4 @@ def test_fields_that_take_no_reference_are_known_from_the_type():
 def test_bits_of_closed_types(name):
     record = Choosy.__payload__.record
     kind = next(each.type for each in record.fields if each.name == name)
-    assert bits_of(kind) == {"level": 3.0, "kind": 1.0}[name]
+    assert closed_bits(kind) == {"level": 3.0, "kind": 1.0}[name]

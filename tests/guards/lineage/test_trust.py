@@ -8,7 +8,7 @@ import pytest
 
 from agentserver.core.state.principals import Trust
 from agentserver.guards.lineage.exposure import Recall
-from agentserver.guards.lineage.trusted import Trusted, carriers, told_by
+from agentserver.guards.lineage.trust import TrustSettings, count_intent_bits, find_carriers
 from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter, Type
 from agentserver.hygiene.simple_types import Lexical
@@ -37,35 +37,35 @@ POLICY = Policy(sources=("web",), relays=("reader", "planner", "writer", "lonely
 def test_who_carries_words_is_exposed_as_soon_as_a_source_reaches_any_of_them(keeping, found):
     """The attic reads what the writer keeps: a database knows no peers."""
     recalls = dict.fromkeys(keeping, Recall.SERVER) | {"reader": Recall.THREAD}
-    assert carriers(POLICY, recalls, PEERS) == found
+    assert find_carriers(POLICY, recalls, PEERS) == found
 
 
 def test_a_principal_who_is_a_source_reaches_all():
     stranger = Policy(sources=("console",), relays=tuple(PEERS))
-    assert carriers(stranger, {"attic": Recall.SERVER}, PEERS) == {"attic"}
+    assert find_carriers(stranger, {"attic": Recall.SERVER}, PEERS) == {"attic"}
     nobody = Policy(sources=(), relays=tuple(PEERS))
-    assert carriers(nobody, {"attic": Recall.SERVER}, PEERS) == set()
+    assert find_carriers(nobody, {"attic": Recall.SERVER}, PEERS) == set()
 
 
 @pytest.mark.parametrize(("addressed", "found"), [(["lonely"], {"attic"}), (["web"], set()), ([], set())])
 def test_a_stranger_reaches_those_whom_it_may_address_and_their_peers(addressed, found):
     nobody = Policy(sources=(), relays=tuple(PEERS))
-    assert carriers(nobody, {"attic": Recall.SERVER}, PEERS, addressed) == found
+    assert find_carriers(nobody, {"attic": Recall.SERVER}, PEERS, addressed) == found
 
 
 def test_a_principal_is_suspected_by_any_entry_that_means_it():
     """A glob that means a principal is no weaker than its name; a beginning means listeners alone."""
-    trusted = Trusted(Policy(sources=("visitor-*", "form", "mail")))
+    trusted = TrustSettings(Policy(sources=("visitor-*", "form", "mail")))
     found = {
-        name: trusted.trust_in(name, Trust.RELAY) for name in ("visitor-7", "form", "console", "mail_room")
+        name: trusted.trust_of(name, Trust.RELAY) for name in ("visitor-7", "form", "console", "mail_room")
     }
     assert [name for name, trust in found.items() if trust is Trust.STRANGER] == ["visitor-7", "form"]
     assert found["console"] is Trust.RELAY
 
 
 def test_a_listener_of_which_nothing_is_said_remembers_on_all_its_threads():
-    trusted = Trusted(POLICY, recalls={"reader": Recall.THREAD})
-    assert (trusted.recall("reader"), trusted.recall("writer")) == (Recall.THREAD, Recall.LISTENER)
+    trusted = TrustSettings(POLICY, recalls={"reader": Recall.THREAD})
+    assert (trusted.recall_of("reader"), trusted.recall_of("writer")) == (Recall.THREAD, Recall.LISTENER)
 
 
 def parameter(name, **facts):
@@ -89,4 +89,4 @@ TONE = parameter("tone", lexical=Lexical((), ("warm", "cold", "none", "any"), 0,
 def test_the_values_of_an_intent_are_counted_where_all_are_closed(parameters, bits):
     known = vocabulary([Intent("do", ("writer",), "Do it.", parameters)])
     assert isinstance(known, Vocabulary), known
-    assert told_by(known) == ({} if bits is None else {"do": bits})
+    assert count_intent_bits(known) == ({} if bits is None else {"do": bits})

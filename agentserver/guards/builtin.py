@@ -1,0 +1,133 @@
+"""Guards of the server itself, in the order in which they are asked."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from agentserver.contract import Code
+from agentserver.core.drafts.routing import Route
+from agentserver.core.guard import DenyVerdict, NeedsApproval, keep_memory
+from agentserver.core.records.details import Ground
+from agentserver.wire.canonical import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from collections.abc import Set as AbstractSet
+
+    from lxml import etree
+
+    from agentserver.core.blueprint import Listener
+    from agentserver.core.drafts.routing import Proposal
+    from agentserver.core.guard import CoreGuard, Verdict
+    from agentserver.guards.lineage.guard import TrustSettings
+    from agentserver.payload.codec import Codecs
+
+_APPROVED = "permitted"
+
+
+class PeersGuard:
+    """Guard that lets a listener send only to its caller, itself, ``system.*`` and its ``peers``."""
+
+    name = "peers"
+    observe = keep_memory
+
+    def approve(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
+        """Return the memory unchanged, since no person is asked about a peer."""
+        return memory
+
+    def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
+        """Pass answers, self-calls and services; a peer must be declared."""
+        if proposal.route is not Route.PEER or proposal.to in proposal.sender.peers:
+            return None
+        return DenyVerdict(Code.ROUTING, Ground.NO_PEER.of(proposal.to, proposal.sender.name))
+
+
+class ApprovalGuard:
+    """Guard that asks a person before a message reaches certain listeners.
+
+    Args:
+        listeners: the names of the listeners.
+    """
+
+    name = "approval"
+    observe = keep_memory
+
+    def __init__(self, listeners: AbstractSet[str] = frozenset()) -> None:
+        self._listeners = frozenset(listeners)
+
+    def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
+        """Ask, unless this very content was approved for the rest of the conversation."""
+        if proposal.to not in self._listeners:
+            return None
+        about = digest_content(proposal.to, proposal.element)
+        if about in _recall(memory):
+            return None
+        return NeedsApproval(Ground.APPROVAL.of(proposal.sender.name, proposal.to), (about,))
+
+    def approve(self, memory: object, about: tuple[str, ...]) -> object:
+        """Remember the content and its receiver."""
+        return _recall(memory).union(about)
+
+    def dump(self, memory: object) -> Mapping[str, bytes]:
+        """Serialise the digests of approved messages, one per line."""
+        return {_APPROVED: "\n".join(sorted(_recall(memory))).encode()}
+
+    def load(self, parts: Mapping[str, bytes]) -> object:
+        """Restore the memory that ``dump`` serialised; without it nothing is approved."""
+        return frozenset(parts.get(_APPROVED, b"").decode().split())
+
+
+def _recall(memory: object) -> frozenset[str]:
+    return memory if isinstance(memory, frozenset) else frozenset()
+
+
+def digest_content(to: str, element: etree._Element) -> str:
+    """Hash a receiver and a payload in canonical form."""
+    return sha256(to.encode() + b"\0" + canonical(element)).hexdigest()
+
+
+class OrganismFacts(NamedTuple):
+    """Facts of an organism that guards are built from.
+
+    Args:
+        listeners: by name.
+        codecs: the codecs of all payloads.
+        trusted: the settings of provenance; None if the organism declares none.
+        redact: removes secrets from a text.
+    """
+
+    listeners: Mapping[str, Listener]
+    codecs: Codecs
+    trusted: TrustSettings | None
+    redact: Callable[[str], str]
+
+
+def _make_approval(facts: OrganismFacts) -> CoreGuard:
+    return ApprovalGuard({name for name, each in facts.listeners.items() if each.approval})
+
+
+def _make_lineage(facts: OrganismFacts) -> CoreGuard | None:
+    if facts.trusted is None:
+        return None
+    from agentserver.guards.lineage.guard import LineageGuard  # with all that it needs, numpy among it
+
+    return LineageGuard(facts.trusted, facts.listeners, facts.codecs, facts.redact)
+
+
+BUILTIN_GUARDS: Mapping[str, Callable[[OrganismFacts], CoreGuard | None]] = MappingProxyType(
+    {
+        "peers": lambda _: PeersGuard(),
+        "approval": _make_approval,
+        "lineage": _make_lineage,
+    }
+)
+"""Factory of each guard by name. It returns None if the organism does not use the guard. No guard of a program may have
+one of these names.
+"""
+
+
+def make_builtin_guards(facts: OrganismFacts) -> tuple[CoreGuard, ...]:
+    """Make every built-in guard that the organism uses."""
+    return tuple(guard for make in BUILTIN_GUARDS.values() if (guard := make(facts)) is not None)

@@ -1,4 +1,0 @@
-"""References in place of untrusted values, for listeners with ``view: references``.
-
-Internal.
-"""

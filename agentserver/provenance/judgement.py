@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from agentserver.provenance import matching
 from agentserver.provenance.evidence.labels import Mode, Role
 from agentserver.provenance.evidence.leaves import amount_keys
+from agentserver.provenance.evidence.paths import means
 from agentserver.provenance.exits import drop_idle_choices, find_breaches
 from agentserver.provenance.judging.authority import may_choose
 from agentserver.provenance.judging.case import Case
@@ -28,7 +29,6 @@ from agentserver.provenance.judging.destinations import check_destination, check
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
-from agentserver.provenance.policy.paths import means
 from agentserver.provenance.verdict import Decision, Verdict
 
 if TYPE_CHECKING:

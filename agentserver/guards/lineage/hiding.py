@@ -26,9 +26,9 @@ from agentserver.payload.fields.lexical import ScalarKind
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf, Standing
 from agentserver.provenance.evidence.leaves import leaves, text_of
+from agentserver.provenance.evidence.paths import means
 from agentserver.provenance.observations.untrusted_texts import whole_key
 from agentserver.provenance.policy import forms
-from agentserver.provenance.policy.paths import means
 from agentserver.provenance.policy.quarantine import measure_fields
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from agentserver.payload.fields.lexical import READERS, WRITERS, ScalarKind
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf
 from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.paths import strip_indices
 from agentserver.provenance.policy.marks import RoleMarks, find_dataclasses, read_marks
-from agentserver.provenance.policy.paths import strip_indices
 from agentserver.provenance.policy.quarantine import Channel, measure_capacity
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ each that covers a field must admit a receiver, so that one more never lets more
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
@@ -15,6 +14,7 @@ from agentserver.provenance.evidence.authority import DestinationPattern
 from agentserver.provenance.evidence.destinations import PlaceForm
 from agentserver.provenance.evidence.labels import Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.paths import means, strip_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -76,11 +76,9 @@ def directory_of(entry: str) -> str | None:
 
 def required_readers(rules: Iterable[ReaderRule], source: str, leaf: Leaf) -> Groups:
     """The groups of readers of one leaf: those of its type, then those of every rule that covers it."""
-    path = re.sub(r"\[\d+\]", "", leaf.path).lstrip(".")
+    path = strip_indices(leaf.path)
     declared = (
-        rule.readers
-        for rule in rules
-        if (rule.source == source or fnmatchcase(source, rule.source)) and fnmatchcase(path, rule.field)
+        rule.readers for rule in rules if means(rule.source, source) and fnmatchcase(path, rule.field)
     )
     return tuple(dict.fromkeys((*leaf.readers, *declared)))
 
@@ -123,10 +121,9 @@ def _matches(entry: str, place: Destination, directories: set[str], *, own: bool
         return own
     directory = directory_of(entry)
     if directory is not None:
-        return any(name == directory or fnmatchcase(name, directory) for name in directories)
+        return any(means(directory, name) for name in directories)
     return DestinationPattern(entry).matches(place)
 
 
 def _qualify_field(source: str, path: str) -> str:
-    bare = re.sub(r"\[\d+\]", "", path).lstrip(".")
-    return f"{source}.{bare}".rstrip(".")
+    return f"{source}.{strip_indices(path)}".rstrip(".")

@@ -13,10 +13,10 @@ from agentserver.provenance.evidence.destinations import PlaceForm, strip_mark
 from agentserver.provenance.evidence.inventory import place_hash
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.leaves import day_key, typed_key
+from agentserver.provenance.evidence.paths import means, strip_indices
 from agentserver.provenance.evidence.words import head_of, lead_of, matches_at
 from agentserver.provenance.exits import is_in_selected_record
 from agentserver.provenance.observations.untrusted_texts import kind_key
-from agentserver.provenance.policy.paths import means, strip_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

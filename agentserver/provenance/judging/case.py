@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.paths import strip_indices
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
-from agentserver.provenance.policy.paths import strip_indices
 from agentserver.provenance.verdict import Finding
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from agentserver.findings import Delegation, RecordText
 from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination
 from agentserver.provenance.evidence.leaves import text_of, typed_key
+from agentserver.provenance.evidence.paths import strip_indices
 from agentserver.provenance.policy.declarations import Effect
-from agentserver.provenance.policy.paths import strip_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

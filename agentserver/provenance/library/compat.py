@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.provenance.evidence.labels import Mode, Observation, Standing, Trust
 from agentserver.provenance.evidence.leaves import leaves
+from agentserver.provenance.evidence.paths import covers
 from agentserver.provenance.explanation import explain
 from agentserver.provenance.ledger import Ledger, steers
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
-from agentserver.provenance.policy.paths import covers
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from agentserver.provenance.evidence.destinations import PlaceForm, fold_handle,
 from agentserver.provenance.evidence.inventory import place_hashes, scan_values
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.evidence.leaves import typed_key
+from agentserver.provenance.evidence.paths import strip_indices
 from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.observations.untrusted_texts import UntrustedTexts
-from agentserver.provenance.policy.paths import strip_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

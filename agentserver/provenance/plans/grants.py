@@ -22,6 +22,7 @@ from agentserver.provenance.evidence.destinations import (
     strip_mark,
 )
 from agentserver.provenance.evidence.leaves import find_typed_keys, text_of, typed_key
+from agentserver.provenance.evidence.paths import strip_indices
 from agentserver.provenance.plans.arguments import (
     DEPTH,
     AllowedStep,
@@ -34,7 +35,7 @@ from agentserver.provenance.plans.arguments import (
     RequestedValue,
 )
 from agentserver.provenance.plans.moments import is_same_moment, parse_moment, subtract
-from agentserver.provenance.plans.records import RecordIndex, canonicalize, normalize_name, strip_indices
+from agentserver.provenance.plans.records import RecordIndex, canonicalize, normalize_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

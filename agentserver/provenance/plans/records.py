@@ -18,6 +18,7 @@ from unicodedata import normalize
 from agentserver.provenance.evidence.destinations import LONGEST, fold_handle, parse_destination, strip_mark
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.leaves import text_of, typed_key
+from agentserver.provenance.evidence.paths import strip_indices
 from agentserver.provenance.evidence.values import Table
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.plans.moments import parse_moment
@@ -281,11 +282,6 @@ def record_path(path: str, own: str, other: str) -> str:
 def _steps(path: str) -> list[tuple[str, str]]:
     """Split a path into names with indices; leading indices form a step without a name."""
     return [(found[1], found[2]) for found in _STEPS.finditer(path) if found[0]]
-
-
-def strip_indices(path: str) -> str:
-    """Return a path without indices."""
-    return re.sub(r"\[\d+\]", "", path).lstrip(".")
 
 
 def _keys(leaf: RecordedLeaf) -> Iterator[int]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from agentserver.provenance.confidentiality.readers import directory_of
 from agentserver.provenance.evidence.labels import Mode, Role, Standing
+from agentserver.provenance.evidence.paths import argument_name, covers, means, strip_indices
 from agentserver.provenance.policy import forms
-from agentserver.provenance.policy.paths import argument_name, covers, means, strip_indices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, TypeVar, 
 from agentserver.provenance.confidentiality.readers import Readers
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.leaves import leaves
-from agentserver.provenance.policy.paths import strip_indices
+from agentserver.provenance.evidence.paths import strip_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

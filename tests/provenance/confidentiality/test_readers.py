@@ -260,13 +260,6 @@ def test_a_written_ledger_keeps_what_has_readers() -> None:
     assert Ledger.load(json.loads(json.dumps(full.ledger.dump()))).private.overflow
 
 
-def test_a_ledger_that_was_written_before_there_were_readers_is_read() -> None:
-    written = {
-        name: value for name, value in scene(()).ledger.dump().items() if not name.startswith("private")
-    }
-    assert not Ledger.load(written).private
-
-
 @dataclass
 class Row:
     name: str

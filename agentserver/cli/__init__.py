@@ -102,7 +102,7 @@ class _Root(Verbs):
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
         except MissingExtraError as error:
-            refuse(ctx, str(error))
+            refuse(str(error))
         except click.ClickException as error:
             raise _escape_error(error, ctx.meta.get(SECRETS, str)) from None
 

@@ -5,7 +5,6 @@ The server decides whether an answer is still valid when it reads it.
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ import click
 from agentserver.cli import project
 from agentserver.cli.project import Verbs
 from agentserver.cli.reading import (
+    JournalArguments,
     ListPrinter,
     Source,
     find_source,
@@ -29,8 +29,6 @@ from agentserver.cli.reading import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Question
@@ -54,19 +52,16 @@ TAKEN = "a running server reads it within about a second, a stopped one when it 
 )
 @redaction_option
 @list_options
-@click.pass_context
-def command(
-    ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool, limit: int
-) -> None:
+def command(given: JournalArguments, *, lists: ListPrinter) -> None:
     """List the messages of the journal that wait for a person's approval, oldest first.
 
     Answer with agentserver approve and agentserver deny. All three work with or without a running server.
     """
-    if ctx.invoked_subcommand is not None:
+    if click.get_current_context().invoked_subcommand is not None:
         return
-    kept, secrets = find_source_and_secrets(ctx, organism, journal)
-    found, answers = _list_waiting(ctx, kept)
-    ListPrinter(as_json, limit).print(
+    kept, secrets = find_source_and_secrets(given)
+    found, answers = _list_waiting(kept)
+    lists.print(
         (_redact_approval(one, secrets) for one in found),
         lambda one: _approval_line(one, answers.get(one.id)),
         lambda one: _approval_fields(one, answers.get(one.id)),
@@ -77,8 +72,7 @@ def command(
 @command.command("show")
 @click.argument("approval")
 @redaction_option
-@click.pass_context
-def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path | None) -> None:
+def show(given: JournalArguments, approval: str) -> None:
     """Show APPROVAL, an id or its beginning, in full: the guards' questions, the lineage, and the message.
 
     The message is shown as fields, if the organism is known, and as it is sent; texts are quoted, one line for
@@ -87,18 +81,19 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
     from agentserver.gateways import approval_view
     from agentserver.trace.terminal import paint
 
-    outer = ctx.parent.params if ctx.parent is not None else {}
-    organism, journal = organism or outer.get("organism"), journal or outer.get("journal")
-    kept, secrets = find_source_and_secrets(ctx, organism, journal)
-    found, answers = _list_waiting(ctx, kept)
-    one, rules = _find_approval(ctx, found, approval), _rules(organism)
+    parent = click.get_current_context().parent
+    outer = parent.params if parent is not None else {}
+    given = JournalArguments(given.organism or outer.get("organism"), given.journal or outer.get("journal"))
+    kept, secrets = find_source_and_secrets(given)
+    found, answers = _list_waiting(kept)
+    one, rules = _find_approval(found, approval), project.rules_or_none(given.organism)
     delivery = one.delivery
     click.echo(f"approval {one.id}, asked {format_time(one.at)}{_describe_answer(answers.get(one.id))}")
     click.echo(f"{_describe_route(one)}, hop {delivery.hop}, in conversation {delivery.conversation}")
     shown = [
         *approval_view.reasons(_redact_approval(one, secrets)),
         *(approval_view.message_lines(one, rules.codecs, secrets.redact)[:-1] if rules else ()),
-        *approval_view.origin_lines(_origins(ctx, kept, one, rules), secrets.redact),
+        *approval_view.origin_lines(_origins(kept, one, rules), secrets.redact),
         *approval_view.message_lines(one, None, secrets.redact),
     ]
     for line in shown:
@@ -113,10 +108,7 @@ def show(ctx: click.Context, approval: str, organism: Path | None, journal: Path
     help="Approve all messages that the guard considers the same, in this conversation.",
 )
 @journal_option
-@click.pass_context
-def approve(
-    ctx: click.Context, digest: str, organism: Path | None, journal: Path | None, *, always: bool
-) -> None:
+def approve(given: JournalArguments, digest: str, *, always: bool) -> None:
     """Approve the message with DIGEST; --always also approves later ones like it.
 
     DIGEST is the last line of agentserver approvals show, or its beginning.
@@ -125,44 +117,43 @@ def approve(
     """
     from agentserver.core.state.approvals import Answer
 
-    kept = find_source(ctx, organism, journal)
-    found, _ = _list_waiting(ctx, kept)
-    one = _find_by_digest(ctx, found, digest)
-    _check_other(ctx, kept, one, _rules(organism))
-    _record_answer(ctx, kept, one, Answer.ALWAYS if always else Answer.ONCE)
+    kept = find_source(given)
+    found, _ = _list_waiting(kept)
+    one = _find_by_digest(found, digest)
+    _check_other(kept, one, project.rules_or_none(given.organism))
+    _record_answer(kept, one, Answer.ALWAYS if always else Answer.ONCE)
 
 
 @click.command("deny", short_help="Deny a message that waits.")
 @click.argument("approval")
 @journal_option
-@click.pass_context
-def deny(ctx: click.Context, approval: str, organism: Path | None, journal: Path | None) -> None:
+def deny(given: JournalArguments, approval: str) -> None:
     """Deny the message of APPROVAL, an id or its beginning; its sender gets a refusal. Revokes an approve."""
     from agentserver.core.state.approvals import Answer
 
-    kept = find_source(ctx, organism, journal)
-    found, _ = _list_waiting(ctx, kept)
-    one = _find_approval(ctx, found, approval)
+    kept = find_source(given)
+    found, _ = _list_waiting(kept)
+    one = _find_approval(found, approval)
     if len(approval) < MIN_ID:  # the intended message may be gone, and this another one
-        project.refuse(ctx, f"{approval!r} is too short: give at least {MIN_ID} characters")
-    _record_answer(ctx, kept, one, Answer.DENY)
+        project.refuse(f"{approval!r} is too short: give at least {MIN_ID} characters")
+    _record_answer(kept, one, Answer.DENY)
 
 
-def _list_waiting(ctx: click.Context, kept: Source) -> tuple[list[Approval], dict[str, ApprovalAnswer]]:
+def _list_waiting(kept: Source) -> tuple[list[Approval], dict[str, ApprovalAnswer]]:
     """List the waiting messages, and the answers that no server has read yet, by approval."""
-    with open_reader(ctx, kept) as reader:
+    with open_reader(kept) as reader:
         each = read_each(reader, reader.approvals)
         found = sorted((one for many in each for one in many), key=lambda approval: approval.at)
         answers = reader.answers() if found else ()
     return found, {answered.approval: answered for answered, _ in answers}
 
 
-def _record_answer(ctx: click.Context, kept: Source, one: Approval, answer: Answer) -> None:
+def _record_answer(kept: Source, one: Approval, answer: Answer) -> None:
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.engines.sqlite import maintenance as journal_answers
 
     answered = ApprovalAnswer(one.id, one.digest, answer, project.user())
-    with report_storage_errors(ctx):
+    with report_storage_errors():
         if kept.shared is not None:
             from agentserver.engines.journal import answers
             from agentserver.engines.postgres.command import changing  # needs an extra
@@ -172,21 +163,21 @@ def _record_answer(ctx: click.Context, kept: Source, one: Approval, answer: Answ
         elif kept.path is not None:
             stored = journal_answers.leave_answer(kept.path, answered, time.time())
         else:
-            project.refuse(ctx, "this engine accepts no answers from the command line")
+            project.refuse("this engine accepts no answers from the command line")
     if not stored:
-        _, given = _list_waiting(ctx, kept)
+        _, given = _list_waiting(kept)
         project.refuse(
-            ctx, f"{_describe_route(one)}{_describe_answer(given.get(one.id)) or ' is answered already'}"
+            f"{_describe_route(one)}{_describe_answer(given.get(one.id)) or ' is answered already'}"
         )
     click.echo(f"{_describe_route(one)}: {answer}; {TAKEN}")
 
 
-def _find_approval(ctx: click.Context, found: list[Approval], prefix: str) -> Approval:
+def _find_approval(found: list[Approval], prefix: str) -> Approval:
     matching = [one for one in found if one.id.startswith(prefix)]
-    return only_match(ctx, matching, f"messages wait for an approval under {prefix!r}")
+    return only_match(matching, f"messages wait for an approval under {prefix!r}")
 
 
-def _find_by_digest(ctx: click.Context, found: list[Approval], prefix: str) -> Approval:
+def _find_by_digest(found: list[Approval], prefix: str) -> Approval:
     """Find the message by the beginning of its digest, which only a person who saw all of it knows."""
     matching = [one for one in found if one.digest.startswith(prefix)]
     if len(prefix) >= MIN_DIGEST and len(matching) == 1:
@@ -196,41 +187,29 @@ def _find_by_digest(ctx: click.Context, found: list[Approval], prefix: str) -> A
     if prefix and known:
         shows = f"agentserver approvals show {prefix}"
         why = f"give at least {MIN_DIGEST} characters of its digest, which is the last line of: {shows}"
-    return project.refuse(ctx, why)
+    return project.refuse(why)
 
 
-def _check_other(ctx: click.Context, kept: Source, one: Approval, rules: Rules | None) -> None:
+def _check_other(kept: Source, one: Approval, rules: Rules | None) -> None:
     """End the command if the organism requires another approver. The server checks again."""
     from agentserver.core.decide import approving
 
     if rules is None or rules.blueprint.limits.approvers == "anyone":
         return
-    with open_reader(ctx, kept, rules.guards) as reader:
+    with open_reader(kept, rules.guards) as reader:
         conversation = reader.load(one.delivery.conversation)
     why = "" if conversation is None else approving.bar_approver(conversation, project.user(), rules)
     if why:
-        project.refuse(ctx, why)
+        project.refuse(why)
 
 
-def _origins(ctx: click.Context, kept: Source, one: Approval, rules: Rules | None) -> Origins | None:
+def _origins(kept: Source, one: Approval, rules: Rules | None) -> Origins | None:
     """Find the origins of a message's values; None if the organism is unknown or does not track them."""
     if rules is None:
         return None
-    with open_reader(ctx, kept, rules.guards) as reader:
+    with open_reader(kept, rules.guards) as reader:
         conversation = reader.load(one.delivery.conversation)
     return None if conversation is None else rules.origins(conversation, one.delivery)
-
-
-def _rules(organism: Path | None) -> Rules | None:
-    """Build the rules of the organism that is named or found here; None without an organism that loads."""
-    from agentserver import config, rulebook
-    from agentserver.payload.xmlify import PayloadError
-
-    file = project.find_organism(organism)
-    try:
-        return None if file is None else rulebook.rules(config.load(file, environ=os.environ))
-    except (config.ConfigError, PayloadError):
-        return None
 
 
 def _redact_approval(one: Approval, secrets: Secrets) -> Approval:

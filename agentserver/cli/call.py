@@ -63,10 +63,9 @@ class CallCommand(click.Command):
         asked = self.get_help_option(ctx)
         if listener is None or asked is None or not given.get(asked.name):
             return
-        rules = project.rules(ctx, project.load(ctx, Path(organism) if organism else None))
+        rules = project.rules(project.load(Path(organism) if organism else None))
         for codec in select_codecs(rules, listener, root):
-            for line in _help_lines(ctx, rules, listener, codec):
-                project.say(line)
+            project.say(*_help_lines(ctx, rules, listener, codec))
         click.echo(f"\nOther options: {ctx.command_path} --help")
         ctx.exit()
 
@@ -178,7 +177,7 @@ def complete_fields(ctx: click.Context, param: click.Parameter, incomplete: str)
         return [CompletionItem(text) for text in values if text.startswith(incomplete)]
     taken = {word.partition("=")[0] for word in given}
     return [
-        CompletionItem(word, help=_summary(field))
+        CompletionItem(word, help=f"{field.label}{_remark(field)}{f'  {field.doc}' if field.doc else ''}")
         for field in fields
         for word in _next_options(field, taken)
         if word.startswith(incomplete)
@@ -202,25 +201,12 @@ def _form_fields(ctx: click.Context) -> Iterator[FormField]:
 
 def _listener_codecs(ctx: click.Context) -> Mapping[str, Codec]:
     """Map the root names of the named listener's payloads to codecs; empty for an unknown listener."""
-    rules, listener = _rules(ctx.params.get("organism")), str(ctx.params.get("listener"))
+    listener = str(ctx.params.get("listener"))
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        rules = project.rules_or_none(ctx.params.get("organism"))
     if rules is None or listener not in rules.blueprint.listeners:
         return {}
     return codecs_of(rules, listener)
-
-
-def _rules(path: Path | None) -> Rules | None:
-    """Build the rules of the organism; None if it does not load, since completion cannot report why."""
-    from agentserver import config, rulebook
-    from agentserver.payload.xmlify import PayloadError
-
-    file = project.find_organism(path)
-    if file is None:
-        return None
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            return rulebook.rules(config.load(file, environ=os.environ))
-    except (config.ConfigError, PayloadError):
-        return None
 
 
 def _value_choices(given: Sequence[str], fields: Sequence[FormField]) -> tuple[str, ...] | None:
@@ -264,10 +250,6 @@ def _number_items(name: str, taken: set[str]) -> Iterator[str]:
     last = max(known, default=-1)
     for index in range(max(last, 0), last + 2):
         yield ".".join([*parts[:place], str(index), *parts[place + 1 :]])
-
-
-def _summary(field: FormField) -> str:
-    return f"{field.label}{_remark(field)}{f'  {field.doc}' if field.doc else ''}"
 
 
 REFUSED = 1
@@ -338,8 +320,7 @@ class _Seconds(click.FloatRange):
     type=click.Choice(["text", "json"]),
     help="Also show the hops on standard error: as a tree, or as JSON lines.",
 )
-@click.pass_context
-def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
+def command(organism: Path | None, **asked: Any) -> None:
     """Send one message to LISTENER and print the answers.
 
     Fields are options by name: --text "good day" --count 3. Nested fields have dotted names (--lines.0.sku A1,
@@ -353,11 +334,11 @@ def command(ctx: click.Context, /, organism: Path | None, **asked: Any) -> None:
     values = _parse_fields(call.fields, call.pairs)
     if call.file is not None and values:
         raise click.UsageError("give fields or --payload, not both")
-    server = project.server(ctx, project.load(ctx, organism), recorded=True)
+    server = project.server(project.load(organism), recorded=True)
     data = call.file.read() if call.file is not None else _compose_message(server, call, values)
     exchange = partial(_exchange, server, call, data, project.principal(server.organism))
     ending = GracefulEnd(server.organism.limits.drain, server.acquit)
-    host.run_session(ctx, ending, partial(_interruptible, ending, exchange))
+    host.run_session(ending, partial(_interruptible, ending, exchange))
 
 
 def _parse_fields(fields: tuple[str, ...], pairs: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -546,8 +527,7 @@ VARIABLE = "_AGENTSERVER_COMPLETE"
 
 @click.command("completion", short_help="Print the completion script for a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion_command(ctx: click.Context, shell: str) -> None:
+def completion_command(shell: str) -> None:
     """Print the completion script for SHELL.
 
     \b
@@ -557,4 +537,4 @@ def completion_command(ctx: click.Context, shell: str) -> None:
     """  # noqa: D301 - click's mark for unwrapped lines
     kind = get_completion_class(shell)
     assert kind is not None
-    click.echo(kind(ctx.find_root().command, {}, "agentserver", VARIABLE).source())
+    click.echo(kind(click.get_current_context().find_root().command, {}, "agentserver", VARIABLE).source())

@@ -7,7 +7,6 @@ import os
 from dataclasses import asdict, replace
 from enum import StrEnum
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +16,7 @@ from agentserver.cli import project
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from agentserver.config import Organism
     from agentserver.config.findings import ConfigMistake, Severity
@@ -37,10 +37,7 @@ FOUND = 1
 @click.option("--engine", is_flag=True, help="Also check the database of engine:.")
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
 @click.option("--json", "as_json", is_flag=True, help="Print only the findings, one JSON object per line.")
-@click.pass_context
-def check_command(
-    ctx: click.Context, organism: Path | None, *, flows: bool, engine: bool, strict: bool, as_json: bool
-) -> None:
+def check_command(organism: Path | None, *, flows: bool, engine: bool, strict: bool, as_json: bool) -> None:
     """Check ORGANISM (config/organism.yaml, then organism.yaml) and everything that it names.
 
     Prints each finding as file:line: path: message [code], the provenance class of each listener and its
@@ -51,7 +48,7 @@ def check_command(
 
     path = project.find_organism_or_raise(organism)
     loaded, findings = inspect(path, os.environ)
-    decided_by = None if loaded is None else project.rules(ctx, loaded)
+    decided_by = None if loaded is None else project.rules(loaded)
     if loaded is not None and decided_by is not None:
         findings = (
             *findings,
@@ -61,10 +58,9 @@ def check_command(
     for finding in findings:
         project.say(_as_json(finding) if as_json else finding.coded())
     if not as_json:
-        for line in _summary_lines(path, loaded, decided_by, findings, flows=flows):
-            project.say(line)
+        project.say(*_summary_lines(path, loaded, decided_by, findings, flows=flows))
     hard = any(finding.severity is Severity.ERROR for finding in findings)
-    ctx.exit(FOUND if hard or (strict and findings) else 0)
+    project.exit_command(FOUND if hard or (strict and findings) else 0)
 
 
 def _as_json(finding: ConfigMistake) -> str:
@@ -383,11 +379,8 @@ class DrawingFormat(StrEnum):
     show_default=True,
 )
 @click.option("--flows", is_flag=True, help="Draw which untrusted sources can influence which actions.")
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
-@click.pass_context
-def graph_command(
-    ctx: click.Context, organism: Path | None, form: str, output: Path | None, *, flows: bool
-) -> None:
+@project.output_option
+def graph_command(organism: Path | None, form: str, output: Path | None, *, flows: bool) -> None:
     """Draw which listeners of ORGANISM (config/organism.yaml, then organism.yaml) may send to each other.
 
     The same organism gives the same drawing. GitHub and most editors show Mermaid. With --flows, an arrow is part
@@ -395,10 +388,10 @@ def graph_command(
     """
     from agentserver.graph import Graph, to_dot, to_mermaid
 
-    loaded = project.load(ctx, organism)
+    loaded = project.load(organism)
     graph = Graph(loaded.name, tuple(bound.listener for bound in loaded.listeners))
     if flows:
-        graph = _flow_graph(loaded, project.server(ctx, loaded).rules.codecs)
+        graph = _flow_graph(loaded, project.server(loaded).rules.codecs)
     if loaded.guards:
         graph = replace(
             graph, notes=(*graph.notes, f"denials by the guards {', '.join(loaded.guards)} are not shown")

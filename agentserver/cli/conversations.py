@@ -6,13 +6,13 @@ import os
 import sys
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from agentserver.cli import project
 from agentserver.cli.reading import (
+    JournalArguments,
     ListPrinter,
     find_conversation,
     find_source,
@@ -29,6 +29,7 @@ from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from agentserver.core.encoding.recorded import Summary
     from agentserver.core.records.audit import AuditRecord
@@ -39,29 +40,18 @@ if TYPE_CHECKING:
 @click.option("--open", "only_open", is_flag=True, help="Only unfinished ones.")
 @click.option("--principal", help="Only conversations of this principal.")
 @list_options
-@click.pass_context
 def conversations_command(
-    ctx: click.Context,
-    /,
-    organism: Path | None,
-    journal: Path | None,
-    *,
-    only_open: bool,
-    principal: str | None,
-    as_json: bool,
-    limit: int,
+    given: JournalArguments, *, only_open: bool, principal: str | None, lists: ListPrinter
 ) -> None:
     """List the conversations of the journal, most recently active first."""
-    with open_reader(ctx, find_source(ctx, organism, journal)) as reader:
+    with open_reader(find_source(given)) as reader:
         wanted = (
             one
             for one in reader.conversations()
             if (one.closed is None or not only_open) and principal in (None, one.principal)
         )
         line = partial(_conversation_line, frozenset(one.id for one in reader.aside()))
-        ListPrinter(as_json, limit).print(
-            wanted, line, lambda one: one._asdict(), "there are no such conversations"
-        )
+        lists.print(wanted, line, lambda one: one._asdict(), "there are no such conversations")
 
 
 def _conversation_line(aside: frozenset[str], one: Summary) -> str:
@@ -104,20 +94,17 @@ class TraceFormat(StrEnum):
     help="Redact the content of fields, by name or pattern; may be repeated. Without FIELD (then last, or before"
     " another option): redact every payload, except its length and hash.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
-@click.pass_context
-def trace_command(
-    ctx: click.Context, /, conversation: str, organism: Path | None, journal: Path | None, **asked: Any
-) -> None:
+@project.output_option
+def trace_command(given: JournalArguments, conversation: str, **asked: Any) -> None:
     """Show what happened in CONVERSATION, an id or its beginning: an indented tree of calls with times.
 
     Secrets of the organism are never shown.
     """
     from agentserver.trace.redact import Redaction, redact_records
 
-    kept, secrets = find_source_and_secrets(ctx, organism, journal)
-    with open_reader(ctx, kept) as reader:
-        key = find_conversation(ctx, reader, conversation)
+    kept, secrets = find_source_and_secrets(given)
+    with open_reader(kept) as reader:
+        key = find_conversation(reader, conversation)
         records = recorded_conversation(reader, key).records()
     records = redact_records(records, Redaction(asked["fields"], secrets.redact))
     if asked["no_payloads"]:
@@ -145,10 +132,7 @@ _CLEAR = "\x1b[H\x1b[J"
 @journal_option
 @click.option("--pid", type=int, help="Process to follow where several servers run in one folder.")
 @click.option("--once", is_flag=True, help="Show the current state once and exit.")
-@click.pass_context
-def top_command(
-    ctx: click.Context, organism: Path | None, journal: Path | None, pid: int | None, *, once: bool
-) -> None:
+def top_command(given: JournalArguments, pid: int | None, *, once: bool) -> None:
     """Follow the server that runs an organism: conversations, queues, running handlers, refusals, approvals.
 
     On a terminal the screen refreshes each second, until Ctrl-C or the end of the server. Piped, it prints one
@@ -159,19 +143,17 @@ def top_command(
     """
     from agentserver.gateways import top
 
-    path = _find_kept_file(ctx, organism, journal)
-    try:
+    path = _find_kept_file(given)
+    with project.refuse_on(OSError, prefix=f"{path}: "):
         servers = top.find_servers(path)
-    except OSError as error:
-        project.refuse(ctx, f"{path}: {error.strerror or error}")
     if pid is None and len(servers) > 1:
         project.refuse(
-            ctx, f"{path}: several servers run here; choose one with --pid: {', '.join(map(str, servers))}"
+            f"{path}: several servers run here; choose one with --pid: {', '.join(map(str, servers))}"
         )
     peer = servers.get(pid) if pid is not None else next(iter(servers.values()), None)
     if peer is None:
         process = "no server runs here" if pid is None else f"no server runs here with process id {pid}"
-        project.refuse(ctx, f"{path}: {process} (agentserver run or agentserver serve starts one)")
+        project.refuse(f"{path}: {process} (agentserver run or agentserver serve starts one)")
     with peer:
         for line in _overview_lines(peer):
             _show_overview(line)
@@ -181,16 +163,16 @@ def top_command(
         project.say("the server has ended", err=True)
 
 
-def _find_kept_file(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
+def _find_kept_file(given: JournalArguments) -> Path:
     """Find the file that a server's socket is named after."""
     from agentserver.cli.reading import find_journal
 
-    if journal is None and project.find_organism(organism) is not None:
-        file = project.find_organism_or_raise(organism)
-        seen = project.glimpse(ctx, file)
+    if given.journal is None and project.find_organism(given.organism) is not None:
+        file = project.find_organism_or_raise(given.organism)
+        seen = project.glimpse(file)
         if seen.unkept or seen.engine is not None:
             return file.resolve()
-    return find_journal(ctx, organism, journal)
+    return find_journal(given)
 
 
 def _overview_lines(peer: socket.socket) -> Iterator[str]:

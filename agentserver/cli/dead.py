@@ -12,6 +12,7 @@ from agentserver.cli import project
 from agentserver.cli.journal import open_changing, open_for_writing
 from agentserver.cli.project import Verbs
 from agentserver.cli.reading import (
+    JournalArguments,
     ListPrinter,
     find_journal,
     find_source,
@@ -27,7 +28,6 @@ from agentserver.cli.reading import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.encoding.recorded import DeadLetter
@@ -43,8 +43,8 @@ def command() -> None:
     """Show and handle dead letters: deliveries whose listener crashed, was too late, or no longer exists."""
 
 
-def _find_letter(ctx: click.Context, reader: EngineReader, prefix: str) -> DeadLetter:
-    return only_match(ctx, reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
+def _find_letter(reader: EngineReader, prefix: str) -> DeadLetter:
+    return only_match(reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
 
 
 class _ListedDelivery(NamedTuple):
@@ -76,30 +76,24 @@ class _ListedDelivery(NamedTuple):
 @command.command("list")
 @redaction_option
 @list_options
-@click.pass_context
-def list_letters(
-    ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool, limit: int
-) -> None:
+def list_letters(given: JournalArguments, *, lists: ListPrinter) -> None:
     """List the dead letters, oldest first."""
-    kept, secrets = find_source_and_secrets(ctx, organism, journal)
-    with open_reader(ctx, kept) as reader:
+    kept, secrets = find_source_and_secrets(given)
+    with open_reader(kept) as reader:
         listed = (_ListedDelivery(one.delivery, one.at, one.reason, secrets) for one in reader.dead())
-        ListPrinter(as_json, limit).print(
-            listed, _ListedDelivery.line, _ListedDelivery.fields, "there are no dead letters"
-        )
+        lists.print(listed, _ListedDelivery.line, _ListedDelivery.fields, "there are no dead letters")
 
 
 @command.command("show")
 @click.argument("delivery")
 @redaction_option
-@click.pass_context
-def show(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
+def show(given: JournalArguments, delivery: str) -> None:
     """Show one dead letter: its reason and its message."""
     from agentserver.trace.terminal import visible_lines
 
-    kept, secrets = find_source_and_secrets(ctx, organism, journal)
-    with open_reader(ctx, kept) as reader:
-        letter = _find_letter(ctx, reader, delivery)
+    kept, secrets = find_source_and_secrets(given)
+    with open_reader(kept) as reader:
+        letter = _find_letter(reader, delivery)
     one = letter.delivery
     state = "open" if letter.open else "finished"
     for text in (
@@ -116,14 +110,13 @@ def show(ctx: click.Context, delivery: str, organism: Path | None, journal: Path
 @command.command("discard")
 @click.argument("delivery")
 @journal_option
-@click.pass_context
-def discard(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
+def discard(given: JournalArguments, delivery: str) -> None:
     """Remove one from the list. Its records stay. The server must not be running."""
     from agentserver.engines.journal import retention
     from agentserver.engines.journal.reader import Reader
 
-    with open_changing(ctx, organism, journal) as connection:
-        letter = _find_letter(ctx, Reader(connection), delivery)
+    with open_changing(given) as connection:
+        letter = _find_letter(Reader(connection), delivery)
         retention.discard(connection, letter.delivery.id)
     click.echo(f"{letter.delivery.id} is discarded")
 
@@ -140,43 +133,42 @@ class _DecisionBooks(NamedTuple):
 
 
 @contextmanager
-def _open_books(ctx: click.Context, organism: Path | None, journal: Path | None) -> Iterator[_DecisionBooks]:
+def _open_books(given: JournalArguments) -> Iterator[_DecisionBooks]:
     """Open the journal to commit a decision."""
     from agentserver.engines.journal.reader import Reader
     from agentserver.engines.sqlite.writer import Writer
 
-    rules = project.server(ctx, project.load(ctx, organism)).rules
-    kept = find_source(ctx, organism, journal)
+    rules = project.server(project.load(given.organism)).rules
+    kept = find_source(given)
     if kept.shared is not None:
         from agentserver.engines.postgres.command import commit_decision  # needs an extra
 
-        with open_reader(ctx, kept, rules.guards) as reader:
+        with open_reader(kept, rules.guards) as reader:
             yield _DecisionBooks(rules, reader, partial(commit_decision, kept.shared, rules.guards))
         return
-    path = find_journal(ctx, organism, journal)
-    with open_for_writing(ctx, path) as connection:
+    path = find_journal(given)
+    with open_for_writing(path) as connection:
         writer = Writer(connection, path, rules.guards)
         yield _DecisionBooks(
             rules, Reader(connection, rules.guards), lambda outcome: writer.commit([outcome])[0]
         )
 
 
-def _commit(ctx: click.Context, books: _DecisionBooks, decide: Callable[[], Outcome]) -> None:
+def _commit(books: _DecisionBooks, decide: Callable[[], Outcome]) -> None:
     """Decide and commit, or report why not."""
     try:
         outcome = decide()
     except LookupError as error:
-        project.refuse(ctx, *map(str, error.args))
+        project.refuse(*map(str, error.args))
     trouble = books.commit(outcome)
     if trouble is not None:
-        project.refuse(ctx, str(trouble))
+        project.refuse(str(trouble))
 
 
 @command.command("requeue")
 @click.argument("delivery")
 @journal_option
-@click.pass_context
-def requeue_letter(ctx: click.Context, delivery: str, organism: Path | None, journal: Path | None) -> None:
+def requeue_letter(given: JournalArguments, delivery: str) -> None:
     """Requeue one; the next run handles it.
 
     The server must not be running, unless servers share a database.
@@ -188,30 +180,28 @@ def requeue_letter(ctx: click.Context, delivery: str, organism: Path | None, jou
     """
     from agentserver.core.decide.requeue import lives
 
-    with _open_books(ctx, organism, journal) as books:
-        letter = _find_letter(ctx, books.reader, delivery)
+    with _open_books(given) as books:
+        letter = _find_letter(books.reader, delivery)
         one, conversation = letter.delivery, books.reader.load(letter.delivery.conversation)
         outcome = "requeued"
         if conversation is not None and lives(conversation, one):
-            _requeue(ctx, books, conversation, one)
+            _requeue(books, conversation, one)
         else:
-            new = _redrive(ctx, books, letter)
+            new = _redrive(books, letter)
             over = "thread is closed" if letter.open else "conversation is finished"
             outcome = f"a new request of {letter.principal}, in conversation {new}, since its {over}"
     click.echo(f"{one.id} is {outcome}")
 
 
-def _requeue(
-    ctx: click.Context, books: _DecisionBooks, conversation: Conversation, delivery: Delivery
-) -> None:
+def _requeue(books: _DecisionBooks, conversation: Conversation, delivery: Delivery) -> None:
     from agentserver.assembly import SystemClock
     from agentserver.core.decide.requeue import requeue
 
     moment = SystemClock().moment()
-    _commit(ctx, books, lambda: requeue(conversation, delivery, books.rules, moment))
+    _commit(books, lambda: requeue(conversation, delivery, books.rules, moment))
 
 
-def _redrive(ctx: click.Context, books: _DecisionBooks, letter: DeadLetter) -> str:
+def _redrive(books: _DecisionBooks, letter: DeadLetter) -> str:
     """Turn a dead letter into a new request. Returns the id of its new conversation."""
     from agentserver.assembly import SystemClock
     from agentserver.core.decide.requeue import redrive
@@ -223,7 +213,7 @@ def _redrive(ctx: click.Context, books: _DecisionBooks, letter: DeadLetter) -> s
     opened = Conversation.opened(origin.opener, clock.moment())
     redriven = RedrivenLetter(letter.delivery, next(clock.moment().ids()), project.user())
     moment = clock.moment()
-    _commit(ctx, books, lambda: redrive(opened, redriven, books.rules, moment))
+    _commit(books, lambda: redrive(opened, redriven, books.rules, moment))
     return opened.id
 
 
@@ -237,25 +227,20 @@ def _next_deliveries(reader: EngineReader) -> Iterator[tuple[Conversation, Deliv
 @command.command("next", short_help="List what the next run handles first.")
 @journal_option
 @list_options
-@click.pass_context
-def list_next(
-    ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool, limit: int
-) -> None:
+def list_next(given: JournalArguments, *, lists: ListPrinter) -> None:
     """List the queued deliveries that the next run handles first, one of each thread.
 
     If handlers crash the whole process again and again, one of these is the cause. The server finds it within a
     few starts; give it up at once with ``dead add``. The time shown is the last activity of its conversation.
     """
-    loaded = project.load(ctx, organism)
-    rules = project.server(ctx, loaded).rules
-    with open_reader(ctx, find_source(ctx, organism, journal), rules.guards) as reader:
+    loaded = project.load(given.organism)
+    rules = project.server(loaded).rules
+    with open_reader(find_source(given), rules.guards) as reader:
         listed = (
             _ListedDelivery(delivery, conversation.touched, "", loaded.secrets)
             for conversation, delivery in _next_deliveries(reader)
         )
-        ListPrinter(as_json, limit).print(
-            listed, _ListedDelivery.line, _ListedDelivery.fields, "no delivery is queued"
-        )
+        lists.print(listed, _ListedDelivery.line, _ListedDelivery.fields, "no delivery is queued")
 
 
 def _fail_delivery(delivery: Delivery, rules: Rules, reason: str) -> FinishedInvocation:
@@ -274,8 +259,7 @@ def _fail_delivery(delivery: Delivery, rules: Rules, reason: str) -> FinishedInv
 @click.argument("delivery")
 @click.option("--reason", default="no reason given", show_default=True, help="Reason to record.")
 @journal_option
-@click.pass_context
-def add(ctx: click.Context, delivery: str, reason: str, organism: Path | None, journal: Path | None) -> None:
+def add(given: JournalArguments, delivery: str, reason: str) -> None:
     """Give up a delivery that the next run would handle.
 
     The server must not be running, unless servers share a database. Its caller gets a SystemError, as from a
@@ -284,15 +268,15 @@ def add(ctx: click.Context, delivery: str, reason: str, organism: Path | None, j
     from agentserver.assembly import SystemClock
     from agentserver.core.decide import decisions
 
-    with _open_books(ctx, organism, journal) as books:
+    with _open_books(given) as books:
         found = [pair for pair in _next_deliveries(books.reader) if pair[1].id.startswith(delivery)]
         if len(found) != 1:
             number = len(found) or "none"
             project.refuse(
-                ctx, f"{number} of the deliveries that the next run handles first begin with {delivery!r}"
+                f"{number} of the deliveries that the next run handles first begin with {delivery!r}"
             )
         ((conversation, one),) = found
         moment = SystemClock().moment()
         finished = _fail_delivery(one, books.rules, reason)
-        _commit(ctx, books, lambda: decisions.conclude(conversation, finished, books.rules, moment))
+        _commit(books, lambda: decisions.conclude(conversation, finished, books.rules, moment))
     click.echo(f"{one.id} is given up; its caller gets an error")

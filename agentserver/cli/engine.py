@@ -27,18 +27,18 @@ def command() -> None:
 
 
 @contextmanager
-def _database(ctx: click.Context, organism: Path | None) -> Iterator[PostgresOptions]:
+def _database(organism: Path | None) -> Iterator[PostgresOptions]:
     """Find the database of an organism, which need not load.
 
     Ends the command without a database, and on its errors.
     """
     path = project.find_organism_or_raise(organism)
-    seen = project.glimpse(ctx, path)
+    seen = project.glimpse(path)
     keys = seen.engine
     if keys is None:
         mistakes = seen.unread or seen.mistakes
-        project.refuse(ctx, mistakes or f"{path}: has no engine:, so its conversations are in no database")
-    with report_storage_errors(ctx):
+        project.refuse(mistakes or f"{path}: has no engine:, so its conversations are in no database")
+    with report_storage_errors():
         from agentserver.assembly import postgres_options
 
         yield postgres_options(keys)
@@ -46,8 +46,7 @@ def _database(ctx: click.Context, organism: Path | None) -> Iterator[PostgresOpt
 
 @command.command("migrate", short_help="Create or upgrade the tables.")
 @project.organism_option
-@click.pass_context
-def migrate(ctx: click.Context, organism: Path | None) -> None:
+def migrate(organism: Path | None) -> None:
     """Create the schema and its tables, or upgrade them. A second run changes nothing.
 
     Only one command or server migrates at a time. The database user must own the schema or be able to create
@@ -55,7 +54,7 @@ def migrate(ctx: click.Context, organism: Path | None) -> None:
     """
     import anyio
 
-    with _database(ctx, organism) as options:
+    with _database(organism) as options:
         from agentserver.engines.postgres.status import migrate as migrated
 
         made = anyio.run(migrated, options)
@@ -67,20 +66,18 @@ def migrate(ctx: click.Context, organism: Path | None) -> None:
 @command.command("status", short_help="Show servers, leases, queued work, and the safety of commits.")
 @project.organism_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.pass_context
-def status(ctx: click.Context, organism: Path | None, *, as_json: bool) -> None:
+def status(organism: Path | None, *, as_json: bool) -> None:
     """Show the servers that share the database, their work, and how safe its commits are."""
     import anyio
 
-    with _database(ctx, organism) as options:
+    with _database(organism) as options:
         from agentserver.engines.postgres.status import read_state
 
         found = anyio.run(read_state, options)
     if as_json:
         click.echo(json.dumps(_status_fields(found)))
         return
-    for line in _status_lines(found, options.schema):
-        project.say(line)
+    project.say(*_status_lines(found, options.schema))
 
 
 def _status_fields(found: EngineState) -> dict[str, object]:
@@ -120,8 +117,7 @@ def _status_lines(found: EngineState, schema: str) -> Iterator[str]:
 
 @command.command("accept-loss", short_help="Continue although the database has lost messages.")
 @project.organism_option
-@click.pass_context
-def accept_loss(ctx: click.Context, organism: Path | None) -> None:
+def accept_loss(organism: Path | None) -> None:
     """Continue with a database that has lost acknowledged messages, as after failover to a lagging standby.
 
     Servers accept no message after they have noticed. This gives the lost messages up: look for the former primary
@@ -129,7 +125,7 @@ def accept_loss(ctx: click.Context, organism: Path | None) -> None:
     """
     import anyio
 
-    with _database(ctx, organism) as options:
+    with _database(organism) as options:
         from agentserver.engines.postgres.status import accept_loss as accepted
 
         losses = anyio.run(accepted, options)

@@ -8,6 +8,7 @@ import click
 
 from agentserver.cli import project
 from agentserver.cli.reading import (
+    JournalArguments,
     find_source_and_secrets,
     open_reader,
     recorded_conversation,
@@ -15,8 +16,7 @@ from agentserver.cli.reading import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
     from agentserver.cli.reading import Source
     from agentserver.config.yaml.secrets import Secrets
@@ -34,8 +34,7 @@ MIN_ID: Final = 4
 @click.command("explain", short_help="Explain why something was refused, and what to change.")
 @click.argument("what", metavar="ID|CODE")
 @redaction_option
-@click.pass_context
-def command(ctx: click.Context, /, what: str, organism: Path | None, journal: Path | None) -> None:
+def command(given: JournalArguments, what: str) -> None:
     """Explain why something was refused, where to look and what to change.
 
     CODE is the code of a refusal or a finding: routing, rule:destination, config:name, or a whole line from
@@ -45,28 +44,17 @@ def command(ctx: click.Context, /, what: str, organism: Path | None, journal: Pa
     from agentserver.remedies import find_remedies
 
     if what == "codes":
-        _print_lines(_code_lines())
+        project.say(*_code_lines())
         return
     entries = find_remedies(what)
     if entries:
         for one in entries:
-            _print_lines(_entry_lines(one))
+            project.say(*_entry_lines(one))
         return
-    if not _is_id(what):
-        project.refuse(
-            ctx, f"no code and no finding is called {what!r}", "agentserver explain codes lists all"
-        )
-    kept, secrets = find_source_and_secrets(ctx, organism, journal)
-    _explain(ctx, kept, secrets, what)
-
-
-def _print_lines(lines: Iterable[str]) -> None:
-    for line in lines:
-        project.say(line)
-
-
-def _is_id(what: str) -> bool:
-    return len(what) >= MIN_ID and what.isascii() and what.replace("-", "").isalnum()
+    if len(what) < MIN_ID or not (what.isascii() and what.replace("-", "").isalnum()):
+        project.refuse(f"no code and no finding is called {what!r}", "agentserver explain codes lists all")
+    kept, secrets = find_source_and_secrets(given)
+    _explain(kept, secrets, what)
 
 
 def _code_lines() -> Iterator[str]:
@@ -84,13 +72,13 @@ def _entry_lines(entry: Remedy, margin: str = "") -> Iterator[str]:
     yield f"{margin}  Change:  {entry.change}"
 
 
-def _explain(ctx: click.Context, kept: Source, secrets: Secrets, what: str) -> None:
+def _explain(kept: Source, secrets: Secrets, what: str) -> None:
     """Explain every refusal of a conversation, request or delivery."""
     from agentserver.trace.redact import Redaction, redact_records
     from agentserver.trace.why import asked_about
 
-    with open_reader(ctx, kept) as reader:
-        key, chosen = _find_records(ctx, reader, what)
+    with open_reader(kept) as reader:
+        key, chosen = _find_records(reader, what)
     refused = [
         record for record in redact_records(chosen, Redaction((), secrets.redact)) if asked_about(record)
     ]
@@ -99,16 +87,16 @@ def _explain(ctx: click.Context, kept: Source, secrets: Secrets, what: str) -> N
         project.say(f"nothing in {what} was refused; agentserver trace {key[:8]} shows everything")
     shown: set[tuple[str, str]] = set()
     for record in refused:
-        _print_lines(("", *_refusal_lines(record, shown)))
+        project.say("", *_refusal_lines(record, shown))
 
 
-def _find_records(ctx: click.Context, reader: EngineReader, what: str) -> tuple[str, Sequence[AuditRecord]]:
+def _find_records(reader: EngineReader, what: str) -> tuple[str, Sequence[AuditRecord]]:
     """Find the conversation and records of an id. Ends the command unless it is unique."""
     keys = reader.find(what)
     if len(keys) == 1:
         return keys[0], recorded_conversation(reader, keys[0]).records()
     if len(keys) > 1:
-        project.refuse(ctx, f"{len(keys)} conversations begin with {what!r}")
+        project.refuse(f"{len(keys)} conversations begin with {what!r}")
     letters = reader.dead(prefix=what)
     latest = (summary.id for summary, _ in zip(reader.conversations(), range(SEARCHED), strict=False))
     for key in dict.fromkeys((*(letter.delivery.conversation for letter in letters), *latest)):
@@ -117,7 +105,6 @@ def _find_records(ctx: click.Context, reader: EngineReader, what: str) -> tuple[
         if chosen:
             return key, chosen
     return project.refuse(
-        ctx,
         f"no conversation begins with {what!r}, and no request or delivery of the last {SEARCHED} does",
         "agentserver conversations lists them; agentserver explain codes lists all codes",
     )

@@ -46,8 +46,7 @@ FORMATS = ("text", "json", "sarif")
     show_default=True,
     help="Lines for people, a JSON list, or SARIF 2.1.0.",
 )
-@click.pass_context
-def audit(ctx: click.Context, plan: Path, root: Path, form: str) -> None:
+def audit(plan: Path, root: Path, form: str) -> None:
     """Audit PLAN, a CSV file of steps: open the schemas that its steps name and compare their ids.
 
     Prints each finding with its line in the file. Exit code 1 when a finding is HARD, 2 when the file is not a
@@ -59,12 +58,12 @@ def audit(ctx: click.Context, plan: Path, root: Path, form: str) -> None:
     try:
         findings = audit_plan(plan, root, datetime.now(UTC).date())
     except StepsError as error:
-        project.refuse(ctx, str(error))
+        project.refuse(str(error))
     except OSError as error:
         hint = "" if plan.exists() else ": a plan is a file with a row for each handoff (docs/handoffs.md)"
-        project.refuse(ctx, f"{plan}: {error.strerror}{hint}")
+        project.refuse(f"{plan}: {error.strerror}{hint}")
     click.echo(write_findings(findings, str(plan), FindingsFormat(form)))
-    ctx.exit(HARD if fails(findings) else 0)
+    project.exit_command(HARD if fails(findings) else 0)
 
 
 plan_command = Verbs(
@@ -86,8 +85,7 @@ BROKEN = 1
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Journal that stores the end of FILE; the organism's own by default.",
 )
-@click.pass_context
-def verify(ctx: click.Context, file: Path | None, organism: Path | None, journal: Path | None) -> None:
+def verify(file: Path | None, organism: Path | None, journal: Path | None) -> None:
     """Verify the hash chain of the handoff record in FILE, by default the organism's own.
 
     Compares its end with the one in the organism's journal; without organism or journal, with the note next to
@@ -97,22 +95,22 @@ def verify(ctx: click.Context, file: Path | None, organism: Path | None, journal
     from agentserver.handoff.audit import Flaw
     from agentserver.handoff.edge.records import DEFAULT, verify_file
 
-    file, heads = _record(ctx, file or DEFAULT, organism, journal, named=file is not None)
+    file, heads = _record(file or DEFAULT, organism, journal, named=file is not None)
     try:
         found = verify_file(file, partial(project.say, err=True), heads)
     except OSError as error:
         hint = "" if file.exists() else ": no handoff was recorded there; name the record's file"
-        project.refuse(ctx, f"{file}: {error.strerror or error}{hint}")
+        project.refuse(f"{file}: {error.strerror or error}{hint}")
     if isinstance(found, Flaw):
         project.say(f"{file}: the record in line {found.line} {found.detail}")
-        ctx.exit(BROKEN)
+        project.exit_command(BROKEN)
     project.say(
         f"{file}: intact, {found.count} record{'' if found.count == 1 else 's'}, last hash {found.hash}"
     )
 
 
 def _record(
-    ctx: click.Context, file: Path, organism: Path | None, journal: Path | None, *, named: bool
+    file: Path, organism: Path | None, journal: Path | None, *, named: bool
 ) -> tuple[Path, Heads | None]:
     """Find the file and the stored end of its chain, as far as an organism or a journal has one."""
     from agentserver.assembly import handoff_heads, handoff_record
@@ -122,7 +120,7 @@ def _record(
         return file, _heads_with_entry(JournalHeads(journal, str(file)))
     if organism is None and not any(map(project.is_file, project.DEFAULTS)):
         return file, None
-    loaded = project.load(ctx, organism)
+    loaded = project.load(organism)
     own = handoff_record(loaded)
     if own is None or (named and own.resolve() != file.resolve()):
         return file, None
@@ -151,12 +149,12 @@ KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 @click.command("orchestrate", short_help="Hand over the requests of a managed agent.")
 @click.option(
     "--organism",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=project.FILE,
     help="Hand requests to the listeners of this organism, by its intents, instead of to managed agents.",
 )
 @click.option(
     "--vocabulary",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=project.FILE,
     help="Judge by the intents of this organism, which does not run; by default those of the reference loop.",
 )
 @click.option(
@@ -166,10 +164,7 @@ KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
     help="Judge requests and print the verdicts; send, answer and record nothing.",
 )
 @click.option("--tool", is_flag=True, help="Print the definition of the tool handoff_request and exit.")
-@click.pass_context
-def orchestrate_command(
-    ctx: click.Context, organism: Path | None, vocabulary: Path | None, *, dry: bool, tool: bool
-) -> None:
+def orchestrate_command(organism: Path | None, vocabulary: Path | None, *, dry: bool, tool: bool) -> None:
     """Watch a managed agent's session and hand its requests over until the session ends.
 
     Every attempt is recorded in out/handoff-audit.jsonl or the organism's own record. The position in the
@@ -189,28 +184,28 @@ def orchestrate_command(
 
     if organism is not None and (vocabulary is not None or dry):
         raise click.UsageError("--organism has its own intents, and does not run dry")
-    project.set_up_logging(ctx, Secrets.of(os.environ.get(name, "") for name in KEYS))
-    words = _load_vocabulary(ctx, organism or vocabulary)
+    project.set_up_logging(Secrets.of(os.environ.get(name, "") for name in KEYS))
+    words = _load_vocabulary(organism or vocabulary)
     if tool:
         from agentserver.handoff.managed.tool import definition
 
         click.echo(json.dumps(definition(words), indent=2))
         return
-    into = None if organism is None else partial(_run_organism, ctx, _build_server(ctx, organism))
+    into = None if organism is None else partial(_run_organism, _build_server(organism))
     start = into or partial(_run_loop, words, dry)
     targets = words.targets if into is None else None
-    ctx.exit(orchestrate.main(os.environ, partial(click.echo, err=True), start, targets))
+    project.exit_command(orchestrate.main(os.environ, partial(click.echo, err=True), start, targets))
 
 
-def _load_vocabulary(ctx: click.Context, path: Path | None) -> Vocabulary:
+def _load_vocabulary(path: Path | None) -> Vocabulary:
     """Load the intents of an organism, or those of the reference loop."""
     from agentserver.handoff.reference import reference
 
     if path is None:
         return reference()
-    loaded = project.load(ctx, path)
+    loaded = project.load(path)
     if loaded.handoffs is None or not loaded.handoffs.vocabulary.intents:
-        project.refuse(ctx, f"{path}: has no intents to judge requests by")
+        project.refuse(f"{path}: has no intents to judge requests by")
     return loaded.handoffs.vocabulary
 
 
@@ -238,18 +233,16 @@ def _check_source(source: str, taken: Collection[str]) -> None:
         raise EnvironmentFault(f"SOURCE_AGENT {source!r} {why}")
 
 
-def _build_server(ctx: click.Context, path: Path) -> Server:
+def _build_server(path: Path) -> Server:
     """Build the organism's server, which must have intents."""
-    loaded = replace(project.load(ctx, path), strangers=True)
-    server = project.server(ctx, loaded, durable=True)
+    loaded = replace(project.load(path), strangers=True)
+    server = project.server(loaded, durable=True)
     if server.rules.rewriter is None:
-        project.refuse(ctx, f"{path}: has no intents to judge requests by")
+        project.refuse(f"{path}: has no intents to judge requests by")
     return server
 
 
-def _run_organism(
-    ctx: click.Context, server: Server, session_id: str, _agents: object, source: str, **_more: object
-) -> None:
+def _run_organism(server: Server, session_id: str, _agents: object, source: str, **_more: object) -> None:
     """Run the organism until the session ends or a signal comes."""
     from agentserver.core.handoffs import Handoff
     from agentserver.core.state import principals
@@ -274,7 +267,7 @@ def _run_organism(
     ending = host.shutdown_of(server)
     with closing(_connect()) as client:
         try:
-            host.run_session(ctx, ending, partial(host.serve_until_signal, server, ending, listen))
+            host.run_session(ending, partial(host.serve_until_signal, server, ending, listen))
         except click.exceptions.Exit:
             if lost:
                 raise lost[0] from None

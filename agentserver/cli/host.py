@@ -60,7 +60,7 @@ def publish_overview(server: Server) -> AbstractAsyncContextManager[None]:
     return top.serve_overviews(overviews, journal_path(organism) or organism.files[0])
 
 
-def run_session(ctx: click.Context, ending: GracefulEnd, session: Callable[[], Awaitable[int]]) -> NoReturn:
+def run_session(ending: GracefulEnd, session: Callable[[], Awaitable[int]]) -> NoReturn:
     """Run a session and end the command with its status.
 
     The command is refused when the engine cannot store, at the start or later.
@@ -73,7 +73,7 @@ def run_session(ctx: click.Context, ending: GracefulEnd, session: Callable[[], A
         with ending:
             status = anyio.run(ending.run, session, backend="asyncio")
     except EngineError as error:
-        project.refuse(ctx, str(error))
+        project.refuse(str(error))
     except BaseExceptionGroup as group:
         away, other = group.split(
             lambda error: isinstance(error, EngineError) or project.is_output_error(error)
@@ -83,8 +83,8 @@ def run_session(ctx: click.Context, ending: GracefulEnd, session: Callable[[], A
         first = _innermost_error(away)
         if project.is_output_error(first):
             raise first from None
-        project.refuse(ctx, str(first))
-    ctx.exit(status)
+        project.refuse(str(first))
+    project.exit_command(status)
 
 
 def _innermost_error(group: BaseExceptionGroup[Exception]) -> Exception:

@@ -114,16 +114,13 @@ def _write_deployment(path: Path, extras: tuple[str, ...], *, force: bool) -> No
     """Write the files that turn the organism into a service."""
     from agentserver.config import forget
 
-    ctx = click.get_current_context()
-    organism = project.load(ctx, path)
+    organism = project.load(path)
     forget(organism)  # only its YAML is needed, none of its code
     if organism.door is None:
-        project.refuse(ctx, f"{path}: has no http:, the address of a service; add a line 'http: {{}}'")
-    try:
+        project.refuse(f"{path}: has no http:, the address of a service; add a line 'http: {{}}'")
+    with project.refuse_on(ValueError):
         lock = make_lock(organism, extras)
         texts = [*deployment_files(organism)]
-    except ValueError as error:
-        project.refuse(ctx, str(error))
     folder = path.parent.parent if path.parent.name == "config" else path.parent
     for relative, text in texts:
         existing = not force and (folder / relative).exists()
@@ -134,7 +131,7 @@ def _write_deployment(path: Path, extras: tuple[str, ...], *, force: bool) -> No
     project.say(f"wrote {folder / LOCK}")
     if lock.missing:
         why = f"{folder / LOCK}: has no pin for {', '.join(lock.missing)} of pyproject.toml"
-        project.refuse(ctx, f"{why}; add one with its hashes (uv pip compile --generate-hashes writes them)")
+        project.refuse(f"{why}; add one with its hashes (uv pip compile --generate-hashes writes them)")
 
 
 def project_name(text: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +12,7 @@ from agentserver.characters.printing import format_amount
 from agentserver.cli import project
 from agentserver.cli.project import Verbs
 from agentserver.cli.reading import (
+    JournalArguments,
     ListPrinter,
     Source,
     find_conversation,
@@ -30,6 +30,7 @@ from agentserver.cli.reading import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from agentserver.core.encoding.recorded import SuspendedConversation
     from agentserver.engines.moving import Moved
@@ -37,33 +38,33 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_changing(ctx: click.Context, organism: Path | None, journal: Path | None) -> Iterator[Any]:
+def open_changing(given: JournalArguments) -> Iterator[Any]:
     """Open a journal or a database for a verb that changes idle conversations.
 
     A journal in use by a server is refused.
     """
-    kept = find_source(ctx, organism, journal)
+    kept = find_source(given)
     if kept.shared is None:
-        with open_for_writing(ctx, find_journal(ctx, organism, journal)) as connection:
+        with open_for_writing(find_journal(given)) as connection:
             yield connection
         return
     from agentserver.engines.postgres import command as database  # needs an extra
 
-    with report_storage_errors(ctx), database.changing(kept.shared) as connection:
+    with report_storage_errors(), database.changing(kept.shared) as connection:
         yield connection
 
 
 @contextmanager
-def open_for_writing(ctx: click.Context, path: Path) -> Iterator[Any]:
+def open_for_writing(path: Path) -> Iterator[Any]:
     """Open the journal for a verb that changes it; refused while a server uses it."""
     from agentserver.engines.sqlite.file import JournalOptions, open_writing
     from agentserver.engines.sqlite.lock import Lock
 
     if not path.is_file():
         project.refuse(
-            ctx, f"{path}: there is no journal; agentserver run creates it, and --journal names another"
+            f"{path}: there is no journal; agentserver run creates it, and --journal names another"
         )
-    with report_storage_errors(ctx), Lock(path), closing(open_writing(JournalOptions(path))) as connection:
+    with report_storage_errors(), Lock(path), closing(open_writing(JournalOptions(path))) as connection:
         yield connection
 
 
@@ -72,28 +73,27 @@ def command() -> None:
     """Manage the journal in which conversations are stored."""
 
 
-def _journal_limit(ctx: click.Context, organism: Path | None) -> int | None:
+def _journal_limit(organism: Path | None) -> int | None:
     """Find the organism's limit for its journal, if there is an organism."""
     file = project.find_organism(organism)
-    return None if file is None else project.glimpse(ctx, file).limit
+    return None if file is None else project.glimpse(file).limit
 
 
 @command.command("stats")
 @journal_option
-@click.pass_context
-def stats(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
+def stats(given: JournalArguments) -> None:
     """Print the size and contents of the journal."""
     from agentserver.engines.sqlite import maintenance as journal_care
 
-    kept = find_source(ctx, organism, journal)
+    kept = find_source(given)
     if kept.path is None:
-        _print_totals(ctx, kept)
+        _print_totals(kept)
         return
     path = kept.path
-    with report_storage_errors(ctx):
+    with report_storage_errors():
         found = journal_care.stats(path)
     project.say(f"{path}: {found.size} bytes, {found.log} more in its log, {found.free} of them free")
-    limit = _journal_limit(ctx, organism) if journal is None else None
+    limit = _journal_limit(given.organism) if given.journal is None else None
     if limit is not None:
         project.say(f"limit: {found.held} of {limit} bytes are in use, {100 * found.held / limit:.1f} %")
     project.say(
@@ -105,9 +105,9 @@ def stats(ctx: click.Context, organism: Path | None, journal: Path | None) -> No
     )
 
 
-def _print_totals(ctx: click.Context, kept: Source) -> None:
+def _print_totals(kept: Source) -> None:
     """Print the totals of an engine without a file."""
-    with open_reader(ctx, kept) as reader:
+    with open_reader(kept) as reader:
         found, dead = list(reader.conversations()), len(reader.dead())
     opened = sum(one.closed is None for one in found)
     oldest = format_time(min((one.opened for one in found), default=None))
@@ -119,31 +119,29 @@ def _print_totals(ctx: click.Context, kept: Source) -> None:
 
 @command.command("vacuum")
 @journal_option
-@click.pass_context
-def vacuum(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
+def vacuum(given: JournalArguments) -> None:
     """Return the space of deleted conversations to the file system. The server must not be running."""
     from agentserver.engines.sqlite import maintenance as journal_care
 
-    path = find_journal(ctx, organism, journal)
+    path = find_journal(given)
     before = path.stat().st_size if path.is_file() else 0
-    with open_for_writing(ctx, path) as connection:
+    with open_for_writing(path) as connection:
         journal_care.vacuum(connection)
     project.say(f"{path}: {before} bytes before, {path.stat().st_size} now")
 
 
 @command.command("restore")
-@click.argument("copy", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("copy", type=project.FILE)
 @journal_option
-@click.pass_context
-def restore(ctx: click.Context, copy: Path, organism: Path | None, journal: Path | None) -> None:
+def restore(given: JournalArguments, copy: Path) -> None:
     """Replace the journal with COPY, which export has made. The server must not be running.
 
     The copy is checked first. The previous journal is kept next to the new one, under the printed name.
     """
     from agentserver.engines.sqlite import restore as journal_restore
 
-    path = find_journal(ctx, organism, journal)
-    with report_storage_errors(ctx):
+    path = find_journal(given)
+    with report_storage_errors():
         kept = journal_restore.restore(copy, path)
     project.say(f"{path}: restored from {copy}, {path.stat().st_size} bytes")
     if kept is not None:
@@ -152,21 +150,20 @@ def restore(ctx: click.Context, copy: Path, organism: Path | None, journal: Path
 
 @command.command("verify")
 @journal_option
-@click.pass_context
-def verify(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
+def verify(given: JournalArguments) -> None:
     """Verify that nothing in the journal was altered; exit code 1 if something was. The server may be running."""
-    kept, found = find_source(ctx, organism, journal), 0
-    with report_storage_errors(ctx):
-        for line in _find_faults(ctx, kept):
+    kept, found = find_source(given), 0
+    with report_storage_errors():
+        for line in _find_faults(kept):
             found += 1
             project.say(line)
     whole = kept.path is not None or kept.shared is not None
     sound = "nothing was altered" if whole else "no sealed step was altered"
     project.say(f"{kept}: {f'{found} faults' if found else sound}")
-    ctx.exit(1 if found else 0)
+    project.exit_command(1 if found else 0)
 
 
-def _find_faults(ctx: click.Context, kept: Source) -> Iterator[str]:
+def _find_faults(kept: Source) -> Iterator[str]:
     if kept.shared is not None:
         from agentserver.engines.postgres import command as database  # needs an extra
 
@@ -175,12 +172,12 @@ def _find_faults(ctx: click.Context, kept: Source) -> Iterator[str]:
         from agentserver.engines.sqlite.verify import findings
 
         return findings(kept.path)
-    return _find_altered(ctx, kept)
+    return _find_altered(kept)
 
 
-def _find_altered(ctx: click.Context, kept: Source) -> Iterator[str]:
+def _find_altered(kept: Source) -> Iterator[str]:
     """Yield the altered conversations of an engine without a file."""
-    with open_reader(ctx, kept) as reader:
+    with open_reader(kept) as reader:
         found = [(one.id, _describe_fault(reader, one.id)) for one in reader.conversations()]
     return (f"conversation {key}: {fault}" for key, fault in found if fault)
 
@@ -198,8 +195,7 @@ def _describe_fault(reader: EngineReader, conversation: str) -> str:
 
 @command.command("accept-loss", short_help="Continue although the journal has lost messages.")
 @journal_option
-@click.pass_context
-def accept_loss(ctx: click.Context, organism: Path | None, journal: Path | None) -> None:
+def accept_loss(given: JournalArguments) -> None:
     """Continue with a journal that has lost commits, or is missing. The server must not be running.
 
     A server does not start when the head stored next to the journal shows that commits are missing. This gives
@@ -208,23 +204,20 @@ def accept_loss(ctx: click.Context, organism: Path | None, journal: Path | None)
     from agentserver.engines.sqlite import head
     from agentserver.engines.sqlite.lock import Lock
 
-    path = find_journal(ctx, organism, journal)
-    with report_storage_errors(ctx), Lock(path):
+    path = find_journal(given)
+    with report_storage_errors(), Lock(path):
         lost = head.accept(path)
     project.say(f"{path}: the next start accepts it" if lost else f"{path}: no head is stored next to it")
 
 
 @command.command("export")
-@click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("target", type=project.FILE)
 @click.argument("conversations", nargs=-1)
 @journal_option
-@click.pass_context
 def export(
-    ctx: click.Context,
+    given: JournalArguments,
     target: Path,
     conversations: tuple[str, ...],
-    organism: Path | None,
-    journal: Path | None,
 ) -> None:
     """Copy a snapshot of the journal, or CONVERSATIONS of it, to TARGET. The server may be running.
 
@@ -233,62 +226,61 @@ def export(
     """
     from agentserver.engines.sqlite import restore as journal_restore
 
-    kept = find_source(ctx, organism, journal)
+    kept = find_source(given)
     if kept.shared is not None:
         if conversations:
-            project.refuse(ctx, "a database is copied whole: name no conversations")
+            project.refuse("a database is copied whole: name no conversations")
         from agentserver.engines import moving  # needs an extra
 
-        with report_storage_errors(ctx):
+        with report_storage_errors():
             moved = moving.export_journal(kept.shared, target, _report_progress)
         project.say(f"{target}: {_describe_moved(moved)}, {target.stat().st_size} bytes")
         return
-    path = find_journal(ctx, organism, journal)
-    with open_reader(ctx, find_source(ctx, organism, path)) as reader:
-        wanted = [find_conversation(ctx, reader, prefix) for prefix in conversations]
-    with report_storage_errors(ctx):
+    path = find_journal(given)
+    with open_reader(find_source(JournalArguments(given.organism, path))) as reader:
+        wanted = [find_conversation(reader, prefix) for prefix in conversations]
+    with report_storage_errors():
         journal_restore.export(path, target, wanted)
     project.say(f"{target}: {target.stat().st_size} bytes")
 
 
 @command.command("import", short_help="Copy a journal into the database that servers share.")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=project.FILE)
 @project.organism_option
-@click.pass_context
-def import_journal(ctx: click.Context, file: Path, organism: Path | None) -> None:
+def import_journal(file: Path, organism: Path | None) -> None:
     """Copy the journal FILE, with its principals, into the database of the organism's engine:.
 
     It is verified first, and the head of each conversation's chain is compared at the end. Neither may be in
     use by a server. Repeat the command to resume an interrupted import. FILE is not changed; agentserver
     journal export does the reverse.
     """
-    kept = find_source(ctx, organism, None)
+    kept = find_source(JournalArguments(organism))
     if kept.shared is None:
         instead = "agentserver journal restore replaces a journal with a copy"
-        project.refuse(ctx, f"the organism has no engine: to import a journal into; {instead}")
+        project.refuse(f"the organism has no engine: to import a journal into; {instead}")
     if not file.is_file():
-        project.refuse(ctx, f"{file}: there is no journal")
+        project.refuse(f"{file}: there is no journal")
     from agentserver.engines import moving  # needs an extra
 
-    with report_storage_errors(ctx):
+    with report_storage_errors():
         moved = moving.import_journal(file, kept.shared, _report_progress)
-        _import_principals(ctx, project.find_organism_or_raise(organism), file)
+        _import_principals(project.find_organism_or_raise(organism), file)
     project.say(f"{kept}: {_describe_moved(moved)} from {file}")
 
 
-def _import_principals(ctx: click.Context, main: Path, journal: Path) -> None:
+def _import_principals(main: Path, journal: Path) -> None:
     """Copy the principals next to a journal into the database of an organism that has none."""
     from agentserver.assembly import shared_principals
     from agentserver.gateways.principals.document import principal_file
 
-    keys = project.glimpse(ctx, main).engine
+    keys = project.glimpse(main).engine
     try:
         data = principal_file(journal).read().data
         if data and keys is not None:
             with closing(shared_principals(keys)) as store:
                 store.change(lambda kept: kept or data)
     except (OSError, ValueError) as error:
-        project.refuse(ctx, f"conversations were imported, principals were not: {error}")
+        project.refuse(f"conversations were imported, principals were not: {error}")
 
 
 def _report_progress(done: int, every: int) -> None:
@@ -311,25 +303,20 @@ def aside_group() -> None:
     """
 
 
-def _find_quarantined(
-    ctx: click.Context, found: Sequence[SuspendedConversation], prefix: str
-) -> SuspendedConversation:
+def _find_quarantined(found: Sequence[SuspendedConversation], prefix: str) -> SuspendedConversation:
     matching = [one for one in found if one.id.startswith(prefix)]
-    return only_match(ctx, matching, f"quarantined conversations begin with {prefix!r}")
+    return only_match(matching, f"quarantined conversations begin with {prefix!r}")
 
 
 @aside_group.command("list")
 @journal_option
 @list_options
-@click.pass_context
-def list_quarantined(
-    ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool, limit: int
-) -> None:
+def list_quarantined(given: JournalArguments, *, lists: ListPrinter) -> None:
     """List the quarantined conversations, oldest first."""
-    kept, secrets = find_source_and_secrets(ctx, organism, journal)
-    with open_reader(ctx, kept) as reader:
+    kept, secrets = find_source_and_secrets(given)
+    with open_reader(kept) as reader:
         found = [one._replace(reason=secrets.redact(one.reason)) for one in reader.aside()]
-    ListPrinter(as_json, limit).print(
+    lists.print(
         found,
         lambda one: (
             f"{one.id}  {format_time(one.at)}  {one.waiting} waiting  {one.principal}  {one.reason[:200]}"
@@ -342,19 +329,16 @@ def list_quarantined(
 @aside_group.command("show")
 @click.argument("conversation")
 @journal_option
-@click.pass_context
-def show_quarantined(
-    ctx: click.Context, conversation: str, organism: Path | None, journal: Path | None
-) -> None:
+def show_quarantined(given: JournalArguments, conversation: str) -> None:
     """Show why CONVERSATION, an id or its beginning, is quarantined.
 
     ``agentserver trace`` shows what happened in it.
     """
     from agentserver.trace.terminal import visible_lines
 
-    kept, secrets = find_source_and_secrets(ctx, organism, journal)
-    with open_reader(ctx, kept) as reader:
-        one = _find_quarantined(ctx, reader.aside(), conversation)
+    kept, secrets = find_source_and_secrets(given)
+    with open_reader(kept) as reader:
+        one = _find_quarantined(reader.aside(), conversation)
     for text in (
         f"conversation {one.id} of {one.principal}, quarantined {format_time(one.at)}",
         f"waiting deliveries: {one.waiting}",
@@ -367,8 +351,7 @@ def show_quarantined(
 @aside_group.command("repair", short_help="Resume one that the organism can read now.")
 @click.argument("conversation")
 @journal_option
-@click.pass_context
-def repair(ctx: click.Context, conversation: str, organism: Path | None, journal: Path | None) -> None:
+def repair(given: JournalArguments, conversation: str) -> None:
     """Read CONVERSATION, an id or its beginning, with the current organism, and resume it if that succeeds.
 
     The next run handles what waits in it. Its principal got an error for what waits, and then gets the outcome
@@ -378,14 +361,12 @@ def repair(ctx: click.Context, conversation: str, organism: Path | None, journal
     from agentserver.engines.journal import aside as journal_aside
     from agentserver.engines.journal.reader import Reader
 
-    rules = project.server(ctx, project.load(ctx, organism)).rules
-    with open_changing(ctx, organism, journal) as connection:
+    rules = project.server(project.load(given.organism)).rules
+    with open_changing(given) as connection:
         reader = Reader(connection, rules.guards)
-        one = _find_quarantined(ctx, reader.aside(), conversation)
-        try:
+        one = _find_quarantined(reader.aside(), conversation)
+        with project.refuse_on(UnreadableError, prefix=f"{one.id} stays quarantined: "):
             reader.load_aside(one.id)
-        except UnreadableError as error:
-            project.refuse(ctx, f"{one.id} stays quarantined: {error}")
         journal_aside.put_back(connection, one.id, time.time())
     click.echo(f"{one.id} is resumed: the next run continues it")
 
@@ -393,10 +374,7 @@ def repair(ctx: click.Context, conversation: str, organism: Path | None, journal
 @aside_group.command("discard", short_help="End one for good.")
 @click.argument("conversation")
 @journal_option
-@click.pass_context
-def discard_quarantined(
-    ctx: click.Context, conversation: str, organism: Path | None, journal: Path | None
-) -> None:
+def discard_quarantined(given: JournalArguments, conversation: str) -> None:
     """End CONVERSATION, an id or its beginning: drop what waits in it, and let its records age out.
 
     The server must not be running.
@@ -404,7 +382,7 @@ def discard_quarantined(
     from agentserver.engines.journal import aside as journal_aside
     from agentserver.engines.journal.reader import Reader
 
-    with open_changing(ctx, organism, journal) as connection:
-        one = _find_quarantined(ctx, Reader(connection).aside(), conversation)
+    with open_changing(given) as connection:
+        one = _find_quarantined(Reader(connection).aside(), conversation)
         journal_aside.discard(connection, one.id, time.time())
     click.echo(f"{one.id} is discarded")

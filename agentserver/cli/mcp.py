@@ -23,18 +23,14 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import TextIO
 
-    from agentserver.assembly import Server
-    from agentserver.config.organism import McpServing
     from agentserver.mcp.client.connection import ServerFound
-    from agentserver.mcp.serving.transport import ServedOrganism
     from agentserver.payload.foreign.lock import LockedTool, ServerLock
     from agentserver.payload.foreign.servers import McpServer
 
 
 @click.command("serve", short_help="Offer listeners to MCP hosts as tools.")
 @project.organism_argument
-@click.pass_context
-def serve(ctx: click.Context, organism: Path | None) -> None:
+def serve(organism: Path | None) -> None:
     """Offer what mcp_server: of ORGANISM exposes to an MCP host. Needs the extra mcp.
 
     There is one host, at standard input and output, and its conversation ends with the process. Only the
@@ -44,19 +40,19 @@ def serve(ctx: click.Context, organism: Path | None) -> None:
     A message that needs an approval waits in the journal for agentserver approve and agentserver deny.
     """
     wire = _protocol_output()
-    loaded = project.load(ctx, organism)
+    loaded = project.load(organism)
     serving = loaded.serving
     if serving is None:
         project.refuse(
-            ctx,
             f"{loaded.files[0]}: has no mcp_server:, which lists the exposed listeners (docs/mcp-server.md)",
         )
     require("agentserver mcp serve", "mcp")
     from agentserver.core.state.principals import HOST, Principal
     from agentserver.mcp.serving import transport  # slow to import, so before the event loop runs
 
-    server = project.server(ctx, loaded, durable=True)
-    offering = _make_offering(ctx, server, serving)
+    server = project.server(loaded, durable=True)
+    with project.refuse_on(ValueError):
+        offering = transport.ServedOrganism.build(server, serving)
     ending = host.shutdown_of(server)
     protocol = offering.protocol(lambda: Principal(HOST), loaded.name)
 
@@ -64,7 +60,7 @@ def serve(ctx: click.Context, organism: Path | None) -> None:
         await transport.over_streams(protocol, wire)
         await offering.rooms.close()
 
-    host.run_session(ctx, ending, partial(host.serve_until_signal, server, ending, hosts))
+    host.run_session(ending, partial(host.serve_until_signal, server, ending, hosts))
 
 
 def _protocol_output() -> TextIO:
@@ -73,15 +69,6 @@ def _protocol_output() -> TextIO:
     descriptor = os.dup(1)
     os.dup2(2, 1)
     return os.fdopen(descriptor, "w", encoding="utf-8")
-
-
-def _make_offering(ctx: click.Context, server: Server, serving: McpServing) -> ServedOrganism:
-    from agentserver.mcp.serving.transport import ServedOrganism
-
-    try:
-        return ServedOrganism.build(server, serving)
-    except ValueError as error:
-        project.refuse(ctx, str(error))
 
 
 DIFFERENT = 1
@@ -95,8 +82,7 @@ _server = click.option("--server", "only", metavar="NAME", help="Only this serve
 @click.command("lock", short_help="Record the tools of MCP servers.")
 @project.organism_argument
 @_server
-@click.pass_context
-def lock(ctx: click.Context, organism: Path | None, only: str | None) -> None:
+def lock(organism: Path | None, only: str | None) -> None:
     """Connect once to each server of ORGANISM and write its tools to schemas/mcp/NAME.json.
 
     Everything else reads only that file, and a tool that has changed when the server is connected is never
@@ -106,16 +92,13 @@ def lock(ctx: click.Context, organism: Path | None, only: str | None) -> None:
     from agentserver.config.code.tools import lock_path
     from agentserver.payload.foreign.lock import LockError, write_lock
 
-    servers, directory = _find_servers(ctx, organism, only)
+    servers, directory = _find_servers(organism, only)
     for server in servers:
-        found = _ask_server(ctx, server, directory)
-        for line in _server_lines(server, found):
-            project.say(line)
+        found = _ask_server(server, directory)
+        project.say(*_server_lines(server, found))
         path = directory / lock_path(server.name)
-        try:
+        with project.refuse_on(LockError, prefix=f"{server.name}: "):
             text = write_lock(found.lock)
-        except LockError as error:
-            project.refuse(ctx, f"{server.name}: {error}")
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             project.say(f"{path}: unchanged")
         else:
@@ -126,8 +109,7 @@ def lock(ctx: click.Context, organism: Path | None, only: str | None) -> None:
 @click.command("diff", short_help="Compare the tools of MCP servers with their record.")
 @project.organism_argument
 @_server
-@click.pass_context
-def diff(ctx: click.Context, organism: Path | None, only: str | None) -> None:
+def diff(organism: Path | None, only: str | None) -> None:
     """Connect once to each server of ORGANISM and compare its tools with schemas/mcp/NAME.json.
 
     Exit code 1 when a tool was changed, removed or added.
@@ -135,21 +117,20 @@ def diff(ctx: click.Context, organism: Path | None, only: str | None) -> None:
     from agentserver.config.code.tools import lock_path
     from agentserver.payload.foreign.lock import LockError, read_lock
 
-    servers, directory = _find_servers(ctx, organism, only)
+    servers, directory = _find_servers(organism, only)
     changed = False
     for server in servers:
         path = directory / lock_path(server.name)
         try:
             agreed = read_lock(path.read_bytes())
         except OSError as error:
-            project.refuse(ctx, f"{path}: {error.strerror}; run: agentserver mcp lock --server {server.name}")
+            project.refuse(f"{path}: {error.strerror}; run: agentserver mcp lock --server {server.name}")
         except LockError as error:
-            project.refuse(ctx, f"{path} {error}")
-        lines = list(_change_lines(server.name, agreed, _ask_server(ctx, server, directory).lock))
-        for line in lines or (f"{server.name}: unchanged",):
-            project.say(line)
+            project.refuse(f"{path} {error}")
+        lines = list(_change_lines(server.name, agreed, _ask_server(server, directory).lock))
+        project.say(*lines or (f"{server.name}: unchanged",))
         changed = changed or bool(lines)
-    ctx.exit(DIFFERENT if changed else 0)
+    project.exit_command(DIFFERENT if changed else 0)
 
 
 command = Verbs(
@@ -160,37 +141,31 @@ command = Verbs(
 )
 
 
-def _find_servers(
-    ctx: click.Context, organism: Path | None, only: str | None
-) -> tuple[tuple[McpServer, ...], Path]:
+def _find_servers(organism: Path | None, only: str | None) -> tuple[tuple[McpServer, ...], Path]:
     """Find the selected servers and the project directory. Ends the command when none is found."""
     from agentserver.config.findings import did_you_mean
     from agentserver.config.glimpse import servers
 
     path = project.find_organism_or_raise(organism)
-    project.glimpse(ctx, path)
+    project.glimpse(path)
     found, directory, mistakes = servers(path, os.environ)
     if mistakes:
-        project.refuse(ctx, *(each.coded() for each in mistakes))
+        project.refuse(*(each.coded() for each in mistakes))
     chosen = tuple(each for each in found if only in (None, each.name))
     if not chosen:
         hint = did_you_mean(only or "", (each.name for each in found))
-        project.refuse(
-            ctx, f"{path}: mcp: has no server {only or ''}".rstrip() + (f" ({hint})" if hint else "")
-        )
+        project.refuse(f"{path}: mcp: has no server {only or ''}".rstrip() + (f" ({hint})" if hint else ""))
     return chosen, directory
 
 
-def _ask_server(ctx: click.Context, server: McpServer, directory: Path) -> ServerFound:
+def _ask_server(server: McpServer, directory: Path) -> ServerFound:
     from agentserver.mcp.client.connection import LostError, ask
     from agentserver.worker.commands import check_walls, open_launch
     from agentserver.worker.wall.raising import WallError
 
-    try:
+    with project.refuse_on(LostError, WallError):
         check_walls((server,))
         return ask(server, directory, open_launch)
-    except (LostError, WallError) as error:
-        project.refuse(ctx, str(error))
 
 
 def _server_lines(server: McpServer, found: ServerFound) -> Iterator[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from agentserver.cli import project
 from agentserver.cli.project import Verbs
 from agentserver.cli.reading import (
     READERS,
+    JournalArguments,
     ListPrinter,
     format_time,
     journal_option,
@@ -24,7 +26,7 @@ from agentserver.cli.reading import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
     from agentserver.config.keys.models import Postgres
     from agentserver.gateways.principals import Rate
@@ -87,8 +89,7 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate
     help="Most open conversations.",
 )
 @journal_option
-@click.pass_context
-def add(ctx: click.Context, /, name: str, organism: Path | None, journal: Path | None, **said: Any) -> None:
+def add(given: JournalArguments, name: str, **said: Any) -> None:
     """Add the principal NAME. Its token is printed only once, alone on standard output.
 
     By default it is a stranger, whose words are untrusted text, and may address no listener. A revoked
@@ -96,26 +97,19 @@ def add(ctx: click.Context, /, name: str, organism: Path | None, journal: Path |
     its --listener, and has no other right.
     """
     from agentserver.core.state.principals import Principal, Trust
-    from agentserver.gateways.principals import Caller, Rate, Role, document, tokens
+    from agentserver.gateways.principals import Caller, Rate, Role, tokens
 
     may = tuple(dict.fromkeys(part.strip() for part in said["may"].split(",") if part.strip()))
-    declared = _declared_names(organism)
+    declared = _declared_names(given.organism)
     principal = Principal(name, Trust(said["trust"]), may)
-    _check_name(ctx, principal, declared)
+    _check_name(principal, declared)
     role, listener = Role(said["role"]), said["listener"]
-    _check_worker(ctx, listener, declared, works=role is Role.WORKER, may=may)
+    _check_worker(listener, declared, works=role is Role.WORKER, may=may)
     rate = said["rate"] or Rate(1000 if listener else 10, "s")
     caller = Caller(principal, role, rate, said["most"], listener=listener)
-    store = _find_store(ctx, organism, journal, begins=True)
-    try:
+    store = _find_store(given, begins=True)
+    with _report_store_errors(store, name):
         token = tokens.add(store, caller)
-    except document.KnownError as error:
-        message = f"{error}: agentserver principals revoke {name} first, or choose another name"
-        raise click.ClickException(message) from None
-    except ValueError as error:
-        project.refuse(ctx, str(error))
-    except OSError as error:
-        project.refuse(ctx, f"{store}: {error.strerror or error}")
     if caller.acts and not may:
         project.say(f"{name} may address no listener: --may names listeners", err=True)
     project.say(f"{name} is in {store}; its token is shown once:", err=True)
@@ -125,35 +119,27 @@ def add(ctx: click.Context, /, name: str, organism: Path | None, journal: Path |
 @command.command("list", short_help="List the principals.")
 @list_options
 @journal_option
-@click.pass_context
-def list_principals(
-    ctx: click.Context, organism: Path | None, journal: Path | None, *, as_json: bool, limit: int
-) -> None:
+def list_principals(given: JournalArguments, *, lists: ListPrinter) -> None:
     """List the principals, including revoked ones. No part of a token is shown."""
-    store = _find_store(ctx, organism, journal)
+    from agentserver.gateways.principals import tokens
+
+    store = _find_store(given)
+    with _report_store_errors(store):
+        found = tokens.entries(store)
     nothing = f"no principal is in {store}: agentserver principals add NAME --may LISTENER adds one"
-    ListPrinter(as_json, limit).print(_read_entries(ctx, store), _principal_line, _principal_fields, nothing)
+    lists.print(found, _principal_line, _principal_fields, nothing)
 
 
 @command.command("revoke", short_help="Revoke a principal's tokens.")
 @click.argument("name")
 @journal_option
-@click.pass_context
-def revoke(ctx: click.Context, name: str, organism: Path | None, journal: Path | None) -> None:
+def revoke(given: JournalArguments, name: str) -> None:
     """Revoke the principal NAME. A running server ends its streams within a second; its conversations stay."""
     from agentserver.gateways.principals import tokens
 
-    store = _find_store(ctx, organism, journal)
-    try:
+    store = _find_store(given)
+    with _report_store_errors(store, name):
         tokens.revoke(store, name)
-    except LookupError:
-        raise click.ClickException(
-            f"no principal {name!r} has a token; agentserver principals list"
-        ) from None
-    except ValueError as error:
-        project.refuse(ctx, str(error))
-    except OSError as error:
-        project.refuse(ctx, f"{store}: {error.strerror or error}")
     project.say(f"{name} is revoked")
 
 
@@ -175,8 +161,7 @@ def _grace(ctx: click.Context, param: click.Parameter, value: str) -> float:
     help="How long its current token stays valid, in s, m, h or d; 0s ends it at once.",
 )
 @journal_option
-@click.pass_context
-def rotate(ctx: click.Context, name: str, organism: Path | None, journal: Path | None, grace: float) -> None:
+def rotate(given: JournalArguments, name: str, grace: float) -> None:
     """Give the principal NAME a new token, printed only once, alone on standard output.
 
     The current token stays valid for --grace, so that programs can be updated. A token that is still valid from
@@ -184,26 +169,16 @@ def rotate(ctx: click.Context, name: str, organism: Path | None, journal: Path |
     """
     from agentserver.gateways.principals import tokens
 
-    store = _find_store(ctx, organism, journal)
-    try:
+    store = _find_store(given)
+    with _report_store_errors(store, name):
         token = tokens.rotate(store, name, grace)
-    except LookupError:
-        raise click.ClickException(
-            f"no principal {name!r} has a token; agentserver principals list"
-        ) from None
-    except ValueError as error:
-        project.refuse(ctx, str(error))
-    except OSError as error:
-        project.refuse(ctx, f"{store}: {error.strerror or error}")
     project.say(
         f"{name} has a new token; the former one is valid until {format_time(time.time() + grace)}:", err=True
     )
     project.say(token)
 
 
-def _find_store(
-    ctx: click.Context, organism: Path | None, journal: Path | None, *, begins: bool = False
-) -> PrincipalStore:
+def _find_store(given: JournalArguments, *, begins: bool = False) -> PrincipalStore:
     """Find the store of principals. Ends the command if its place is unknown.
 
     In a database, ``begins`` creates the tables, as the first server that starts does.
@@ -211,39 +186,39 @@ def _find_store(
     from agentserver.config.keys.models import Journal
     from agentserver.gateways.principals import document
 
-    if journal is not None:
-        return document.principal_file(journal)
-    if READERS in ctx.meta and organism is None:
-        project.refuse(ctx, "name the organism with --organism: its principals are stored next to it")
+    if given.journal is not None:
+        return document.principal_file(given.journal)
+    if READERS in project.shared_values() and given.organism is None:
+        project.refuse("name the organism with --organism: its principals are stored next to it")
     default = Path(Journal().path)
-    if project.find_organism(organism) is None and project.is_file(default):
+    if project.find_organism(given.organism) is None and project.is_file(default):
         return document.principal_file(default)
-    main = project.find_organism_or_raise(organism)
-    seen = project.glimpse(ctx, main)
+    main = project.find_organism_or_raise(given.organism)
+    seen = project.glimpse(main)
     if seen.engine is not None:
         from agentserver.assembly import shared_principals  # most organisms have a file
 
         if begins and seen.engine.migrate != "never":
-            _make_tables(ctx, seen.engine)
+            _make_tables(seen.engine)
         shared = shared_principals(seen.engine)
-        ctx.call_on_close(shared.close)
+        click.get_current_context().call_on_close(shared.close)
         return shared
     if seen.unkept:
         return document.principal_file(main)
     if seen.journal is None:
         why = seen.astray or seen.unread or f"{main}: journal: it cannot be read"
         project.refuse(
-            ctx, *why.split("\n"), "which journal the organism has is not known: name it with --journal"
+            *why.split("\n"), "which journal the organism has is not known: name it with --journal"
         )
     return document.principal_file(seen.journal)
 
 
-def _make_tables(ctx: click.Context, keys: Postgres) -> None:
+def _make_tables(keys: Postgres) -> None:
     import anyio
 
     from agentserver.assembly import postgres_options
 
-    with report_storage_errors(ctx):
+    with report_storage_errors():
         options = postgres_options(keys)
         from agentserver.engines.postgres.status import migrate
 
@@ -256,17 +231,15 @@ def _declared_names(organism: Path | None) -> frozenset[str]:
     return frozenset() if file is None else frozenset(project.declared_names(file))
 
 
-def _check_worker(
-    ctx: click.Context, listener: str, declared: frozenset[str], *, works: bool, may: tuple[str, ...]
-) -> None:
+def _check_worker(listener: str, declared: frozenset[str], *, works: bool, may: tuple[str, ...]) -> None:
     """End the command for a worker without a listener, and for any other principal with one."""
     if works != bool(listener):
         lacks = "a worker needs a listener: --listener NAME"
-        project.refuse(ctx, lacks if works else "--listener is for a worker: --role worker")
+        project.refuse(lacks if works else "--listener is for a worker: --role worker")
     if works and may:
-        project.refuse(ctx, "--may: a worker addresses no listener")
+        project.refuse("--may: a worker addresses no listener")
     if listener and declared and listener not in declared:
-        project.refuse(ctx, f"--listener: no listener is called {listener!r}{_suggest(listener, declared)}")
+        project.refuse(f"--listener: no listener is called {listener!r}{_suggest(listener, declared)}")
 
 
 def _suggest(name: str, declared: frozenset[str]) -> str:
@@ -276,7 +249,7 @@ def _suggest(name: str, declared: frozenset[str]) -> str:
     return f"; did you mean {near[0]}?" if near else ""
 
 
-def _check_name(ctx: click.Context, principal: Any, declared: frozenset[str]) -> None:
+def _check_name(principal: Any, declared: frozenset[str]) -> None:
     from agentserver.core.state import principals
 
     why = principals.unfit(principal.name, principals.reserved_looks(declared))
@@ -284,18 +257,26 @@ def _check_name(ctx: click.Context, principal: Any, declared: frozenset[str]) ->
         raise click.ClickException(f"{principal.name!r} {why}, so it cannot be a principal")
     for each in principal.may:
         if declared and each not in declared and "." not in each:
-            project.refuse(ctx, f"--may: no listener is called {each!r}{_suggest(each, declared)}")
+            project.refuse(f"--may: no listener is called {each!r}{_suggest(each, declared)}")
 
 
-def _read_entries(ctx: click.Context, store: PrincipalStore) -> Sequence[PrincipalEntry]:
-    from agentserver.gateways.principals import tokens
+@contextmanager
+def _report_store_errors(store: PrincipalStore, name: str = "") -> Iterator[None]:
+    """End the command when the store cannot be used, or has or lacks the name."""
+    from agentserver.gateways.principals.document import KnownError
 
     try:
-        return tokens.entries(store)
+        with project.refuse_on(OSError, prefix=f"{store}: "):
+            yield
+    except KnownError as error:
+        message = f"{error}: agentserver principals revoke {name} first, or choose another name"
+        raise click.ClickException(message) from None
+    except LookupError:
+        raise click.ClickException(
+            f"no principal {name!r} has a token; agentserver principals list"
+        ) from None
     except ValueError as error:
-        project.refuse(ctx, str(error))
-    except OSError as error:
-        project.refuse(ctx, f"{store}: {error.strerror or error}")
+        project.refuse(str(error))
 
 
 def _principal_fields(entry: PrincipalEntry) -> dict[str, object]:

@@ -7,7 +7,7 @@ import os
 import pwd
 import stat
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -63,19 +63,22 @@ _UNWRITABLE = frozenset({errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, e
 UNUSABLE = 2
 """Exit code when the organism cannot be used."""
 
-_YAML = click.Path(path_type=Path, dir_okay=False)
+FILE: Final = click.Path(path_type=Path, dir_okay=False)
+"""Type of an argument that names a file."""
+
+output_option = click.option("-o", "--output", type=FILE, help="Write to this file.")
 
 
 def organism_argument(function: F) -> F:
     """Add the organism as a positional argument."""
-    return click.argument("organism", type=_YAML, required=False)(function)
+    return click.argument("organism", type=FILE, required=False)(function)
 
 
 def organism_option(function: F) -> F:
     """Add the organism as an option."""
     return click.option(
         "--organism",
-        type=_YAML,
+        type=FILE,
         help="Organism file; by default config/organism.yaml, then organism.yaml.",
     )(function)
 
@@ -114,24 +117,25 @@ def _explain_unreadable(path: Path) -> str:
         return f"{path} cannot be read: {error.strerror}"
 
 
-def set_up_logging(ctx: click.Context, secrets: Secrets) -> None:
+def set_up_logging(secrets: Secrets) -> None:
     """Set up logging, and redact these secrets and earlier ones from logs and errors of the command."""
+    ctx = click.get_current_context()
     before = ctx.meta.get(HIDDEN)
     every = ctx.meta[HIDDEN] = secrets if before is None else before.also(secrets)
     configure(ctx.obj if isinstance(ctx.obj, Logging) else Logging(), every)
     ctx.meta[SECRETS] = every.redact
 
 
-def glimpse(ctx: click.Context, path: Path) -> Glimpse:
+def glimpse(path: Path) -> Glimpse:
     """Read what can be read of an organism that may not load. Runs none of its code; sets up logging."""
     from agentserver.config import glimpse as reading
 
     seen = reading.glimpse(path, os.environ)
-    set_up_logging(ctx, seen.secrets)
+    set_up_logging(seen.secrets)
     return seen
 
 
-def load(ctx: click.Context, path: Path | None, *, policy: Path | None = None) -> Organism:
+def load(path: Path | None, *, policy: Path | None = None) -> Organism:
     """Load and check the organism, and set up logging. Ends the command on mistakes.
 
     ``policy`` is a file that replaces the organism's provenance policy.
@@ -139,18 +143,16 @@ def load(ctx: click.Context, path: Path | None, *, policy: Path | None = None) -
     from agentserver import config
     from agentserver.config.yaml.secrets import Secrets
 
-    set_up_logging(ctx, Secrets())
+    set_up_logging(Secrets())
     try:
         organism = config.load(find_organism_or_raise(path), environ=os.environ, policy=policy)
     except config.ConfigError as error:
-        refuse(ctx, *(each.coded() for each in error.findings))
-    set_up_logging(ctx, organism.secrets)
+        refuse(*(each.coded() for each in error.findings))
+    set_up_logging(organism.secrets)
     return organism
 
 
-def server(
-    ctx: click.Context, organism: Organism, *, durable: bool = False, recorded: bool = False
-) -> Server:
+def server(organism: Organism, *, durable: bool = False, recorded: bool = False) -> Server:
     """Build the organism's server without starting it. Ends the command if that fails.
 
     ``durable`` uses the organism's journal, otherwise memory. ``recorded`` records handoffs even without
@@ -160,33 +162,41 @@ def server(
     from agentserver.extras import require
     from agentserver.payload.xmlify import PayloadError
 
-    try:
-        if durable or recorded:  # it is going to run
-            lacking = [*map(str, find_missing_walls(organism))]
-            if lacking:
-                refuse(ctx, *lacking)
-        if organism.mcp and (durable or recorded):
+    if durable or recorded:  # it is going to run
+        lacking = [*map(str, find_missing_walls(organism))]
+        if lacking:
+            refuse(*lacking)
+        if organism.mcp:
             require("mcp:", "mcp")
-        if organism.models is not None and (durable or recorded):
+        if organism.models is not None:
             from agentserver.llm.completer import check_extra  # most organisms have none
 
             check_extra(organism.models)
+    with refuse_on(PayloadError):
         built = build(organism, durable=durable, recorded=recorded)
-    except PayloadError as error:
-        refuse(ctx, str(error))
     process.collect_as_usual()
     return built
 
 
-def rules(ctx: click.Context, organism: Organism) -> Rules:
+def rules(organism: Organism) -> Rules:
     """Build the rules of the organism. Ends the command when they contradict each other."""
     from agentserver import rulebook
     from agentserver.payload.xmlify import PayloadError
 
-    try:
+    with refuse_on(PayloadError):
         return rulebook.rules(organism)
-    except PayloadError as error:
-        refuse(ctx, str(error))
+
+
+def rules_or_none(path: Path | None) -> Rules | None:
+    """Build the rules of the organism that is named or found here; None without an organism that loads."""
+    from agentserver import config, rulebook
+    from agentserver.payload.xmlify import PayloadError
+
+    file = find_organism(path)
+    try:
+        return None if file is None else rulebook.rules(config.load(file, environ=os.environ))
+    except (config.ConfigError, PayloadError):
+        return None
 
 
 def principal(organism: Organism) -> str:
@@ -215,12 +225,30 @@ def user() -> str:
         return f"user {number}"
 
 
-def refuse(ctx: click.Context, *lines: str) -> NoReturn:
+def shared_values() -> dict[str, Any]:
+    """Return the values that the functions of the running command share."""
+    return click.get_current_context().meta
+
+
+def exit_command(status: int) -> NoReturn:
+    """End the command with an exit code."""
+    click.get_current_context().exit(status)
+
+
+def refuse(*lines: str) -> NoReturn:
     """Print why the command is refused, and end it."""
-    redact = ctx.meta.get(SECRETS, str)
-    for each in lines:
-        say(redact(each), err=True)
-    ctx.exit(UNUSABLE)
+    redact = shared_values().get(SECRETS, str)
+    say(*map(redact, lines), err=True)
+    exit_command(UNUSABLE)
+
+
+@contextmanager
+def refuse_on(*kinds: type[Exception], prefix: str = "") -> Iterator[None]:
+    """Refuse the command with the message of such an error, or what the system says of an OSError."""
+    try:
+        yield
+    except kinds as error:
+        refuse(f"{prefix}{(isinstance(error, OSError) and error.strerror) or error}")
 
 
 def is_output_error(error: BaseException) -> bool:
@@ -228,11 +256,12 @@ def is_output_error(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.filename is None and error.errno in _UNWRITABLE
 
 
-def say(text: str, *, err: bool = False) -> None:
-    """Print one line with control characters escaped, since it may repeat user input."""
+def say(*lines: str, err: bool = False) -> None:
+    """Print lines with control characters escaped, since they may repeat user input."""
     from agentserver.characters.printing import one_line
 
-    click.echo(one_line(text), err=err)
+    for each in lines:
+        click.echo(one_line(each), err=err)
 
 
 def listener_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from agentserver.cli import project
 from agentserver.cli.project import Verbs
-from agentserver.cli.reading import find_conversation, find_source, open_reader, recorded_conversation
+from agentserver.cli.reading import (
+    JournalArguments,
+    find_conversation,
+    find_source,
+    open_reader,
+    recorded_conversation,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
     from typing import TypeAlias
 
     from agentserver.config import Organism
@@ -33,13 +39,11 @@ if TYPE_CHECKING:
 @click.option("--conversation", help="Id or its beginning: recorded values improve the proposal.")
 @click.option(
     "--journal",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=project.FILE,
     help="Journal file; the organism's own by default.",
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
-@click.pass_context
+@project.output_option
 def suggest(
-    ctx: click.Context,
     organism: Path | None,
     conversation: str | None,
     journal: Path | None,
@@ -55,12 +59,12 @@ def suggest(
 
     if journal is not None and conversation is None:
         raise click.UsageError("--journal needs --conversation, which selects the conversation to read")
-    loaded = project.load(ctx, organism)
-    rules = project.rules(ctx, loaded)
+    loaded = project.load(organism)
+    rules = project.rules(loaded)
     deliveries: Iterable[Delivery] = ()
     if conversation is not None:
-        with open_reader(ctx, find_source(ctx, organism, journal)) as reader:
-            key = find_conversation(ctx, reader, conversation)
+        with open_reader(find_source(JournalArguments(organism, journal))) as reader:
+            key = find_conversation(reader, conversation)
             deliveries = recorded_conversation(reader, key).deliveries.values()
     found = tuple(shapes(loaded, rules, deliveries))
     mode = "audit" if loaded.provenance is None else ""

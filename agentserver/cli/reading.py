@@ -6,7 +6,7 @@ import json
 import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -17,6 +17,7 @@ from agentserver.cli import project
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from typing import TypeAlias
 
     from agentserver.config.keys.models import Postgres
     from agentserver.config.yaml.secrets import Secrets
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     from agentserver.engines.postgres.options import PostgresOptions
     from agentserver.ports import EngineReader
 
-F = TypeVar("F", bound="Callable[..., Any]")
+    Verb: TypeAlias = Callable[..., object]
+    """Function of a command."""
+
 T = TypeVar("T")
 
 READERS = "agentserver.readers"
@@ -66,14 +69,26 @@ class Source(NamedTuple):
         return str(self.path or "the engine")
 
 
-def journal_option(function: F) -> F:
-    """Add the options that name a journal: its file, or the organism."""
+class JournalArguments(NamedTuple):
+    """Files that a verb was given to name a journal; None for one that was left out."""
+
+    organism: Path | None = None
+    journal: Path | None = None
+
+
+def journal_option(function: Verb) -> Verb:
+    """Add the options that name a journal: its file, or the organism. The verb takes them as its first argument."""
+
+    @wraps(function)
+    def verb(*, organism: Path | None, journal: Path | None, **more: Any) -> object:
+        return function(JournalArguments(organism, journal), **more)
+
     named = click.option(
         "--journal",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=project.FILE,
         help="Journal file; the organism's own by default.",
     )
-    return named(project.organism_option(function))
+    return named(project.organism_option(verb))
 
 
 def _show_unredacted(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - a callback's signature
@@ -82,7 +97,7 @@ def _show_unredacted(ctx: click.Context, param: click.Parameter, value: bool) ->
         ctx.meta[UNREDACTED] = True
 
 
-def redaction_option(function: F) -> F:
+def redaction_option(function: Verb) -> Verb:
     """Add the options that name a journal, and the one that shows it with secrets."""
     wanted = click.option(
         "--unredacted",
@@ -94,7 +109,7 @@ def redaction_option(function: F) -> F:
     return journal_option(wanted(function))
 
 
-def find_journal(ctx: click.Context, organism: Path | None, journal: Path | None) -> Path:
+def find_journal(given: JournalArguments) -> Path:
     """Find the journal's file: the named one, or that of the organism, which need not load.
 
     Without an organism, the default path of a new one is used. Ends the command when there is no file, and when
@@ -102,42 +117,42 @@ def find_journal(ctx: click.Context, organism: Path | None, journal: Path | None
     """
     from agentserver.config.keys.models import Journal
 
-    if journal is not None:
-        return journal
-    if READERS in ctx.meta:
-        project.refuse(ctx, "this needs a journal file: name one with --journal")
+    if given.journal is not None:
+        return given.journal
+    if READERS in project.shared_values():
+        project.refuse("this needs a journal file: name one with --journal")
     default = Path(Journal().path)
-    file = project.find_organism(organism)
+    file = project.find_organism(given.organism)
     if file is None and project.is_file(default):
         return default
-    file = project.find_organism_or_raise(organism)
-    seen = project.glimpse(ctx, file)
+    file = project.find_organism_or_raise(given.organism)
+    seen = project.glimpse(file)
     if seen.engine is not None:
-        project.refuse(ctx, "the organism keeps its conversations in a database: this needs a journal file")
+        project.refuse("the organism keeps its conversations in a database: this needs a journal file")
     if seen.unkept:
-        project.refuse(ctx, "the organism keeps no journal; name one with --journal")
+        project.refuse("the organism keeps no journal; name one with --journal")
     if seen.journal is None:
         why = seen.astray or seen.unread or f"{file}: journal: it cannot be read"
         more = "which journal the organism has is not known: name it with --journal"
-        project.refuse(ctx, *why.split("\n"), more)
+        project.refuse(*why.split("\n"), more)
     return seen.journal
 
 
-def find_source(ctx: click.Context, organism: Path | None, journal: Path | None) -> Source:
+def find_source(given: JournalArguments) -> Source:
     """Find what a verb reads: a named journal, the program's engine, or that of the organism.
 
     Ends the command if it finds no source.
     """
     from agentserver.engines.sqlite.file import read_journal as open_file
 
-    readers = ctx.meta.get(READERS)
-    if readers is not None and journal is None:
+    readers = project.shared_values().get(READERS)
+    if readers is not None and given.journal is None:
         return Source(None, readers)
-    file = project.find_organism(organism) if journal is None else None
-    keys = None if file is None else project.glimpse(ctx, file).engine
+    file = project.find_organism(given.organism) if given.journal is None else None
+    keys = None if file is None else project.glimpse(file).engine
     if keys is not None:
         return _database(keys)
-    path = find_journal(ctx, organism, journal)
+    path = find_journal(given)
     return Source(path, partial(open_file, path))
 
 
@@ -152,14 +167,14 @@ def _database(keys: Postgres) -> Source:
 
 
 @contextmanager
-def open_reader(ctx: click.Context, kept: Source, guards: Sequence[CoreGuard] = ()) -> Iterator[EngineReader]:
+def open_reader(kept: Source, guards: Sequence[CoreGuard] = ()) -> Iterator[EngineReader]:
     """Open a reader, also while a server writes. An unreadable source ends the command."""
-    with report_storage_errors(ctx), kept.open(guards) as reader:
+    with report_storage_errors(), kept.open(guards) as reader:
         yield reader
 
 
 @contextmanager
-def report_storage_errors(ctx: click.Context) -> Iterator[None]:
+def report_storage_errors() -> Iterator[None]:
     """End the command with the message of a storage error."""
     import sqlite3
 
@@ -170,14 +185,12 @@ def report_storage_errors(ctx: click.Context) -> Iterator[None]:
     try:
         yield
     except (EngineError, UnreadableError, UnrecordedError) as error:
-        project.refuse(ctx, str(error))
+        project.refuse(str(error))
     except sqlite3.Error as error:
-        project.refuse(ctx, f"the journal cannot be read: {error}")
+        project.refuse(f"the journal cannot be read: {error}")
 
 
-def find_source_and_secrets(
-    ctx: click.Context, organism: Path | None, journal: Path | None
-) -> tuple[Source, Secrets]:
+def find_source_and_secrets(given: JournalArguments) -> tuple[Source, Secrets]:
     """Find what a verb reads, and the secrets of the organism that is named or found here.
 
     The organism need not load, and none of its code runs. Without an organism, a note on standard error says
@@ -186,19 +199,19 @@ def find_source_and_secrets(
     """
     from agentserver.config.yaml.secrets import Secrets
 
-    file = project.find_organism(organism)
+    file = project.find_organism(given.organism)
     if file is None:
-        kept = find_source(ctx, None, journal)
+        kept = find_source(given)
         note = "no organism is known here, so its secrets are not redacted; name it with --organism"
         click.echo(note, err=True)
         return kept, Secrets()
-    seen = project.glimpse(ctx, file)
-    if seen.unread and not ctx.meta.get(UNREDACTED):
+    seen = project.glimpse(file)
+    if seen.unread and not project.shared_values().get(UNREDACTED):
         note = "so not all of its secrets are known, and nothing is shown; --unredacted shows it anyway"
-        project.refuse(ctx, *seen.unread.split("\n"), note)
+        project.refuse(*seen.unread.split("\n"), note)
     if seen.unread:
         click.echo(f"{seen.unread}\nnot all of its secrets are known and redacted", err=True)
-    return find_source(ctx, organism, journal), seen.secrets
+    return find_source(given), seen.secrets
 
 
 def read_each(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
@@ -230,15 +243,15 @@ def recorded_conversation(reader: EngineReader, conversation: str) -> RecordedCo
         raise UnreadableError(f"conversation {conversation} has been deleted") from None
 
 
-def find_conversation(ctx: click.Context, reader: EngineReader, prefix: str) -> str:
+def find_conversation(reader: EngineReader, prefix: str) -> str:
     """Find the only conversation whose id begins with a prefix. Ends the command otherwise."""
-    return only_match(ctx, reader.find(prefix), f"conversations begin with {prefix!r}")
+    return only_match(reader.find(prefix), f"conversations begin with {prefix!r}")
 
 
-def only_match(ctx: click.Context, found: Sequence[T], what: str) -> T:
+def only_match(found: Sequence[T], what: str) -> T:
     """Return the only match, or end the command with the number of matches; ``what`` describes them."""
     if len(found) != 1:
-        project.refuse(ctx, f"{len(found) or 'no'} {what}")
+        project.refuse(f"{len(found) or 'no'} {what}")
     return found[0]
 
 
@@ -247,8 +260,13 @@ def format_time(at: float | None) -> str:
     return "-" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def list_options(function: F) -> F:
-    """Add the options that all listing verbs share."""
+def list_options(function: Verb) -> Verb:
+    """Add the options that all listing verbs share. The verb takes a printer as ``lists``."""
+
+    @wraps(function)
+    def verb(*args: Any, as_json: bool, limit: int, **more: Any) -> object:
+        return function(*args, lists=ListPrinter(as_json, limit), **more)
+
     limit = click.option(
         "--limit",
         type=click.IntRange(min=1),
@@ -257,7 +275,7 @@ def list_options(function: F) -> F:
         help="Largest number to list.",
     )
     form = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
-    return limit(form(function))
+    return limit(form(verb))
 
 
 class ListPrinter(NamedTuple):

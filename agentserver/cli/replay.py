@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +12,7 @@ import click
 from agentserver.characters.printing import format_amount
 from agentserver.cli import project
 from agentserver.cli.reading import (
+    JournalArguments,
     find_conversation,
     find_source,
     journal_option,
@@ -22,6 +22,7 @@ from agentserver.cli.reading import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from agentserver.config import Organism
     from agentserver.config.yaml.secrets import Secrets
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from agentserver.ports import EngineReader
 
 DIFFERENT = 1
-
-FILE = click.Path(path_type=Path, dir_okay=False)
 
 HYPOTHETICAL = "  from here on: verdicts of these rules on recorded messages that they would have prevented"
 
@@ -56,21 +55,19 @@ def test_{name}() -> None:
 @click.command("replay", short_help="Decide recorded conversations again and compare.")
 @click.argument("conversations", nargs=-1, metavar="[CONVERSATION]...")
 @journal_option
-@click.option("--against", type=FILE, metavar="OTHER", help="Compare with the rules of this organism.")
-@click.option("--policy", type=FILE, help="Compare with this provenance policy.")
+@click.option(
+    "--against", type=project.FILE, metavar="OTHER", help="Compare with the rules of this organism."
+)
+@click.option("--policy", type=project.FILE, help="Compare with this provenance policy.")
 @click.option(
     "--save",
-    type=FILE,
+    type=project.FILE,
     metavar="FILE",
     help="Write the one CONVERSATION to FILE (.json), and next to it a pytest test that decides it again.",
 )
-@click.pass_context
 def command(
-    ctx: click.Context,
-    /,
+    given: JournalArguments,
     conversations: tuple[str, ...],
-    organism: Path | None,
-    journal: Path | None,
     **asked: Any,
 ) -> None:
     """Decide CONVERSATIONs, or every conversation of the journal, again under the current organism.
@@ -82,26 +79,26 @@ def command(
     let through; exit code 1 if there are any.
     """
     _check_options(conversations, asked)
-    loaded = project.load(ctx, organism)
-    rules = project.server(ctx, loaded).rules
-    kept = find_source(ctx, organism, journal)
-    other = _load_other(ctx, loaded, asked)
+    loaded = project.load(given.organism)
+    rules = project.server(loaded).rules
+    kept = find_source(given)
+    other = _load_other(loaded, asked)
     say = _redacting_printer(loaded, other)
     report: _Comparison | _WhatIf = _Comparison(say, rules)
     if other is not None:
-        report = _WhatIf(say, rules, project.server(ctx, other).rules)
-    with open_reader(ctx, kept) as reader:
-        for recorded in _read_recorded(ctx, reader, conversations):
+        report = _WhatIf(say, rules, project.server(other).rules)
+    with open_reader(kept) as reader:
+        for recorded in _read_recorded(reader, conversations):
             altered = reader.altered(recorded)
             report.take(recorded, altered)
             if asked["save"] and altered is not None:
-                project.refuse(ctx, "it was altered; nothing is saved")
+                project.refuse("it was altered; nothing is saved")
             if asked["save"]:
                 _save(
-                    ctx, recorded, asked["save"], (project.find_organism_or_raise(organism), loaded.secrets)
+                    recorded, asked["save"], (project.find_organism_or_raise(given.organism), loaded.secrets)
                 )
     say(report.total())
-    ctx.exit(DIFFERENT if report.different else 0)
+    project.exit_command(DIFFERENT if report.different else 0)
 
 
 def _check_options(conversations: Sequence[str], asked: dict[str, Any]) -> None:
@@ -123,31 +120,29 @@ def _redacting_printer(*organisms: Organism | None) -> Callable[[str], None]:
     return say
 
 
-def _load_other(ctx: click.Context, loaded: Organism, asked: dict[str, Any]) -> Organism | None:
+def _load_other(loaded: Organism, asked: dict[str, Any]) -> Organism | None:
     """Load the organism to compare with, if any."""
     from agentserver import config
 
     if asked["policy"]:
-        return load_under_policy(ctx, loaded, asked["policy"])
+        return load_under_policy(loaded, asked["policy"])
     if asked["against"] is None:
         return None
     # Both may have modules of the same names. The first organism keeps its own in use.
     config.forget(loaded)
-    return project.load(ctx, asked["against"])
+    return project.load(asked["against"])
 
 
-def load_under_policy(ctx: click.Context, loaded: Organism, policy: Path) -> Organism:
+def load_under_policy(loaded: Organism, policy: Path) -> Organism:
     """Load the organism with another provenance policy. Ends the command on mistakes in it."""
     from agentserver import config
 
     config.forget(loaded)
-    return project.load(ctx, loaded.files[0], policy=policy)
+    return project.load(loaded.files[0], policy=policy)
 
 
-def _read_recorded(
-    ctx: click.Context, reader: EngineReader, prefixes: Sequence[str]
-) -> Iterator[RecordedConversation]:
-    keys = [find_conversation(ctx, reader, prefix) for prefix in prefixes]
+def _read_recorded(reader: EngineReader, prefixes: Sequence[str]) -> Iterator[RecordedConversation]:
+    keys = [find_conversation(reader, prefix) for prefix in prefixes]
     if not prefixes:
         keys = [one.id for one in reader.conversations()]
     return (recorded_conversation(reader, key) for key in keys)
@@ -209,7 +204,7 @@ class _WhatIf:
         report = what_if(recorded, self._rules, self._other)
         self._messages += len(report.differences)
         parted = False
-        for difference in filter(_differs, report.differences):
+        for difference in (one for one in report.differences if one.differs):
             self._changes[difference.now] += 1
             first, *more = _difference_lines(difference)
             for line in (f"{recorded.beginning.id}: {first}", *more):
@@ -234,10 +229,6 @@ class _WhatIf:
         return f"{head}; changed: {changes or 'none'}{unknown}"
 
 
-def _differs(difference: Difference) -> bool:
-    return difference.differs
-
-
 def _difference_lines(difference: Difference) -> Iterator[str]:
     """Yield a line for a difference, and one below it for each further line of the guard's reason."""
     place = " ".join(filter(None, (difference.sender, "->", difference.to or "?", difference.root)))
@@ -249,13 +240,10 @@ def _difference_lines(difference: Difference) -> Iterator[str]:
     yield from (f"    {line}" for line in more)
 
 
-def _save(
-    ctx: click.Context, recorded: RecordedConversation, target: Path, organism: tuple[Path, Secrets]
-) -> None:
+def _save(recorded: RecordedConversation, target: Path, organism: tuple[Path, Secrets]) -> None:
     """Write a conversation and, unless it exists, its test. An existing file is never overwritten.
 
     Args:
-        ctx: of the command, which ends if the conversation contains a secret or cannot be written.
         recorded: the conversation.
         target: the file; its folder is created.
         organism: file of the organism that the test loads, and its secrets.
@@ -264,11 +252,10 @@ def _save(
 
     path, secrets = organism
     if target.exists():
-        project.refuse(ctx, f"{target}: exists already")
+        project.refuse(f"{target}: exists already")
     for version, text in export.texts(recorded):
         if secrets.redact(text) != text:
             project.refuse(
-                ctx,
                 f"step {version} contains a secret of the organism, which every reader of the file would"
                 " see; nothing is written. Record a conversation without it.",
             )

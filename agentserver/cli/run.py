@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 @click.command("run", short_help="Open the console on an organism.")
 @project.organism_argument
 @host.reload_option
-@click.pass_context
-def command(ctx: click.Context, organism: Path | None, *, reloads: bool) -> None:
+def command(organism: Path | None, *, reloads: bool) -> None:
     """Open the console on ORGANISM (config/organism.yaml, then organism.yaml).
 
     On a terminal it is a prompt with history and completion; /help lists the commands. The history is kept in
@@ -56,7 +55,7 @@ def command(ctx: click.Context, organism: Path | None, *, reloads: bool) -> None
     mistakes, or changes what a running server cannot change, they are printed and nothing changes.
     """
     hangups = Hangups()
-    server = project.server(ctx, project.load(ctx, organism), durable=True)
+    server = project.server(project.load(organism), durable=True)
     ending = host.shutdown_of(server)
     opened = open_console(server, ending)
 
@@ -67,7 +66,7 @@ def command(ctx: click.Context, organism: Path | None, *, reloads: bool) -> None
             return await opened()
 
     with hangups if reloads else contextlib.nullcontext():
-        host.run_session(ctx, ending, console_session)
+        host.run_session(ending, console_session)
 
 
 def open_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[int]]:

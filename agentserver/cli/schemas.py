@@ -30,16 +30,15 @@ STALE = 1
     help="Directory to write to.",
 )
 @click.option("--check", is_flag=True, help="Write nothing; fail if a file is missing or out of date.")
-@click.pass_context
-def schemas_command(ctx: click.Context, organism: Path | None, output: Path, *, check: bool) -> None:
+def schemas_command(organism: Path | None, output: Path, *, check: bool) -> None:
     """Write the XSD and an example of every payload of ORGANISM.
 
     The first payload of a listener is LISTENER/v1.xsd and LISTENER/v1.example.xml, every further one
     LISTENER/NAME.v1.xsd and LISTENER/NAME.v1.example.xml; the number is the payload's version. A listener's
     hand-written schema is never overwritten.
     """
-    loaded = project.load(ctx, organism)
-    codecs = project.server(ctx, loaded).rules.codecs
+    loaded = project.load(organism)
+    codecs = project.server(loaded).rules.codecs
     wanted = {output / name: text for bound in loaded.listeners for name, text in schema_files(bound, codecs)}
     own = {bound.schema for bound in loaded.listeners if bound.schema is not None}
     wanted = {path: text for path, text in wanted.items() if path.resolve() not in own}
@@ -52,7 +51,7 @@ def schemas_command(ctx: click.Context, organism: Path | None, output: Path, *, 
             project.say(f"wrote {path}")
     if check and stale:
         project.say("agentserver schemas writes the missing and outdated files", err=True)
-        ctx.exit(STALE)
+        project.exit_command(STALE)
     project.say(f"{len(wanted) - len(stale)} of {len(wanted)} files were current")
 
 
@@ -89,7 +88,7 @@ def _is_current(path: Path, text: str) -> bool:
 
 @click.command("codegen", short_help="Generate payload classes from a hand-written XSD.")
 @click.argument("schema", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write to this file.")
+@project.output_option
 def codegen_command(schema: Path, output: Path | None) -> None:
     """Print a Python module with the payload classes for SCHEMA. Needs the extra codegen."""
     from agentserver.codegen import CodegenError, generate

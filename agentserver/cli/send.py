@@ -71,8 +71,7 @@ class SendOptions(NamedTuple):
     is_flag=True,
     help="Allow the token on an unencrypted connection, if something else encrypts it.",
 )
-@click.pass_context
-def command(ctx: click.Context, /, message: str, url: str, token_file: Path | None, **asked: Any) -> None:
+def command(message: str, url: str, token_file: Path | None, **asked: Any) -> None:
     """Send MESSAGE, a JSON object or XML, to a served organism and print the answer as JSON.
 
     MESSAGE is the text itself, or - for standard input. A message sent before a connection was lost is not sent
@@ -85,40 +84,38 @@ def command(ctx: click.Context, /, message: str, url: str, token_file: Path | No
     """
     plain = asked.pop("plain")
     sending = SendOptions(**asked)
-    token, data = _read_token(ctx, token_file), _read_message(ctx, message)
+    token, data = _read_token(token_file), _read_message(message)
     import anyio
 
     from agentserver.client import Client
 
-    try:
+    with project.refuse_on(ValueError):
         client = Client(url, token, patience=sending.within, plain=plain)
-    except ValueError as error:
-        project.refuse(ctx, str(error))
-    ctx.exit(anyio.run(_send, client, data, sending))
+    project.exit_command(anyio.run(_send, client, data, sending))
 
 
-def _read_token(ctx: click.Context, file: Path | None) -> str:
+def _read_token(file: Path | None) -> str:
     try:
         found = os.environ.get(TOKEN, "") if file is None else file.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
-        project.refuse(ctx, f"{file}: contains no readable token")
+        project.refuse(f"{file}: contains no readable token")
     if not found and file is not None:
         project.refuse(
-            ctx, f"{file}: is empty; it should contain the token that agentserver principals add has printed"
+            f"{file}: is empty; it should contain the token that agentserver principals add has printed"
         )
     if not found:
-        project.refuse(ctx, f"a token is needed: set {TOKEN}, or name a file with --token-file")
+        project.refuse(f"a token is needed: set {TOKEN}, or name a file with --token-file")
     return found
 
 
-def _read_message(ctx: click.Context, text: str) -> Message:
+def _read_message(text: str) -> Message:
     """Read the message: XML as bytes, JSON as an object."""
     data = sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
     if data.lstrip().startswith(b"<"):
         return data
     found = read_json(data, JsonLimits(bytes=1 << 26))
     if not isinstance(found, dict):
-        project.refuse(ctx, "the message is neither a JSON object nor XML")
+        project.refuse("the message is neither a JSON object nor XML")
     return found
 
 

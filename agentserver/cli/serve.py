@@ -126,8 +126,7 @@ PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_live, 
 @project.organism_argument
 @click.option("--console", is_flag=True, help="Open the console as well; the door closes with it.")
 @click.option("--reload", "reloads", is_flag=True, help="Reload the organism also when its files change.")
-@click.pass_context
-def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads: bool) -> None:
+def command(organism: Path | None, *, console: bool, reloads: bool) -> None:
     """Open the door of ORGANISM to programs and people, at the address in its http:. Needs the extra http.
 
     Callers show a token: agentserver principals add NAME creates one. GET /openapi.json describes the API.
@@ -137,10 +136,10 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
     --reload does; the SIGHUP of a closed terminal acts as SIGTERM.
     """
     hangups = Hangups(watches=reloads)
-    loaded = project.load(ctx, organism)
+    loaded = project.load(organism)
     if loaded.door is None:
         why = f"{loaded.files[0]}: has no http:, which sets the address of the door"
-        project.refuse(ctx, f"{why} (a line 'http: {{}}' opens it at 127.0.0.1:8420)")
+        project.refuse(f"{why} (a line 'http: {{}}' opens it at 127.0.0.1:8420)")
     require("agentserver serve", "http")
     if loaded.provenance is not None:
         from agentserver.provenance.arrays import import_numpy  # most organisms have none
@@ -150,17 +149,13 @@ def command(ctx: click.Context, organism: Path | None, *, console: bool, reloads
 
     keys = loaded.door
     secure = None
-    try:
-        if keys.tls is not None:
+    if keys.tls is not None:
+        with project.refuse_on(OSError, prefix=f"{loaded.files[0]}: http.tls: cannot be used: "):
             secure = tls(loaded.project / keys.tls.certificate, loaded.project / keys.tls.key)
-    except OSError as error:
-        project.refuse(ctx, f"{loaded.files[0]}: http.tls: cannot be used: {error.strerror or error}")
-    try:
+    with project.refuse_on(OSError, prefix=f"{loaded.files[0]}: http.bind: {keys.host}:{keys.port}: "):
         listening = bind(keys.host, keys.port)
-    except OSError as error:
-        project.refuse(ctx, f"{loaded.files[0]}: http.bind: {keys.host}:{keys.port}: {error.strerror}")
     with contextlib.closing(listening):
-        _serve(ctx, loaded, _Doorway(keys, listening, secure), console=console, hangups=hangups)
+        _serve(loaded, _Doorway(keys, listening, secure), console=console, hangups=hangups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,23 +186,19 @@ class _Doorway:
         return self.keys.public_url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _serve(
-    ctx: click.Context, organism: Organism, doorway: _Doorway, *, console: bool, hangups: Hangups
-) -> None:
+def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Hangups) -> None:
     from agentserver.cli.run import open_console
     from agentserver.gateways.http import HttpDoor, TokenKeeper
     from agentserver.gateways.http.serving import serve
     from agentserver.telemetry.metrics import Metrics
 
-    server = project.server(ctx, organism, durable=True)
+    server = project.server(organism, durable=True)
     server.approver = _DeferredApprover()
     ending, options = host.shutdown_of(server), doorway.options()
     tokens, rates = _open_principals(organism)
     serving = DoorServing(server, organism, tokens, options.body)
-    try:
+    with project.refuse_on(ValueError):
         parts = [part for each in PARTS for part in each(serving)]
-    except ValueError as error:
-        project.refuse(ctx, str(error))
     metrics = Metrics(bind.listener.name for bind in organism.listeners)
     server.stream.attach(metrics)
 
@@ -232,7 +223,7 @@ def _serve(
             return await session_end()
 
     with hangups:
-        host.run_session(ctx, ending, open_door)
+        host.run_session(ending, open_door)
 
 
 async def _close_on_signal(ending: GracefulEnd, server: Server, door: HttpDoor) -> int:

@@ -6,7 +6,6 @@ The project's code is imported only in isolated processes.
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     import asyncio
     import ssl
     from collections.abc import Callable
+    from pathlib import Path
 
     import httpx
 
@@ -31,7 +31,7 @@ INTERRUPTED = 130
 
 
 def _file(option: str, text: str) -> Callable[[F], F]:
-    return click.option(option, type=click.Path(path_type=Path, dir_okay=False), help=text)
+    return click.option(option, type=project.FILE, help=text)
 
 
 @click.command("worker", short_help="Handle a listener's calls on this machine.")
@@ -53,8 +53,7 @@ def _file(option: str, text: str) -> Callable[[F], F]:
     help="Concurrent calls per server, each in a process; the listener's concurrency by default.",
 )
 @project.organism_option
-@click.pass_context
-def command(ctx: click.Context, /, listener: str, organism: Path | None, **said: Any) -> None:
+def command(listener: str, organism: Path | None, **said: Any) -> None:
     """Handle the calls of LISTENER, which has isolation: remote, until a signal. Needs the extra client.
 
     A principal of the role worker shows its token: agentserver principals add NAME --role worker --listener
@@ -73,68 +72,64 @@ def command(ctx: click.Context, /, listener: str, organism: Path | None, **said:
     from agentserver.worker.wall.raising import WallError
 
     require("agentserver worker", "client")
-    found = _read_listener(ctx, project.find_organism_or_raise(organism), listener)
-    token = _token(ctx, said["token_file"])
-    tls = _tls(ctx, said["ca"], said["certificate"])
-    https = [_connect(ctx, url, token, tls) for url in dict.fromkeys(said["servers"])]
+    found = _read_listener(project.find_organism_or_raise(organism), listener)
+    token = _token(said["token_file"])
+    tls = _tls(said["ca"], said["certificate"])
+    https = [_connect(url, token, tls) for url in dict.fromkeys(said["servers"])]
     process.collect_as_usual()
     try:
         refused = anyio.run(_handle, found, https, said["processes"])
     except WallError as error:
-        project.refuse(ctx, str(error))
+        project.refuse(str(error))
     except asyncio.CancelledError:  # by a second signal
-        ctx.exit(INTERRUPTED)
+        project.exit_command(INTERRUPTED)
     if isinstance(refused, UselessError):
-        project.refuse(ctx, str(refused))
+        project.refuse(str(refused))
 
 
-def _read_listener(ctx: click.Context, path: Path, listener: str) -> Organism:
+def _read_listener(path: Path, listener: str) -> Organism:
     from agentserver.config.code.isolated import read_part
 
     found, mistakes = read_part(path, os.environ, listener)
     if found is None:
-        project.refuse(ctx, *(each.coded() for each in mistakes))
-    project.set_up_logging(ctx, found.secrets)
+        project.refuse(*(each.coded() for each in mistakes))
+    project.set_up_logging(found.secrets)
     return found
 
 
-def _token(ctx: click.Context, path: Path | None) -> str:
+def _token(path: Path | None) -> str:
     if path is None:
         token = os.environ.get(TOKEN, "")
         if not token:
-            project.refuse(ctx, f"there is no token: name its file with --token-file, or set {TOKEN}")
+            project.refuse(f"there is no token: name its file with --token-file, or set {TOKEN}")
         return token
     try:
         token = path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        project.refuse(ctx, f"--token-file: {path}: {getattr(error, 'strerror', None) or 'is no text'}")
+        project.refuse(f"--token-file: {path}: {getattr(error, 'strerror', None) or 'is no text'}")
     if not token:
-        project.refuse(ctx, f"--token-file: {path}: is empty")
+        project.refuse(f"--token-file: {path}: is empty")
     return token
 
 
-def _tls(ctx: click.Context, ca: Path | None, own: Path | None) -> ssl.SSLContext | None:
+def _tls(ca: Path | None, own: Path | None) -> ssl.SSLContext | None:
     """Load the certificates to trust and to show; None for the system's certificates and none to show."""
     if ca is None and own is None:
         return None
     import ssl
 
-    try:
+    with project.refuse_on(OSError, prefix="--ca or --certificate cannot be used: "):
         context = ssl.create_default_context(cafile=ca)
         if own is not None:
             context.load_cert_chain(own)
-    except OSError as error:
-        project.refuse(ctx, f"--ca or --certificate cannot be used: {error.strerror or error}")
     return context
 
 
-def _connect(ctx: click.Context, url: str, token: str, tls: ssl.SSLContext | None) -> httpx.AsyncClient:
+def _connect(url: str, token: str, tls: ssl.SSLContext | None) -> httpx.AsyncClient:
     from agentserver.client.client import connect
 
-    try:
+    with project.refuse_on(ValueError, prefix="--server: "):
         return connect(url, token, tls=tls)
-    except ValueError as error:
-        project.refuse(ctx, f"--server: {error}")
 
 
 async def _handle(found: Organism, https: list[httpx.AsyncClient], processes: int | None) -> Exception | None:

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from agentserver.cli import cli
+from tests.cli import journals
 from tests.machine import HANGS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -181,3 +182,12 @@ def organism(folder, text):
     path = folder / "organism.yaml"
     path.write_text(dedent(text))
     return path
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    """The recorded organism with its journal, without the secret of its environment."""
+    home = journals.shop(tmp_path)
+    monkeypatch.chdir(home)
+    monkeypatch.delenv("SHOP_KEY", raising=False)
+    return home

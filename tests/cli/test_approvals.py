@@ -224,21 +224,6 @@ def test_an_answer_to_nothing_is_refused(guarded, verb, script):
     assert "under 'x'" in verb("deny", "x", "--journal", journal, status=2)
 
 
-def test_a_script_that_asks_waits_at_its_end(server, verb):
-    running = server()
-    tell(running, "@clerk name=Ada")
-    running.stdin.close()
-    see(running, "/deny")
-    assert running.poll() is None
-    verb("approve", digest(verb))
-    see(running, "Good day, Ada!")
-    assert running.wait(HANGS) == 0
-
-
-def test_a_script_answers_its_own_questions(script):
-    assert "Good day, Ada!" in script("@clerk name=Ada\n/approve\n")
-
-
 def test_a_script_without_a_journal_is_refused_at_once(guarded, script):
     (guarded / "organism.yaml").write_text(ORGANISM + "journal: none\n")
     shown = script("@clerk name=Ada\n")
@@ -296,15 +281,6 @@ def test_a_person_at_a_terminal_is_asked_and_answers(terminal):
     at.see(f"approval {key}: denied: {ME}", "no: denied")
     at.say("\x04")
     assert at.status() == 0
-
-
-def test_an_answer_from_another_terminal_is_shown_at_this_one(terminal, verb):
-    at = terminal()
-    at.see("clerk>")
-    at.say("@clerk name=Ada\r")
-    key = asked(at)
-    verb("approve", digest(verb, key))
-    at.see(f"approval {key}: approved by {ME}, once", "Good day, Ada!")
 
 
 def test_a_terminal_that_was_closed_is_asked_again_at_the_next_one(terminal):

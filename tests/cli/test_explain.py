@@ -6,16 +6,7 @@ import json
 
 import pytest
 
-from tests.cli import journals
 from tests.cli.journals import verb
-
-
-@pytest.fixture
-def shop(tmp_path, monkeypatch):
-    home = journals.shop(tmp_path)
-    monkeypatch.chdir(home)
-    monkeypatch.delenv("SHOP_KEY", raising=False)
-    return home
 
 
 def records(key):

@@ -10,17 +10,13 @@ from pathlib import Path
 import pytest
 
 from agentserver.cli import project
-from tests.cli import journals
 from tests.cli.journals import verb
 
 
 @pytest.fixture
-def shop(tmp_path, monkeypatch):
-    home = journals.shop(tmp_path)
-    monkeypatch.chdir(home)
-    monkeypatch.delenv("SHOP_KEY", raising=False)
+def shop(shop):
     before = os.umask(0)
-    yield home
+    yield shop
     os.umask(before)
 
 

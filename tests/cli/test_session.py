@@ -28,9 +28,8 @@ def test_an_engine_that_comes_to_its_end_while_it_serves_ends_the_process_with_t
         raise error
 
     @click.command()
-    @click.pass_context
-    def command(ctx):
-        host.run_session(ctx, GracefulEnd(1.0), serving)
+    def command():
+        host.run_session(GracefulEnd(1.0), serving)
 
     done = CliRunner().invoke(command)
     assert (done.exit_code, done.stderr) == (2, "it is gone\n")

@@ -7,16 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import journals
 from tests.cli.journals import change, verb
-
-
-@pytest.fixture
-def shop(tmp_path, monkeypatch):
-    home = journals.shop(tmp_path)
-    monkeypatch.chdir(home)
-    monkeypatch.delenv("SHOP_KEY", raising=False)
-    return home
 
 
 def key():

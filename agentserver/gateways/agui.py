@@ -50,21 +50,22 @@ from agentserver.gateways.http.parts import (
     ProblemAnswer,
     acting_caller,
     by_code,
+    check_stored,
     host,
-    not_stored,
+    list_waiting,
     open_conversation,
     read_body,
+    report_not_submitted,
     server_stopping,
-    unknown,
 )
 from agentserver.gateways.http.streams import ServerSent
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal
-from agentserver.ports import OtherMessageError, RecordGap, RejectReason, WatchEnd, WatchStop
+from agentserver.ports import RecordGap, WatchEnd, WatchStop
 from agentserver.supervision import Ending, start_errand
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
     from ag_ui.core import BaseEvent
     from anyio.streams.memory import MemoryObjectSendStream
@@ -223,58 +224,6 @@ APPROVAL: Final = "agentserver:approval"
 PROGRESS: Final = "agentserver:progress"
 
 
-def run_started(asked: RunRequest) -> BaseEvent:
-    """Build the event of a started run."""
-    return RunStartedEvent(thread_id=asked.thread, run_id=asked.run, protocol_version=VERSION)
-
-
-def run_finished(asked: RunRequest, result: Mapping[str, Any] | None) -> BaseEvent:
-    """Build the event of a finished run."""
-    outcome = RunFinishedSuccessOutcome()
-    return RunFinishedEvent(thread_id=asked.thread, run_id=asked.run, result=result, outcome=outcome)
-
-
-def run_cancelled(asked: RunRequest) -> BaseEvent:
-    """Build the event of a run whose conversation was ended."""
-    return RunFinishedEvent(thread_id=asked.thread, run_id=asked.run, outcome=RunFinishedCancelledOutcome())
-
-
-def run_interrupted(asked: RunRequest, waiting: Sequence[Interrupt]) -> BaseEvent:
-    """Build the event of a run that pauses until these interrupts are answered."""
-    outcome = RunFinishedInterruptOutcome(interrupts=list(waiting))
-    return RunFinishedEvent(thread_id=asked.thread, run_id=asked.run, outcome=outcome)
-
-
-def run_failed(message: str, code: str) -> BaseEvent:
-    """Build the event of a run that failed, or that cannot be followed."""
-    return RunErrorEvent(message=message, code=code)
-
-
-def answer_refused(interrupt: str) -> BaseEvent:
-    """Build the event of an answer without effect: no such interrupt is open, or its message has changed."""
-    return CustomEvent(name=REFUSED, value={"interruptId": interrupt})
-
-
-def progress(said: Progress, number: int, run: str) -> Iterator[BaseEvent]:
-    """Build the events of a line of progress, as a message of its own."""
-    yield from _message(f"{run}-progress-{number}", said.sender, said.text, {PROGRESS: True})
-
-
-def reply_id(reply: Reply, conversation: str) -> str:
-    """Derive the message id of a reply."""
-    return f"{conversation}-{forms.place_id(reply.place)}"
-
-
-def reply_events(said: Reply, conversation: str, found: Mapping[str, Any]) -> Iterator[BaseEvent]:
-    """Build the events of a reply as a message; ``found`` is its JSON object."""
-    yield from _message(reply_id(said, conversation), said.sender, _words(found), None)
-
-
-def result(said: Reply, rules: Rules) -> Mapping[str, Any]:
-    """Build the result of a run from a reply."""
-    return {"from": said.sender, **forms.payload_json(said.message, rules)}
-
-
 def interrupt(one: Approval, rules: Rules, *, decides: bool) -> Interrupt:
     """Build the interrupt of an approval. Details are for callers who may decide."""
     until = datetime.fromtimestamp(one.at + rules.blueprint.limits.approval, UTC)
@@ -303,10 +252,13 @@ def interrupt(one: Approval, rules: Rules, *, decides: bool) -> Interrupt:
     )
 
 
-def _message(key: str, sender: str, text: str, more: dict[str, Any] | None) -> Iterator[BaseEvent]:
-    yield TextMessageStartEvent(message_id=key, role="assistant", name=sender, metadata=more)
-    yield TextMessageContentEvent(message_id=key, delta=text)
-    yield TextMessageEndEvent(message_id=key)
+def _message(key: str, sender: str, text: str, more: dict[str, Any] | None = None) -> Sequence[BaseEvent]:
+    """Build the events of a message."""
+    return (
+        TextMessageStartEvent(message_id=key, role="assistant", name=sender, metadata=more),
+        TextMessageContentEvent(message_id=key, delta=text),
+        TextMessageEndEvent(message_id=key),
+    )
 
 
 def _words(found: Mapping[str, Any]) -> str:
@@ -315,9 +267,8 @@ def _words(found: Mapping[str, Any]) -> str:
     if not isinstance(value, dict):
         return str(found.get("xml", ""))
     texts = tuple(value.values())
-    return (
-        texts[0] if len(texts) == 1 and isinstance(texts[0], str) else json.dumps(value, ensure_ascii=False)
-    )
+    single = len(texts) == 1 and isinstance(texts[0], str)
+    return texts[0] if single else json.dumps(value, ensure_ascii=False)
 
 
 BEAT: Final = 15.0
@@ -344,14 +295,9 @@ async def run(request: Request) -> ServerSent:
         raise server_stopping()
     data = _compose_message(asked, listener, who, server)
     conversation = await open_conversation(server, who, hash_id("thread", asked.thread), kept=False)
-    try:
+    with report_not_submitted("id"):
         submitted = await server.submit(who.name, conversation, data, listener, request=asked.key)
-    except LookupError:
-        raise unknown() from None
-    except OtherMessageError:
-        raise ProblemAnswer(422, "Another message was sent under this id.") from None
-    if isinstance(submitted.code, RejectReason):
-        raise not_stored(submitted.code)
+    check_stored(submitted)
     _check(server, conversation, asked.answers, who)
     answer_refused = [each for each in asked.answers if not await _counts(server, conversation, each, who)]
     following = RunStream(asked, who, server, conversation, submitted, answer_refused)
@@ -380,18 +326,11 @@ async def _counts(server: DoorHost, conversation: str, said: InterruptAnswer, wh
     """Give an answer. False when nothing waits for it here: it is stale, was given before, or is another's."""
     if said.answer is None:
         return True
-    one = next((each for each in _list_waiting(server, conversation) if each.id == said.interrupt), None)
+    one = next((each for each in list_waiting(server, conversation) if each.id == said.interrupt), None)
     if one is None:
         return False
     digest = said.digest or one.digest
     return await server.answer(conversation, ApprovalAnswer(one.id, digest, said.answer, who.name))
-
-
-def _list_waiting(server: DoorHost, conversation: str, request: str = "") -> list[Approval]:
-    """List the open approvals of a conversation, or of one request."""
-    state = server.conversation(conversation)
-    found = () if state is None else state.approvals()
-    return [each for each in found if request in ("", each.delivery.request)]
 
 
 @dataclass
@@ -419,9 +358,10 @@ class RunStream:
 
     async def run(self, say: Say) -> None:
         """Send the events of the run until it finishes or is interrupted."""
-        await say(run_started(self.asked))
+        thread, run = self.asked.thread, self.asked.run
+        await say(RunStartedEvent(thread_id=thread, run_id=run, protocol_version=VERSION))
         for each in self.answer_refused:
-            await say(answer_refused(each.interrupt))
+            await say(CustomEvent(name=REFUSED, value={"interruptId": each.interrupt}))
         out, items = anyio.create_memory_object_stream["Item"]()
         async with anyio.create_task_group() as tasks, items, out:
             start_errand(tasks, "looks at a run", Ending.OWNER, partial(self._look, out))
@@ -437,7 +377,12 @@ class RunStream:
 
     def end(self, held: HeldConnection) -> BaseEvent | None:
         """Return the final event; None if the run has sent its own."""
-        return None if self.over else run_failed("The door has ended this stream.", held.why or "stopping")
+        if self.over:
+            return None
+        return RunErrorEvent(message="The door has ended this stream.", code=held.why or "stopping")
+
+    def _finished(self, **more: Any) -> BaseEvent:
+        return RunFinishedEvent(thread_id=self.asked.thread, run_id=self.asked.run, **more)
 
     async def _watch(self, out: MemoryObjectSendStream[Item]) -> None:
         """Pass on what leaves the conversation."""
@@ -472,10 +417,12 @@ class RunStream:
             case WatchStop():
                 self.over = True
                 closed = item.reason is WatchEnd.CLOSED
-                return [run_cancelled(self.asked) if closed else run_failed(_ENDS[item.reason], item.reason)]
+                failed = None if closed else RunErrorEvent(message=_ENDS[item.reason], code=item.reason)
+                return [failed or self._finished(outcome=RunFinishedCancelledOutcome())]
             case Progress(request=of) if of == request:
                 self.words += 1
-                return list(progress(item, self.words, self.asked.run))
+                key = f"{self.asked.run}-progress-{self.words}"
+                return _message(key, item.sender, item.text, {PROGRESS: True})
             case Reply(request=of) if of == request:
                 return self._reply(item)
             case Done(request=of) if of == request:
@@ -485,9 +432,9 @@ class RunStream:
     async def _finish(self, done: Done) -> BaseEvent:
         self.over = True
         if not done.answered and await self._close():
-            return run_cancelled(self.asked)
+            return self._finished(outcome=RunFinishedCancelledOutcome())
         await self.server.confirm(self.caller.name, self.conversation, done.place)
-        return run_finished(self.asked, self.result)
+        return self._finished(result=self.result, outcome=RunFinishedSuccessOutcome())
 
     async def _close(self) -> bool:
         try:
@@ -496,23 +443,25 @@ class RunStream:
             return True
 
     def _interrupt(self) -> Sequence[BaseEvent]:
-        waiting = _list_waiting(self.server, self.conversation, self.submitted.request)
+        waiting = list_waiting(self.server, self.conversation, self.submitted.request)
         if not waiting:
             return ()
         self.over = True
         decides = self.caller.decides
         shown = [interrupt(each, self.server.rules, decides=decides) for each in waiting]
-        return [run_interrupted(self.asked, shown)]
+        return [self._finished(outcome=RunFinishedInterruptOutcome(interrupts=shown))]
 
     def _reply(self, reply: Reply) -> Sequence[BaseEvent]:
-        found = result(reply, self.server.rules)
+        found = {"from": reply.sender, **forms.payload_json(reply.message, self.server.rules)}
         if reply.error:
             self.over = True
             value = found.get("value") or {}
-            return [run_failed(value.get("message", ""), value.get("code", str(Code.INTERNAL)))]
+            return [
+                RunErrorEvent(message=value.get("message", ""), code=value.get("code", str(Code.INTERNAL)))
+            ]
         self.result = found
-        known = reply_id(reply, self.conversation) in self.asked.told
-        return () if known else list(reply_events(reply, self.conversation, found))
+        key = f"{self.conversation}-{forms.place_id(reply.place)}"
+        return () if key in self.asked.told else _message(key, reply.sender, _words(found))
 
 
 async def _items(

@@ -26,6 +26,7 @@ from anyio.to_thread import run_sync
 from agentserver.characters.printing import format_amount
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
+from agentserver.gateways.hosts import ServerView
 from agentserver.supervision import Ending, start_errand, start_helper
 from agentserver.trace.terminal import Style
 
@@ -35,8 +36,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
-    from agentserver.ports.records import Records, RecordSource
-    from agentserver.trace.store import TraceBook
+    from agentserver.ports.records import Records
     from agentserver.trace.terminal import Line
 
 LAST = 20
@@ -45,33 +45,11 @@ LAST = 20
 _BAD = frozenset({Event.REFUSED, Event.FAILED, Event.WITHDRAWN})
 
 
-class TopHost(Protocol):
+class TopHost(ServerView, Protocol):
     """The part of a server that an overview needs."""
-
-    @property
-    def trace(self) -> TraceBook:
-        """The events of late."""
-        ...
-
-    @property
-    def stream(self) -> RecordSource:
-        """The stream of committed records."""
-        ...
-
-    def queues(self) -> Mapping[str, tuple[int, int]]:
-        """By listener, the deliveries that wait and those that run."""
-        ...
 
     def running(self) -> frozenset[str]:
         """List the threads whose handlers run."""
-        ...
-
-    def approvals(self) -> tuple[Approval, ...]:
-        """List the open approvals."""
-        ...
-
-    def conversation(self, conversation: str) -> Conversation | None:
-        """Return an active conversation."""
         ...
 
 

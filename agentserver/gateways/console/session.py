@@ -8,38 +8,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from agentserver.gateways.console.lines import takers_of
+from agentserver.gateways.hosts import ServerView
 from agentserver.ports import Ingress
 from agentserver.trace.text import TraceReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from agentserver.core.guard import Rules
-    from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.gateways.console.lines import Takers
     from agentserver.payload.codec import Codec
     from agentserver.ports import ConversationHandle
-    from agentserver.ports.records import RecordSource
-    from agentserver.trace.store import TraceBook
 
 
-class ConsoleHost(Ingress, Protocol):
+class ConsoleHost(Ingress, ServerView, Protocol):
     """The console's needs of a server."""
-
-    @property
-    def rules(self) -> Rules:
-        """Rules of the decisions."""
-        ...
-
-    @property
-    def trace(self) -> TraceBook:
-        """The events of late."""
-        ...
-
-    @property
-    def stream(self) -> RecordSource:
-        """The stream of committed records."""
-        ...
 
     @property
     def durable(self) -> bool:
@@ -48,13 +30,6 @@ class ConsoleHost(Ingress, Protocol):
 
     async def drain(self) -> None:
         """Refuse new messages and wait until nothing runs, for ``limits.drain`` seconds at most."""
-        ...
-
-    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Commit a person's answer. False if the approval is no longer open.
-
-        Raises EngineError, or its subclass UnheardError if the answer may still count.
-        """
         ...
 
 

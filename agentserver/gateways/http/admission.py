@@ -13,11 +13,11 @@ import anyio
 
 from agentserver.gateways.http.connections import STOPPING
 from agentserver.gateways.http.parts import (
+    AGAIN,
     CALLER,
     HEADS,
     SHARE,
     ProblemAnswer,
-    connections_crowded,
     server_stopping,
     too_many,
     unauthenticated,
@@ -156,7 +156,8 @@ class Admission:
         """Raise ProblemAnswer (503) for a request that would take a connection of the reserve."""
         operator = caller is not None and caller.role is Role.OPERATOR
         if self._connections.scarce or (self._connections.crowded and not operator):
-            raise connections_crowded()
+            told = "All connections are in use; those that are left are for operators."
+            raise ProblemAnswer(503, told, {"retry-after": AGAIN, "connection": "close"})
 
     @contextmanager
     def count_request(self, caller: Caller | None) -> Iterator[Share]:

@@ -27,16 +27,18 @@ from agentserver.gateways.http.parts import (
     acting_caller,
     by_code,
     caller,
+    check_stored,
     header,
     host,
-    not_stored,
+    list_waiting,
     open_conversation,
     read_body,
+    report_not_submitted,
+    report_unknown,
     server_stopping,
-    unknown,
 )
 from agentserver.gateways.http.streams import EventStream, OverSocket, ServerSent
-from agentserver.ports import EngineError, OtherMessageError, RejectReason, SubmitResult, WatchStop
+from agentserver.ports import EngineError, SubmitResult, WatchStop
 from agentserver.trace.traceparent import link_requests
 
 if TYPE_CHECKING:
@@ -45,7 +47,6 @@ if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
     from starlette.websockets import WebSocket
 
-    from agentserver.core.state.approvals import Approval
     from agentserver.gateways.http.connections import HeldConnections
     from agentserver.gateways.http.options import DoorOptions
     from agentserver.gateways.http.parts import DoorHost
@@ -122,16 +123,11 @@ class ConversationRoutes:
         message = await read_body(request, reader)
         if self.holding.stopping:
             raise server_stopping()
-        try:
+        with report_not_submitted("Idempotency-Key"):
             await _confirm(request, who)
             with link_requests(header(request, b"traceparent")):
                 submitted = await server.submit(who.name, key, message, wanted.to, request=wanted.key)
-        except LookupError:
-            raise unknown() from None
-        except OtherMessageError:
-            raise ProblemAnswer(422, "Another message was sent under this Idempotency-Key.") from None
-        if isinstance(submitted.code, RejectReason):
-            raise not_stored(submitted.code)
+        check_stored(submitted)
         found = await _find_answer(server, who, key, submitted) if submitted.again else None
         if found is None and (wanted.wait or submitted.code is not None):
             found = await self._first(request, who, submitted, wanted.wait)
@@ -170,11 +166,9 @@ class ConversationRoutes:
 
     async def _stream(self, request: HTTPConnection, wait: float = inf) -> EventStream:
         who, server, key = caller(request), host(request), request.path_params["conversation"]
-        try:
+        with report_unknown():
             await server.standing(who.sees, key)
             said = await _confirm(request, who)
-        except LookupError:
-            raise unknown() from None
         after = said or _place(request.query_params.get("after")) or UNDECIDED
         shown = partial(_event_object, server.rules, who.redacted)
         return EventStream(who, partial(server.watch, who.sees, key, after), shown, after, wait)
@@ -182,10 +176,8 @@ class ConversationRoutes:
     async def cancel(self, request: Request) -> Response:
         """End one request."""
         who, server, key = acting_caller(request), host(request), request.path_params["conversation"]
-        try:
+        with report_unknown():
             found = await server.cancel(who.sees, key, request.path_params["request"], by=who.name)
-        except LookupError:
-            raise unknown() from None
         if not found:
             raise ProblemAnswer(404, "There is no such request, or it has finished.")
         return Response(status_code=204)
@@ -193,10 +185,8 @@ class ConversationRoutes:
     async def end(self, request: Request) -> Response:
         """End a conversation."""
         who = acting_caller(request)
-        try:
+        with report_unknown():
             await host(request).end(who.sees, request.path_params["conversation"], by=who.name)
-        except LookupError:
-            raise unknown() from None
         return Response(status_code=204)
 
     def _parse_options(self, request: Request) -> _SendOptions:
@@ -310,16 +300,10 @@ def _accept(conversation: str, submitted: SubmitResult, server: DoorHost) -> Res
         "preference-applied": _ASYNC,
         **_headers(submitted),
     }
-    waits = [forms.waiting_json(one, server.rules) for one in _list_waiting(conversation, submitted, server)]
+    asked = list_waiting(server, conversation, submitted.request)
+    waits = [forms.waiting_json(one, server.rules) for one in asked]
     found = {"request": submitted.request, "after": place, "again": submitted.again, "waits": waits}
     return _json(found, 202, headers)
-
-
-def _list_waiting(conversation: str, submitted: SubmitResult, server: DoorHost) -> list[Approval]:
-    """Find the messages of a request that wait for a person."""
-    state = server.conversation(conversation)
-    asked = () if state is None else state.approvals()
-    return [one for one in asked if one.delivery.request == submitted.request]
 
 
 def _answer(

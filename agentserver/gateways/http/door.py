@@ -16,12 +16,12 @@ from agentserver.gateways.http.connections import Connections, HeldConnections
 from agentserver.gateways.http.gate import Gate
 from agentserver.gateways.http.openapi import describe
 from agentserver.gateways.http.parts import (
+    AGAIN,
     DoorPart,
     ProblemAnswer,
     caller,
     header,
     server_stopping,
-    storage_away,
 )
 from agentserver.supervision import Ending, start_helper
 
@@ -115,7 +115,8 @@ class HttpDoor:
         if self.holding.stopping:
             raise server_stopping()
         if self.host.trouble:
-            raise storage_away()
+            told = "The storage of conversations is away, or has lost messages: nothing new is taken."
+            raise ProblemAnswer(503, told, {"retry-after": AGAIN})
         return _status("ready")
 
     async def _describe(self, request: Request) -> Response:

@@ -23,7 +23,6 @@ from agentserver.gateways.http.parts import (
     server_stopping,
     too_large,
     too_many,
-    unanswered_request,
     unavailable,
 )
 from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
@@ -240,7 +239,8 @@ def _refuse(error: Exception) -> ProblemAnswer:
         case QuotaError():
             return too_many(f"{error}; DELETE /v1/conversations/ID ends one.")
         case UnheardError():
-            return unanswered_request()
+            told = "There was no answer in time. The request is stored and may still be carried out: check first."
+            return ProblemAnswer(503, told)
         case UnkeptError() | EngineError():
             return unavailable()
     logger.error("a request could not be dealt with", exc_info=error)

@@ -150,18 +150,29 @@ def _statuses(*codes: int) -> Mapping[str, Any]:
     }
 
 
+def _operation(
+    name: str,
+    summary: str,
+    responses: Mapping[str, Any],
+    codes: Sequence[int] = (),
+    parameters: Sequence[Mapping[str, Any]] = (),
+    **more: Any,
+) -> Mapping[str, Any]:
+    """Describe one operation: its responses, and the statuses of its problems besides those of every request."""
+    return {
+        "operationId": name,
+        "summary": summary,
+        **({"parameters": [*parameters]} if parameters else {}),
+        "responses": {**responses, **_statuses(*_ALWAYS, *codes)},
+        **more,
+    }
+
+
 def _open() -> Mapping[str, Any]:
     one = {"parameters": {"conversation": "$response.body#/conversation"}}
     links = {name: {"operationId": name, **one} for name in ("send", "events", "end", "trace")}
-    return {
-        "operationId": "open",
-        "summary": "Open a conversation.",
-        "parameters": [_KEY],
-        "responses": {
-            "201": _is("Conversation", "It is open.", links=links),
-            **_statuses(*_ALWAYS, 400, 413, 503),
-        },
-    }
+    opened = {"201": _is("Conversation", "It is open.", links=links)}
+    return _operation("open", "Open a conversation.", opened, (400, 413, 503), [_KEY])
 
 
 _PAYLOAD: Final = {
@@ -193,35 +204,32 @@ def _send(listeners: Sequence[str], bodies: Mapping[str, Any]) -> Mapping[str, A
     to: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": 300}
     to |= {"examples": list(listeners)[:20]} if listeners else {}
     target = {"name": "to", "in": "query", "schema": to, "description": "The listener."}
-    return {
-        "operationId": "send",
-        "summary": "Send a message to the listener named by to=, or else by its payload.",
-        **_message([target], {"anyOf": [_ref(name) for name in bodies]} if bodies else {}),
-    }
+    body = {"anyOf": [_ref(name) for name in bodies]} if bodies else {}
+    return _message(
+        "send", "Send a message to the listener named by to=, or else by its payload.", body, target
+    )
 
 
 def _send_to(listener: str, rules: Rules) -> Mapping[str, Any]:
+    about = rules.blueprint.listeners[listener].description
+    body = _ref(f"listener.{listener}")
     return {
-        "operationId": f"send.{listener}",
-        "summary": f"Send a message to {listener}.",
-        "description": rules.blueprint.listeners[listener].description,
-        **_message([], _ref(f"listener.{listener}")),
+        **_message(f"send.{listener}", f"Send a message to {listener}.", body),
+        "description": about,
     }
 
 
-def _message(more: Sequence[Mapping[str, Any]], body: Mapping[str, Any]) -> Mapping[str, Any]:
+def _message(name: str, summary: str, body: Mapping[str, Any], *more: Mapping[str, Any]) -> Mapping[str, Any]:
     """Describe the request of a message, and its answers."""
-    return {
-        "parameters": [_ONE, *more, _PAYLOAD, _WAIT, _KEY, _LAST, _PREFER],
-        "requestBody": {
-            "required": True,
-            "content": {JSON: {"schema": body}, XML[0]: {"schema": {"type": "string"}}},
-        },
-        "responses": {
-            **_describe_accepted(),
-            **_statuses(*_ALWAYS, *_BODY, 402, 404, 410, 415, 502, 503, 504),
-        },
-    }
+    content = {JSON: {"schema": body}, XML[0]: {"schema": {"type": "string"}}}
+    return _operation(
+        name,
+        summary,
+        _describe_accepted(),
+        (*_BODY, 402, 404, 410, 415, 502, 503, 504),
+        [_ONE, *more, _PAYLOAD, _WAIT, _KEY, _LAST, _PREFER],
+        requestBody={"required": True, "content": content},
+    )
 
 
 def _describe_accepted() -> Mapping[str, Any]:
@@ -238,86 +246,53 @@ def _describe_accepted() -> Mapping[str, Any]:
 
 
 def _events() -> Mapping[str, Any]:
-    return {
-        "operationId": "events",
-        "summary": "The events of a conversation as they come: Server-sent events, or a WebSocket.",
-        "parameters": [
-            _ONE,
-            _LAST,
-            {"name": "after", "in": "query", "schema": _PLACE, "description": "Begin after this event."},
-            {
-                "name": "wait",
-                "in": "query",
-                "schema": {"type": "integer", "minimum": 0, "maximum": MOST_WAIT},
-                "description": "Seconds that the stream waits for further events; no end when left out.",
-            },
-        ],
-        "responses": {
-            "200": {
-                "description": "The events.",
-                "content": {"text/event-stream": {"schema": _ref("Event")}},
-            },
-            **_statuses(*_ALWAYS, 400, 404, 503),
-        },
-    }
+    after = {"name": "after", "in": "query", "schema": _PLACE, "description": "Begin after this event."}
+    waits = "Seconds that the stream waits for further events; no end when left out."
+    content = {"text/event-stream": {"schema": _ref("Event")}}
+    return _operation(
+        "events",
+        "The events of a conversation as they come: Server-sent events, or a WebSocket.",
+        {"200": {"description": "The events.", "content": content}},
+        (400, 404, 503),
+        [_ONE, _LAST, after, {**_WAIT, "description": waits}],
+    )
 
 
 def _cancel() -> Mapping[str, Any]:
     request = {"name": "request", "in": "path", "required": True, "schema": {"type": "string"}}
-    return {
-        "operationId": "cancel",
-        "summary": "End one request, with all that runs for it.",
-        "parameters": [_ONE, request],
-        "responses": {"204": {"description": "It is ended."}, **_statuses(*_ALWAYS, 404, 503)},
-    }
+    ended = {"204": {"description": "It is ended."}}
+    summary = "End one request, with all that runs for it."
+    return _operation("cancel", summary, ended, (404, 503), [_ONE, request])
 
 
 def _end() -> Mapping[str, Any]:
-    return {
-        "operationId": "end",
-        "summary": "End a conversation, with all that runs in it.",
-        "parameters": [_ONE],
-        "responses": {"204": {"description": "It is over."}, **_statuses(*_ALWAYS, 404, 503)},
-    }
+    over = {"204": {"description": "It is over."}}
+    return _operation("end", "End a conversation, with all that runs in it.", over, (404, 503), [_ONE])
 
 
 def _trace() -> Mapping[str, Any]:
-    return {
-        "operationId": "trace",
-        "summary": "The records of a conversation, as far as the caller's role is shown them.",
-        "parameters": [_ONE],
-        "responses": {"200": _is("Trace", "The records."), **_statuses(*_ALWAYS, 404, 503)},
-    }
+    summary = "The records of a conversation, as far as the caller's role is shown them."
+    return _operation("trace", summary, {"200": _is("Trace", "The records.")}, (404, 503), [_ONE])
 
 
 def _approvals() -> Mapping[str, Any]:
-    return {
-        "operationId": "approvals",
-        "summary": "The messages that wait for a person. For operators and viewers.",
-        "responses": {"200": _is("Approvals", "The messages, the oldest first."), **_statuses(*_ALWAYS)},
-    }
+    summary = "The messages that wait for a person. For operators and viewers."
+    return _operation("approvals", summary, {"200": _is("Approvals", "The messages, the oldest first.")})
 
 
 _WHICH: Final = {"name": "approval", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
 def _approval() -> Mapping[str, Any]:
-    return {
-        "operationId": "approval",
-        "summary": "One approval, with the origins of its values. For operators and viewers.",
-        "parameters": [_WHICH],
-        "responses": {"200": _is("Approval", "The message."), **_statuses(*_ALWAYS, 404)},
-    }
+    summary = "One approval, with the origins of its values. For operators and viewers."
+    return _operation("approval", summary, {"200": _is("Approval", "The message.")}, (404,), [_WHICH])
 
 
 def _answer() -> Mapping[str, Any]:
-    return {
-        "operationId": "answer",
-        "summary": "Decide about a message that waits. For operators.",
-        "parameters": [_WHICH],
-        "requestBody": {"required": True, "content": {JSON: {"schema": _ref("Answer")}}},
-        "responses": {"204": {"description": "It is decided."}, **_statuses(*_ALWAYS, *_BODY, 404, 409, 503)},
-    }
+    decided = {"204": {"description": "It is decided."}}
+    body = {"required": True, "content": {JSON: {"schema": _ref("Answer")}}}
+    summary = "Decide about a message that waits. For operators."
+    return _operation("answer", summary, decided, (*_BODY, 404, 409, 503), [_WHICH], requestBody=body)
 
 
 def _probe(name: str, told: str, codes: Sequence[int]) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from agentserver.findings import answered_words, origin_words, redact_origins
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.conversations import CONVERSATION
-from agentserver.gateways.http.parts import DoorPart, ProblemAnswer, caller, host, unknown
+from agentserver.gateways.http.parts import DoorPart, ProblemAnswer, caller, host, report_unknown
 from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.trace.redact import EVERY, Redaction, names_of, redact_records
 
@@ -148,10 +148,8 @@ def _decision(found: Any) -> tuple[str, Answer]:
 async def trace(request: Request) -> Response:
     """Show the records of a conversation: users see senders and targets, operators also reasons and content."""
     who, server, key = caller(request), host(request), request.path_params["conversation"]
-    try:
+    with report_unknown():
         await server.standing(who.sees, key)
-    except LookupError:
-        raise unknown() from None
     redaction = Redaction(secrets=server.rules.redact)
     if who.redacted:
         redaction = Redaction((EVERY,), server.rules.redact, names_of(server.rules.blueprint))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import MappingProxyType
@@ -14,23 +15,22 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, cast
 
 from agentserver.contract import Code
 from agentserver.core.refusals import ERROR_WORDINGS
+from agentserver.gateways.hosts import ServerView
 from agentserver.gateways.principals import Role
-from agentserver.ports import Ingress, RejectReason, UnkeptError
+from agentserver.ports import Ingress, OtherMessageError, RejectReason, UnkeptError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from starlette.requests import HTTPConnection, Request
     from starlette.routing import BaseRoute
     from starlette.types import Scope
 
-    from agentserver.core.guard import Rules
-    from agentserver.core.state.approvals import Approval, ApprovalAnswer
+    from agentserver.core.state.approvals import Approval
     from agentserver.foreign_json.threads import ReadingThreads
     from agentserver.gateways.principals import Caller
-    from agentserver.ports import EngineReader
-    from agentserver.trace.store import TraceBook
+    from agentserver.ports import SubmitResult
 
 PROBLEM: Final = "application/problem+json"
 
@@ -92,9 +92,36 @@ def by_code(code: Code, detail: str = "", *, retry: bool | None = None, **more: 
     )
 
 
-def unknown() -> ProblemAnswer:
-    """Build the answer for an unknown conversation, or another principal's: both look the same."""
-    return ProblemAnswer(404, "There is no such conversation.")
+@contextmanager
+def report_unknown() -> Iterator[None]:
+    """Answer a LookupError with 404: an unknown conversation, or another principal's, which looks the same."""
+    try:
+        yield
+    except LookupError:
+        raise ProblemAnswer(404, "There is no such conversation.") from None
+
+
+@contextmanager
+def report_not_submitted(key: str) -> Iterator[None]:
+    """Answer the errors of a message: an unknown conversation, or another message under its ``key``."""
+    try:
+        with report_unknown():
+            yield
+    except OtherMessageError:
+        raise ProblemAnswer(422, f"Another message was sent under this {key}.") from None
+
+
+def check_stored(submitted: SubmitResult) -> None:
+    """Raise ProblemAnswer for a message that was not stored."""
+    if isinstance(submitted.code, RejectReason):
+        raise not_stored(submitted.code)
+
+
+def list_waiting(server: DoorHost, conversation: str, request: str = "") -> list[Approval]:
+    """List the open approvals of a conversation, or of one of its requests."""
+    state = server.conversation(conversation)
+    found = () if state is None else state.approvals()
+    return [each for each in found if request in ("", each.delivery.request)]
 
 
 def unavailable() -> ProblemAnswer:
@@ -102,27 +129,9 @@ def unavailable() -> ProblemAnswer:
     return ProblemAnswer(503, "The server cannot take this at present.", {"retry-after": AGAIN})
 
 
-def storage_away() -> ProblemAnswer:
-    """Build the answer of a door whose storage is unavailable. The reason is only logged."""
-    told = "The storage of conversations is away, or has lost messages: nothing new is taken."
-    return ProblemAnswer(503, told, {"retry-after": AGAIN})
-
-
-def unanswered_request() -> ProblemAnswer:
-    """Build the answer for a conversation in another process that did not respond in time."""
-    return ProblemAnswer(
-        503, "There was no answer in time. The request is stored and may still be carried out: check first."
-    )
-
-
 def server_stopping() -> ProblemAnswer:
     """Build the answer of a server that is about to stop."""
     return ProblemAnswer(503, "The server is stopping.", {"retry-after": "10"})
-
-
-def conversation_closed() -> ProblemAnswer:
-    """Build the answer for a closed conversation."""
-    return ProblemAnswer(410, "The conversation is over.")
 
 
 def too_large(most: int) -> ProblemAnswer:
@@ -140,19 +149,13 @@ def unauthenticated() -> ProblemAnswer:
     return ProblemAnswer(401, "A token is needed.", {"www-authenticate": "Bearer"})
 
 
-def connections_crowded() -> ProblemAnswer:
-    """Build the answer when only reserved connections are left."""
-    told = "All connections are in use; those that are left are for operators."
-    return ProblemAnswer(503, told, {"retry-after": AGAIN, "connection": "close"})
-
-
 def not_stored(why: RejectReason) -> ProblemAnswer:
     """Build the answer for a message that was not stored."""
     match why:
         case RejectReason.STOPPING:
             return server_stopping()
         case RejectReason.OVER:
-            return conversation_closed()
+            return ProblemAnswer(410, "The conversation is over.")
         case RejectReason.UNKEPT:
             return unavailable()
 
@@ -174,34 +177,12 @@ PEOPLE: Final = frozenset({Role.USER, Role.OPERATOR, Role.VIEWER})
 """The roles of those who talk to the organism, look after it, or look at it."""
 
 
-class DoorHost(Ingress, Protocol):
+class DoorHost(Ingress, ServerView, Protocol):
     """The door's needs of a server."""
-
-    @property
-    def rules(self) -> Rules:
-        """Rules of the decisions."""
-        ...
-
-    @property
-    def trace(self) -> TraceBook:
-        """The events of late."""
-        ...
 
     @property
     def trouble(self) -> str:
         """The reason why nothing new can be kept at present; empty where it can."""
-        ...
-
-    def approvals(self) -> tuple[Approval, ...]:
-        """List the open approvals, oldest first."""
-        ...
-
-    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Commit a person's answer. False if the approval is no longer open."""
-        ...
-
-    async def read(self, work: Callable[[EngineReader], T]) -> T:
-        """Do some reading for operators of what the engine has kept."""
         ...
 
 

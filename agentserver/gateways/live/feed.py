@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import anyio
 
 from agentserver.core.records.audit import Event
+from agentserver.gateways.hosts import ServerView
+from agentserver.gateways.http.parts import KnownTokens
+from agentserver.gateways.http.streams import wait_for_disconnect
 from agentserver.gateways.live import views
 from agentserver.payload.names import local
 from agentserver.ports import RecordGap, UnkeptError
@@ -18,50 +21,22 @@ from agentserver.supervision import Ending, start_errand
 from agentserver.trace.redact import redact_records
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable
 
     from starlette.types import Receive, Scope, Send
 
-    from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
-    from agentserver.core.state.approvals import Approval, ApprovalAnswer
-    from agentserver.core.state.conversation import Conversation
     from agentserver.gateways.principals import Caller
-    from agentserver.ports import EngineReader
     from agentserver.trace.redact import Redaction
 
 T = TypeVar("T")
 
 
-class LiveHost(Protocol):
+class LiveHost(ServerView, Protocol):
     """The server, as far as it is watched and decided about here."""
-
-    @property
-    def rules(self) -> Rules:
-        """Current rules of the decisions."""
-        ...
 
     def records(self) -> AsyncIterator[tuple[AuditRecord, ...] | RecordGap]:
         """Iterate over the records of each committed step, until the server stops, with a count of missed ones."""
-        ...
-
-    def approvals(self) -> tuple[Approval, ...]:
-        """List the open approvals, oldest first."""
-        ...
-
-    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
-        """Commit a person's answer. False when nothing waits for it, or another message than the one shown does.
-
-        Raises EngineError, and UnheardError of it where the answer may count yet.
-        """
-        ...
-
-    def conversation(self, conversation: str) -> Conversation | None:
-        """Return an active conversation; None if it is unknown or closed."""
-        ...
-
-    async def read(self, work: Callable[[EngineReader], T]) -> T:
-        """Do some reading of what the engine has kept."""
         ...
 
     async def requeue(self, delivery: str, by: str) -> str:
@@ -72,21 +47,9 @@ class LiveHost(Protocol):
         """Take a dead letter off the list. Raises LookupError."""
         ...
 
-    def queues(self) -> Mapping[str, tuple[int, int]]:
-        """By listener: deliveries that wait until it has room, and those that it has."""
-        ...
 
-
-class LiveTokens(Protocol):
-    """Knows callers by their tokens."""
-
-    def authenticate(self, token: str) -> Caller | None:
-        """Return the caller of a token; None for an unknown one."""
-        ...
-
-    def stands(self, caller: Caller) -> bool:
-        """Tell whether the caller's token is valid and unchanged."""
-        ...
+class LiveTokens(KnownTokens, Protocol):
+    """The tokens, as far as a stream follows them."""
 
     async def wait_revoked(self, caller: Caller) -> None:
         """Wait until the caller's token is revoked."""
@@ -215,7 +178,7 @@ class Feed:
                 for work in (
                     self._read,
                     self._watch_revocation,
-                    lambda: _wait_for_disconnect(receive),
+                    lambda: wait_for_disconnect(receive),
                     lambda: self._tell(send),
                 ):
                     start_errand(tasks, "feeds a live view", Ending.OWNER, partial(end_with, work))
@@ -247,8 +210,3 @@ class Feed:
                     quiet = 0.0
                 quiet += PERIOD
                 await anyio.sleep(PERIOD)
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -134,16 +134,16 @@ class LiveView:
         """List the routes that show data or decide."""
         return [
             self._view_route("/live/organism", self._organism),
-            self._view_route("/live/conversations", self._conversations),
-            self._view_route("/live/conversations/{conversation}", self._conversation),
-            self._view_route("/live/conversations/{conversation}/messages/{delivery}", self._message),
+            self._read_route("/live/conversations", lambda reader, _: views.conversations(reader)),
+            self._read_route("/live/conversations/{conversation}", views.conversation),
+            self._read_route("/live/conversations/{conversation}/messages/{delivery}", views.message),
             self._view_route("/live/approvals", self._approvals),
             self._view_route("/live/approvals/{approval}", self._approval),
             self._decision_route("/live/approvals/{approval}", self._answer),
-            self._view_route("/live/dead", self._dead),
-            self._view_route("/live/dead/{delivery}", self._letter),
+            self._read_route("/live/dead", views.dead),
+            self._read_route("/live/dead/{delivery}", views.letter),
             self._decision_route("/live/dead/{delivery}", self._settle),
-            self._view_route("/live/usage", self._usage),
+            self._read_route("/live/usage", lambda reader, _: views.usage(reader, self._now() - USAGE)),
         ]
 
     # Who asks
@@ -182,6 +182,15 @@ class LiveView:
             return await _handle_errors(partial(show, request, caller))
 
         return Route(path, answer, methods=["GET"])
+
+    def _read_route(self, path: str, show: Callable[..., Any]) -> Route:
+        """Build a route that shows stored data; ``show`` takes a reader, a redaction and the path's parameters."""
+
+        async def answer(request: Request, caller: Caller) -> Response:
+            redaction, named = self._redaction(caller), request.path_params
+            return self._respond(await self._read(lambda reader: show(reader, redaction, **named)))
+
+        return self._view_route(path, answer)
 
     def _decision_route(
         self, path: str, decide: Callable[[Request, Caller, dict[str, Any]], Awaitable[Response]]
@@ -234,38 +243,18 @@ class LiveView:
     async def _feed(self, request: Request, caller: Caller) -> Response | ASGIApp:
         self._watching[caller.name] += 1
         key = request.cookies[COOKIE]
-        stands, over = partial(self._lasts, key), partial(self._end_feed, caller.name)
+
+        def stands() -> bool:
+            return self._sessions.caller(key) is not None
+
+        def over() -> None:
+            self._watching -= Counter((caller.name,))
+
         return Feed(self._host, self._tokens, caller, self._redaction(caller), stands, over)
-
-    def _lasts(self, key: str) -> bool:
-        return self._sessions.caller(key) is not None
-
-    def _end_feed(self, name: str) -> None:
-        self._watching -= Counter((name,))
 
     async def _read(self, work: Callable[[EngineReader], T]) -> T:
         async with self._room:
             return await self._host.read(work)
-
-    async def _conversations(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
-        return self._respond(await self._read(views.conversations))
-
-    async def _conversation(self, request: Request, caller: Caller) -> Response:
-        key, redaction = request.path_params["conversation"], self._redaction(caller)
-        return self._respond(await self._read(lambda reader: views.conversation(reader, key, redaction)))
-
-    async def _message(self, request: Request, caller: Caller) -> Response:
-        key, delivery = request.path_params["conversation"], request.path_params["delivery"]
-        redaction = self._redaction(caller)
-        return self._respond(await self._read(lambda reader: views.message(reader, key, delivery, redaction)))
-
-    async def _dead(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
-        redaction = self._redaction(caller)
-        return self._respond(await self._read(lambda reader: views.dead(reader, redaction)))
-
-    async def _letter(self, request: Request, caller: Caller) -> Response:
-        delivery, redaction = request.path_params["delivery"], self._redaction(caller)
-        return self._respond(await self._read(lambda reader: views.letter(reader, delivery, redaction)))
 
     async def _settle(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
         """Try a dead letter again, or give it up."""
@@ -276,10 +265,6 @@ class LiveView:
         if what == "requeue":
             return self._respond({"conversation": await self._host.requeue(delivery, caller.name)})
         return _refuse(400, "it wants requeue or discard")
-
-    async def _usage(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
-        since = self._now() - USAGE
-        return self._respond(await self._read(lambda reader: views.usage(reader, since)))
 
     # Approvals
 

@@ -6,6 +6,7 @@ Reads run where the engine reads, and change nothing.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from agentserver.core.blueprint import Blueprint
-    from agentserver.core.encoding.recorded import ChargeSum, DeadLetter, Summary
-    from agentserver.core.messages import Question
+    from agentserver.core.encoding.recorded import ChargeSum, DeadLetter, DecidedApproval, Summary
+    from agentserver.core.messages import Delivery, Question
     from agentserver.core.records.details import Detail
     from agentserver.core.state.approvals import Approval
     from agentserver.findings import FindingFacts, Origins
@@ -70,9 +71,9 @@ def _summary(one: Summary) -> dict[str, Any]:
     return told
 
 
-def conversation(reader: EngineReader, key: str, redaction: Redaction) -> dict[str, Any]:
+def conversation(reader: EngineReader, redaction: Redaction, conversation: str) -> dict[str, Any]:
     """Describe one conversation as the tree of its hops. Raises LookupError."""
-    recorded = reader.recorded_conversation(key)
+    recorded = reader.recorded_conversation(conversation)
     records = redact_records(recorded.records(), redaction)
     hops = text.visible_hops(records)
     return {
@@ -84,9 +85,9 @@ def conversation(reader: EngineReader, key: str, redaction: Redaction) -> dict[s
     }
 
 
-def message(reader: EngineReader, key: str, delivery: str, redaction: Redaction) -> dict[str, Any]:
+def message(reader: EngineReader, redaction: Redaction, conversation: str, delivery: str) -> dict[str, Any]:
     """Show one message of a conversation, complete. Raises LookupError."""
-    records = reader.recorded_conversation(key).records()
+    records = reader.recorded_conversation(conversation).records()
     for one in text.visible_hops(redact_records(records, redaction)):
         if one.record.message and one.record.delivery == delivery:
             return {"said": row(one, whole=True)["said"]}
@@ -100,11 +101,8 @@ def list_decisions(reader: EngineReader, most: int = MOST) -> list[dict[str, Any
     """List the decisions of people, latest first."""
     return [
         {
+            **_route(one),
             "at": one.at,
-            "sender": name(one.sender),
-            "to": name(one.to),
-            "root": name(one.root),
-            "conversation": one.conversation,
             "granted": one.granted,
             "answer": escape_unseen(
                 WORDING.first(NoAnswer(one.why) if one.why else ApprovalGiven(one.by, one.answer))[:NAME]
@@ -171,7 +169,7 @@ def dead(reader: EngineReader, redaction: Redaction, most: int = MOST) -> dict[s
     return {"letters": told, "more": len(found) > most}
 
 
-def letter(reader: EngineReader, delivery: str, redaction: Redaction) -> dict[str, Any]:
+def letter(reader: EngineReader, redaction: Redaction, delivery: str) -> dict[str, Any]:
     """Show one dead letter with its message, complete. Raises LookupError."""
     return _letter(found_letter(reader, delivery), redaction, None)
 
@@ -202,11 +200,8 @@ def _letter(one: DeadLetter, redaction: Redaction, most: int | None) -> dict[str
     said = text.payload(shown.message)
     return {
         "delivery": delivery.id,
-        "conversation": delivery.conversation,
+        **_route(delivery),
         "principal": name(one.principal),
-        "sender": name(delivery.sender),
-        "to": name(delivery.to),
-        "root": name(local(delivery.root)),
         "at": one.at,
         "open": one.open,
         "reason": escape_unseen(reason[:SAID]),
@@ -226,6 +221,12 @@ def name(told: str) -> str:
     return escape_unseen(told[:NAME])
 
 
+def _route(one: Delivery | AuditRecord | DecidedApproval) -> dict[str, Any]:
+    """Describe where a message goes."""
+    named = {"sender": one.sender, "to": one.to, "root": local(one.root)}
+    return {"conversation": one.conversation, **{key: name(text) for key, text in named.items()}}
+
+
 def lines(told: Iterable[Line], show: Callable[[str], str] = cut) -> list[list[list[str]]]:
     """Lines of styled segments, each as its style's name and its text."""
     return [[[style.name.lower(), show(part)] for style, part in line] for line in told]
@@ -235,11 +236,8 @@ def hop(record: AuditRecord) -> dict[str, Any]:
     """Describe a record as a message in transit."""
     return {
         "event": str(record.event),
+        **_route(record),
         "at": record.at,
-        "conversation": record.conversation,
-        "sender": name(record.sender),
-        "to": name(record.to),
-        "root": name(record.root),
         "code": record.code,
         "why": escape_unseen(WORDING.first(record.detail)[:SAID]),
     }
@@ -319,12 +317,9 @@ def describe_approval(approval: Approval, principal: str) -> dict[str, Any]:
     delivery = approval.delivery
     return {
         "id": approval.id,
+        **_route(delivery),
         "at": approval.at,
-        "conversation": delivery.conversation,
         "principal": name(principal),
-        "sender": name(delivery.sender),
-        "to": name(delivery.to),
-        "root": name(local(delivery.root)),
         "why": escape_unseen(WORDING.first(approval.questions[0].why)[:SAID]),
     }
 
@@ -435,23 +430,13 @@ def _describe(drawn: Picture, title: str, blueprint: Blueprint) -> dict[str, Any
         }
         for box in drawn.boxes
     ]
-    lines = [
-        {
-            "left": line.left,
-            "right": line.right,
-            "forward": line.forward,
-            "backward": line.backward,
-            "way": line.way,
-        }
-        for line in drawn.lines
-    ]
     return {
         "name": title,
         "width": drawn.width,
         "height": drawn.height,
         "notes": drawn.graph.notes,
         "boxes": boxes,
-        "lines": lines,
+        "lines": list(map(asdict, drawn.lines)),
         "listeners": _listeners(blueprint),
     }
 

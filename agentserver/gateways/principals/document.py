@@ -146,14 +146,7 @@ def add_entry(known: Sequence[PrincipalEntry], new: PrincipalEntry) -> tuple[Pri
 
 def revoke_entry(known: Sequence[PrincipalEntry], name: str, at: float) -> tuple[PrincipalEntry, ...]:
     """Revoke the token of a name. Raises LookupError if it has none."""
-    if not any(each.caller.name == name and each.revoked is None for each in known):
-        raise LookupError(name)
-    return tuple(
-        replace(each, digest="", revoked=at, former=None)
-        if each.caller.name == name and each.revoked is None
-        else each
-        for each in known
-    )
+    return _change_entry(known, name, lambda each: replace(each, digest="", revoked=at, former=None))
 
 
 def rotate_entry(
@@ -163,19 +156,22 @@ def rotate_entry(
 
     An even earlier token ends. Raises LookupError if the name has no token.
     """
-    if not any(each.caller.name == name and each.revoked is None for each in known):
+
+    def rotate(each: PrincipalEntry) -> PrincipalEntry:
+        caller, former = replace(each.caller, grant=digest), FormerToken(each.digest, until)
+        return replace(each, caller=caller, digest=digest, former=former)
+
+    return _change_entry(known, name, rotate)
+
+
+def _change_entry(
+    known: Sequence[PrincipalEntry], name: str, change: Callable[[PrincipalEntry], PrincipalEntry]
+) -> tuple[PrincipalEntry, ...]:
+    """Change the entry of a name that has a token. Raises LookupError without one."""
+    chosen = [each.caller.name == name and each.revoked is None for each in known]
+    if not any(chosen):
         raise LookupError(name)
-    return tuple(
-        replace(
-            each,
-            caller=replace(each.caller, grant=digest),
-            digest=digest,
-            former=FormerToken(each.digest, until),
-        )
-        if each.caller.name == name and each.revoked is None
-        else each
-        for each in known
-    )
+    return tuple(change(each) if wanted else each for each, wanted in zip(known, chosen, strict=True))
 
 
 def _digests(entries: Iterable[PrincipalEntry]) -> Iterator[str]:
@@ -257,10 +253,13 @@ class PrincipalFile:
         Raises UnusableError for a symbolic link, for access by other users, and for an unreadable file.
         """
         try:
-            with _open(self.path) as descriptor:
+            with _open(self.path, _READ) as descriptor:
                 facts = os.fstat(descriptor)
                 why = _unusable(facts)
-                data = b"" if why else _content(descriptor)
+                data = b""
+                if not why:
+                    with open(descriptor, "rb", closefd=False) as file:
+                        data = file.read(MOST + 1)
         except FileNotFoundError:
             return NONE
         except OSError as error:
@@ -291,13 +290,10 @@ def _lock(path: Path) -> Iterator[None]:
     Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    folder = os.open(path.parent, _FOLDER)
-    try:
+    with _open(path.parent, _FOLDER) as folder:
         fcntl.flock(folder, fcntl.LOCK_EX)
         yield
         os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -307,7 +303,7 @@ def _replace(path: Path, data: bytes) -> None:
     """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     with ExitStack() as stack:
-        stack.callback(_remove, name)
+        stack.callback(os.unlink, name)
         with os.fdopen(descriptor, "wb") as file:
             if os.geteuid() == 0:
                 owner = path.parent.stat()
@@ -319,13 +315,9 @@ def _replace(path: Path, data: bytes) -> None:
         stack.pop_all()
 
 
-def _remove(name: str) -> None:
-    os.unlink(name)  # noqa: PTH108 - mkstemp gives a text
-
-
 @contextmanager
-def _open(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, _READ)
+def _open(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags)
     try:
         yield descriptor
     finally:
@@ -338,11 +330,6 @@ def _unusable(facts: os.stat_result) -> str:
     return (
         "others may read or write it; chmod 600 makes it its owner's alone" if facts.st_mode & 0o077 else ""
     )
-
-
-def _content(descriptor: int) -> bytes:
-    with open(descriptor, "rb", closefd=False) as file:
-        return file.read(MOST + 1)
 
 
 def _state(facts: os.stat_result) -> State:

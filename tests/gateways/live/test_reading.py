@@ -60,7 +60,7 @@ def test_only_the_rows_that_a_page_shows_are_made(monkeypatch):
     made = []
     monkeypatch.setattr(views, "row", made.append)
     records = [AuditRecord(Event.SENT, 1.0, "c", "t", "a", "b", delivery=str(n)) for n in range(3000)]
-    told = views.conversation(Long(records), "c", Redaction())
+    told = views.conversation(Long(records), Redaction(), "c")
     assert [one.record.delivery for one in made] == [str(n) for n in range(2000, 3000)]
     assert (len(told["rows"]), told["earlier"]) == (1000, 2000)
 
@@ -72,7 +72,7 @@ def test_a_viewer_is_not_told_what_another_message_said_as_the_reason_of_a_dead_
     assert "MALLORY" in str(views.dead(reader, Redaction()))
     for told in (
         views.dead(reader, Redaction((EVERY,)))["letters"][0],
-        views.letter(reader, "d", Redaction((EVERY,))),
+        views.letter(reader, Redaction((EVERY,)), "d"),
     ):
         assert told["reason"] == "internal"
         assert "MALLORY" not in str(told)

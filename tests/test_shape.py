@@ -40,10 +40,6 @@ WAIVERS = {
     ): "a value whose last part is read when it is needed",
     (
         "parameters",
-        "agentserver/cli/conversations.py:conversations_command",
-    ): "click hands over each option of a verb as a parameter of its own",
-    (
-        "parameters",
         "agentserver/core/decide/admission.py:admit",
     ): "one path for every message: the last two tell the place of one of several, and who rewrites it",
     (

@@ -256,10 +256,7 @@ class PrincipalFile:
             with _open(self.path, _READ) as descriptor:
                 facts = os.fstat(descriptor)
                 why = _unusable(facts)
-                data = b""
-                if not why:
-                    with open(descriptor, "rb", closefd=False) as file:
-                        data = file.read(MOST + 1)
+                data = b"" if why else _content(descriptor)
         except FileNotFoundError:
             return NONE
         except OSError as error:
@@ -330,6 +327,11 @@ def _unusable(facts: os.stat_result) -> str:
     return (
         "others may read or write it; chmod 600 makes it its owner's alone" if facts.st_mode & 0o077 else ""
     )
+
+
+def _content(descriptor: int) -> bytes:
+    with open(descriptor, "rb", closefd=False) as file:
+        return file.read(MOST + 1)
 
 
 def _state(facts: os.stat_result) -> State:

@@ -54,9 +54,7 @@ UNTRANSLATED: dict[str, tuple[float, float]] = {
     "core": (25.5, 30.1),
     "engines": (25.8, 21.0),
     "ports": (27.0, 19.7),
-    "provenance": (20.7, 29.8),
     "(modules)": (5.1, 4.9),
-    "docs": (11.5, 0.0),
 }
 """Rooms that are not translated yet, with bounds in place of PHRASES and BARE_NAMES.
 

@@ -1,1 +1,1 @@
-"""Confidentiality: who may read what, what an exit carries by its choices, and where a text came from. Internal."""
+"""Confidentiality: readers of texts, bits that leave through choices, and sites that texts came from. Internal."""

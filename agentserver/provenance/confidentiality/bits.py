@@ -1,8 +1,7 @@
-"""The bits that a call can carry out by its choices: which link, in which case, in which order, with which number.
+"""Counts the bits that a call can leak by its choices: links, letter case, order and numbers.
 
-Owns the counting. Each count is the length of a code word of a prefix code that tells the choice, so that the sum over
-a conversation bounds what a receiver can learn from all of them, the number of calls included. Refuses to know what was
-offered, and to decide.
+Each count is the length of a code word in a prefix code of the choices, so the sum over a conversation bounds what a
+receiver can learn from all of them, the number of calls included.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.destinations import Destination
 
 CALL: Final = 1.0
-"""Bits of a call as such: it was made, or it was not."""
+"""Bits that making a call leaks."""
 
 FRAGMENT: Final = 8.0
-"""Bits of each character behind the number sign of a link, which the authority form leaves out."""
+"""Bits of each character in a link's fragment, which the authority form omits."""
 
 
 class Choice(NamedTuple):
-    """One choice of a call.
+    """Choice that a call made.
 
     Args:
-        what: the choice, for people.
-        bits: that it can carry, at least 0.
+        what: a description for people.
+        bits: bits that it can carry, at least 0.
     """
 
     what: str
@@ -35,33 +34,33 @@ class Choice(NamedTuple):
 
 
 def sum_bits(parts: Iterable[Choice]) -> float:
-    """The bits of several choices."""
+    """Sum the bits of several choices."""
     return math.fsum(part.bits for part in parts)
 
 
 def choice_bits(offered: int, taken: int = 1) -> float:
-    """The bits in which of ``offered`` things were taken, without their order."""
+    """Count the bits in an unordered selection from ``offered`` things."""
     offered = max(offered, taken)
     return max(0.0, _log2(offered) - _log2(taken) - _log2(offered - taken))
 
 
 def order_bits(count: int) -> float:
-    """The bits in the order of so many things."""
+    """Count the bits in the order of some things."""
     return _log2(count)
 
 
 def number_bits(value: int) -> float:
-    """The bits of a number from 0 on: the length of its Elias gamma code. Small numbers are cheap, none is free."""
+    """Count the bits of a number from 0, as the length of its Elias gamma code."""
     return 2.0 * (value + 1).bit_length() - 1
 
 
 def case_bits(letters: str) -> float:
-    """The bits in the case of letters."""
+    """Count the bits in the case of letters."""
     return float(sum(char.upper() != char.lower() for char in letters))
 
 
 def spelling_bits(place: Destination) -> float:
-    """The bits in a link's spelling beyond its authority form: case, port, last slash, scheme and fragment."""
+    """Count the bits in a link's case, port, last slash, scheme and fragment, beyond its authority form."""
     if place.written == place.key:
         return 0.0
     plain, _, fragment = place.written.partition("#")
@@ -71,5 +70,5 @@ def spelling_bits(place: Destination) -> float:
 
 
 def _log2(count: int) -> float:
-    """The logarithm of a factorial."""
+    """Compute the binary logarithm of a factorial."""
     return math.lgamma(count + 1) / math.log(2)

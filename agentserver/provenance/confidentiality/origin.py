@@ -1,7 +1,6 @@
-"""The place that a text was fetched from, and how much it offers: what it may steer a call back to.
+"""Sites that texts were fetched from, and the number of links that each site offered.
 
-Owns origins in the sense of links (scheme, host and port), the counts of what was offered to choose from, and which
-leaves belong to one record. Refuses to decide: it says what came from where.
+A text may steer a call back to its own site only.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Leaf, TextOrigin
 
 ANYWHERE: Final = ""
-"""The key of links in texts that were fetched from no place that is known."""
+"""Key of links in texts whose site is unknown."""
 
 _WEB: Final = {"http", "https"}
 
 
 def site_of(place: Destination) -> str:
-    """The origin of a link: ``https://news.example``. Empty for what is no link on a host."""
+    """Return the origin of a link, such as ``https://news.example``; empty if it has no host."""
     if place.form is not PlaceForm.LINK or not place.host:
         return ""
     return f"{place.scheme}://{place.host}{':' * bool(place.port)}{place.port}"
 
 
 def find_fetched_site(arguments: Iterable[Leaf]) -> str:
-    """The site that a call with these arguments fetched from; empty unless they name exactly one."""
+    """Find the site that a call with these arguments fetched from; empty unless they name exactly one."""
     sites = {where for leaf in arguments if (where := find_link_site(text_of(leaf.value)))}
     return sites.pop() if len(sites) == 1 else ""
 
 
 def find_link_site(text: str) -> str:
-    """The site of a link to a page; empty for any other text, the name of a file included."""
+    """Find the site of a link to a page; empty for other texts, file names included."""
     body = text.strip()
     if "." not in body or len(body) > LONGEST or is_file(body):
         return ""
@@ -50,36 +49,33 @@ def find_link_site(text: str) -> str:
 
 
 def is_same_site(origin: TextOrigin, place: Destination) -> bool:
-    """True when a link leads back to the very scheme, host and port that a text was fetched from."""
+    """Return whether a link has the scheme, host and port that a text was fetched from."""
     return bool(origin.place) and origin.place == site_of(place)
 
 
 def record_of(origin: TextOrigin) -> tuple[str, int, str]:
-    """The record that a leaf belongs to: the leaves of one observation below one outermost item, else all of them.
+    """Identify the record of a leaf: the leaves of one observation within the same outermost list item.
 
-    ``[3].sender`` and ``[3].id`` are of one record, ``mails[0].to[1]`` and ``mails[0].id`` too, and so is a value among
-    the headers that one message lists.
+    ``[3].sender`` and ``[3].id`` share a record, and so do ``mails[0].to[1]`` and ``mails[0].id``, and the headers of
+    one message. Leaves outside of lists form one record.
     """
     return origin.source, origin.step, item_of(origin.path)
 
 
 def item_of(path: str) -> str:
-    """The outermost item of a list that a path lies in; empty for one that lies in none."""
+    """Return the path of the outermost list item around a path; empty outside of lists."""
     item = re.search(r"\[\d+\](?=\.)", path)
     return path[: item.end()] if item else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """The number of links that each site offered: never less than there were.
-
-    Chunks of like size merge, so that adding stays cheap.
-    """
+    """Number of links that each site offered at most. Chunks merge geometrically, so that adding is cheap."""
 
     chunks: tuple[Mapping[str, int], ...] = ()
 
     def add(self, counted: Mapping[str, int]) -> Offers:
-        """The same with more offers."""
+        """Add further counts."""
         if not counted:
             return self
         chunks = [*self.chunks, counted]
@@ -90,12 +86,12 @@ class Offers:
         return Offers(tuple(chunks))
 
     def count(self, key: str) -> int:
-        """The number of offers under a site, or ``ANYWHERE``."""
+        """Count the offers of a site, or of ``ANYWHERE``."""
         return sum(chunk.get(key, 0) for chunk in self.chunks)
 
 
 def count_offers(texts: Iterable[tuple[str, str]]) -> Mapping[str, int]:
-    """Count the offers of texts by the site that they came from; each text is its site and its body."""
+    """Count offers by site in pairs of a text's site and body."""
     found: dict[str, int] = {}
     for key, body in texts:
         host = key.rpartition("://")[2]
@@ -107,5 +103,5 @@ def count_offers(texts: Iterable[tuple[str, str]]) -> Mapping[str, int]:
 
 
 def _links(body: str) -> int:
-    """A bound on the links of a text: each has a dot that ends no sentence, or says its scheme."""
+    """Bound the links in a text: each has a scheme, or a dot that ends no sentence."""
     return body.count("://") + body.count(".") - body.count(". ") - body.count(".\n") - body.endswith(".")

@@ -1,8 +1,7 @@
-"""Private texts of one conversation: what has readers, and what of it stands in something that is said.
+"""Private texts of one conversation, and the search for parts of them in outgoing text.
 
-Owns an index of its own, beside that of untrusted texts, with the same folding and the same span. Texts with the same
-readers lie in one pool, so that a pool is asked or not, and no text hides another. A private value that is shorter
-than a span counts as a whole, wherever it stands. Refuses to know who may read what.
+The index is separate from that of untrusted texts, with the same folding and span. Texts with equal readers share a
+pool, so that each pool is searched or skipped as a whole. A private value shorter than a span counts as a whole.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ if TYPE_CHECKING:
     from agentserver.provenance.confidentiality.readers import Groups
 
 SHORTEST: Final = 4
-"""Shortest private value that is looked for, in bytes of the evidence form. A shorter one is in every text."""
+"""Bytes of evidence form from which a private value is searched for; shorter ones occur in every text."""
 
 INSIDE: Final = 6
-"""Shortest private value that counts inside of a word; a shorter one is a word of its own or is not meant."""
+"""Bytes of evidence form from which a private value counts inside a word; shorter ones must be whole words."""
 
 ENTRIES: Final = 200_000
 """Private texts that one conversation tracks."""
 
 _CODE: Final = re.compile(r"\d[\d ./()-]{3,40}\d|[^\s\d]{0,64}\d[^\s,;]{0,64}")
-"""A group of digits, or a word with one."""
+"""Group of digits, or word with a digit."""
 
 _PLACES: Final = 64
 """Private values with one hash that are compared."""
@@ -53,13 +52,13 @@ _U64: TypeAlias = "npt.NDArray[np.uint64]"
 
 
 class PrivateMatch(NamedTuple):
-    """A stretch of what is said that a private text holds.
+    """Part of outgoing text that occurs in a private text.
 
     Args:
-        piece: the number of the piece in which it begins.
-        excerpt: as it is said.
-        text: that holds it.
-        readers: of the text.
+        piece: number of the piece in which it begins.
+        excerpt: the outgoing part.
+        text: the private text.
+        readers: readers of the text.
         via: the encoding that was undone.
     """
 
@@ -72,7 +71,7 @@ class PrivateMatch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The private texts with one set of readers. Text ``n`` of the index is ``texts[n]``."""
+    """Private texts with one set of readers. Text ``n`` of the index is ``texts[n]``."""
 
     readers: Groups
     texts: tuple[Text, ...] = ()
@@ -83,7 +82,7 @@ class Pool:
     lengths: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
 
     def add(self, texts: Sequence[Text]) -> Pool:
-        """The pool with more texts, and with the values in them."""
+        """Add texts and their values."""
         folded = tuple(fold_bytes(text.body) for text in texts)
         found: dict[bytes, int] = {}
         for number, (text, form) in enumerate(zip(texts, folded, strict=True), len(self.texts)):
@@ -103,11 +102,11 @@ class Pool:
         )
 
     def find_stretches(self, form: bytes, offsets: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        """The stretches of an evidence form that the pool holds: begin, end, and the number of a text.
+        """Find the stretches of an evidence form that the pool contains: begin, end, and the number of a text.
 
         Args:
-            form: of what is said.
-            offsets: for each byte the place of its character as it is said.
+            form: evidence form of the outgoing text.
+            offsets: offset of each byte's character in the outgoing text.
         """
         for hit in self.index.hits(form):
             yield hit.start, hit.end, max(hit.text, 0)
@@ -121,27 +120,27 @@ class Pool:
                     yield begin, begin + length, owner
 
     def _owner(self, form: bytes) -> int | None:
-        """The number of a text with this short value."""
+        """Find a text with this short value."""
         numbers = self.short.find_all(_key(form), _PLACES)
         return next((self.owners[number] for number in numbers if self.forms[number] == form), None)
 
 
 @dataclass(frozen=True, slots=True)
 class PrivateTexts:
-    """Everything with readers that a conversation has seen. ``overflow``: more than is tracked."""
+    """Texts with readers that a conversation has seen. ``overflow``: there were more than it tracks."""
 
     pools: tuple[Pool, ...] = ()
     size: int = 0
     overflow: bool = False
     entries: tuple[tuple[Text, Groups], ...] = field(default=(), repr=False, compare=False)
-    """As they came, to be kept."""
+    """Texts in order of arrival, for the journal."""
 
     def __bool__(self) -> bool:
-        """True when anything has readers."""
+        """Return whether any text has readers."""
         return bool(self.pools) or self.overflow
 
     def add(self, more: Sequence[tuple[Text, Groups]], limit: int) -> PrivateTexts:
-        """The same with more texts, and what is wrapped in them, unless they are too many bytes or pieces."""
+        """Add texts and the texts wrapped in them, unless their bytes or number exceed the limit."""
         if not more:
             return self
         size = self.size + sum(len(fold_bytes(text.body)) for text, _ in more)
@@ -154,18 +153,18 @@ class PrivateTexts:
         return PrivateTexts(tuple(pools.values()), size, self.overflow, (*self.entries, *more))
 
     def dump_since(self, before: PrivateTexts) -> list[list[Any]]:
-        """The texts and their readers that came after those of an earlier value, for JSON."""
+        """Export the texts and readers since an earlier version for JSON."""
         more = self.entries[len(before.entries) :]
         return [[text.dump(), [list(group) for group in groups]] for text, groups in more]
 
     @classmethod
     def load(cls, entries: Iterable[Sequence[Any]], *, overflow: bool) -> PrivateTexts:
-        """The texts of which ``dump_since`` gave these."""
+        """Restore the texts from ``dump_since``."""
         loaded = [(Text.load(text), tuple(map(tuple, groups))) for text, groups in entries]
         return replace(cls().add(loaded, sys.maxsize), overflow=overflow)
 
     def find_matches(self, pieces: Sequence[str], pools: Iterable[Pool]) -> Iterator[PrivateMatch]:
-        """Everything of some pools that stands in pieces of text which are said together, one after the other."""
+        """Find the private parts of consecutive pieces of text, in some pools."""
         asked = tuple(pools)
         if not asked:
             return
@@ -179,7 +178,7 @@ class PrivateTexts:
 
 
 def _match_text(said: str, pools: Iterable[Pool], via: str) -> Iterator[PrivateMatch]:
-    """Everything of some pools that stands in one text; ``piece`` is the place at which it begins."""
+    """Find the private parts of one text; ``piece`` is the offset at which a part begins."""
     form, offsets = fold_map(said)
     for pool in pools:
         for begin, end, number in pool.find_stretches(form, offsets):
@@ -193,7 +192,7 @@ def _unwrap_text(text: Text) -> Iterator[Text]:
 
 
 def _find_values(body: str) -> Iterator[str]:
-    """The values in a text, links without their scheme; and what codes are: words and groups with digits, but dates."""
+    """Find the values in a text: links without their scheme, words and digit groups with digits, but no dates."""
     yield from (SCHEME.sub("", value.text) for value in scan_values(body))
     for match in _CODE.finditer(body):
         if len(fold_bytes(match.group())) >= INSIDE and not (typed_key(match.group()) or "").startswith(
@@ -203,7 +202,7 @@ def _find_values(body: str) -> Iterator[str]:
 
 
 def _is_whole_word(offsets: Sequence[int], begin: int, end: int) -> bool:
-    """True when a stretch is a word, or words, of its own: what is folded away stands on both sides."""
+    """Return whether a stretch has word boundaries on both sides."""
     before = begin == 0 or offsets[begin] - offsets[begin - 1] > 1
     return before and (end == len(offsets) or offsets[end] - offsets[end - 1] > 1)
 
@@ -213,7 +212,7 @@ def _key(form: bytes) -> int:
 
 
 def _hash_windows(form: bytes, lengths: frozenset[int]) -> dict[int, _U64]:
-    """For each length a hash of each window of it."""
+    """Hash each window of each length."""
     base, data = np.uint64(_BASE), np.frombuffer(form, dtype=np.uint8).astype(np.uint64)
     found: dict[int, _U64] = {}
     rolled = data

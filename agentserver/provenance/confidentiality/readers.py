@@ -1,7 +1,6 @@
-"""Readers: who may be given the content of a source, or of one of its fields.
+"""Readers: the receivers that may get the content of a source or of one of its fields.
 
-Owns the declaration, its entries and what they mean of a receiver. Refuses to look for content. Declarations add up:
-each that covers a field must admit a receiver, so that one more never lets more out.
+Declarations add up: every declaration for a field must admit a receiver, so that another one never releases more.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Leaf, Observation
 
 PRINCIPAL: Final = "principal"
-"""The entry that means the places of the principal's own: those that a field of standing ``own`` names."""
+"""Entry for the principal's own places, which fields declared ``own`` name."""
 
 _DIRECTORY: Final = "directory:"
 _NAMES_PLACES: Final = {Standing.DIRECTORY, Standing.OWN}
 
 Groups: TypeAlias = tuple[tuple[str, ...], ...]
-"""Lists of entries, each of which must admit a receiver. None at all: anybody may read."""
+"""Lists of entries. A receiver must be admitted by each list; without a list every receiver may read."""
 
 
 class Readers:
-    """The mark of a payload's field that not everybody may read: ``Annotated[str, Readers("principal")]``.
+    """Annotation of a payload's field with limited readers: ``Annotated[str, Readers("principal")]``.
 
     Args:
         entries: ``principal``, ``directory:listener`` or ``directory:listener.field`` for the places that this
-            directory names, or a destination as on an allow list. No entry at all: no receiver may read it.
+            directory names, or a destination as on an allow list. Without entries no receiver may read it.
 
-    Raises ValueError for an entry that means nothing.
+    Raises ValueError for an entry without a meaning.
     """
 
     __slots__ = ("entries",)
     no_constraint: ClassVar = True
-    """The payload's schema says nothing about it."""
+    """Keeps it out of the payload's schema."""
 
     def __init__(self, *entries: str) -> None:
         wrong = next((entry for entry in entries if not is_sound(entry)), None)
@@ -55,7 +54,7 @@ class Readers:
 
 @dataclass(frozen=True, slots=True)
 class ReaderRule:
-    """The readers of the fields ``field`` of the listeners ``source``. Both are globs; paths omit indices."""
+    """Readers of the fields ``field`` of the listeners ``source``. Both are globs; paths omit indices."""
 
     source: str
     field: str
@@ -63,19 +62,19 @@ class ReaderRule:
 
 
 def is_sound(entry: str) -> bool:
-    """True when there can be a receiver that an entry means."""
+    """Return whether an entry can match any receiver."""
     if entry.startswith(_DIRECTORY):
         return bool(entry.removeprefix(_DIRECTORY).strip())
     return entry == PRINCIPAL or DestinationPattern(entry).sound
 
 
 def directory_of(entry: str) -> str | None:
-    """The directory that an entry names, with or without a field; None for any other entry."""
+    """Return the directory that an entry names, with or without a field; None for other entries."""
     return entry.removeprefix(_DIRECTORY) if entry.startswith(_DIRECTORY) else None
 
 
 def required_readers(rules: Iterable[ReaderRule], source: str, leaf: Leaf) -> Groups:
-    """The groups of readers of one leaf: those of its type, then those of every rule that covers it."""
+    """Collect the reader groups of a leaf, from its type and from every matching rule."""
     path = strip_indices(leaf.path)
     declared = (
         rule.readers for rule in rules if means(rule.source, source) and fnmatchcase(path, rule.field)
@@ -84,7 +83,7 @@ def required_readers(rules: Iterable[ReaderRule], source: str, leaf: Leaf) -> Gr
 
 
 def find_private_texts(rules: Sequence[ReaderRule], seen: Observation) -> list[tuple[Text, Groups]]:
-    """The texts of a listener's output that have readers, with these."""
+    """Find the texts with readers in a listener's output."""
     if not rules and not any(leaf.readers for leaf in seen.leaves):
         return []
     found: list[tuple[Text, Groups]] = []
@@ -97,11 +96,11 @@ def find_private_texts(rules: Sequence[ReaderRule], seen: Observation) -> list[t
 
 
 def admits(groups: Groups, place: Destination, known: Sequence[Text]) -> bool:
-    """True when a receiver may read what has these readers.
+    """Return whether a receiver may read content with these readers.
 
     Args:
-        groups: of the content.
-        place: the receiver. One that is no destination may read nothing that has readers.
+        groups: the readers of the content.
+        place: the receiver. A text that is no destination may read nothing.
         known: the records that name this place.
     """
     if not groups:

@@ -1,1 +1,1 @@
-"""Evidence: texts, values and destinations, and whether one of them stands in another. Internal."""
+"""Evidence: texts, values and destinations, and whether one occurs in another. Internal."""

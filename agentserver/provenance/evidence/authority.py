@@ -1,7 +1,6 @@
-"""Entries of allow and deny lists, and the words of a request: what they mean of a destination.
+"""Matches destinations with the entries of allow and deny lists, and finds the tokens of a request that may name one.
 
-Owns patterns over parsed destinations, and the tokens of a trusted text that could name one. To allow compares
-parsed values; only to deny may be read loosely. Refuses to know who allows or denies.
+Allowing compares parsed values; only denying may read a text loosely.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _TRIM: Final = (
     "\"'`()[]{}<>,;:!?\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb\u300c\u300d\u300e\u300f\u3001\u3002"
 )
 _PIECES: Final = re.compile(r"(?:[^,;|<>\]]|\](?!\())+")
-"""The parts of what stands between two spaces: of ``[page](https://x.example)`` the label and the link."""
+"""Parts of a word without spaces: ``[page](https://x.example)`` has the label and the link."""
 _UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 _WITHIN: Final = re.compile(
     rf"(?:^|(?<=[{_UNSPACED}\uff1a\uff08\u3010]))(?!^[!-~]+$)[!-~]+(?=[{_UNSPACED}\u3001\u3002\uff09\u3011]+$|$)"
@@ -41,7 +40,7 @@ _SCHEMES: Final = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}:(?:/+|(?=[^\d/]))")
 
 
 def find_tokens(text: str) -> Iterator[tuple[str, int]]:
-    """The tokens of a trusted text that could name a destination, without punctuation around them, and their places."""
+    """Find the tokens of a trusted text that may name a destination, with their offsets, without punctuation."""
     for match in _WORDS.finditer(text):
         for piece in _PIECES.finditer(match.group()):
             token = piece.group().strip(_TRIM).rstrip(".").strip(_TRIM)
@@ -53,9 +52,10 @@ def find_tokens(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _find_embedded(token: str) -> Iterator[tuple[str, int]]:
-    """The address or the host that letters stand around of a script which parts no words, and its place.
+    """Find an address or host, with its offset, between letters of a script without word spaces.
 
-    What goes on behind such letters, and a link with a path, which they may be a part of, is not taken apart.
+    It must end where the letters start again. Links with a path are excluded, since the letters may belong to the
+    path.
     """
     for match in _WITHIN.finditer(token):
         place = parse_destination(match.group())
@@ -68,9 +68,10 @@ def _find_embedded(token: str) -> Iterator[tuple[str, int]]:
 
 
 def mention_pattern(name: str, *, any_case: bool = False, marked: bool = False) -> re.Pattern[str]:
-    """The pattern of a name as a whole token: ``bob@corp.co`` is not in ``bob@corp.com``, nor ``1`` in ``1,000``.
+    """Build the pattern of a name as a whole token.
 
-    ``marked``: the mark of a person may stand before it, as in ``@bob``.
+    ``bob@corp.co`` is not in ``bob@corp.com``, nor ``1`` in ``1,000``.
+    ``marked``: the name may follow a mark, as in ``@bob``.
     """
     body = re.escape(name).replace(r"\ ", r"\s+")
     begin = r"(?<![\w@./:+-])"
@@ -83,21 +84,20 @@ def mention_pattern(name: str, *, any_case: bool = False, marked: bool = False) 
 
 @dataclass(frozen=True, slots=True)
 class DestinationPattern:
-    """An entry of an allow or deny list, or of a directory.
+    """Entry of an allow or deny list, or of a directory.
 
-    ``bob@corp.com`` an address · ``@corp.com`` every address at that host · ``corp.com`` every address at it
-    and every https link on it · ``.corp.com`` that host and those below it · ``*.corp.com`` only those below ·
-    ``https://corp.com/docs`` that link and what lies below it · ``listener:name`` a listener · anything with
-    ``*`` or ``?`` a glob over the authority form, whose ``*`` never crosses ``@`` or ``/`` · anything else a
-    name. Scheme and port of an entry are part of it: without them, https and its own port. Hosts are compared by the
-    A-labels of IDNA, so that an entry and a place may each be in either spelling. A text that is no destination, no
-    entry means.
+    ``bob@corp.com`` an address · ``@corp.com`` every address at that host · ``corp.com`` every address at it and
+    every https link on it · ``.corp.com`` that host and its subdomains · ``*.corp.com`` only its subdomains ·
+    ``https://corp.com/docs`` that link and the links below it · ``listener:name`` a listener · anything with ``*`` or
+    ``?`` a glob over the authority form, whose ``*`` never crosses ``@`` or ``/`` · anything else a name. An entry
+    matches only its own scheme and port, by default https and its port. Hosts are compared by the A-labels of IDNA,
+    so that entry and place may use either spelling. No entry matches a text that is no destination.
     """
 
     text: str
 
     def matches(self, place: Destination) -> bool:
-        """True when ``place`` is one that this entry means."""
+        """Return whether the entry covers a place."""
         body = self.text.removeprefix("listener:").strip()
         if place.form is PlaceForm.NONE:
             return False
@@ -113,7 +113,7 @@ class DestinationPattern:
 
     @property
     def sound(self) -> bool:
-        """True when there can be a place that this entry means."""
+        """True if the entry can match any place."""
         body = self.text.removeprefix("listener:").strip()
         if "*" in body.removeprefix("*.") or "?" in body:
             return True
@@ -123,16 +123,15 @@ class DestinationPattern:
 
 
 def find_entry(patterns: Iterable[str], place: Destination) -> str | None:
-    """The first entry that means ``place``."""
+    """Find the first entry that matches a place."""
     return next((text for text in patterns if DestinationPattern(text).matches(place)), None)
 
 
 def find_barring_entry(patterns: Iterable[str], text: str) -> str | None:
-    """The first entry of a deny list that means anything in ``text``, read as loosely as a reader might.
+    """Find the first entry of a deny list that matches any part of a text, in the loosest reading.
 
-    Scheme, port, letter case, escapes, width of letters and unseen characters do not save a place, and what
-    stands before ``@``, or before the last labels of a host, does not. Each ``@`` and ``%`` of an address may begin its
-    host.
+    It ignores scheme, port, letter case, escapes, character width and unseen characters, as well as prefixes before
+    ``@`` and before the last labels of a host. In an address, each ``@`` and ``%`` may start the host.
     """
     patterns = tuple(patterns)
     if not patterns:
@@ -166,7 +165,7 @@ def _is_below(body: str, place: Destination) -> bool:
 
 
 def _matches_glob(body: str, place: Destination) -> bool:
-    """Globs compare part by part, so that ``*`` stays on its side of ``@`` and within one path step."""
+    """Match part by part, so that ``*`` stays on its side of ``@`` and within one path step."""
     scheme, mark, rest = body.rpartition("://")
     meant = place.key
     if place.form is PlaceForm.LINK:
@@ -183,7 +182,7 @@ def _matches_glob(body: str, place: Destination) -> bool:
 
 
 def _is_at_or_under(body: str, place: Destination) -> bool:
-    """True when a place lies at a host, or at or below a link."""
+    """Return whether a place is at a host, or at or below a link."""
     if body.startswith("@"):
         return place.form is PlaceForm.ADDRESS and place.host == host_key(body[1:])
     entry = parse_destination(body)
@@ -197,6 +196,6 @@ def _is_at_or_under(body: str, place: Destination) -> bool:
 
 
 def _is_open(place: Destination) -> bool:
-    """True when an entry that tells no scheme and no port can mean a place of many."""
+    """Return whether an entry without scheme and port may match a place."""
     plain = place.form is PlaceForm.ADDRESS or (place.scheme == "https" and not place.port)
     return bool(place.host) and plain

@@ -1,7 +1,6 @@
-"""Shell text as the simple commands that it runs.
+"""Splits shell text into simple commands, including the text that a shell receives as an argument.
 
-Owns the parting of a text at what parts commands, also inside of what is given to a shell to run. Refuses to judge
-commands. Prose, and a text that is one command, part into nothing.
+Prose and a single command yield nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 READ: Final = 1 << 14
-"""Characters of a text that are parted. Commands after them are not found."""
+"""Characters of a text that are searched for commands."""
 
 WORDS: Final = 64
-"""Words of a command that are looked at: what holds the whole of it holds them."""
+"""Words of a command that are compared; a text with the whole command has these as well."""
 
 _PARTS: Final = re.compile(r"[;|&\n(){}`<>]+")
 _QUOTED: Final = re.compile(r"""\\.|'[^']*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
@@ -25,9 +24,9 @@ _TOKEN: Final = re.compile(
     rf"(?P<mark>{_PARTS.pattern})|(?P<word>(?:{_QUOTED.pattern}|[^\s;|&(){{}}`<>'\"\\])+)|(?P<open>['\"\\])",
     re.DOTALL,
 )
-"""A mark, a word with the quotes in it, or a quote that does not end."""
+"""Separator, word with its quotes, or unterminated quote."""
 _PARTED: Final = re.compile(r";|\||&&|\n|\$\(|`")
-"""Marks that part commands; the other ones stand in prose as well."""
+"""Separators that do not occur in prose."""
 _RUNS: Final = re.compile(r"[a-z]*sh|eval|su")
 _HANDS_ON: Final = frozenset(
     {
@@ -45,22 +44,22 @@ _HANDS_ON: Final = frozenset(
         "setsid",
     }
 )
-"""Commands whose arguments are a command."""
+"""Commands whose arguments form a command."""
 _SET: Final = re.compile(r"\w+=\S*")
 _NAME: Final = re.compile(r"[^\W\d_][\w+.-]*")
 _OPERAND: Final = re.compile(r"[/.:=*~$\d]")
-"""A character by which a word is no word of prose: of a path, an address, a version."""
+"""Character of a path, an address or a version, which words of prose do not have."""
 _LEAST: Final = 3
-"""Words from which on a command counts whose operands are words of prose."""
+"""Words from which a command counts even if its operands are words of prose."""
 
 
 def find_commands(text: str, most: int) -> tuple[str, ...]:
-    """The simple commands of a shell text, at most so many. A quoted text is data, but where a shell is given it."""
+    """Find the simple commands of a shell text, up to a number. Quoted text counts only if a shell receives it."""
     return tuple(islice(_drop_repeats(_split_commands(text[:READ], inside=False)), most))
 
 
 def _drop_repeats(commands: Iterator[str]) -> Iterator[str]:
-    """Each command once: repetitions take the place of no other command."""
+    """Drop repeated commands, so that they do not use up the limit."""
     seen: set[str] = set()
     for command in commands:
         if command not in seen:
@@ -73,7 +72,7 @@ def _split_commands(text: str, *, inside: bool) -> Iterator[str]:
     parted = inside or bool(_PARTED.search(text))
     for words in pieces:
         while words and _SET.fullmatch(words[0]):
-            words = words[1:]  # noqa: PLW2901  the same command without what it is given to know
+            words = words[1:]  # noqa: PLW2901  skips the command's environment
         if parted or len(pieces) > 1:
             yield from _format_command(words[:WORDS], parted=parted)
         for at in range(1, len(words)):
@@ -85,7 +84,7 @@ def _split_commands(text: str, *, inside: bool) -> Iterator[str]:
 
 
 def _find_shell_arguments(words: list[str]) -> Iterator[str]:
-    """The commands in the words that a shell is given to run, or that are put in for."""
+    """Find the commands in arguments that a shell runs, and in command substitutions."""
     runs = any(_RUNS.fullmatch(word.rpartition("/")[2]) for word in words)
     for word in words:
         if (runs and " " in word) or "$(" in word or "`" in word:
@@ -93,9 +92,9 @@ def _find_shell_arguments(words: list[str]) -> Iterator[str]:
 
 
 def _format_command(words: list[str], *, parted: bool) -> Iterator[str]:
-    """A command as a text, and without what follows its first operand; none that prose may be."""
+    """Format a command in full and up to its first operand, unless it may be prose."""
     name = words[0].rpartition("/")[2] if words else ""
-    if len(words) < 2 or not _NAME.fullmatch(name):  # noqa: PLR2004  a name and what it is done to
+    if len(words) < 2 or not _NAME.fullmatch(name):  # noqa: PLR2004  a name and an operand
         return
     operands = [word for word in words[1:] if not word.startswith("-")]
     spoken = len(words) >= _LEAST and (parted or len(operands) < len(words) - 1)
@@ -106,7 +105,7 @@ def _format_command(words: list[str], *, parted: bool) -> Iterator[str]:
 
 
 def _split_words(text: str) -> Iterator[list[str]]:
-    """The words between the marks that stand in no quotes. Where quotes do not end, they are none."""
+    """Split text into words between unquoted separators. An unterminated quote does not quote."""
     tokens = [*_TOKEN.finditer(text)]
     if any(token["open"] for token in tokens):
         yield from (piece.split() for piece in _PARTS.split(text))
@@ -122,5 +121,5 @@ def _split_words(text: str) -> Iterator[list[str]]:
 
 
 def _unquote(quoted: re.Match[str]) -> str:
-    """The text in quotes, or behind a backslash."""
+    """Return text without its quotes or backslash."""
     return quoted[0][1:] if quoted[0].startswith("\\") else quoted[0][1:-1]

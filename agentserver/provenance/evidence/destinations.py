@@ -1,8 +1,7 @@
-"""The authority form of a destination: what a text names when something is to be allowed.
+"""Parses destinations strictly into their authority form: mail addresses, links, accounts and names.
 
-Owns the strict parsing of mail addresses, links, accounts and names. A text that two readers could take for two
-places is none. Nothing here folds or mends: hosts are compared in their ASCII form, everything else as written.
-Refuses to know who allows or denies.
+A text that two readers could take for two places is no destination. Nothing is folded or repaired: hosts compare in
+ASCII form, everything else as written.
 """
 
 from __future__ import annotations
@@ -24,37 +23,37 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HOST: Final = 253
-"""Longest host name, in characters."""
+"""Characters of a host name at most."""
 LABEL: Final = 63
-"""Longest label of a host name, in characters: a longer one is refused before anything is computed of it."""
+"""Characters of a host's label at most; longer ones are refused before any work on them."""
 LONGEST: Final = 4096
-"""Longest single destination, in characters."""
+"""Characters of a single destination at most."""
 LISTED: Final = 1 << 15
-"""Longest list of destinations in one text, in characters."""
+"""Characters of a list of destinations at most."""
 PLACES: Final = 1000
-"""Most addresses in one text."""
+"""Addresses in one text at most."""
 MARKS: Final = frozenset("#@")
-"""Marks before the name of a channel or a person."""
+"""Marks before the name of a channel or person."""
 
 
 class PlaceForm(StrEnum):
-    """The kinds of places that a destination can be."""
+    """Kinds of places."""
 
     ADDRESS = "address"
     LINK = "link"
     ACCOUNT = "account"
     NAME = "name"
     NONE = "none"
-    """No destination: nothing but a person can approve it."""
+    """No destination; only a person can approve it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A parsed destination. Two are the same place exactly when form and key are equal.
+    """Parsed destination. Two are the same place exactly if form and key are equal.
 
-    ``host`` is empty for a place that only an identical entry means: a link without a host, an address whose local
-    part other mail servers read as a route, anything with letters outside of ASCII beside the host. ``scheme``,
-    ``port``, ``path`` and ``query`` are those of a link; a link without a scheme is an https link.
+    ``host`` is empty if only an identical entry may match: for links without a host, addresses whose local part some
+    mail servers read as a route, and non-ASCII letters outside the host. ``scheme``, ``port``, ``path`` and ``query``
+    belong to links; a link without a scheme is an https link.
     """
 
     form: PlaceForm
@@ -68,15 +67,15 @@ class Destination:
 
     @property
     def external(self) -> bool:
-        """Names a place by itself, outside the system that would look a bare name up."""
+        """True if it names a place by itself, unlike a name that this system looks up."""
         return self.form in {PlaceForm.ADDRESS, PlaceForm.LINK, PlaceForm.ACCOUNT}
 
     @property
     def alike(self) -> tuple[str, ...]:
-        """The keys under which this system may hold the place: its own, and that of its plain spelling.
+        """Keys that this system may store for the place: its own key and the key of its plain spelling.
 
-        The letter case of a mailbox or of a name without digits, and one mark before a name, are manners of writing.
-        Nothing beyond ASCII is, and no letter case of an identifier.
+        The plain spelling ignores letter case in a mailbox and in a name without digits, and a mark before a name.
+        Non-ASCII letters and the case of identifiers always count.
         """
         plain = self.key
         if self.form is PlaceForm.ADDRESS:
@@ -92,12 +91,12 @@ _BARE: Final = re.compile(
     r"(?:\[[0-9a-f:.]+\]|\d{1,3}(?:\.\d{1,3}){3}|[^\s/@:?#\[\]]+\.(?:[^\W\d_]{2,}|xn--[a-z0-9-]+))(?::\d+)?(?:[/?#].*)?",
     re.IGNORECASE | re.DOTALL,
 )
-"""A host, with or without a port and a path, where no scheme says that it is one."""
+"""Host without a scheme, with optional port and path."""
 _SITE: Final = re.compile(r"(\[[^\[\]]*\]|[^\[\]:@%]+)(?::([1-9]\d{0,4}))?")
 _NO_LINK: Final = re.compile(r"[\s,;|\"'<>\\^`{}]")
 _NO_NAME: Final = re.compile(r"[|\"<>\\@]|//")
 _PARTS: Final = frozenset("/?#&=%.@:\\")
-"""Characters by which a text may be a part of a link."""
+"""Characters that a part of a link may have."""
 _BETWEEN: Final = re.compile(r"[\s,;|]+")
 _BEGINS: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}:\S|[/\\]{2}", re.IGNORECASE)
 _SLASHED: Final = re.compile(r"(?:[a-z][a-z0-9+.-]{0,30}:)?[/\\]{2}", re.IGNORECASE)
@@ -106,41 +105,41 @@ _HEXED: Final = re.compile(r"(?=.*0x)(?:0x[0-9a-f]{1,8}|\d{1,10})(?:\.(?:0x[0-9a
 _HANDLE: Final = re.compile(r"@[\w.-]{1,64}")
 _LOCAL: Final = re.compile(r"[^\s@,;:<>()\[\]\"\\|.]+(?:\.[^\s@,;:<>()\[\]\"\\|.]+)*")
 _ROUTES: Final = frozenset("%!/?'`")
-"""Characters of a local part that can send a mail elsewhere, or end a quotation."""
+"""Characters of a local part that can reroute a mail or end a quotation."""
 _LDH: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?")
 _ENCODED: Final = re.compile(rf"(?<![^\W_])xn--[a-z0-9-]{{1,{LABEL}}}(?![^\W_])", re.IGNORECASE)
-"""A label in its ASCII form."""
+"""Label in ASCII form."""
 _NUMERIC: Final = re.compile(r"\d+|0x[0-9a-f]*")
 ACCOUNT: Final = re.compile(r"[A-Z]{2}\d{2}(?: ?[A-Z0-9]{1,4}){2,9}")
-"""The form of an IBAN."""
+"""Form of an IBAN."""
 _DISPLAY: Final = re.compile(r"(?:\"[^\"\\]*\"|[^\"\\<>|]*) ?<([^<>]*)>")
 _COMMENTED: Final = re.compile(r"([^\s()][^\s()@]*+@[^\s()]++) ?\([^()<>\"\\]*\)")  # looks at each @ once
-"""An address with its name behind it, as old mail programs write it."""
+"""Address followed by its name, as old mail programs write it."""
 _TWISTED: Final = re.compile(
     r"%(?:[01]|2[35ef]|3[abf]|40|5c|7f|2d|3\d|[46][1-9a-f]|[57][\da]|5f|7e)", re.IGNORECASE
 )
-"""Escapes that a path has no need of: of plain characters, of what parts a path, of controls, of the escape itself."""
+"""Escapes that a path does not need: of plain characters, path separators, controls, or the escape itself."""
 _MALFORMED: Final = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
 _RUN: Final = re.compile(r"[^\s,;:<>\"()\[\]|\\/?&=#@]+")
 _ENDS: Final = ".'!*"
-"""Punctuation that can stand around an address in a sentence."""
+"""Punctuation around an address in a sentence."""
 _DOTS: Final = str.maketrans(dict.fromkeys("\u3002\uff0e\uff61", "."))
 _HOSTED: Final = re.compile(r"(?<![\w./-])[\w-]+(?:\.[\w-]+)*\.[^\W\d_]{2,}(?![\w-])")
-"""Something like a host, inside of a name."""
+"""Host-like part of a name."""
 
 
 def parse_destination(text: str) -> Destination:
-    """The place that ``text`` names as a whole, or none."""
+    """Parse the place that a whole text names; its form is ``NONE`` for other texts."""
     body = text.strip(" ")
     sound = body.isprintable() and 0 < len(body) <= LONGEST
     return replace((sound and _parse(body)) or _no_destination(body), written=body)
 
 
 def find_recipients(text: str) -> tuple[Destination, ...]:
-    """Every place that one argument names, each of which needs its own authority.
+    """Find every place that an argument names; each place needs its own authority.
 
-    ``Bob <bob@corp.com>, eve@evil.com`` names two. An address anywhere in the text is one of them, also one in a
-    display name, in the parameters of a link or behind percent-encoding. A link stands alone: a list with one is none.
+    ``Bob <bob@corp.com>, eve@evil.com`` names two. Every address in the text counts, also in display names, link
+    parameters and percent-encoding. A link must be the whole text: a list with a link names no place.
     """
     own = parse_list(text)
     known = {place.key for place in own}
@@ -148,7 +147,7 @@ def find_recipients(text: str) -> tuple[Destination, ...]:
 
 
 def parse_list(text: str) -> tuple[Destination, ...]:
-    """The one place that a text names, or those of a list of addresses and names; a single none for anything else."""
+    """Parse the place that a text names, or a list of addresses and names; a single ``NONE`` for other texts."""
     if not text.strip():
         return ()
     whole = parse_destination(text)
@@ -159,24 +158,24 @@ def parse_list(text: str) -> tuple[Destination, ...]:
 
 
 def fold_mailbox(address: str) -> str:
-    """An address in the letter case that all spellings of a mailbox share; one beyond ASCII has no other spelling."""
+    """Lower-case an ASCII address, so that all spellings of a mailbox are equal."""
     return address.lower() if address.isascii() else address
 
 
 def fold_handle(name: str) -> str:
-    """A name in the letter case that all its spellings share; with a digit in it, it is an identifier."""
+    """Lower-case an ASCII name without digits; with a digit it is an identifier."""
     return name.lower() if name.isascii() and not any(map(str.isdigit, name)) else name
 
 
 def strip_mark(name: str) -> str:
-    """A name without the one mark of a channel or a person that may stand before it, as in ``#general``."""
+    """Strip the mark of a channel or person from a name, as in ``#general``."""
     return name[1:] if name[:1] in MARKS and name[1:2].isalnum() else name
 
 
 def host_key(host: str) -> str:
-    """The ASCII form of a host, empty when it is none: nothing is mapped, cut or left out to make it one.
+    """Return the ASCII form of a host; empty for other texts. Nothing is mapped or cut to make it valid.
 
-    A number is a host only as an IPv4 address of four decimal parts, an IPv6 address only in brackets.
+    A number is a host only as an IPv4 address of four decimal parts; an IPv6 address needs brackets.
     """
     if not 0 < len(host) <= HOST:
         return ""
@@ -193,9 +192,9 @@ def host_key(host: str) -> str:
 
 
 def leads_out(text: str) -> bool:
-    """True when a text as a whole is a link or a host, or begins like one: what fetches it goes there.
+    """Return whether a text is, or starts as, a link or a host, so that fetching it leaves the system.
 
-    Readers of links leave tabs and line ends out, so it is read without them as well.
+    It is also read without tabs and line ends, as link readers do.
     """
     if _leads_out(text):
         return True
@@ -224,12 +223,12 @@ def _leads_out(text: str) -> bool:
 
 
 def _is_numeric_host(body: str) -> bool:
-    """True for the number of a host: an IPv6 address without brackets, an IPv4 address with a part in hex."""
+    """Return whether a text is an IPv6 address without brackets, or an IPv4 address with hexadecimal parts."""
     return bool(_ipv6(f"[{body}]") or _HEXED.fullmatch(body.lower()))
 
 
 def join_link(place: Destination, piece: str) -> tuple[Destination, ...]:
-    """The places that a link and another text may make together, as a host and a path do. Prose makes none."""
+    """List the places that a link and another text form together, as host and path do. Prose forms none."""
     piece = piece.strip()
     prose = piece[:1].isalnum() and len(piece.split(maxsplit=1)) > 1 and {*"/\\%"}.isdisjoint(piece)
     if prose or _PARTS.isdisjoint(piece):
@@ -241,7 +240,7 @@ def join_link(place: Destination, piece: str) -> tuple[Destination, ...]:
 
 
 def decode_percent(text: str) -> str:
-    """A text without its percent-encoding, however often it was applied; a few rounds that leave some are enough."""
+    """Decode percent-encoding in up to four rounds; what remains encoded is judged as such."""
     for _ in range(4):
         if "%" not in text:
             break
@@ -250,7 +249,7 @@ def decode_percent(text: str) -> str:
 
 
 def loosen(text: str) -> str:
-    """A text as a lenient reader might take it: for refusing only, never for allowing."""
+    """Normalize a text as a lenient reader would. Use it for refusing only, never for allowing."""
     shown = (
         text if text.isascii() else "".join(char for char in text if not is_unseen(char) or char.isspace())
     )
@@ -258,7 +257,7 @@ def loosen(text: str) -> str:
 
 
 def decode_labels(text: str) -> str:
-    """A text with its A-labels in letters, where they stand for some: one spelling for both sides of a comparison."""
+    """Decode the A-labels of a text, so that both sides of a comparison have one spelling."""
     return _ENCODED.sub(_decode_label, text) if "xn--" in text.lower() else text
 
 
@@ -274,7 +273,7 @@ def _no_destination(body: str) -> Destination:
 
 
 def _parse(body: str) -> Destination | None:
-    """The place that a printable text names; None when it is none."""
+    """Parse the place that a printable text names; None for other texts."""
     if _BARE.fullmatch(body) and "://" not in body.partition("/")[0]:
         return _parse_link("https", body)
     scheme = _SCHEME.match(body)
@@ -289,7 +288,7 @@ def _parse(body: str) -> Destination | None:
 
 
 def _parse_scheme(scheme: str, rest: str) -> Destination | None:
-    """The place that a scheme and what follows it name. Without a host, only an identical entry means it."""
+    """Parse a scheme and its rest. Without a host only an identical entry matches."""
     if scheme == "mailto":
         return _parse_address(rest)
     if rest.startswith("//"):
@@ -332,7 +331,7 @@ def _parse_link(scheme: str, rest: str) -> Destination | None:
 
 
 def _is_straight(path: str, tail: str) -> bool:
-    """True when a link leads where it says: no climbing, no second authority, nothing hidden behind escapes."""
+    """Return whether a link is unambiguous: no climbing, no second authority, nothing hidden in escapes."""
     if _MALFORMED.search(tail) or _TWISTED.search(path):
         return False
     plain = decode_percent(tail)
@@ -344,7 +343,7 @@ def _is_straight(path: str, tail: str) -> bool:
 
 
 def _ascii_label(label: str) -> str:
-    """A label in its ASCII form. What IDNA would have to map first, as browsers do, is no label."""
+    """Encode a label in ASCII; empty if IDNA would have to map it first, as browsers do."""
     if label.isascii() and label[:4].lower() != "xn--":
         lower = label.lower()
         return lower if _LDH.fullmatch(lower) else ""
@@ -369,7 +368,7 @@ def _ipv6(host: str) -> str:
 
 
 def _split_list(body: str) -> Iterator[str]:
-    """The elements of a list, parted by commas and semicolons outside of quotation marks."""
+    """Split a list at commas and semicolons outside of quotation marks."""
     begin, quoted = 0, False
     for at, char in enumerate(body):
         if char == '"':
@@ -381,7 +380,7 @@ def _split_list(body: str) -> Iterator[str]:
 
 
 def _parse_element(text: str) -> Destination:
-    """One element of a list. A display name is never a destination, so it cannot help the address behind it."""
+    """Parse an element of a list. A display name is no destination, so it cannot vouch for its address."""
     body = text.strip(" ")
     shown = _DISPLAY.fullmatch(body) or _COMMENTED.fullmatch(body)
     if shown is None:
@@ -390,7 +389,7 @@ def _parse_element(text: str) -> Destination:
 
 
 def _find_addresses(text: str) -> Iterator[Destination]:
-    """Every address in a text, wherever it stands; of one that cannot be parsed, none."""
+    """Find every address in a text; one that cannot be parsed has the form ``NONE``."""
     plain = decode_percent(text[:LISTED])
     around = pairwise(plain.split("@"))
     for left, right in islice(around, PLACES):

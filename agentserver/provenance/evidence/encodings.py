@@ -1,7 +1,6 @@
-"""Cheap reversible encodings, undone: what a text says once its wrapping is taken off.
+"""Undoes cheap reversible encodings to reveal the texts wrapped in a text.
 
-Owns which encodings are looked for. Refuses to compare anything. Work and output are bounded by the length of
-the text: every decoder shortens what it decodes, and wrappings are undone ``DEPTH`` deep.
+Work and output are linear in the text: every decoder shortens its input, and at most ``DEPTH`` layers are undone.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DEPTH: Final = 2
-"""Wrappings, one in another, that are undone."""
+"""Nested encodings that are undone."""
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
 _BASE32: Final = re.compile(r"\b[A-Z2-7]{16,}={0,6}")
@@ -51,14 +50,14 @@ _SPOKEN_AS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DecodedText:
-    """A text that was wrapped, and in what."""
+    """Decoded text with its encoding."""
 
     body: str
     via: str
 
 
 def unwrap(text: str) -> tuple[DecodedText, ...]:
-    """The texts wrapped inside ``text``, outermost first, without repeats."""
+    """Decode the texts wrapped in a text, outermost first, without repeats."""
     seen = {text}
     found: list[DecodedText] = []
     layer = [DecodedText(text, "")]
@@ -72,7 +71,7 @@ def unwrap(text: str) -> tuple[DecodedText, ...]:
 
 
 def apply_involutions(text: str) -> tuple[DecodedText, ...]:
-    """The readings of ``text`` that undo themselves, so that asking for them finds what was turned."""
+    """Apply the encodings that are their own inverse: ROT13 and reversal."""
     return (DecodedText(codecs.encode(text, "rot13"), "rot13"), DecodedText(text[::-1], "reversed"))
 
 
@@ -132,7 +131,7 @@ def _unescape(word: str) -> str:
 
 
 def _decode_words(text: str, mark: str, decode: Callable[[str], str]) -> Iterator[str]:
-    """The words that decoding changes; the others are known as they are."""
+    """Decode a text word by word, and return the changed ones only."""
     if mark in text:
         for word in text.split():
             plain = decode(word) if mark in word else word
@@ -141,7 +140,7 @@ def _decode_words(text: str, mark: str, decode: Callable[[str], str]) -> Iterato
 
 
 def _join_spoken(text: str) -> Iterator[str]:
-    """Only stretches that read as an address: ``bob at evil dot com``. Prose is full of ``at``."""
+    """Decode spelled-out addresses such as ``bob at evil dot com``, but leave prose with ``at`` alone."""
     if _DOT.search(text):
         for match in _ADDRESS_LIKE.finditer(text):
             if _DOT.search(match.group()):
@@ -149,7 +148,7 @@ def _join_spoken(text: str) -> Iterator[str]:
 
 
 def _drop_invisible(text: str) -> Iterator[str]:
-    """Words that unseen characters were put into: the span index skips them, the inventory does not."""
+    """Remove unseen characters within words. The span index skips them, the inventory does not."""
     if _UNSEEN.search(text):
         for word in text.split():
             plain = _UNSEEN.sub("", word)
@@ -158,13 +157,13 @@ def _drop_invisible(text: str) -> Iterator[str]:
 
 
 def _join_letters(text: str) -> Iterator[str]:
-    """``b o b @ c o r p . c o m``, put together."""
+    """Join spaced letters such as ``b o b @ c o r p . c o m``."""
     for match in _SINGLE.finditer(text):
         yield _GAP.sub("", match.group())
 
 
 def _keep_readable(data: bytes) -> Iterator[str]:
-    """Text, not noise: nearly all of a real message prints."""
+    """Return decoded bytes if nearly all of them are printable text."""
     text = data.decode("utf-8", "ignore")
     if len(text) < 4 or len(text) * 10 < len(data) * 9:  # noqa: PLR2004 - shorter than any evidence
         return

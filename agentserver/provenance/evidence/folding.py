@@ -1,10 +1,9 @@
-"""The evidence form of a text: what two spellings of the same words share.
+"""Folds texts to their evidence form, which different spellings of the same words share.
 
-Owns one documented folding: what a character looks like, compatibility decomposition, and case folding last, since
-the two cases of a letter may look like two others (a Greek capital Nu like N, the small one like v). Nothing but seen
-letters and digits is left, so that spacing, punctuation, accents, fillers, zero-width and bidirectional controls do
-not matter. ``i``, ``l`` and ``1``, and ``o`` and ``0``, fold together. Refuses to decide what is allowed:
-evidence folds, authority never does.
+Folding maps look-alikes, decomposes compatibility characters, and folds case last, because the two cases of a letter
+may look like two others. Only visible letters and digits remain: spacing, punctuation, accents, zero-width and
+bidirectional controls are dropped. ``i``, ``l`` and ``1`` are equal, and so are ``o`` and ``0``. Evidence is folded;
+authority never is.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 EXPANSION: Final = 4
-"""Longest form of one character: a ligature of eighteen letters must not fill the index eighteenfold."""
+"""Characters that one folded character may become; a ligature of eighteen letters must not multiply the index."""
 
 _KEEP: Final = re.compile(r"[^\W_]+")
 _ASCII_DROP: Final = bytes(c for c in range(128) if not chr(c).isalnum())
@@ -31,21 +30,21 @@ _ASCII_FOLD: Final = bytes.maketrans(b"i10", b"llo")
 
 
 def fold(text: str) -> str:
-    """The evidence form of ``text``. Idempotent; the form of two texts joined is their forms joined."""
+    """Fold a text. The function is idempotent and distributes over concatenation."""
     if text.isascii():
         return text.lower().encode("ascii").translate(_ASCII_FOLD, _ASCII_DROP).decode("ascii")
     return text.translate({ord(char): _fold_char(char) for char in set(text)})
 
 
 def fold_bytes(text: str) -> bytes:
-    """``fold`` in UTF-8, the unit in which spans are measured."""
+    """Fold a text to UTF-8, the unit of spans."""
     if text.isascii():
         return text.lower().encode("ascii").translate(_ASCII_FOLD, _ASCII_DROP)
     return fold(text).encode("utf-8", "surrogatepass")
 
 
 def fold_map(text: str) -> tuple[bytes, list[int]]:
-    """The evidence form, and for each of its bytes the offset in ``text`` of the character it came from."""
+    """Fold a text, and map each byte to the offset of its original character."""
     if text.isascii():
         return fold_bytes(text), list(compress(range(len(text)), text.encode("ascii").translate(_ASCII_KEPT)))
     sizes = {char: len(fold_bytes(char)) for char in set(text)}
@@ -54,7 +53,7 @@ def fold_map(text: str) -> tuple[bytes, list[int]]:
 
 
 def fold_array(text: str) -> tuple[bytes, npt.NDArray[np.uint32]]:
-    """The same as ``fold_map``, with the offsets as an array."""
+    """Fold as ``fold_map`` does, with the offsets as an array."""
     if text.isascii():
         kept = np.frombuffer(text.encode("ascii").translate(_ASCII_KEPT), dtype=np.bool_)
         return fold_bytes(text), np.flatnonzero(kept).astype(np.uint32)
@@ -63,7 +62,7 @@ def fold_array(text: str) -> tuple[bytes, npt.NDArray[np.uint32]]:
 
 
 def unfold(text: str, start: int, end: int) -> str:
-    """The stretch of ``text`` that bytes ``start`` to ``end`` of its evidence form were made from."""
+    """Return the part of a text that the bytes from ``start`` to ``end`` of its evidence form came from."""
     if text.isascii():
         kept = text.encode("ascii").translate(_ASCII_KEPT)
         places = islice(compress(range(len(text)), kept), start, end)
@@ -74,7 +73,7 @@ def unfold(text: str, start: int, end: int) -> str:
 
 
 def _fold_char(char: str) -> str:
-    """To the fixed point: a folded character may decompose once more, and the pieces fold again."""
+    """Fold a character to the fixed point, because folded characters may decompose again."""
     while True:
         spread = unicodedata.normalize("NFKD", char.translate(TABLE)).translate(TABLE).casefold()
         kept = "".join(_KEEP.findall(spread.translate(ALIKE)))

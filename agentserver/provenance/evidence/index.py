@@ -1,10 +1,8 @@
-"""An exact index over folded untrusted text: which spans of an argument occur in it, and where.
+"""Exact index of folded texts that finds the spans of an argument and their places.
 
-Owns sorted hashes of every window of ``SPAN`` bytes, in immutable segments that merge geometrically up to ``SEGMENT``
-bytes, so that adding costs grow with new text and no merge takes long. Membership needs no search among candidates:
-repetitive text costs no more than any other. Where equal hashes hide too many candidates the index answers yes. No
-answer depends on the segments into which the texts happened to be merged. Refuses to know labels, policies and unfolded
-text.
+It stores sorted hashes of every window of ``SPAN`` bytes in immutable segments, which merge geometrically up to
+``SEGMENT`` bytes, so that the cost of adding follows the new text. Repetitive text is as cheap as any other: if
+too many candidates share a hash the answer is yes. Answers do not depend on how the texts were merged.
 """
 
 from __future__ import annotations
@@ -22,13 +20,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 SPAN: Final = 24
-"""Shortest span that counts as evidence by itself, in bytes of the evidence form (spaces do not count)."""
+"""Shortest span that counts as evidence, in bytes of the evidence form, which has no spaces."""
 
 SEGMENT: Final = 1 << 19
-"""Bytes of a segment beyond which it is merged with no other: such a merge takes four milliseconds."""
+"""Bytes of a segment that is not merged further; a merge of that size takes four milliseconds."""
 
 _CANDIDATES: Final = 64
-"""Places with one hash that are compared before the answer is yes without a comparison."""
+"""Places with one hash that are compared before the answer is yes."""
 
 _MULTIPLIERS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9)
 
@@ -38,10 +36,10 @@ _U32: TypeAlias = "npt.NDArray[np.uint32]"
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A span of the asked text, ``start`` to ``end``, that occurs at ``offset`` of text ``text``.
+    """Span of the query from ``start`` to ``end`` that occurs at ``offset`` of text ``text``.
 
-    Between ``start`` and ``end`` every window of ``SPAN`` bytes occurs somewhere in the index; the first
-    ``length`` bytes occur in one piece at the place named.
+    Every window of ``SPAN`` bytes between ``start`` and ``end`` occurs in the index; the first ``length`` bytes occur
+    in one piece at this place.
     """
 
     start: int
@@ -53,7 +51,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Some texts, joined, with their windows sorted by hash. ``first`` is the number of the first text."""
+    """Joined texts with their windows sorted by hash. ``first`` is the number of the first text."""
 
     blob: bytes
     starts: tuple[int, ...]
@@ -63,29 +61,29 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        """Resident size of the arrays and of the folded text, in bytes."""
+        """Size of the arrays and the folded text in bytes."""
         return len(self.blob) + self.hashes.nbytes + self.places.nbytes + 8 * len(self.starts)
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An immutable sequence of segments. ``add`` returns a new index that shares the old segments."""
+    """Immutable sequence of segments. ``add`` returns a new index that shares the old segments."""
 
     segments: tuple[Segment, ...] = ()
     texts: int = 0
 
     @property
     def size(self) -> int:
-        """Folded bytes held."""
+        """Number of folded bytes."""
         return sum(len(segment.blob) for segment in self.segments)
 
     @property
     def nbytes(self) -> int:
-        """Resident size, in bytes."""
+        """Resident size in bytes."""
         return sum(segment.nbytes for segment in self.segments)
 
     def add(self, texts: tuple[bytes, ...]) -> Index:
-        """The index with more folded texts; they are numbered on from ``self.texts``."""
+        """Add folded texts, numbered from ``self.texts``."""
         segments = [*self.segments, _segment(texts, self.texts)]
         while len(segments) > 1 and _mergeable(segments[-2], segments[-1]):
             right = segments.pop()
@@ -93,7 +91,7 @@ class Index:
         return Index(tuple(segments), self.texts + len(texts))
 
     def hits(self, asked: bytes) -> tuple[Hit, ...]:
-        """Every maximal stretch of ``asked`` whose windows all occur in the index, in order."""
+        """Find every maximal stretch of a query whose windows all occur in the index, in order."""
         if len(asked) < SPAN or not self.segments:
             return ()
         hashes = _windows(asked)
@@ -106,7 +104,7 @@ class Index:
         return tuple(self._hit(asked, hashes, start, end) for start, end in pairs)
 
     def owners(self, asked: bytes) -> set[int]:
-        """The texts that hold a window of ``asked``: of each window the first few, told apart by their hashes alone."""
+        """Find texts with a window of the query: the first few of each window, by hash alone."""
         hashes = _windows(asked)
         order = np.argsort(hashes)
         found: set[int] = set()
@@ -121,7 +119,7 @@ class Index:
         return found
 
     def holds(self, asked: bytes, before: int) -> bool:
-        """True when one of the first ``before`` texts holds a window of ``asked``; too many places mean yes."""
+        """Return whether one of the first ``before`` texts has a window of the query; too many candidates mean yes."""
         if len(asked) < SPAN:
             return False
         hashes = _windows(asked)
@@ -140,7 +138,7 @@ class Index:
         return False
 
     def _hit(self, asked: bytes, hashes: _U64, start: int, end: int) -> Hit:
-        """Names one place for the stretch of windows ``start`` to ``end``: the longest seen at its start."""
+        """Find the longest match at the start of a stretch of windows."""
         best = Hit(start, end + SPAN - 1, -1, 0, 0)
         for segment, place in self._candidates(hashes[start]):
             length = _common_length(asked, start, segment.blob, place, end + SPAN - 1 - start)
@@ -153,19 +151,19 @@ class Index:
         return best
 
     def _candidates(self, value: np.uint64) -> Iterator[tuple[Segment, int]]:
-        """The first few places with a hash, in the order of the texts."""
+        """List the first few places with a hash, in the order of the texts."""
         places = ((segment, place) for segment in self.segments for place in _places(segment, value))
         return islice(places, _CANDIDATES)
 
 
 def _words(data: bytes) -> _U64:
-    """The eight-byte word that starts at each byte of ``data``, without a copy of the text for each."""
+    """View the eight-byte word at each byte, without copies."""
     count = max(0, len(data) - 7)
     return np.ndarray(shape=(count,), dtype="<u8", buffer=data, strides=(1,))
 
 
 def _windows(data: bytes) -> _U64:
-    """One hash for each window of ``SPAN`` bytes, in order. ``SPAN`` is three words."""
+    """Hash each window of ``SPAN`` bytes, which is three words."""
     words = _words(data)
     count = len(data) - SPAN + 1
     if count <= 0:
@@ -194,7 +192,7 @@ def _mergeable(left: Segment, right: Segment) -> bool:
 
 
 def _merge(left: Segment, right: Segment) -> Segment:
-    """One segment for two neighbours: their sorted runs are merged, nothing is hashed again."""
+    """Merge the sorted runs of two neighbours without hashing again."""
     shift = len(left.blob)
     hashes = np.concatenate((left.hashes, right.hashes))
     places = np.concatenate((left.places, right.places + np.uint32(shift)))
@@ -212,9 +210,10 @@ def _places(segment: Segment, value: np.uint64) -> list[int]:
 def _find_windows(
     segment: Segment, asked: bytes, hashes: _U64, order: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Which windows of ``asked`` occur in the segment. Bytes are compared, not hashes alone.
+    """Find the windows of a query that occur in the segment, by hash and then by bytes.
 
-    The windows are looked up in the ``order`` of their hashes: neighbours in memory, several times faster.
+    Windows are looked up in the ``order`` of their hashes, which is several times faster because they are near in
+    memory.
     """
     found = np.zeros(len(hashes), dtype=np.bool_)
     if not len(segment.hashes):
@@ -235,21 +234,21 @@ def _find_windows(
 
 
 def _compare_collisions(segment: Segment, asked: bytes, window: int, value: np.uint64) -> bool:
-    """The first place with this hash holds other bytes: look at the rest; too many of them mean yes."""
+    """Compare the further places with a hash after the first one differed; too many of them mean yes."""
     places = _places(segment, value)
     piece = asked[window : window + SPAN]
     return len(places) > _CANDIDATES or any(segment.blob[at : at + SPAN] == piece for at in places)
 
 
 def _occurs_before(segment: Segment, asked: bytes, window: int, value: np.uint64, end: int) -> bool:
-    """True when a window begins before a place of the segment's text; too many candidates before it mean yes."""
+    """Return whether a window occurs before an offset; too many candidates mean yes."""
     places = [place for place in _places(segment, value) if place < end]
     piece = asked[window : window + SPAN]
     return len(places) > _CANDIDATES or any(segment.blob[at : at + SPAN] == piece for at in places)
 
 
 def _common_length(asked: bytes, start: int, blob: bytes, place: int, limit: int) -> int:
-    """Count the bytes that agree from ``asked[start]`` and ``blob[place]`` on, at most ``limit``."""
+    """Count the bytes that agree from two offsets on, up to ``limit``."""
     length, step = 0, 64
     while step:
         take = min(step, limit - length)

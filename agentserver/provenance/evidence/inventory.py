@@ -1,7 +1,6 @@
-"""The values worth tracking at any length: addresses, links, keys, accounts, numbers with a meaning.
+"""Extracts the values that are tracked at any length: addresses, links, keys, accounts, phone and other long numbers.
 
-Owns the inventory of extractables and how each compares. Refuses to know whose text it reads. Every pattern
-is bounded in its repetition.
+Every pattern has bounded repetition.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ValueKind(StrEnum):
-    """The kinds of values."""
+    """Kinds of values."""
 
     ADDRESS = "mail address"
     LINK = "link"
@@ -32,7 +31,7 @@ class ValueKind(StrEnum):
 
 
 class Value(NamedTuple):
-    """A value as written, and where in its text."""
+    """Value as written, with its offset in the text."""
 
     kind: ValueKind
     text: str
@@ -40,7 +39,7 @@ class Value(NamedTuple):
 
     @property
     def key(self) -> int:
-        """The evidence form, hashed to 64 bits: equal for two spellings of one value."""
+        """64-bit hash of the evidence form, equal for two spellings of one value."""
         body = SCHEME.sub("", self.text).rstrip("/") if self.kind is ValueKind.LINK else self.text
         return int.from_bytes(blake2b(fold_bytes(body), digest_size=8).digest(), "little")
 
@@ -68,9 +67,9 @@ _KINDS: Final = {kind.name: kind for kind in ValueKind}
 _MARKED: Final = frozenset({ValueKind.LINK, ValueKind.ADDRESS})
 _LOOSE: Final = frozenset({ValueKind.PHONE, ValueKind.KEY})
 _SHORTEST: Final = 7
-"""Characters of a telephone number; fewer are an extension, a year, a room."""
+"""Characters of a telephone number at least; fewer are an extension, a year or a room."""
 _LIKELY: Final = re.compile(r"(?<!\S)(?=\S*?(?:[@\d]|[.:/]\w))\S+(?:[ \t]{1,2}(?=\S*?\d)\S+)*")
-"""Words that can be, or be part of, a value: all the others are passed over at once."""
+"""Words that may be part of a value; all others are skipped."""
 
 _QUOTE: Final = re.compile(r"[\"'<>]")
 _DATE: Final = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}")
@@ -80,23 +79,23 @@ _FILE: Final = re.compile(
 
 
 def values(text: str) -> Iterator[Value]:
-    """Every value of the inventory in ``text``, in order, without overlaps."""
+    """Find every value in a text except file names, in order and without overlaps."""
     return (value for value in scan_values(text) if value.kind is not ValueKind.FILE)
 
 
 def scan_values(text: str) -> Iterator[Value]:
-    """The same with the names of files, which are as good as hosts for who looks them up."""
+    """Find every value in a text, file names included, since a reader may look them up as hosts."""
     for region in _LIKELY.finditer(text):
         yield from _values(text, *region.span())
 
 
 def is_file(text: str) -> bool:
-    """True when a text without a path reads like the name of a file rather than like a host."""
+    """Return whether a text without a path looks like a file name and not like a host."""
     return "/" not in text and ":" not in text and _FILE.search(text.strip().lower()) is not None
 
 
 def place_hash(text: str) -> int:
-    """The hash of a destination as a place: two spellings are equal only where they are the same place."""
+    """Hash a destination as a place: only spellings of the same place are equal."""
     digest = blake2b(
         parse_destination(text).key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"place"
     )
@@ -104,15 +103,15 @@ def place_hash(text: str) -> int:
 
 
 def spelling_hash(text: str) -> int:
-    """The hash of a destination as it is spelled: letter case, a fragment and a last slash tell two apart."""
+    """Hash a destination by spelling: letter case, fragment and last slash count."""
     digest = blake2b(text.strip(" ").encode("utf-8", "surrogatepass"), digest_size=8, person=b"spelled")
     return int.from_bytes(digest.digest(), "little")
 
 
 def place_hashes(text: str, value: Value) -> frozenset[int]:
-    """The places that a value stands for, as a reader may take them out of their sentence or their markup.
+    """Hash the places that a value may denote, with or without brackets and quotes that follow it.
 
-    Of a link its spelling is one of them.
+    A link's spelling is one of them.
     """
     if value.kind is ValueKind.ADDRESS:
         return frozenset({place_hash(value.text), place_hash(fold_mailbox(value.text))})
@@ -127,7 +126,7 @@ def place_hashes(text: str, value: Value) -> frozenset[int]:
 
 
 def trailing_brackets(text: str, value: Value) -> str:
-    """The brackets behind a value that may be a part of it."""
+    """Return the brackets after a value that may be part of it."""
     end = value.start + len(value.text)
     behind = text[end : end + 8]
     return behind[: len(behind) - len(behind.lstrip(")]}"))]
@@ -142,5 +141,5 @@ def _values(text: str, start: int, end: int) -> Iterator[Value]:
                 kind = ValueKind.FILE
         elif kind in _LOOSE and (_DATE.match(body) or sum(map(str.isalnum, body)) < _SHORTEST):
             continue
-        if len(body) > 3:  # noqa: PLR2004  a@b.c is the shortest of all
+        if len(body) > 3:  # noqa: PLR2004  a@b.c is the shortest value
             yield Value(kind, body, match.start())

@@ -1,8 +1,4 @@
-"""The values of provenance: where text came from, what it is used for, and what may be done about it.
-
-Owns the vocabulary that every other module of the package speaks. Refuses to know how a match is found or
-what a policy allows.
-"""
+"""Vocabulary of provenance: the labels of text, the roles of arguments, observations and calls."""
 
 from __future__ import annotations
 
@@ -19,22 +15,22 @@ Scalar: TypeAlias = str | int | float | Decimal | bool | datetime | date | time 
 
 
 class Trust(Enum):
-    """The author of a value, as a degree of trust. Where two meet, untrusted dominates."""
+    """Degree of trust in a value's author. Untrusted dominates when values are combined."""
 
     TRUSTED = "trusted"
     UNTRUSTED = "untrusted"
 
     def join(self, other: Trust) -> Trust:
-        """The label of a value made from both."""
+        """Return the label of a value that was made from both."""
         return Trust.UNTRUSTED if Trust.UNTRUSTED in (self, other) else Trust.TRUSTED
 
 
 class Standing(StrEnum):
-    """The worth of a source's field: the per-field refinement of ``Trust``.
+    """Trust in a field of a source, finer than ``Trust``.
 
-    ``PROSE`` is a stranger's words. ``RECORD`` is the system's own bookkeeping (ids, dates, states): it may
-    choose what is acted on, never who receives. ``DIRECTORY`` may also name a recipient. ``OWN`` is as good
-    as the trusted query.
+    ``PROSE`` was written by a stranger. ``RECORD`` is the system's own bookkeeping, such as ids, dates and states: it
+    may choose the object of a call, never a receiver. ``DIRECTORY`` may also name a receiver. ``OWN`` counts as the
+    trusted query.
     """
 
     PROSE = "prose"
@@ -44,12 +40,12 @@ class Standing(StrEnum):
 
     @property
     def trust(self) -> Trust:
-        """The two-valued label of the seed."""
+        """Corresponding two-valued label."""
         return Trust.UNTRUSTED if self is Standing.PROSE else Trust.TRUSTED
 
 
 class Role(StrEnum):
-    """The effect of a sink's argument: who receives, what is acted on, how much, when, what is said, or nothing."""
+    """Effect of a sink's argument: receiver, object, quantity, time, content, or nothing."""
 
     DESTINATION = "destination"
     SELECTOR = "selector"
@@ -60,7 +56,7 @@ class Role(StrEnum):
 
 
 class Mode(StrEnum):
-    """The treatment of a call that a rule refuses."""
+    """Treatment of a call that violates a rule."""
 
     AUDIT = "audit"
     CONFIRM = "confirm"
@@ -69,26 +65,26 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One scalar of a structured value, with the path of its field (``[3].sender``)."""
+    """Scalar of a structured value, with the path of its field, such as ``[3].sender``."""
 
     path: str
     value: Scalar
     standing: Standing | None = None
-    """Set by the caller for typed payloads that declare it; ``None`` leaves it to the policy."""
+    """Trust that a typed payload declares; ``None`` leaves it to the policy."""
     readers: tuple[tuple[str, ...], ...] = ()
-    """The readers that the payload's type declares, in groups of which each must admit a receiver."""
+    """Readers that the payload's type declares, in groups that must each admit a receiver."""
     id: str = ""
-    """The kind of thing that it identifies, for a payload whose type declares it."""
+    """Kind of object that it identifies, if the payload's type declares it."""
     inside: str = field(default="", compare=False)
-    """The path of the text in which it was written as JSON, where that alone gives it its standing."""
+    """Path of the text that contained it as JSON, if only that determines its trust."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The output of a listener, seen before it is handed on.
+    """Output of a listener, before it is passed on.
 
-    ``arguments`` are those of the call that it answers: they tell which document was asked for. ``answers`` are the
-    numbers of the plan's steps whose call it was; ``None`` leaves that to the arguments.
+    ``arguments`` are the arguments of the call, which name the requested document. ``answers`` are the numbers of the
+    plan's steps that the call belongs to; ``None`` derives them from the arguments.
     """
 
     source: str
@@ -102,12 +98,12 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A sink about to run. ``roles`` holds what the payload's type declares, by the path of the argument.
+    """Call of a sink that is about to run.
 
-    ``ids`` holds the kinds of things that the type declares arguments to choose, by the same paths.
-    ``exposed`` is False only where it is known that the sender was given nothing untrusted. ``put_in`` holds the paths
-    of the arguments that it alone is true of, where the sender passes on values that it was not shown; none mean all.
-    ``filled`` holds the paths of arguments with the value that the payload's type fills in where none was sent.
+    ``roles`` and ``ids`` hold the roles and the kinds of objects that the payload's type declares, by the path of the
+    argument. ``exposed`` is False only if the sender is known to have received nothing untrusted. ``put_in``
+    restricts ``exposed`` to these paths when the sender passes on values that it was not shown; empty means all
+    paths. ``filled`` holds the paths of arguments with the default of the payload's type.
     """
 
     sink: str
@@ -124,7 +120,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One listener that passed a labelled span on."""
+    """Listener that passed on a labelled span."""
 
     listener: str
     path: str
@@ -133,9 +129,9 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class TextOrigin:
-    """The entry of a text: listener, field, step and time. ``via`` names the encoding that was undone.
+    """Origin of a text: listener, field, step and time. ``via`` names the encoding that was undone.
 
-    ``place`` is the scheme, host and port that the text was fetched from, where the call named exactly one.
+    ``place`` is the scheme, host and port that the text was fetched from, if the call named exactly one.
     """
 
     source: str
@@ -149,11 +145,11 @@ class TextOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text that a ledger keeps.
+    """Text that a ledger keeps.
 
-    ``asked``: the trusted query named the document that it came from. ``id``: the kind of thing that it identifies.
-    ``after`` is the number of untrusted texts that came before a record whose listener may merely pass them on, else 0.
-    ``formed``: nothing but its form makes a record of it, in a source of which that field is not declared.
+    ``asked``: the trusted query named its document. ``id``: the kind of object that it identifies. ``after``: for a
+    record whose listener may only repeat untrusted text, the number of earlier untrusted texts, else 0. ``formed``:
+    only its form makes it a record, because the source does not declare the field.
     """
 
     origin: TextOrigin
@@ -165,7 +161,7 @@ class Text:
     formed: bool = False
 
     def dump(self) -> dict[str, Any]:
-        """The text as plain data for JSON."""
+        """Convert it to plain data for JSON."""
         told = {
             "origin": {name: getattr(self.origin, name) for name in TextOrigin.__slots__},
             "body": self.body,
@@ -177,7 +173,7 @@ class Text:
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Text:
-        """The text of which ``dump`` gave this."""
+        """Restore it from ``dump``."""
         origin, standing = TextOrigin(**data["origin"]), Standing(data["standing"])
         more = data.get("after", 0), data.get("id", ""), data.get("formed", False)
         return cls(origin, data["body"], standing, data["asked"], *more)

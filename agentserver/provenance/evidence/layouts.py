@@ -1,8 +1,7 @@
-"""Texts that a program laid out, taken apart: YAML, JSON lines, lines of ``key: value``, tables.
+"""Parses texts in a declared layout: YAML, JSON lines, lines of ``key: value``, and tables.
 
-Owns the layouts and their reading into mappings, lists and scalars. A text that is not in one as a whole is in none: it
-stays the one text that it is. Refuses to know whether whoever wrote it escapes what it was given, and so what its parts
-are worth. The work is bounded by ``LONGEST``; nothing is resolved, expanded or referred to.
+A text must be in the layout as a whole. Work is bounded by ``LONGEST``; references are never resolved or expanded.
+Whether the author of the layout escaped foreign content is the declaration's responsibility.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LONGEST: Final = 1 << 18
-"""Characters of a text that is taken apart."""
+"""Characters of a text that is parsed at most."""
 
 PARTS: Final = 20_000
-"""Scalars of one text."""
+"""Scalars of one text at most."""
 
 DEEP: Final = 20
-"""The depth of one text's structure."""
+"""Depth of one text's structure at most."""
 
 Laid: TypeAlias = "dict[str, Any] | list[Any]"
 
 
 class TextLayout(StrEnum):
-    """The layouts of texts that are known.
+    """Known layouts of texts.
 
-    ``JSON`` is one value, or one on each line. ``LINES`` are lines of ``key: value`` or of ``key = value``, where an
-    empty line begins the next record. ``TABLE`` has a line of heads, and cells between bars, tabs or commas.
+    ``JSON`` is one value, or one on each line. ``LINES`` are lines of ``key: value`` or ``key = value``, with an
+    empty line between records. ``TABLE`` has a header line, and cells between bars, tabs or commas.
     """
 
     JSON = "json"
@@ -56,11 +55,11 @@ _BAR: Final = re.compile(r"(?<!\\)\|")
 
 
 class _NoLayout(Exception):  # noqa: N818  a finding, not an error
-    """A text is in none, or says more than is read."""
+    """Signal that a text is not in the layout or exceeds a limit."""
 
 
 def parse_layout(text: str, layout: TextLayout) -> Laid | None:
-    """The structure of a text in one layout, or ``None`` when the text as a whole is not in it."""
+    """Parse a text in a layout; ``None`` if the whole text is not in it."""
     if not text.strip() or len(text) > LONGEST:
         return None
     try:
@@ -102,7 +101,7 @@ def _yaml(text: str) -> Laid:
 
 
 class _Tree:
-    """The structure of one YAML document, built from its events. An anchor, a tag or a key given twice ends it."""
+    """Builder of a YAML document's structure from events, which refuses anchors, tags and duplicate keys."""
 
     def __init__(self) -> None:
         self.root: Any = None
@@ -146,11 +145,11 @@ class _Tree:
         elif keys:
             holder[keys.pop()] = value
         else:
-            raise _NoLayout  # a key with parts of its own
+            raise _NoLayout  # a structured key
 
 
 def _scalar(body: str) -> Any:
-    """A plain word as the number, moment, flag or nothing that it is written for. No number is rounded."""
+    """Parse a plain word as a number, moment, boolean or null. Numbers are never rounded."""
     if body in _WORDS:
         return _WORDS[body]
     try:
@@ -179,7 +178,7 @@ def _lines(text: str) -> Laid:
 
 
 def _add_value(record: dict[str, Any], key: str, value: Any) -> None:
-    """A value of a record, beside those that stand under its key already."""
+    """Add a value to a record; repeated keys collect a list."""
     if key in record:
         known = record[key]
         record[key] = [*known, value] if isinstance(known, list) else [known, value]
@@ -216,7 +215,7 @@ def _rows(text: str) -> Iterator[list[str]]:
 
 
 def _split(text: str) -> list[str]:
-    """The lines of a text. Only a line feed ends one: what else readers take for an end, writers leave in a value."""
+    """Split a text into lines at line feeds only, because writers leave other line ends in values."""
     lines = text.replace("\r\n", "\n").split("\n")
     if len(lines) > PARTS or "\r" in text.replace("\r\n", ""):
         raise _NoLayout

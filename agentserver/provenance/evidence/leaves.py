@@ -1,8 +1,7 @@
-"""Structured values taken apart into typed scalars with field paths, and how those compare by value.
+"""Flattens structured values into typed scalars with field paths, and compares scalars by value.
 
-Owns flattening and typed equality (``1,000.00`` is ``1000``; ``January 2nd 2025`` is ``2025-01-02``).
-Refuses to know trust. Bounded: what lies deeper than ``DEPTH`` or beyond ``COUNT`` becomes one text, never
-nothing.
+``1,000.00`` is ``1000`` and ``January 2nd 2025`` is ``2025-01-02``. Parts beyond ``DEPTH`` or ``COUNT`` become one
+text and are never dropped.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEPTH: Final = 24
-"""The depth to which a structure is taken apart."""
+"""Depth to which a structure is flattened."""
 
 COUNT: Final = 50_000
-"""Scalars of one value that are told apart."""
+"""Scalars of one value that stay separate."""
 
 _ADJUSTED: Final = 10_000
-"""Decimal places on either side of the point up to which numbers are written out to compare them."""
+"""Decimal places on either side of the point up to which numbers are written out for comparison."""
 
 _NUMBER: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[, _]\d{3}){1,9}|\d{1,30})(?:\.\d{1,30})?")
 _ISO: Final = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
@@ -66,11 +65,11 @@ _MOMENT: Final = 48
 """Characters of a text that may be a moment as a whole."""
 _MONTHS_A_YEAR: Final = 12
 _SCALARS: Final = frozenset({int, float, bool, type(None), Decimal, datetime, date, time, dict, list})
-"""The types of most values, which are as plain as they can be."""
+"""Types of most values, which need no simplification."""
 
 
 def leaves(value: Any, path: str = "") -> tuple[Leaf, ...]:
-    """The scalars of ``value``. Texts that are JSON objects or arrays are taken apart as well."""
+    """Flatten a value into scalars. Texts that contain JSON objects or arrays are flattened as well."""
     found: list[Leaf] = []
     for leaf in _walk(value, path, 0):
         found.append(leaf)
@@ -80,14 +79,14 @@ def leaves(value: Any, path: str = "") -> tuple[Leaf, ...]:
 
 
 def simplify(value: Any) -> Any:
-    """A model, a dataclass or an enumeration as mappings, sequences and scalars; anything else as it is."""
+    """Convert models, dataclasses and enumerations to mappings, sequences and scalars."""
     return value if isinstance(value, str) else _plain(value)
 
 
 def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
     plain = value if type(value) in _SCALARS else _plain(value)
     if depth and isinstance(value, str) and not isinstance(plain, str):
-        # Structure that was written into a text is that text's author's.
+        # The author of a text also wrote the structure within it.
         for leaf in _walk(plain, path, depth + 1):
             yield replace(leaf, standing=Standing.PROSE, inside=leaf.inside or path)
     elif depth > DEPTH:
@@ -106,7 +105,7 @@ def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
 
 
 def _plain(value: Any) -> Any:
-    """One step towards mappings, sequences and scalars."""
+    """Simplify a value by one step."""
     if isinstance(value, Enum):
         return _plain(value.value)
     if isinstance(value, bytes | bytearray):
@@ -125,7 +124,7 @@ def _plain(value: Any) -> Any:
 
 
 def _json(text: str) -> Any:
-    """A text that holds a JSON object or array, read; every other text as it is."""
+    """Parse a text that contains a JSON object or array; return other texts unchanged."""
     body = text.strip()
     if body[:1] + body[-1:] in {"{}", "[]"}:
         try:
@@ -137,7 +136,7 @@ def _json(text: str) -> Any:
 
 
 def _flat(value: Any) -> str:
-    """Everything that a structure says, as one text."""
+    """Convert a structure to one text."""
     if isinstance(value, str):
         return value
     try:
@@ -147,8 +146,8 @@ def _flat(value: Any) -> str:
 
 
 def _scalars(value: Any) -> Iterator[str]:
-    """The keys and scalars of a structure that Python does not write: one that is too deep, or a number too long."""
-    waiting, known = [value], dict[int, Any]()  # the values are kept, so that no other one has the id of one
+    """Yield the keys and scalars of a structure that Python cannot print, because of its depth or a long number."""
+    waiting, known = [value], dict[int, Any]()  # holding the values keeps their ids unique
     while waiting:
         one = waiting.pop()
         inner = _plain(one)
@@ -161,7 +160,7 @@ def _scalars(value: Any) -> Iterator[str]:
 
 
 def text_of(value: Scalar) -> str:
-    """A scalar as it would be written."""
+    """Format a scalar as text."""
     if isinstance(value, str):
         return value
     if isinstance(value, datetime):
@@ -170,7 +169,7 @@ def text_of(value: Scalar) -> str:
 
 
 def _digits(value: Scalar) -> str:
-    """A number as Python writes it, also one with more digits than it writes of an ``int``."""
+    """Format a number, also beyond Python's limit of digits."""
     try:
         return str(value)
     except ValueError:
@@ -179,7 +178,7 @@ def _digits(value: Scalar) -> str:
 
 
 def typed_key(value: Scalar) -> str | None:
-    """A key that two spellings of one number, date or moment share; ``None`` for words."""
+    """Build a key that two spellings of a number, date or moment share; ``None`` for words."""
     if isinstance(value, bool | time) or value is None:
         return None
     if isinstance(value, date):
@@ -193,7 +192,7 @@ def typed_key(value: Scalar) -> str | None:
 
 
 def _day_of(body: str) -> str | None:
-    """The key of a date in words or in the digits of a country, with or without a weekday and a time."""
+    """Build the key of a date with a month name or in national digits, with or without weekday and time."""
     plain = _CLOCK.sub("", _WEEKDAY.sub("", body))
     if (spoken := parse_spoken_date(plain)) is not None:
         return f"date {spoken.isoformat()}"
@@ -202,7 +201,7 @@ def _day_of(body: str) -> str | None:
 
 
 def _local_date(written: re.Match[str]) -> str | None:
-    """The key of a day, a month and a year in digits; none where the first two may be either."""
+    """Build the key of day, month and year in digits; None if day and month are ambiguous."""
     first, mark, second, year = int(written[1]), written[2], int(written[3]), int(written[4])
     if mark == "." or first > _MONTHS_A_YEAR or first == second:
         return _date(year, second, first)
@@ -210,7 +209,7 @@ def _local_date(written: re.Match[str]) -> str | None:
 
 
 def amount_keys(value: Scalar) -> tuple[str, ...]:
-    """The keys of a number without its sign, and of a hundredth of it; none for what is no number."""
+    """Build the keys of a number without its sign and of a hundredth of it; empty for other values."""
     kind = typed_key(value) or ""
     if not kind.startswith("number "):
         return ()
@@ -220,12 +219,12 @@ def amount_keys(value: Scalar) -> tuple[str, ...]:
 
 
 def day_key(kind: str) -> str:
-    """The key of a date that is said without its year; empty for a number."""
+    """Build the key of a date without its year; empty for numbers."""
     return f"day {kind[-5:]}" if kind.startswith("date ") else ""
 
 
 def find_typed_keys(text: str) -> Iterator[str]:
-    """The typed keys of the numbers and dates in a text. A date without a year gives its day alone."""
+    """Find the typed keys of the numbers and dates in a text. A date without a year yields its day key."""
     for iso in _ISO.finditer(text):
         if key := _date(*map(int, iso.groups())):
             yield key
@@ -243,7 +242,7 @@ def find_typed_keys(text: str) -> Iterator[str]:
 
 
 def parse_spoken_date(text: str) -> date | None:
-    """The date that a text is, with its month as a word and its year: ``2 January 2025``."""
+    """Parse a date with its month's name and its year, such as ``2 January 2025``."""
     spoken = _SPOKEN.fullmatch(text.strip())
     if spoken is None or not spoken[5]:
         return None
@@ -255,13 +254,13 @@ def parse_spoken_date(text: str) -> date | None:
 
 
 def _month_and_day(spoken: re.Match[str]) -> tuple[int, int]:
-    month = (spoken[1] or spoken[4])[:3].casefold()  # a pattern that ignores case finds a long s, too
+    month = (spoken[1] or spoken[4])[:3].casefold()  # a case-insensitive pattern also matches a long s
     number = next(place for place, name in enumerate(_MONTHS, 1) if name.startswith(month))
     return number, int(spoken[2] or spoken[3])
 
 
 def _number(body: str) -> str | None:
-    """Every digit counts: ``normalize`` would round long account numbers into each other."""
+    """Build the key of a number with all its digits, since ``normalize`` would round long account numbers."""
     number = Decimal(re.sub(r"[, _]", "", body))
     if not number.is_finite():
         return None

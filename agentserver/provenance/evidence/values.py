@@ -1,7 +1,6 @@
-"""Occurrences of the values of the inventory: an immutable table from the hash of a value to the text it was in.
+"""Immutable table from the hash of a value to the texts that contain it.
 
-Owns compact lookup of short values, beside the span index. Refuses to know what a value means. Twelve bytes a
-value; growing costs the same geometric merges as the index.
+It takes twelve bytes per value and grows by geometric merges, as the span index does.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ _Run: TypeAlias = "tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Sorted runs of (hash, text number)."""
+    """Sorted runs of pairs of a hash and a text number."""
 
     runs: tuple[_Run, ...] = ()
 
     @property
     def nbytes(self) -> int:
-        """Resident size, in bytes."""
+        """Resident size in bytes."""
         return sum(keys.nbytes + texts.nbytes for keys, texts in self.runs)
 
     def add(self, entries: Iterable[tuple[int, int]]) -> Table:
-        """The table with more ``(hash, text number)`` pairs; of equal pairs one is kept."""
+        """Add pairs of a hash and a text number, without duplicates."""
         pairs = sorted(set(entries))
         if not pairs:
             return self
@@ -43,7 +42,7 @@ class Table:
         return Table(tuple(runs))
 
     def find(self, keys: Sequence[int]) -> list[int | None]:
-        """For each hash the number of one text that holds the value, or ``None``."""
+        """Find one text for each hash, or ``None``."""
         wanted = np.array(keys, dtype=np.uint64)
         found = np.full(len(keys), -1, dtype=np.int64)
         for hashes, texts in self.runs:
@@ -53,20 +52,20 @@ class Table:
         return [None if number < 0 else number for number in found.tolist()]
 
     def find_all(self, key: int, most: int) -> list[int]:
-        """The numbers of the texts that hold the value with this hash, at most so many, in order."""
+        """Find the texts with a value by its hash, up to a number, in order."""
         found: list[int] = []
-        for hashes, texts in self.runs:  # in a run the texts with one hash are in order
+        for hashes, texts in self.runs:  # a run keeps the texts of one hash in order
             at = int(np.searchsorted(hashes, np.uint64(key)))
             end = int(np.searchsorted(hashes[at : at + most], np.uint64(key), side="right")) + at
             found += texts[at:end].tolist()
         return sorted(found)[:most]
 
     def holds(self, keys: Sequence[int], before: int) -> bool:
-        """True when one of the first ``before`` texts holds a value with one of these hashes."""
+        """Return whether one of the first ``before`` texts has a value with one of these hashes."""
         return any(number < before for key in keys for number in self.find_all(key, 1))
 
     def first(self, key: int) -> int | None:
-        """The number of one text that holds the value with this hash."""
+        """Find one text with a value by its hash."""
         return self.find((key,))[0]
 
 

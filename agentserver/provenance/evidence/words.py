@@ -1,8 +1,7 @@
-"""Places where a short text can stand in longer ones: an immutable index of the beginnings of their words.
+"""Immutable index of word beginnings, which finds the places of short names and commands in long texts.
 
-Owns the first letters from each word on, sorted, with the place in the text as it was written; so a name, an identifier
-or a short command is looked up, and what stands there is compared, without a look at the rest. Refuses to know whose
-texts they are. Sixteen bytes a word; growing costs geometric merges of at most ``RUN`` words.
+It sorts the first letters of each word with their places, in sixteen bytes per word, and grows by geometric merges of
+at most ``RUN`` words.
 """
 
 from __future__ import annotations
@@ -22,29 +21,29 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 BEFORE: Final = 3
-"""Characters before a name that are kept for its pattern: more of them than any pattern looks at."""
+"""Characters before a name that its pattern may inspect."""
 HEAD: Final = 8
 """Letters by which words are sorted."""
 RUN: Final = 1 << 19
-"""Words of a run beyond which it is merged with no other: such a merge takes a few milliseconds."""
+"""Words of a run that is not merged further; a merge of that size takes a few milliseconds."""
 
 _Run: TypeAlias = "tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32], npt.NDArray[np.uint32]]"
 
 
 @dataclass(frozen=True, slots=True)
 class WordIndex:
-    """Sorted runs of (first letters, text number, offset in the text)."""
+    """Sorted runs of first letters, text number and offset in the text."""
 
     runs: tuple[_Run, ...] = ()
     texts: int = 0
 
     @property
     def nbytes(self) -> int:
-        """Resident size, in bytes."""
+        """Resident size in bytes."""
         return sum(part.nbytes for run in self.runs for part in run)
 
     def add(self, bodies: Sequence[str]) -> WordIndex:
-        """The index with more texts; they are numbered on from ``self.texts``."""
+        """Add texts, numbered from ``self.texts``."""
         found = [_heads(body) for body in bodies]
         counts = [len(keys) for keys, _ in found]
         if not sum(counts):
@@ -59,9 +58,9 @@ class WordIndex:
         return WordIndex(tuple(runs), self.texts + len(bodies))
 
     def find_words(self, form: bytes, most: int) -> tuple[tuple[int, int], ...]:
-        """Find where words begin like an evidence form: text numbers and offsets, at most so many.
+        """Find words with the beginning of an evidence form: text numbers and offsets, up to a number.
 
-        Which they are does not depend on how the texts were added.
+        The result does not depend on how the texts were added.
         """
         low = np.uint64(int.from_bytes(form[:HEAD].ljust(HEAD, b"\0"), "big"))
         high = np.uint64(int.from_bytes(form[:HEAD].ljust(HEAD, b"\xff"), "big"))
@@ -70,7 +69,7 @@ class WordIndex:
 
 
 def matches_at(body: str, offset: int, name: re.Pattern[str], lead: int, length: int) -> bool:
-    """True when a pattern matches where a word begins, ``lead`` characters after what is looked for begins."""
+    """Match a pattern at the beginning of a word that is ``lead`` characters after the start of the searched name."""
     begin = max(0, offset - lead - BEFORE)
     piece = body[begin : offset + 4 * length + 64]
     found = name.match(piece, offset - lead - begin) if offset >= lead else None
@@ -78,7 +77,7 @@ def matches_at(body: str, offset: int, name: re.Pattern[str], lead: int, length:
 
 
 def head_of(name: str) -> bytes:
-    """Fold as much of a name as its words are sorted by: ``find_words`` finds the same by it as by the whole form."""
+    """Fold the sort prefix of a name."""
     for end in (8 * HEAD, len(name)):
         form = fold_bytes(name[:end])
         if len(form) >= HEAD or end >= len(name):
@@ -103,7 +102,7 @@ def _heads(body: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
 def _sort_run(
     keys: npt.NDArray[np.uint64], texts: npt.NDArray[np.uint32], offsets: npt.NDArray[np.uint32]
 ) -> _Run:
-    """Sort a run. Words of one beginning are in the order of their places already, which a stable sort keeps."""
+    """Sort a run. The sort is stable, so words with one beginning keep the order of their places."""
     order = np.argsort(keys, kind="stable")
     return keys[order], texts[order], offsets[order]
 

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
-    from agentserver.engines.postgres.options import PostgresOptions
+    from agentserver.engines.postgres.connection import PostgresOptions
     from agentserver.engines.postgres.principals import PrincipalTable
     from agentserver.engines.sqlite.handoffs import JournalHeads
     from agentserver.guards.base import Guard
@@ -391,7 +391,7 @@ def shared_principals(keys: Postgres) -> PrincipalTable:
 def postgres_options(keys: Postgres) -> PostgresOptions:
     """Describe the database and its use. Raises MissingExtraError."""
     require("engine: postgres:", "postgres")
-    from agentserver.engines.postgres.options import PostgresOptions
+    from agentserver.engines.postgres.connection import PostgresOptions
 
     return PostgresOptions(
         keys.url,

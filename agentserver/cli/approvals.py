@@ -155,11 +155,11 @@ def _record_answer(kept: Source, one: Approval, answer: Answer) -> None:
     answered = ApprovalAnswer(one.id, one.digest, answer, project.user())
     with report_storage_errors():
         if kept.shared is not None:
-            from agentserver.engines.journal import answers
-            from agentserver.engines.postgres.command import changing  # needs an extra
+            from agentserver.engines.journal import records
+            from agentserver.engines.postgres.operations import changing  # needs an extra
 
             with changing(kept.shared) as connection:
-                stored = answers.put(connection, answered, time.time())
+                stored = records.put_answer(connection, answered, time.time())
         elif kept.path is not None:
             stored = journal_answers.leave_answer(kept.path, answered, time.time())
         else:

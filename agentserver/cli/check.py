@@ -151,7 +151,7 @@ def find_database_risks(organism: Organism) -> Iterator[ConfigMistake]:
     from agentserver.remedies.configuration import ConfigCode
 
     options, place = postgres_options(organism.engine), organism.engine_source
-    from agentserver.engines.postgres.status import find_weaknesses  # needs an extra
+    from agentserver.engines.postgres.operations import find_weaknesses  # needs an extra
 
     severity = Severity.WARNING
     try:

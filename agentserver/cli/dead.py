@@ -117,7 +117,7 @@ def discard(given: JournalArguments, delivery: str) -> None:
 
     with open_changing(given) as connection:
         letter = _find_letter(Reader(connection), delivery)
-        retention.discard(connection, letter.delivery.id)
+        retention.discard_letter(connection, letter.delivery.id)
     click.echo(f"{letter.delivery.id} is discarded")
 
 
@@ -141,7 +141,7 @@ def _open_books(given: JournalArguments) -> Iterator[_DecisionBooks]:
     rules = project.server(project.load(given.organism)).rules
     kept = find_source(given)
     if kept.shared is not None:
-        from agentserver.engines.postgres.command import commit_decision  # needs an extra
+        from agentserver.engines.postgres.operations import commit_decision  # needs an extra
 
         with open_reader(kept, rules.guards) as reader:
             yield _DecisionBooks(rules, reader, partial(commit_decision, kept.shared, rules.guards))

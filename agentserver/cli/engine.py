@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from agentserver.engines.postgres.options import PostgresOptions
-    from agentserver.engines.postgres.status import EngineState
+    from agentserver.engines.postgres.connection import PostgresOptions
+    from agentserver.engines.postgres.operations import EngineState
 
 
 @click.group("engine", cls=Verbs, short_help="Manage the database that servers share.")
@@ -55,7 +55,7 @@ def migrate(organism: Path | None) -> None:
     import anyio
 
     with _database(organism) as options:
-        from agentserver.engines.postgres.status import migrate as migrated
+        from agentserver.engines.postgres.operations import migrate as migrated
 
         made = anyio.run(migrated, options)
     project.say(
@@ -71,7 +71,7 @@ def status(organism: Path | None, *, as_json: bool) -> None:
     import anyio
 
     with _database(organism) as options:
-        from agentserver.engines.postgres.status import read_state
+        from agentserver.engines.postgres.operations import read_state
 
         found = anyio.run(read_state, options)
     if as_json:
@@ -126,7 +126,7 @@ def accept_loss(organism: Path | None) -> None:
     import anyio
 
     with _database(organism) as options:
-        from agentserver.engines.postgres.status import accept_loss as accepted
+        from agentserver.engines.postgres.operations import accept_loss as accepted
 
         losses = anyio.run(accepted, options)
     for name, conversations in losses:

@@ -48,7 +48,7 @@ def open_changing(given: JournalArguments) -> Iterator[Any]:
         with open_for_writing(find_journal(given)) as connection:
             yield connection
         return
-    from agentserver.engines.postgres import command as database  # needs an extra
+    from agentserver.engines.postgres import operations as database  # needs an extra
 
     with report_storage_errors(), database.changing(kept.shared) as connection:
         yield connection
@@ -165,7 +165,7 @@ def verify(given: JournalArguments) -> None:
 
 def _find_faults(kept: Source) -> Iterator[str]:
     if kept.shared is not None:
-        from agentserver.engines.postgres import command as database  # needs an extra
+        from agentserver.engines.postgres import operations as database  # needs an extra
 
         return database.find_faults(kept.shared)
     if kept.path is not None:
@@ -358,7 +358,7 @@ def repair(given: JournalArguments, conversation: str) -> None:
     as well. The server must not be running.
     """
     from agentserver.core.encoding.snapshot import UnreadableError
-    from agentserver.engines.journal import aside as journal_aside
+    from agentserver.engines.journal import suspension
     from agentserver.engines.journal.reader import Reader
 
     rules = project.server(project.load(given.organism)).rules
@@ -367,7 +367,7 @@ def repair(given: JournalArguments, conversation: str) -> None:
         one = _find_quarantined(reader.aside(), conversation)
         with project.refuse_on(UnreadableError, prefix=f"{one.id} stays quarantined: "):
             reader.load_aside(one.id)
-        journal_aside.put_back(connection, one.id, time.time())
+        suspension.resume(connection, one.id, time.time())
     click.echo(f"{one.id} is resumed: the next run continues it")
 
 
@@ -379,10 +379,10 @@ def discard_quarantined(given: JournalArguments, conversation: str) -> None:
 
     The server must not be running.
     """
-    from agentserver.engines.journal import aside as journal_aside
+    from agentserver.engines.journal import suspension
     from agentserver.engines.journal.reader import Reader
 
     with open_changing(given) as connection:
         one = _find_quarantined(Reader(connection).aside(), conversation)
-        journal_aside.discard(connection, one.id, time.time())
+        suspension.discard_suspended(connection, one.id, time.time())
     click.echo(f"{one.id} is discarded")

@@ -220,7 +220,7 @@ def _make_tables(keys: Postgres) -> None:
 
     with report_storage_errors():
         options = postgres_options(keys)
-        from agentserver.engines.postgres.status import migrate
+        from agentserver.engines.postgres.operations import migrate
 
         anyio.run(migrate, options)
 

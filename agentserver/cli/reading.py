@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.encoding.recorded import RecordedConversation
     from agentserver.core.guard import CoreGuard
-    from agentserver.engines.postgres.options import PostgresOptions
+    from agentserver.engines.postgres.connection import PostgresOptions
     from agentserver.ports import EngineReader
 
     Verb: TypeAlias = Callable[..., object]
@@ -161,7 +161,7 @@ def _database(keys: Postgres) -> Source:
     from agentserver.assembly import postgres_options
 
     options = postgres_options(keys)
-    from agentserver.engines.postgres import command as database  # needs an extra
+    from agentserver.engines.postgres import operations as database  # needs an extra
 
     return Source(None, partial(database.reading, options), options)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from agentserver.engines.journal.connection import snapshot, transaction
 from agentserver.engines.journal.seal import digest
 from agentserver.engines.postgres import history
-from agentserver.engines.postgres.command import connected
+from agentserver.engines.postgres.operations import connected
 from agentserver.engines.sqlite import head
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import LOCK, Lock, beside
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentserver.engines.journal.connection import Connection
-    from agentserver.engines.postgres.options import PostgresOptions
+    from agentserver.engines.postgres.connection import PostgresOptions
 
 
 class Moved(NamedTuple):
@@ -45,7 +45,7 @@ _BY_NUMBER: Final = {
     "value": "conversation owner name data",
     "state": "conversation version data",
     "receipt": "conversation name content request",
-    "aside": "number conversation at reason first_event events ended seal",
+    "suspension": "number conversation at reason first_event events ended seal",
 }
 """The columns of the tables whose rows belong to the number of a conversation."""
 
@@ -55,7 +55,7 @@ FAULTS: Final = 3
 _LIVING: Final = "select name from server where not gone and expires > clock_timestamp() order by name"
 _OPENING: Final = "name conversation at seal"
 _HEADS: Final = "select id, number, version, chain from conversation order by number"
-_NUMBERED: Final = ("conversation", "step", "delivery", "event", "aside")
+_NUMBERED: Final = ("conversation", "step", "delivery", "event", "suspension")
 
 
 def move(source: Connection, target: Connection, told: Callable[[int, int], None]) -> Moved:

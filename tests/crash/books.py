@@ -13,7 +13,7 @@ from agentserver.core.encoding.snapshot import take
 from agentserver.core.messages import Done, OutsideMessage, Reply, TurnedAway
 from agentserver.core.records.audit import Event
 from agentserver.engines.journal.reader import Reader
-from agentserver.engines.journal.retention import broken_link
+from agentserver.engines.journal.retention import find_broken_link
 from agentserver.engines.journal.rows import DeliveryEnd
 from agentserver.engines.sqlite.file import open_reading
 from agentserver.history.replay import replay
@@ -78,7 +78,7 @@ def check(path, told, *, at_rest, shop=SHOP, seen=True, diaries=None):
         labelled, keys = 0, {}
         for summary in summaries:
             story = reader.recorded_conversation(summary.id)
-            assert broken_link(story) is None
+            assert find_broken_link(story) is None
             assert replay(story, shop) is None
             check_steps(story, summary, requests, ended, left, handled)
             check_answers(story, answered)

@@ -11,7 +11,7 @@ import pytest
 from agentserver import HandlerResponse, SystemError
 from agentserver.core.decide import decisions
 from agentserver.core.messages import Done, Reply
-from agentserver.engines.journal import aside as journal_aside
+from agentserver.engines.journal import suspension
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading
@@ -47,7 +47,7 @@ def change(place, *statements):
 
 def aside(place):
     with closing(open_reading(place.path)) as connection:
-        return journal_aside.listed(connection)
+        return suspension.list_suspended(connection)
 
 
 async def left_two(place, **more):
@@ -136,7 +136,7 @@ async def test_a_guard_that_is_gone_sets_its_conversations_aside_and_is_named(tm
 
 def put_back(place, key):
     with closing(sqlite3.connect(place.path, isolation_level=None)) as connection:
-        journal_aside.put_back(connection, key, 1.0)
+        suspension.resume(connection, key, 1.0)
 
 
 async def test_a_conversation_about_which_nothing_can_be_decided_is_set_aside(tmp_path, caplog):

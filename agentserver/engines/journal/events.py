@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from agentserver.engines.journal.connection import Connection
 
 EVENT = "e.version, e.position, e.request, e.sender, e.root, e.message, e.flag"
-"""The columns that ``event_of`` reads."""
+"""The columns that ``make_event`` reads."""
 
 
-def event_of(conversation: str, row: Sequence[object], *, again: bool = False) -> Reply | Done:
+def make_event(conversation: str, row: Sequence[object], *, again: bool = False) -> Reply | Done:
     """The event with these columns."""
     version, position, request, sender, root, message, flag = row
     place = EventPlace(version, position)  # type: ignore[arg-type]
@@ -32,7 +32,9 @@ def event_of(conversation: str, row: Sequence[object], *, again: bool = False) -
     return Reply(conversation, request, sender, root, message, bool(flag), again, place)  # type: ignore[arg-type]
 
 
-def left(connection: Connection, conversation: str, after: EventPlace, most: int) -> list[Reply | Done]:
+def read_events_after(
+    connection: Connection, conversation: str, after: EventPlace, most: int
+) -> list[Reply | Done]:
     """The first events of a conversation after a place, acknowledged or not. Raises LookupError when it is unknown."""
     row = connection.execute("select number from conversation where id = ?", (conversation,)).fetchone()
     if row is None:
@@ -46,8 +48,8 @@ def left(connection: Connection, conversation: str, after: EventPlace, most: int
     )
     found: list[Reply | Done] = []
     size = 0
-    for columns in merge(steps, _aside(connection, row[0], after), key=_place):
-        event = event_of(conversation, columns)
+    for columns in merge(steps, _find_suspension_events(connection, row[0], after), key=_place):
+        event = make_event(conversation, columns)
         size += len(event.message) if isinstance(event, Reply) else 0
         if len(found) >= most or (found and size > PAGE):
             break
@@ -55,10 +57,12 @@ def left(connection: Connection, conversation: str, after: EventPlace, most: int
     return found
 
 
-def _aside(connection: Connection, number: int, after: EventPlace) -> list[tuple[object, ...]]:
+def _find_suspension_events(
+    connection: Connection, number: int, after: EventPlace
+) -> list[tuple[object, ...]]:
     """The rows of what left a conversation when it was set aside: two for each request that was open then."""
     return connection.execute(
-        f"select {EVENT} from aside a join event e"  # noqa: S608 - our own text
+        f"select {EVENT} from suspension a join event e"  # noqa: S608 - our own text
         " on e.number >= a.first_event and e.number < a.first_event + a.events and e.conversation = a.conversation"
         " where a.conversation = ? and (e.version, e.position) > (?, ?) order by e.version, e.position",
         (number, *after),
@@ -69,7 +73,7 @@ def _place(row: Sequence[object]) -> tuple[object, object]:
     return row[0], row[1]
 
 
-def refusal(connection: Connection, number: int, name: str, request: str) -> str:
+def find_refusal(connection: Connection, number: int, name: str, request: str) -> str:
     """The code with which a message under a name was refused at once; empty when it was accepted.
 
     What is refused is answered by the step that received it, and nothing else is.

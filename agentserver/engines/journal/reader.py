@@ -6,41 +6,46 @@ change anything.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from agentserver.core.encoding import kept, snapshot
-from agentserver.core.encoding.recorded import DeadLetter, RecordedConversation, RecordedStep, Summary
-from agentserver.core.encoding.recording import Origin
+from agentserver.core.encoding import kept, record_rows, snapshot
+from agentserver.core.encoding.recorded import (
+    Charges,
+    ChargeSum,
+    DeadLetter,
+    DecidedApproval,
+    RecordedConversation,
+    RecordedStep,
+    Summary,
+    read_decided_approval,
+)
+from agentserver.core.encoding.recording import KeptSettling, Origin, read_cause
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore
 from agentserver.core.messages import Moment
 from agentserver.core.receipts import Receipt
-from agentserver.engines.journal import answers as journal_answers
-from agentserver.engines.journal import aside as journal_aside
-from agentserver.engines.journal import decided as journal_decided
-from agentserver.engines.journal import events as journal_events
-from agentserver.engines.journal import names, seal
-from agentserver.engines.journal.events import EVENT, event_of
-from agentserver.engines.journal.retention import broken_link
+from agentserver.core.records.audit import Event
+from agentserver.core.state.approvals import ApprovalAnswer
+from agentserver.engines.journal import events, records, seal, suspension
+from agentserver.engines.journal.events import EVENT, make_event
+from agentserver.engines.journal.retention import find_broken_link
 from agentserver.engines.journal.stored import COLUMNS, read_delivery, stored
 from agentserver.ports import ConversationFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 
     from agentserver.core.encoding.recorded import ChargeSum, DecidedApproval, SuspendedConversation
     from agentserver.core.guard import CoreGuard
-    from agentserver.core.messages import Done, EventPlace, Reply
-    from agentserver.core.state.approvals import Approval, ApprovalAnswer
+    from agentserver.core.messages import Delivery, Done, EventPlace, Reply
+    from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
     from agentserver.engines.journal.connection import Connection
 
 
 MOST: Final = 1 << 62
 """Rows, where no number of them is asked for."""
-
-
-MANY = 1 << 62
-"""More rows than there are, for a list without a limit."""
 
 
 class Reader:
@@ -56,7 +61,7 @@ class Reader:
     def __init__(self, connection: Connection, guards: Sequence[CoreGuard] = ()) -> None:
         self._connection = connection
         self.adopt(guards)
-        self._going = journal_aside.GOING
+        self._going = suspension.ACTIVE
 
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
         """Read the memories of these guards from now on."""
@@ -77,7 +82,7 @@ class Reader:
     def snapshot(self, conversation: str) -> Snapshot | None:
         """An open conversation as it was written. Raises UnreadableError for one that is not what was written."""
         return (
-            None if journal_aside.is_aside(self._connection, conversation) else self._snapshot(conversation)
+            None if suspension.is_suspended(self._connection, conversation) else self._snapshot(conversation)
         )
 
     def _snapshot(self, conversation: str) -> Snapshot | None:
@@ -133,7 +138,7 @@ class Reader:
             " where c.id = ? and e.waiting = 1 order by e.version, e.position",
             (conversation,),
         )
-        return [event_of(conversation, columns, again=earlier(number)) for number, *columns in rows]
+        return [make_event(conversation, columns, again=earlier(number)) for number, *columns in rows]
 
     def standing(self, conversation: str) -> ConversationFound | None:
         """The owner of a conversation, and whether it is over."""
@@ -145,11 +150,11 @@ class Reader:
 
     def named(self, name: str) -> str | None:
         """The conversation that has a name. Raises EngineError for a row that was altered."""
-        return names.claimed(self._connection, name)
+        return records.find_named_conversation(self._connection, name)
 
     def left(self, conversation: str, after: EventPlace, most: int) -> list[Reply | Done]:
         """The events after a place. Raises LookupError."""
-        return journal_events.left(self._connection, conversation, after, most)
+        return events.read_events_after(self._connection, conversation, after, most)
 
     def receipt(self, conversation: str, name: str) -> Receipt | None:
         """The receipt of a commit in a conversation under a key of this name."""
@@ -161,7 +166,7 @@ class Reader:
         if row is None:
             return None
         request, content, number = row
-        return Receipt(request, content, journal_events.refusal(self._connection, number, name, request))
+        return Receipt(request, content, events.find_refusal(self._connection, number, name, request))
 
     def told(self, conversation: str, request: str, earlier: Callable[[int], bool]) -> list[Reply | Done]:
         """Everything that left for a request; what was acknowledged, and what ``outbox`` would mark, is marked."""
@@ -172,7 +177,7 @@ class Reader:
             (request, conversation),
         )
         return [
-            event_of(conversation, columns, again=not waiting or earlier(number))
+            make_event(conversation, columns, again=not waiting or earlier(number))
             for number, waiting, *columns in rows
         ]
 
@@ -214,19 +219,19 @@ class Reader:
 
     def answers(self) -> list[tuple[ApprovalAnswer, float]]:
         """The answers that other processes have left."""
-        return journal_answers.found(self._connection)
+        return records.read_answers(self._connection)
 
     def decided(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
         """The last answers of people, the latest first. Raises UnreadableError."""
-        return journal_decided.answers(self._connection, most, principal)
+        return read_decided_approvals(self._connection, most, principal)
 
     def charged(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
         """The charges since a time. Raises UnreadableError."""
-        return journal_decided.charged(self._connection, since)
+        return read_charges(self._connection, since)
 
     def altered(self, recorded: RecordedConversation) -> int | None:
         """The first version whose step does not continue the chain."""
-        return broken_link(recorded)
+        return find_broken_link(recorded)
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Everything that is recorded of a conversation. Raises LookupError."""
@@ -259,7 +264,7 @@ class Reader:
 
     def aside(self) -> list[SuspendedConversation]:
         """The conversations that are set aside, oldest first."""
-        return journal_aside.listed(self._connection)
+        return suspension.list_suspended(self._connection)
 
     def _step_rows(self, number: int) -> list[tuple[object, ...]]:
         return self._connection.execute(
@@ -293,10 +298,143 @@ class Reader:
             cause,  # type: ignore[arg-type]
             records,  # type: ignore[arg-type]
             tuple(read_delivery(conversation, columns) for _, *columns in added),
-            tuple(event_of(conversation, columns) for _, *columns in left),
+            tuple(make_event(conversation, columns) for _, *columns in left),
             chain,  # type: ignore[arg-type]
             rows,  # type: ignore[arg-type]
         )
 
     def _ids(self, statement: str, *values: object) -> list[str]:
         return [key for (key,) in self._connection.execute(statement, values)]
+
+
+_DECIDED = "substr(s.cause, 1, 11) = x'5b312c5b22646563696465'"
+_PRICED = "substr(s.cause, 1, 11) in (x'5b312c5b22726573657276', x'5b312c5b22736574746c65')"
+
+
+def read_decided_approvals(connection: Connection, most: int, principal: str | None) -> list[DecidedApproval]:
+    """The last answers of people, and denials in their place, the latest first."""
+    rows = connection.execute(
+        "select c.number, c.id, c.principal, s.at, s.cause, s.records from step s"  # noqa: S608 - our own text
+        f" join conversation c on c.number = s.conversation where {_DECIDED}"
+        " and (cast(?1 as text) is null or c.principal = ?1) order by s.number desc limit ?2",
+        (principal, most),
+    ).fetchall()
+    found = []
+    for number, key, whose, at, cause, record_bytes in rows:
+        answer = read_cause(cause)
+        assert isinstance(answer, ApprovalAnswer)
+        record = _find_record(connection, (number, key, at), record_bytes, {Event.APPROVED, Event.WITHDRAWN})
+        found.append(read_decided_approval(key, whose, answer.approval, record))
+    return found
+
+
+def read_charges(connection: Connection, since: float) -> tuple[ChargeSum, ...]:
+    """The charges of the steps since a time."""
+    rows = connection.execute(
+        "select c.number, c.id, c.principal, s.at, s.seed, s.cause, s.records from step s"  # noqa: S608 - our own text
+        f" join conversation c on c.number = s.conversation where {_PRICED} and s.at >= ?"
+        " order by s.at, s.number",
+        (since,),
+    )
+    charges = Charges()
+    for number, key, principal, at, seed, cause, record_bytes in rows:
+        priced = read_cause(cause)
+        if isinstance(priced, KeptSettling):
+            charges.settle(principal, priced.reservation, priced.cost)
+        else:
+            record = _find_record(connection, (number, key, at), record_bytes, {Event.RESERVED})
+            charges.reserve(principal, Moment(at, seed), record)
+    return charges.sums()
+
+
+def _find_record(
+    connection: Connection, place: tuple[int, str, float], records: bytes, events: Collection[str]
+) -> AuditRecord:
+    """The one record of these events in a step. Raises UnreadableError."""
+    number, key, at = place
+    found = next((one for one in record_rows.kept_records(records) if one.event in events), None)
+    if found is None:
+        raise UnreadableError(f"conversation {key}: a step does not say what was decided")
+    deliveries: dict[str, Delivery] = {}
+    if found.about is None:  # its delivery has the rest
+        deliveries = {found.delivery: _find_delivery(connection, number, key, found.delivery)}
+    return record_rows.whole_record(found, key, at, deliveries)
+
+
+def _find_delivery(connection: Connection, number: int, key: str, delivery: str) -> Delivery:
+    row = connection.execute(
+        f"select {COLUMNS} from step s join delivery d"  # noqa: S608 - our own text
+        " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries"
+        " and d.conversation = s.conversation"
+        " where s.conversation = ? and d.id = ?",
+        (number, delivery),
+    ).fetchone()
+    if row is None:
+        raise UnreadableError(f"conversation {key}: a delivery that was decided about is not there")
+    return read_delivery(key, row)
+
+
+T = TypeVar("T")
+
+
+class JournalReads(ABC):
+    """The readings that every journal answers alike."""
+
+    @abstractmethod
+    async def _ask(self, work: Callable[[Reader], T]) -> T:
+        """Have a reader do something in its thread. Raises EngineError for what its driver raises."""
+
+    @abstractmethod
+    def _numbered_before(self, number: int) -> bool:
+        """True for the number of an event that an earlier server may have passed on."""
+
+    @abstractmethod
+    def _gone(self, conversation: str) -> Callable[[EventPlace], bool]:
+        """The test for acknowledged places, for a look at the outbox that comes before they are written."""
+
+    async def load(self, conversation: str) -> Conversation | None:
+        """The conversation as last committed."""
+        return await self._ask(lambda reader: reader.load(conversation))
+
+    async def standing(self, conversation: str) -> ConversationFound | None:
+        """The owner of a conversation that the journal has."""
+        return await self._ask(lambda reader: reader.standing(conversation))
+
+    async def conversations_of(self, principal: str) -> AsyncIterator[str]:
+        """The principal's conversations that are open or have something in the outbox."""
+        for key in await self._ask(lambda reader: reader.conversations_of(principal)):
+            yield key
+
+    async def named(self, name: str) -> str | None:
+        """The conversation that has a name."""
+        return await self._ask(lambda reader: reader.named(name))
+
+    async def left(
+        self,
+        conversation: str,
+        after: EventPlace,
+        most: int,
+        *,
+        gaps: bool = False,  # noqa: ARG002 - there are none
+    ) -> list[Reply | Done]:
+        """The events after a place. All of a conversation are kept for as long as it is."""
+        return await self._ask(lambda reader: reader.left(conversation, after, most))
+
+    async def receipt(self, conversation: str, name: str) -> Receipt | None:
+        """The receipt of a commit under a key, also in a conversation that is closed."""
+        return await self._ask(lambda reader: reader.receipt(conversation, name))
+
+    async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
+        """The events that were not acknowledged; those that an earlier server may have passed on are marked."""
+        gone = self._gone(conversation)
+        for event in await self._ask(lambda reader: reader.outbox(conversation, self._numbered_before)):
+            if not gone(event.place):
+                yield event
+
+    async def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
+        """Everything that left for a request."""
+        gone = self._gone(conversation)
+        for event in await self._ask(
+            lambda reader: reader.told(conversation, request, self._numbered_before)
+        ):
+            yield event._replace(redelivered=event.redelivered or gone(event.place))

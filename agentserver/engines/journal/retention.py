@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.engines.journal import aside, names
+from agentserver.engines.journal import records, suspension
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.rows import DeliveryEnd
 from agentserver.engines.journal.seal import GENESIS, chained, mark
@@ -22,7 +22,7 @@ AT_ONCE = 64
 """Conversations that one transaction removes."""
 
 
-def forget(connection: Connection, before: float) -> int:
+def expire_conversations(connection: Connection, before: float) -> int:
     """Remove some of the conversations that were closed before; gives how many."""
     rows = connection.execute(
         "select number from conversation where touched < ?1 and closed < ?1 and closed is not null"
@@ -30,13 +30,13 @@ def forget(connection: Connection, before: float) -> int:
         (before, AT_ONCE),
     ).fetchall()
     if rows:
-        remove(connection, [number for (number,) in rows])
+        remove_conversations(connection, [number for (number,) in rows])
     else:
-        names.forget(connection, before)
+        records.forget_names(connection, before)
     return len(rows)
 
 
-def remove(connection: Connection, numbers: Collection[int]) -> None:
+def remove_conversations(connection: Connection, numbers: Collection[int]) -> None:
     """Remove conversations with everything that belongs to them."""
     with transaction(connection):
         for number in numbers:
@@ -55,7 +55,7 @@ def remove(connection: Connection, numbers: Collection[int]) -> None:
             connection.execute("delete from step where conversation = ?", (number,))
             connection.execute("delete from value where conversation = ?", (number,))
             connection.execute("delete from state where conversation = ?", (number,))
-            aside.remove(connection, number)
+            suspension.remove_suspensions(connection, number)
             connection.execute(
                 "delete from opening where conversation = (select id from conversation where number = ?)",
                 (number,),
@@ -64,7 +64,7 @@ def remove(connection: Connection, numbers: Collection[int]) -> None:
             connection.execute("delete from conversation where number = ?", (number,))
 
 
-def discard(connection: Connection, delivery: str) -> bool:
+def discard_letter(connection: Connection, delivery: str) -> bool:
     """Take a dead letter off the list; what is recorded of it stays. False when there is none of that id."""
     row = connection.execute(
         "select number, reason, ended from delivery where id = ? and state = ?", (delivery, DeliveryEnd.DEAD)
@@ -79,7 +79,7 @@ def discard(connection: Connection, delivery: str) -> bool:
     return True
 
 
-def broken_link(recorded: RecordedConversation) -> int | None:
+def find_broken_link(recorded: RecordedConversation) -> int | None:
     """The first version of a conversation whose step is not what was written; None when all are."""
     chain = GENESIS
     for expected, step in enumerate(recorded.steps, 1):

@@ -130,7 +130,7 @@ _TABLES: Final = """
         seal blob not null
     ) @lookup;
 
-    create table aside (
+    create table suspension (
         number counter primary key,
         conversation integer not null,
         at real not null,
@@ -140,7 +140,7 @@ _TABLES: Final = """
         ended real,
         seal blob not null
     ) @table;
-    create index aside_of on aside(conversation);
+    create index suspension_of on suspension(conversation);
 
     create table handoff (
         file text primary key,

@@ -15,7 +15,7 @@ from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError
 from agentserver.core.messages import NO_CALL, Call, Delivery
 from agentserver.core.receipts import Receipt
-from agentserver.engines.journal import aside, seal
+from agentserver.engines.journal import seal, suspension
 from agentserver.engines.journal.connection import snapshot as moment
 from agentserver.engines.journal.rows import DeliveryEnd, DeliveryRow
 from agentserver.engines.journal.seal import GENESIS, Sealed
@@ -261,7 +261,7 @@ def _whole(found: Stored) -> bool:
 
 def find_rows(connection: Connection, conversation: str) -> RowCache | None:
     """The stored rows of a conversation; None when it is unknown. One that is closed or aside has version -1."""
-    if aside.is_aside(connection, conversation):
+    if suspension.is_suspended(connection, conversation):
         return RowCache(0, 0.0, -1, GENESIS)
     found = stored(connection, conversation)
     if found is None:

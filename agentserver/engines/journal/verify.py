@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from agentserver.core.encoding import recording
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.engines.journal import aside, calendar, names, seal
+from agentserver.engines.journal import records, seal, suspension
 from agentserver.engines.journal.reader import Reader
-from agentserver.engines.journal.retention import broken_link
+from agentserver.engines.journal.retention import find_broken_link
 from agentserver.engines.journal.stored import stored
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ def find_faults(
     yield from _conversations(connection, (*driver, TypeError, ValueError, OverflowError), kept)
     yield from _marks(connection)
     yield from _answers(connection)
-    if not calendar.sound(connection):
+    if not records.is_calendar_intact(connection):
         yield "the calendar is not what was written"
-    yield from aside.damaged(connection)
-    yield from names.damaged(connection)
+    yield from suspension.find_damaged_suspensions(connection)
+    yield from records.find_damaged_names(connection)
 
 
 def _conversations(
@@ -59,7 +59,7 @@ def _conversations(
         for table in ("value", "receipt", "state"):
             rows = f"select count(*) from {table} where conversation = ?"  # noqa: S608 - our own names
             claimed[table] += connection.execute(rows, (number,)).fetchone()[0]
-    claimed["event"] += aside.told(connection)
+    claimed["event"] += suspension.count_suspension_events(connection)
     for table, count in claimed.items():
         (rows,) = connection.execute(f"select count(*) from {table} where {kept}").fetchone()  # noqa: S608 - our own names
         if rows != count:
@@ -72,7 +72,7 @@ def _conversation(reader: Reader, connection: Connection, key: str, claimed: dic
     claimed["delivery"] += sum(len(step.added) for step in recorded.steps)
     claimed["event"] += sum(len(step.events) for step in recorded.steps)
     found = stored(connection, key)
-    broken = broken_link(recorded)
+    broken = find_broken_link(recorded)
     if broken is not None:
         yield f"step {broken} is not what was written"
     elif found is not None and (found.row.version, found.row.chain) != _end(recorded.steps):

@@ -39,25 +39,28 @@ UNSURE = 60.0
 """Seconds after a claim without an answer for which its statement may still be done, by a connection that was lost."""
 
 QUEUED = "exists (select from @delivery d where d.conversation = c.number and d.state = 0)"
-GOING = "c.closed is null and not exists (select from @aside a where a.conversation = c.number and a.ended is null)"
+ACTIVE = (
+    "c.closed is null"
+    " and not exists (select from @suspension a where a.conversation = c.number and a.ended is null)"
+)
 FREE = "(c.owner is null or not exists (select from @server s where s.incarnation = c.owner and not s.gone))"
 _MINE = "owner = $1, epoch = c.epoch + 1, moved = clock_timestamp()"
 _CLAIM = (
     f"with claimed as (update @conversation c set {_MINE} where c.id = $2 and c.closed is null"  # noqa: S608 - our own texts
     f" and ({FREE} or c.owner = $1 or c.moved < clock_timestamp() - {REST} * interval '1 second')"
-    f" and not ({QUEUED} and {GOING}) returning c.epoch)"
+    f" and not ({QUEUED} and {ACTIVE}) returning c.epoch)"
     f" select (select epoch from claimed) as epoch, c.owner = $1 or {FREE} as left_over"
     " from @conversation c where c.id = $2 and c.closed is null"
 )
 """Says also whether what was not claimed, as deliveries wait in it, may be taken over at once."""
 _ADOPT = (
     "with free as (select c.number from @conversation c where c.id = any($2::text[]) and c.closed is null"  # noqa: S608 - our own texts
-    f" and ({FREE} or c.owner = $1) and not ({QUEUED} and {GOING}) order by c.number for update of c skip locked)"
+    f" and ({FREE} or c.owner = $1) and not ({QUEUED} and {ACTIVE}) order by c.number for update of c skip locked)"
     f" update @conversation c set {_MINE} from free where c.number = free.number returning c.id, c.epoch"
 )
 _TAKE = (
     "with left_over as (select c.number, c.owner from @conversation c"  # noqa: S608 - our own texts
-    f" where c.number in (select d.conversation from @delivery d where d.state = 0) and {GOING} and {FREE}"
+    f" where c.number in (select d.conversation from @delivery d where d.state = 0) and {ACTIVE} and {FREE}"
     " order by c.number limit $2 for update of c skip locked)"
     f" update @conversation c set {_MINE} from left_over where c.number = left_over.number"
     " returning c.id, c.epoch, coalesce(left_over.owner, 0) as previous"
@@ -69,7 +72,7 @@ _RELEASE = (
 )
 _QUEUED_HERE = (
     "select c.id from @conversation c where c.owner = $1"  # noqa: S608 - our own texts
-    f" and c.number in (select d.conversation from @delivery d where d.state = 0) and {GOING}"
+    f" and c.number in (select d.conversation from @delivery d where d.state = 0) and {ACTIVE}"
 )
 _LET_GO = "update @conversation set owner = null where id = any($2::text[]) and owner = $1"
 _STILL = "select c.id, c.epoch from @conversation c where c.id = any($2::text[]) and c.owner = $1 and c.closed is null"

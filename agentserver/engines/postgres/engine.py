@@ -10,31 +10,32 @@ import asyncio
 import json
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 
+from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.elapsed import STEADY, Calendar, Jump
-from agentserver.engines.journal.answers import LeftAnswers
+from agentserver.engines.journal import records, retention, suspension
+from agentserver.engines.journal.connection import transaction
+from agentserver.engines.journal.events import make_event
+from agentserver.engines.journal.reader import JournalReads, Reader
+from agentserver.engines.journal.records import StoredAnswers
 from agentserver.engines.journal.rows import Left
 from agentserver.engines.journal.step_data import StepMaker
 from agentserver.engines.journal.stored import find_rows
-from agentserver.engines.postgres import care, history, tables
-from agentserver.engines.postgres.claims import Claims
+from agentserver.engines.postgres import history, tables
+from agentserver.engines.postgres.claims import FREE, Claims
 from agentserver.engines.postgres.connection import DRIVER, Link, connect, refused, unreachable
 from agentserver.engines.postgres.hints import EVERYBODY, Hints, Topic
 from agentserver.engines.postgres.inbox import Inbox
-from agentserver.engines.postgres.leases import Lease
-from agentserver.engines.postgres.losses import LONGEST, Acknowledged
+from agentserver.engines.postgres.leases import LONGEST, Acknowledged, Lease, Tokens
 from agentserver.engines.postgres.marks import ServerMarks
-from agentserver.engines.postgres.questions import LEFT, STANDING, Questions
-from agentserver.engines.postgres.reading import ReadingThread
-from agentserver.engines.postgres.reads import DatabaseReads
-from agentserver.engines.postgres.rows import ClaimedRows, Numbers
-from agentserver.engines.postgres.tokens import Tokens
-from agentserver.engines.postgres.watching import Watching
+from agentserver.engines.postgres.news import LEFT, STANDING, Questions, Watching
+from agentserver.engines.postgres.rows import DRAW, ClaimedRows, Numbers
+from agentserver.engines.postgres.threads import ReadingThread, SyncConnection
 from agentserver.engines.postgres.writer import Ties, Writer
-from agentserver.ports import EngineError
+from agentserver.ports import ConversationFound, DamagedError, EngineError, FencedError
 from agentserver.supervision import Ending, run_errand, start_helper
 
 if TYPE_CHECKING:
@@ -48,8 +49,49 @@ if TYPE_CHECKING:
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
     from agentserver.engines.journal.stored import RowCache
-    from agentserver.engines.postgres.options import PostgresOptions
-    from agentserver.ports import Answers, Arrival, Claim, Fate, GainedClaims, LostClaims, News
+    from agentserver.engines.postgres.connection import PostgresOptions
+    from agentserver.ports import Answers, Arrival, Claim, EngineReader, Fate, GainedClaims, LostClaims, News
+
+
+_CLAIM = "select owner, epoch from conversation where id = ? and closed is null for update"
+_RELEASE = "update conversation set owner = null where id = ?"
+
+
+def _suspend(
+    connection: SyncConnection,
+    numbers: Numbers,
+    claim: Claim | None,
+    suspended: tuple[str, str, float],
+) -> tuple[Reply | Done, ...]:
+    """Suspend a conversation in the reading thread, given its id, the reason and the time.
+
+    Returns the events that leave it. Raises FencedError under another claim.
+    """
+    conversation, reason, at = suspended
+    plain = cast("Any", connection)
+
+    def draw(size: int) -> int:
+        row = connection.execute(DRAW.replace("@", "").replace("$1", "?1"), (size,)).fetchone()
+        assert row is not None
+        numbers.note(int(row[0]), size)
+        return int(row[0])
+
+    with transaction(plain):
+        found = connection.execute(_CLAIM, (conversation,)).fetchone()
+        if found is None:
+            return ()
+        if suspension.is_suspended(plain, conversation):  # an earlier attempt may have lost its answer
+            return suspension.read_suspension_events(plain, conversation, reason, at)
+        if found != claim:
+            raise FencedError("another process has the conversation")
+        connection.execute(_RELEASE, (conversation,))  # any server may claim it once it is resumed
+        return suspension.suspend(plain, conversation, reason, at, draw)
+
+
+T = TypeVar("T")
+
+_MINE = f"and (c.owner = ?2 or {FREE.replace('@', '')})"
+
 
 logger = logging.getLogger("agentserver.journal")
 
@@ -67,7 +109,7 @@ _KEEP_CLOCK = (
 )
 
 
-class PostgresEngine(DatabaseReads):
+class PostgresEngine(JournalReads):
     """A journal that several servers share.
 
     Args:
@@ -102,7 +144,7 @@ class PostgresEngine(DatabaseReads):
         ties = Ties(self._lease, self._claims, self._numbers, self._thread, self._acknowledged)
         self._writer = Writer(options, ties, self._rows, self._steps, self._tell_of)
         self.marks = ServerMarks(self._link, self._lease, self._thread)
-        self.answers: Answers = LeftAnswers(lambda work: self._do(lambda: work(self._thread.connection)))
+        self.answers: Answers = StoredAnswers(lambda work: self._do(lambda: work(self._thread.connection)))
 
     @property
     def trouble(self) -> str:
@@ -220,6 +262,66 @@ class PostgresEngine(DatabaseReads):
         if conversation.closed and self._retention is not None and self._retention < LONGEST:
             self._acknowledged.forget([conversation.id])
 
+    # Reading
+
+    @property
+    def _reader(self) -> Reader:
+        return Reader(self._thread.connection, self._guards)
+
+    async def standing(self, conversation: str) -> ConversationFound | None:
+        """The owner of a conversation that the journal has."""
+        rows = await self._standings.ask(conversation)
+        return (
+            None if not rows else ConversationFound(conversation, rows[0]["principal"], over=rows[0]["over"])
+        )
+
+    async def left(
+        self,
+        conversation: str,
+        after: EventPlace,
+        most: int,
+        *,
+        gaps: bool = False,  # noqa: ARG002 - there are none
+    ) -> list[Reply | Done]:
+        """The events after a place. All of a conversation are kept for as long as it is."""
+        rows = await self._leavings.ask(conversation, *after)
+        if not rows:
+            raise LookupError(conversation)
+        return [make_event(conversation, row[1:8]) for row in rows[:most] if row["version"] is not None]
+
+    async def idle(self, before: float) -> AsyncIterator[str]:
+        """Open conversations that nothing touched since and that no other living server has."""
+        owner = self._lease.incarnation
+        for key in await self._ask(lambda reader: reader.idle(before, _MINE, owner)):
+            yield key
+
+    def _numbered_before(self, number: int) -> bool:
+        return number not in self._numbers
+
+    def _gone(self, conversation: str) -> Callable[[EventPlace], bool]:
+        return self._writer.gone(conversation)
+
+    async def _ask(self, work: Callable[[Reader], T]) -> T:
+        return await self._do(lambda: work(self._reader))
+
+    async def read(self, work: Callable[[EngineReader], T]) -> T:
+        """Read by a connection of its own, beside the one of this engine."""
+        return await asyncio.get_running_loop().run_in_executor(None, self._examine, work)
+
+    def _examine(self, work: Callable[[EngineReader], T]) -> T:
+        connection = SyncConnection(self._options, "examining")
+        try:
+            return work(Reader(connection, self._guards))
+        finally:
+            connection.close()
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        """Have the thread do something."""
+        try:
+            return await self._thread.do(work)
+        except UnreadableError as error:
+            raise DamagedError(str(error)) from error
+
     # Claims
 
     def held(self, conversation: str) -> Claim | None:
@@ -290,7 +392,7 @@ class PostgresEngine(DatabaseReads):
         """Let a conversation go on no more. Raises FencedError when another process has it."""
         claim = self._claims.held(conversation)
         events = await self._do(
-            lambda: care.set_aside(self._thread.connection, self._numbers, conversation, reason, at)(claim)
+            lambda: _suspend(self._thread.connection, self._numbers, claim, (conversation, reason, at))
         )
         self._claims.drop(conversation)
         return events
@@ -309,11 +411,11 @@ class PostgresEngine(DatabaseReads):
 
     async def discard(self, delivery: str) -> bool:
         """Take a dead letter off the list."""
-        return await self._do(lambda: care.discard(self._thread.connection, delivery))
+        return await self._do(lambda: retention.discard_letter(self._thread.connection, delivery))
 
     async def give_name(self, name: str, conversation: str, at: float) -> str:
         """Give a conversation a name, unless another has it."""
-        return await self._do(lambda: care.give_name(self._thread.connection, name, conversation, at))
+        return await self._do(lambda: records.claim_name(self._thread.connection, name, conversation, at))
 
     async def expire(self, now: float, calendar: Calendar = STEADY) -> int:
         """Remove closed conversations whose retention is over, some at a time, and the fates of old arrivals."""
@@ -323,11 +425,11 @@ class PostgresEngine(DatabaseReads):
             return 0
         limit, total, removed = calendar.before(self._retention, now), 0, 1
         while removed:
-            removed = await self._do(lambda: history.forget(self._thread.connection, limit))
+            removed = await self._do(lambda: history.expire_conversations(self._thread.connection, limit))
             total += removed
         await history.keep_parts(self._options, self._retention)
         age = max(self._retention, history.SHORTEST)
-        while await self._do(lambda: history.sweep(self._thread.connection, age)):
+        while await self._do(lambda: history.delete_expired_rows(self._thread.connection, age)):
             pass
         return total
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import asyncpg
 
-from agentserver.engines.journal import aside, names, retention
+from agentserver.engines.journal import records, retention, suspension
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.postgres.connection import DRIVER, connect
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from agentserver.engines.journal.connection import Connection as Journal
-    from agentserver.engines.postgres.connection import Connection
-    from agentserver.engines.postgres.options import PostgresOptions
+    from agentserver.engines.postgres.connection import Connection, PostgresOptions
 
 WIDTH: Final = 1 << 40
 """Numbers in the range of a part. A table has room for eight million parts."""
@@ -147,20 +146,20 @@ async def _drop(connection: Connection, schema: str, number: int) -> None:
     logger.info("the history of part %d is dropped", number)
 
 
-def forget(connection: Journal, before: float) -> int:
+def expire_conversations(connection: Journal, before: float) -> int:
     """Remove some of the conversations that were closed before, but for their history. Returns how many."""
     with transaction(connection):
         rows = connection.execute(_EXPIRED, (before, AT_ONCE)).fetchall()
         if not rows:
-            names.forget(connection, before)
+            records.forget_names(connection, before)
             return 0
         numbers, keys = [number for number, _ in rows], [key for _, key in rows]
         connection.execute("insert into expired (conversation) select unnest(?::bigint[])", (numbers,))
         found = connection.execute(
-            "select distinct conversation from aside where conversation = any(?::bigint[])", (numbers,)
+            "select distinct conversation from suspension where conversation = any(?::bigint[])", (numbers,)
         )
         for (number,) in found.fetchall():
-            aside.remove(connection, number)
+            suspension.remove_suspensions(connection, number)
         connection.execute("delete from opening where conversation = any(?::text[])", (keys,))
         for table, column in (
             ("value", "conversation"),
@@ -171,12 +170,12 @@ def forget(connection: Journal, before: float) -> int:
     return len(rows)
 
 
-def sweep(connection: Journal, age: float) -> int:
+def delete_expired_rows(connection: Journal, age: float) -> int:
     """Delete some of the history that no part took along within ``age`` seconds. Returns of how many conversations."""
     numbers = [number for (number,) in connection.execute(_LEFT_OVER, (age, retention.AT_ONCE)).fetchall()]
     if numbers:
         with transaction(connection):
-            retention.remove(connection, numbers)
+            retention.remove_conversations(connection, numbers)
             connection.execute("delete from expired where conversation = any(?::bigint[])", (numbers,))
     return len(numbers)
 

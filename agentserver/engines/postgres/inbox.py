@@ -12,10 +12,22 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.core.messages import LAST, Cancellation, EventPlace, OutsideMessage, Reply
-from agentserver.engines.postgres import arrivals as form
 from agentserver.engines.postgres.claims import FREE
 from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, refused
-from agentserver.engines.postgres.hints import LOOK_DUE, Topic
+from agentserver.engines.postgres.hints import (
+    LOOK_DUE,
+    Tail,
+    Topic,
+    dump_arrival,
+    dump_arrival_hint,
+    dump_fate,
+    dump_fate_hint,
+    dump_tail,
+    load_arrival,
+    load_arrival_hint,
+    load_fate,
+    load_fate_hint,
+)
 from agentserver.ports import EngineError, Fate, UnfitError
 from agentserver.supervision import run_errand
 
@@ -107,7 +119,7 @@ class Inbox:
         self._asked: defaultdict[str, list[asyncio.Future[Fate]]] = defaultdict(list)
         self._given: dict[str, PendingArrival] = {}
         self._written: dict[str, None] = {}
-        self._tails: dict[str, form.Tail] = {}
+        self._tails: dict[str, Tail] = {}
         self._settled: dict[str, Fate] = {}
         self._settling = asyncio.Event()
         self._askers: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -120,7 +132,7 @@ class Inbox:
         if self._lease.unaccepted:
             raise EngineError(f"steps are missing in the database (noticed by {self._lease.unaccepted})")
         try:
-            data = form.dump(arrival)
+            data = dump_arrival(arrival)
         except (TypeError, ValueError) as error:
             raise UnfitError(f"an arrival that cannot be written: {error}") from error
         kept = asyncio.get_running_loop().create_future()
@@ -166,7 +178,7 @@ class Inbox:
             if owner is None:
                 self._hints.stir(Topic.INBOX)
             else:
-                data = form.dump_arrival_hint(arrival, self._lease.incarnation)
+                data = dump_arrival_hint(arrival, self._lease.incarnation)
                 self._hints.tell(owner, Topic.INBOX, data)
 
     async def _hand_in(self, columns: tuple[Any, ...], end: float) -> list[asyncpg.Record]:
@@ -185,7 +197,7 @@ class Inbox:
         while True:
             try:
                 for text in heard.data:
-                    self._tell(*form.load_fate_hint(text))
+                    self._tell(*load_fate_hint(text))
                 if heard.look:
                     look = loop.time() + SOON
                     await self._read_fates()
@@ -197,7 +209,7 @@ class Inbox:
         waiting = [key for key, futures in self._asked.items() if not all(one.done() for one in futures)]
         self._asked = defaultdict(list, {key: self._asked[key] for key in waiting})
         for key, text in await self._link.fetch(_FATES, waiting) if waiting else ():
-            self._tell(key, form.load_fate(text))
+            self._tell(key, load_fate(text))
 
     def _tell(self, key: str, fate: Fate) -> None:
         for future in self._asked.pop(key, ()):
@@ -239,7 +251,7 @@ class Inbox:
         """Read the arrivals of hints; None where the inbox has to be looked into."""
         found = []
         try:
-            for asker, arrival in map(form.load_arrival_hint, heard):
+            for asker, arrival in map(load_arrival_hint, heard):
                 if arrival.id in self._given or arrival.id in self._written:
                     continue
                 if self._claims.held(arrival.conversation) is None:
@@ -279,7 +291,7 @@ class Inbox:
             if key in self._given or not self._decidable(row):
                 continue
             try:
-                arrival = form.load(key, conversation, content)
+                arrival = load_arrival(key, conversation, content)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 logger.error("an arrival for conversation %s cannot be read: %s", conversation, error)  # noqa: TRY400 - the text says it all
                 self._given[key] = PendingArrival(conversation, asker)
@@ -308,7 +320,7 @@ class Inbox:
             for asker in set(askers.values()):
                 self._hints.tell(asker, Topic.NEWS)
         for asker in {askers[event.request] for event in outcome.replies if event.request in askers}:
-            self._hints.tell(asker, Topic.NEWS, form.dump_tail(tail))
+            self._hints.tell(asker, Topic.NEWS, dump_tail(tail))
 
     def settle(self, key: str, fate: Fate) -> None:
         """An arrival is decided about. Not waited for."""
@@ -319,8 +331,8 @@ class Inbox:
             return
         tail = self._tails.get(given.conversation)
         if tail is not None:  # heard first: the server that waits then knows that nothing else has left
-            self._hints.tell(given.asker, Topic.NEWS, form.dump_tail(tail))
-        self._hints.tell(given.asker, Topic.FATES, form.dump_fate_hint(key, fate))
+            self._hints.tell(given.asker, Topic.NEWS, dump_tail(tail))
+        self._hints.tell(given.asker, Topic.FATES, dump_fate_hint(key, fate))
 
     async def write_fates(self) -> None:
         """Write what was settled, for ever."""
@@ -338,7 +350,7 @@ class Inbox:
         if not due:
             return
         try:
-            await self._writing.fetch(_SETTLE, [*due], [form.dump_fate(fate) for fate in due.values()])
+            await self._writing.fetch(_SETTLE, [*due], [dump_fate(fate) for fate in due.values()])
         except (EngineError, *DRIVER) as error:
             logger.warning("fates cannot be written: %s", error)
             return
@@ -376,7 +388,7 @@ class Inbox:
         self._hints.stir(Topic.INBOX)
 
 
-def _extend(tail: form.Tail | None, outcome: Outcome) -> form.Tail:
+def _extend(tail: Tail | None, outcome: Outcome) -> Tail:
     """Add what a step has let go to the latest events of its conversation; drop the earliest where there are many."""
     conversation, before = outcome.conversation, outcome.before
     known = tail is not None and tail.version == before
@@ -386,7 +398,7 @@ def _extend(tail: form.Tail | None, outcome: Outcome) -> form.Tail:
     events += outcome.replies
     while len(events) > EVENTS or sum(map(_size, events)) > BYTES:
         since, events = events[0].place, events[1:]
-    return form.Tail(conversation.id, conversation.version, since, events)
+    return Tail(conversation.id, conversation.version, since, events)
 
 
 def _size(event: Reply | Done) -> int:

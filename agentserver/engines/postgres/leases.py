@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections import OrderedDict, defaultdict
+from contextlib import asynccontextmanager, suppress
+from time import monotonic
+from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.engines.postgres.connection import DRIVER, AwayError, Link
+from agentserver.engines.postgres.connection import DRIVER, AwayError, Link, refused
 from agentserver.engines.postgres.hints import EVERYBODY, Topic
 from agentserver.ports import EngineError
+from agentserver.supervision import run_errand
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
-    from agentserver.engines.postgres.connection import Connection
+    from agentserver.engines.postgres.connection import Connection, PostgresOptions
     from agentserver.engines.postgres.hints import Hints
-    from agentserver.engines.postgres.options import PostgresOptions
+
 
 FORGOTTEN = 86_400.0
 """Seconds after which the row of an incarnation that is over is removed: one without a row is over as well."""
@@ -172,3 +176,150 @@ class Lease:
         except (EngineError, *DRIVER) as error:
             raise EngineError(f"the lease cannot be given up: {error}") from error
         self._hints.tell(EVERYBODY, Topic.LEASES)
+
+
+MOST = 8192
+"""Conversations of which the latest step is remembered."""
+
+LONGEST = 3600.0
+"""Seconds for which it is."""
+
+NAMED = 100
+"""Conversations that are named in the row of a loss."""
+
+_THERE = "select number, chain from {0}.step where number = any($1::bigint[])"
+_NOTE = "insert into {0}.loss (name, conversations) values ($1, $2)"
+
+logger = logging.getLogger("agentserver.journal")
+
+
+class _Step(NamedTuple):
+    number: int
+    chain: bytes
+    at: float
+
+
+class Acknowledged:
+    """The latest acknowledged step of each conversation that was at work here of late.
+
+    Args:
+        options: of the database.
+    """
+
+    def __init__(self, options: PostgresOptions) -> None:
+        self._options = options
+        self._steps: OrderedDict[str, _Step] = OrderedDict()
+        self._comparing = (
+            asyncio.Lock()
+        )  # two connections made at once would note one loss twice, to be accepted twice
+
+    def note(self, conversation: str, number: int, chain: bytes) -> None:
+        """Remember a step."""
+        self._steps[conversation] = _Step(number, chain, monotonic())
+        self._steps.move_to_end(conversation)
+        if len(self._steps) > MOST:
+            self._steps.popitem(last=False)
+
+    def forget(self, conversations: Collection[str]) -> None:
+        """Forget what may be removed on purpose, or what was accepted as lost."""
+        for conversation in conversations:
+            self._steps.pop(conversation, None)
+
+    async def compare(self, connection: Connection) -> bool:
+        """Look for what is missing, and note it for all servers; gives whether anything is."""
+        async with self._comparing:
+            return await self._compare(connection)
+
+    async def _compare(self, connection: Connection) -> bool:
+        now = monotonic()
+        known = {key: step for key, step in self._steps.items() if now - step.at < LONGEST}
+        numbers = [step.number for step in known.values()]
+        schema = f'"{self._options.schema}"'
+        there = dict(await connection.fetch(_THERE.format(schema), numbers)) if numbers else {}
+        missing = [key for key, step in known.items() if there.get(step.number) != step.chain]
+        if not missing:
+            return False
+        logger.critical(
+            "the database has lost acknowledged steps of %d conversations: nothing new is accepted until an operator"
+            " accepts the loss with agentserver engine accept-loss",
+            len(missing),
+        )
+        await connection.execute(_NOTE.format(schema), self._options.name, missing[:NAMED])
+        self.forget(missing)
+        return True
+
+
+LOOK = 0.5
+"""Seconds between two looks whether a token is free."""
+
+_TAKE = (
+    "insert into @token as t (name, owner) values ($2, $1) on conflict (name) do update set owner = $1"
+    " where t.owner = $1 or not exists (select from @server s where s.incarnation = t.owner and not s.gone)"
+    " returning t.name"
+)
+_GIVE = "delete from @token where name = $2 and owner = $1"
+
+
+class Tokens:
+    """The tokens of this process.
+
+    Args:
+        link: for statements.
+        lease: of this process.
+        hints: to and from those who wait.
+    """
+
+    def __init__(self, link: Link, lease: Lease, hints: Hints) -> None:
+        self._link, self._lease, self._hints = link, lease, hints
+        self._giving: set[asyncio.Task[None]] = set()
+        self._here: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @asynccontextmanager
+    async def have(self, name: str) -> AsyncIterator[None]:
+        """Have a token; waits for it. Raises EngineError."""
+        async with self._here[name]:
+            owner = await self._take(name)
+            try:
+                yield
+            finally:
+                await self._give(owner, name)
+
+    async def _give(self, owner: int, name: str) -> None:
+        """Give a token back, later where that fails: with the lease of this server it would stay here."""
+        given = False
+        try:
+            with suppress(EngineError, *DRIVER):
+                given = await self._free(owner, name)
+        finally:
+            if not given:
+                giving = run_errand(self._give_later(owner, name), "gives back a token")
+                self._giving.add(giving)
+                giving.add_done_callback(self._giving.discard)
+
+    async def _free(self, owner: int, name: str) -> bool:
+        await self._link.fetch(_GIVE, owner, name)
+        self._hints.tell(EVERYBODY, Topic.TOKENS)
+        return True
+
+    async def _give_later(self, owner: int, name: str) -> None:
+        given = False
+        while not given and self._lease.incarnation == owner:
+            await asyncio.sleep(LOOK)
+            async with self._here[name]:
+                with suppress(EngineError, *DRIVER):
+                    given = await self._free(owner, name)
+
+    def end(self) -> None:
+        """Give nothing back any more: the lease is over."""
+        for giving in self._giving:
+            giving.cancel()
+
+    async def _take(self, name: str) -> int:
+        while True:
+            owner = self._lease.incarnation
+            try:
+                if await self._link.fetch(_TAKE, owner, name):
+                    return owner
+            except DRIVER as error:
+                raise refused(error) from error
+            await self._hints.until(Topic.TOKENS, LOOK)

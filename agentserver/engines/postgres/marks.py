@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from agentserver.engines.postgres.connection import Link
     from agentserver.engines.postgres.leases import Lease
-    from agentserver.engines.postgres.reading import ReadingThread
+    from agentserver.engines.postgres.threads import ReadingThread
 
 LONGEST = 2.0
 """Seconds for which a process that is about to end waits for the database."""

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 import asyncpg
 
 from agentserver.engines.postgres.connection import AwayError as LostError
-from agentserver.engines.postgres.connection import say
-from agentserver.engines.postgres.options import PostgresOptions
-from agentserver.engines.postgres.reading import SyncConnection
+from agentserver.engines.postgres.connection import PostgresOptions, say
+from agentserver.engines.postgres.threads import SyncConnection
 from agentserver.ports import EngineError
 from agentserver.ports.principals import AwayError, KeptPrincipals, UnusableError
 

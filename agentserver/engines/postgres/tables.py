@@ -20,8 +20,7 @@ from agentserver.engines.postgres import history
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
-    from agentserver.engines.postgres.connection import Connection
-    from agentserver.engines.postgres.options import PostgresOptions
+    from agentserver.engines.postgres.connection import Connection, PostgresOptions
 
 logger = logging.getLogger("agentserver.journal")
 

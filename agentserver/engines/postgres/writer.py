@@ -34,12 +34,10 @@ if TYPE_CHECKING:
     from agentserver.engines.journal.stored import RowCache
     from agentserver.engines.postgres.batch import Prepared
     from agentserver.engines.postgres.claims import Claims
-    from agentserver.engines.postgres.connection import Connection
-    from agentserver.engines.postgres.leases import Lease
-    from agentserver.engines.postgres.losses import Acknowledged
-    from agentserver.engines.postgres.options import PostgresOptions
-    from agentserver.engines.postgres.reading import ReadingThread
+    from agentserver.engines.postgres.connection import Connection, PostgresOptions
+    from agentserver.engines.postgres.leases import Acknowledged, Lease
     from agentserver.engines.postgres.rows import ClaimedRows, Numbers
+    from agentserver.engines.postgres.threads import ReadingThread
     from agentserver.ports import Claim
 
     Failed = Exception

@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.elapsed import STEADY, Calendar
-from agentserver.engines.journal import calendar as journal_calendar
-from agentserver.engines.journal import names, retention
-from agentserver.engines.journal.answers import LeftAnswers
-from agentserver.engines.journal.reader import Reader
-from agentserver.engines.journal.reads import JournalReads
+from agentserver.engines.journal import records, retention
+from agentserver.engines.journal.reader import JournalReads, Reader
+from agentserver.engines.journal.records import StoredAnswers
 from agentserver.engines.journal.rows import Left, make_gone_test
 from agentserver.engines.single_partition import SinglePartition
 from agentserver.engines.sqlite.file import (
@@ -81,7 +79,7 @@ class SqliteEngine(JournalReads, SinglePartition):
         limit: int | None = None,
     ) -> None:
         self.marks = MarkFile(options.path)
-        self.answers: Answers = LeftAnswers(lambda work: self._do(lambda: work(self._connection)))
+        self.answers: Answers = StoredAnswers(lambda work: self._do(lambda: work(self._connection)))
         self._options = options
         self._path = options.path
         self._guards = tuple(guards)
@@ -279,7 +277,7 @@ class SqliteEngine(JournalReads, SinglePartition):
 
     def _discard(self, delivery: str) -> bool:
         self._writer.check()
-        return retention.discard(self._connection, delivery)
+        return retention.discard_letter(self._connection, delivery)
 
     async def give_name(self, name: str, conversation: str, at: float) -> str:
         """The conversation that has a name; on the disk when this returns."""
@@ -287,7 +285,7 @@ class SqliteEngine(JournalReads, SinglePartition):
 
     def _claim(self, name: str, conversation: str, at: float) -> str:
         self._writer.check()
-        return names.claim(self._connection, name, conversation, at)
+        return records.claim_name(self._connection, name, conversation, at)
 
     def _numbered_before(self, number: int) -> bool:
         return number <= self._before
@@ -297,11 +295,11 @@ class SqliteEngine(JournalReads, SinglePartition):
 
     async def calendar(self) -> Calendar:
         """The calendar that an earlier server of this machine has kept."""
-        return await self._do(lambda: journal_calendar.read(self._connection))
+        return await self._do(lambda: records.read_calendar(self._connection))
 
     async def keep_calendar(self, calendar: Calendar) -> None:
         """Keep it in the journal."""
-        await self._do(lambda: journal_calendar.keep(self._connection, calendar))
+        await self._do(lambda: records.write_calendar(self._connection, calendar))
 
     async def expire(self, now: float, calendar: Calendar = STEADY) -> int:
         """Forget closed conversations whose time is over, some at a time, so that commits can go between."""
@@ -309,6 +307,6 @@ class SqliteEngine(JournalReads, SinglePartition):
             return 0
         limit, total, gone = calendar.before(self._retention, now), 0, 1
         while gone:
-            gone = await self._do(lambda: retention.forget(self._connection, limit))
+            gone = await self._do(lambda: retention.expire_conversations(self._connection, limit))
             total += gone
         return total

@@ -9,8 +9,8 @@ import sqlite3
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.engines.journal import answers, names
-from agentserver.engines.journal.retention import remove
+from agentserver.engines.journal import records
+from agentserver.engines.journal.retention import remove_conversations
 from agentserver.engines.journal.rows import DeliveryEnd
 from agentserver.engines.sqlite.file import open_reading, told
 
@@ -67,8 +67,8 @@ def only(copy: sqlite3.Connection, known: Collection[str]) -> None:
     others = [
         number for number, key in copy.execute("select number, id from conversation") if key not in known
     ]
-    remove(copy, others)
-    names.only(copy, known)
+    remove_conversations(copy, others)
+    records.keep_names_of(copy, known)
     copy.execute("delete from answer")  # they do not say of which conversation they are
     copy.execute("vacuum")
 
@@ -101,13 +101,13 @@ def stats(path: Path) -> Stats:
 def leave_answer(path: Path, answered: ApprovalAnswer, at: float) -> bool:
     """Write an answer; when this returns it is on the disk. A server may have the journal meanwhile.
 
-    Returns what ``answers.put`` does. Raises EngineError.
+    Returns what ``records.put_answer`` does. Raises EngineError.
     """
     open_reading(path).close()
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
         with closing(connection):
             connection.execute("pragma synchronous = full")
-            return answers.put(connection, answered, at)
+            return records.put_answer(connection, answered, at)
     except sqlite3.Error as error:
         raise told(path, error) from error

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agentserver.core.receipts import issue_receipt
-from agentserver.engines.journal import aside
+from agentserver.engines.journal import suspension
 from agentserver.engines.journal.rows import LEFT, Left, Rows
 from agentserver.engines.journal.step_data import Encoded, StepMaker, from_outside
 from agentserver.engines.journal.step_rows import StepRows
@@ -136,7 +136,7 @@ class Writer:
         self.check()
         self._steps.forget(conversation)
         self._rows.forget(conversation)
-        events = aside.put(self._connection, conversation, reason, at)
+        events = suspension.suspend(self._connection, conversation, reason, at)
         self._stored.count()
         return events
 

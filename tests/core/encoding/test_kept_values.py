@@ -15,7 +15,7 @@ from agentserver.codec import ValueRefusedError, fields_of
 from agentserver.core.encoding import changes, kept, record_rows, recording
 from agentserver.core.encoding.codecs import DETAILS
 from agentserver.core.records.details import Charge, KeptText, RepairNote
-from agentserver.engines.postgres import arrivals
+from agentserver.engines.postgres import hints
 from agentserver.worker import frames
 from tests.fuzzing import examples
 
@@ -27,8 +27,8 @@ CODECS = {
     "change": changes.CHANGE,
     "records": record_rows.RECORDS,
     "causes": recording._CAUSES,
-    "arrivals": arrivals._ARRIVALS,
-    "fates": arrivals._FATES,
+    "arrivals": hints._ARRIVALS,
+    "fates": hints._FATES,
     "frames": frames._FRAMES,
     "spoken": frames._SPOKEN,
     "answers": frames._ANSWER,

@@ -63,7 +63,7 @@ def rules_of(home: Path, **environ: str) -> tuple[Any, Any]:
 
 def judge(home: Path, promises: Promises, url: str) -> Verdict:
     """Read everything, and count."""
-    from agentserver.engines.postgres.command import reading
+    from agentserver.engines.postgres.operations import reading
 
     rules, organism = rules_of(home, DATABASE_URL=url)
     verdict = Verdict(Counter(dict.fromkeys(NAMES, 0)))

@@ -9,7 +9,7 @@ from contextlib import closing
 import asyncpg
 import pytest
 
-from agentserver.engines.postgres.addresses import Address, connect_for_writing, find_addresses
+from agentserver.engines.postgres.connection import Address, connect_for_writing, find_addresses
 from tests.machine import HANGS
 
 

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
-from agentserver.engines.postgres.addresses import is_pooled
-from agentserver.engines.postgres.connection import connect
+from agentserver.engines.postgres.connection import connect, is_pooled
 from agentserver.engines.postgres.hints import EVERYBODY, Topic
 from tests.machine import HANGS
 

@@ -11,10 +11,9 @@ import pytest
 
 from agentserver.engines.conformance.sample import SampleConversation, keep
 from agentserver.engines.postgres import PostgresOptions
-from agentserver.engines.postgres.command import find_faults
 from agentserver.engines.postgres.connection import Link, connect
 from agentserver.engines.postgres.history import WIDTH, keep_parts
-from agentserver.engines.postgres.status import read_state
+from agentserver.engines.postgres.operations import find_faults, read_state
 from tests.engines.postgres.alone import AloneEngine
 
 pytestmark = pytest.mark.anyio

@@ -10,10 +10,9 @@ import pytest
 
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
-from agentserver.engines.postgres.addresses import is_pooled
-from agentserver.engines.postgres.connection import connect
+from agentserver.engines.postgres.connection import connect, is_pooled
+from agentserver.engines.postgres.operations import find_weaknesses, migrate, read_state
 from agentserver.engines.postgres.principals import PrincipalTable
-from agentserver.engines.postgres.status import find_weaknesses, migrate, read_state
 from tests.engines.postgres.test_trouble import sound, talk
 from tests.pgbouncer import BACKENDS, pooled
 

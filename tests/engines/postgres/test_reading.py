@@ -12,7 +12,7 @@ from agentserver.engines.conformance.sample import AskingGuard, SampleConversati
 from agentserver.engines.journal.connection import snapshot, transaction
 from agentserver.engines.journal.verify import find_faults
 from agentserver.engines.postgres import PostgresOptions
-from agentserver.engines.postgres.reading import SyncConnection, translate
+from agentserver.engines.postgres.threads import SyncConnection, translate
 from agentserver.ports import EngineError
 from tests.engines.outcomes import Journal
 from tests.engines.postgres.alone import AloneEngine
@@ -153,8 +153,8 @@ async def test_a_reading_is_of_one_moment_whatever_is_written_meanwhile(database
             'update "own".event set x = $2 where y = $1 and z = $2',
         ),
         ("select x'5b' from state_of", "select '\\x5b'::bytea from state_of"),
-        ("delete from value where x in (select 1 from aside)",
-         'delete from "own".value where x in (select 1 from "own".aside)'),
+        ("delete from value where x in (select 1 from suspension)",
+         'delete from "own".value where x in (select 1 from "own".suspension)'),
     ],
 )  # fmt: skip
 async def test_a_statement_is_written_for_the_tables_of_a_schema(statement, expected):

@@ -11,7 +11,7 @@ import pytest
 
 from agentserver.core.blueprint import Listener
 from agentserver.core.messages import UNDECIDED, Reply
-from agentserver.engines.postgres import PostgresEngine, PostgresOptions, inbox, watching
+from agentserver.engines.postgres import PostgresEngine, PostgresOptions, inbox, news
 from agentserver.ports import EngineError
 from agentserver.ports.engine import PAGE
 from agentserver.pump import watches
@@ -97,7 +97,7 @@ async def test_a_request_costs_its_commits_alone_where_its_conversation_is(datab
 
 async def test_a_request_at_another_server_reads_what_hints_carry(database, statements, monkeypatch):
     monkeypatch.setattr(watches, "FRESH", HANGS)
-    for module in (inbox, watching):
+    for module in (inbox, news):
         monkeypatch.setattr(module, "SOON", HANGS)  # no regular look finds it
         monkeypatch.setattr(module, "LATER", HANGS)
     async with serving(database, "a") as a, serving(database, "b") as b:

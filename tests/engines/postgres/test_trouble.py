@@ -17,7 +17,7 @@ from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions, connection
 from agentserver.engines.postgres.connection import AwayError, Link, connect
-from agentserver.engines.postgres.losses import Acknowledged
+from agentserver.engines.postgres.leases import Acknowledged
 from agentserver.ports import ConflictError, EngineError, FencedError, UnfitError
 from tests.machine import HANGS
 from tests.postgres import running

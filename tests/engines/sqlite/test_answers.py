@@ -10,7 +10,7 @@ import pytest
 from agentserver.core.decide import approving
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.conformance.suite import AskingGuard, SampleConversation
-from agentserver.engines.journal import answers
+from agentserver.engines.journal import records
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite import restore
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
@@ -33,17 +33,17 @@ def said(answer, approval="one", by="ada"):
 
 def standing(path):
     with closing(open_reading(path)) as connection:
-        return answers.found(connection)
+        return records.read_answers(connection)
 
 
 def test_an_answer_is_written_while_a_server_has_the_journal(path):
     with Lock(path), closing(open_writing(JournalOptions(path))) as server:
         assert leave_answer(path, said(Answer.ONCE), 5.0)
-        assert answers.found(server) == [(said(Answer.ONCE), 5.0)]
-        answers.drop(server, ["another"])
-        assert answers.found(server)
-        answers.drop(server, ["one"])
-        assert answers.found(server) == []
+        assert records.read_answers(server) == [(said(Answer.ONCE), 5.0)]
+        records.drop_answers(server, ["another"])
+        assert records.read_answers(server)
+        records.drop_answers(server, ["one"])
+        assert records.read_answers(server) == []
 
 
 def test_the_first_answer_stands_but_a_denial_takes_the_place_of_an_approval(path):

@@ -25,7 +25,7 @@ from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.suite import SampleConversation
-from agentserver.engines.journal import aside, calendar, names, retention
+from agentserver.engines.journal import records, retention, suspension
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.rows import Left
 from agentserver.engines.sqlite import file as journal_file
@@ -53,7 +53,7 @@ TABLES = (
     "answer",
     "head",
     "calendar",
-    "aside",
+    "suspension",
     "state",
     "opening",
     "claim",
@@ -112,14 +112,14 @@ def everything(tmp_path_factory):
         left = [Left(outcomes[2].conversation.id)]
         assert writer.commit(outcomes) == [None] * len(outcomes)
         assert writer.commit([], left) == []
-        names.claim(connection, "name", outcomes[0].conversation.id, 5.0)
+        records.claim_name(connection, "name", outcomes[0].conversation.id, 5.0)
         count_opening(connection)
-        calendar.keep(connection, Calendar((Jump(5.0, 9.0),), 11.0))
+        records.write_calendar(connection, Calendar((Jump(5.0, 9.0),), 11.0))
         for number in (3, 4, 5):
             assert writer.set_aside(outcomes[number].conversation.id, "it cannot go on", 20.0) is not None
-        aside.put_back(connection, Reader(connection).aside()[0].id, 21.0)
-        aside.discard(connection, Reader(connection).aside()[0].id, 21.0)
-        retention.discard(connection, Reader(connection).dead()[0].delivery.id)
+        suspension.resume(connection, Reader(connection).aside()[0].id, 21.0)
+        suspension.discard_suspended(connection, Reader(connection).aside()[0].id, 21.0)
+        retention.discard_letter(connection, Reader(connection).dead()[0].delivery.id)
     assert leave_answer(path, ApprovalAnswer("one", "digest", Answer.DENY, "ada"), 5.0)
     assert list(findings(path)) == []
     with closing(sqlite3.connect(path)) as connection:
@@ -193,7 +193,11 @@ def test_any_column_of_any_row_that_changes_is_noticed(journal, table, column):
 
 @pytest.mark.parametrize(
     "table",
-    [table for table in TABLES if table not in {"answer", "aside", "head", "calendar", "opening", "claim"}],
+    [
+        table
+        for table in TABLES
+        if table not in {"answer", "suspension", "head", "calendar", "opening", "claim"}
+    ],
 )
 def test_any_row_that_goes_is_noticed(journal, table):
     before = journal.read_bytes()

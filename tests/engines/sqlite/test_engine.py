@@ -440,7 +440,7 @@ async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_di
         revived = requeue(conversation, letters[0].delivery, story.rules, story.moment())
         await keep(engine, revived)
         assert await engine.load(one.conversation.id) == revived.conversation
-        discard = lambda: retention.discard(engine._connection, two.ready[0].id)  # noqa: E731
+        discard = lambda: retention.discard_letter(engine._connection, two.ready[0].id)  # noqa: E731
         assert await engine._do(discard)
         assert not await engine._do(discard)
         reader = engine._reader
@@ -448,7 +448,9 @@ async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_di
         found = await engine._do(lambda: endings(engine._connection, one.conversation.id))
         assert found == {one.ready[0].id: DeliveryEnd.QUEUED}
         assert (
-            retention.broken_link(await engine._do(lambda: reader.recorded_conversation(one.conversation.id)))
+            retention.find_broken_link(
+                await engine._do(lambda: reader.recorded_conversation(one.conversation.id))
+            )
             is None
         )
         with pytest.raises(EngineError):
@@ -529,9 +531,9 @@ async def test_a_step_that_was_changed_on_the_disk_is_found(tmp_path):
         def story_of():
             return engine._do(lambda: engine._reader.recorded_conversation(outcomes[0].conversation.id))
 
-        assert retention.broken_link(await story_of()) is None
+        assert retention.find_broken_link(await story_of()) is None
         engine._connection.execute("update delivery set message = cast('forged' as blob) where number = 2")
-        assert retention.broken_link(await story_of()) == 2
+        assert retention.find_broken_link(await story_of()) == 2
 
 
 def test_there_is_nothing_to_read_where_no_journal_is(tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agentserver.engines.journal.reader import Reader
-from agentserver.engines.journal.retention import broken_link
+from agentserver.engines.journal.retention import find_broken_link
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from tests.machine import missing
 
@@ -95,4 +95,4 @@ def test_on_a_disk_that_is_full_whole_steps_are_refused_until_there_is_room(smal
         assert len(found) == int(kept) > 8
         for key in found:
             assert len(reader.recorded_conversation(key).steps) == 1
-            assert broken_link(reader.recorded_conversation(key)) is None
+            assert find_broken_link(reader.recorded_conversation(key)) is None

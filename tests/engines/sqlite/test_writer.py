@@ -100,7 +100,7 @@ def test_what_cannot_be_forgotten_stays_whole(connection, tmp_path):
     assert journal.commit([said, story.closed(said.conversation)]) == [None, None]
     connection.execute("create trigger no before delete on step begin select raise(abort, 'no'); end")
     with pytest.raises(sqlite3.Error, match="no"):
-        retention.forget(connection, 1e9)
+        retention.expire_conversations(connection, 1e9)
     assert not connection.in_transaction
     assert len(Reader(connection).recorded_conversation(said.conversation.id).steps) == 2
 

@@ -27,8 +27,7 @@ from agentserver.engines.postgres.tables import NAMES, POSTGRES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from agentserver.engines.postgres.connection import Connection
-    from agentserver.engines.postgres.options import PostgresOptions
+    from agentserver.engines.postgres.connection import Connection, PostgresOptions
 
 T = TypeVar("T")
 

@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done
     from agentserver.engines.journal.connection import Connection
 
-_NOW = "select conversation from aside where ended is null"
+_SUSPENDED = "select conversation from suspension where ended is null"
 
-GOING = f"closed is null and number not in ({_NOW})"
+ACTIVE = f"closed is null and number not in ({_SUSPENDED})"
 """The condition for the row of a conversation that is open and not set aside."""
 
 
-def is_aside(connection: Connection, conversation: str) -> bool:
+def is_suspended(connection: Connection, conversation: str) -> bool:
     """True when a conversation is aside now."""
     row = connection.execute(
-        f"select 1 from conversation where id = ? and number in ({_NOW})",  # noqa: S608 - our own text
+        f"select 1 from conversation where id = ? and number in ({_SUSPENDED})",  # noqa: S608 - our own text
         (conversation,),
     ).fetchone()
     return row is not None
 
 
-def damaged(connection: Connection) -> list[str]:
+def find_damaged_suspensions(connection: Connection) -> list[str]:
     """The damage to rows that say what is aside, and to the events that left then."""
-    rows = connection.execute("select number, conversation, seal from aside order by number").fetchall()
+    rows = connection.execute("select number, conversation, seal from suspension order by number").fetchall()
     return [
         f"why conversation {conversation} was set aside is not what was written"
         for number, conversation, sealed in rows
@@ -48,23 +48,23 @@ def damaged(connection: Connection) -> list[str]:
     ]
 
 
-def told(connection: Connection) -> int:
+def count_suspension_events(connection: Connection) -> int:
     """Count the events that left conversations when they were set aside: no step has let them go."""
-    (events,) = connection.execute("select coalesce(sum(events), 0) from aside").fetchone()
+    (events,) = connection.execute("select coalesce(sum(events), 0) from suspension").fetchone()
     return int(events)
 
 
-def listed(connection: Connection) -> list[SuspendedConversation]:
+def list_suspended(connection: Connection) -> list[SuspendedConversation]:
     """The conversations that are aside, oldest first."""
     rows = connection.execute(
         "select c.id, c.principal, a.at, a.reason,"
         " (select count(*) from delivery d where d.conversation = c.number and d.state = 0)"
-        " from aside a join conversation c on c.number = a.conversation where a.ended is null order by a.number"
+        " from suspension a join conversation c on c.number = a.conversation where a.ended is null order by a.number"
     )
     return [SuspendedConversation(*row) for row in rows]
 
 
-def put(
+def suspend(
     connection: Connection,
     conversation: str,
     reason: str,
@@ -84,49 +84,54 @@ def put(
             return ()
         number, principal, version = row
         words = end_suspended(
-            conversation, principal, _requests(connection, number), _last(connection, number, version)
+            conversation,
+            principal,
+            _find_open_requests(connection, number),
+            _find_last_place(connection, number, version),
         )
-        first = _next(connection) if draw is None else draw(len(words))
+        first = _next_event_number(connection) if draw is None else draw(len(words))
         for place, event in enumerate(words, first):
             connection.execute(EVENT, (place, number, *_row(event)))
         connection.execute(
-            "insert into aside (conversation, at, reason, first_event, events, seal) values (?, ?, ?, ?, ?, x'')",
+            "insert into suspension (conversation, at, reason, first_event, events, seal) values (?, ?, ?, ?, ?, x'')",
             (number, at, clean_line(reason, REASON), first, len(words)),
         )
         _seal(connection, number)
     return words
 
 
-def said(connection: Connection, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
+def read_suspension_events(
+    connection: Connection, conversation: str, reason: str, at: float
+) -> tuple[Reply | Done, ...]:
     """Read what left a conversation when it was set aside at this time for this reason; nothing where it was not."""
     rows = connection.execute(
-        f"select {events.EVENT} from conversation c join aside a on a.conversation = c.number and a.ended is null"  # noqa: S608
+        f"select {events.EVENT} from conversation c join suspension a on a.conversation = c.number and a.ended is null"  # noqa: S608
         " join event e on e.number >= a.first_event and e.number < a.first_event + a.events"
         " and e.conversation = a.conversation"
         " where c.id = ? and a.reason = ? and a.at = ? order by e.number",
         (conversation, clean_line(reason, REASON), at),
     )
-    return tuple(events.event_of(conversation, row) for row in rows)
+    return tuple(events.make_event(conversation, row) for row in rows)
 
 
-def _next(connection: Connection) -> int:
+def _next_event_number(connection: Connection) -> int:
     (number,) = connection.execute("select coalesce(max(number), 0) + 1 from event").fetchone()
     return int(number)
 
 
-def put_back(connection: Connection, conversation: str, at: float) -> None:
+def resume(connection: Connection, conversation: str, at: float) -> None:
     """Let a conversation that is aside go on with the next start. Raises LookupError when it is not aside."""
     with transaction(connection):
-        _end(connection, conversation, at)
+        _end_suspension(connection, conversation, at)
 
 
-def discard(connection: Connection, conversation: str, at: float) -> None:
+def discard_suspended(connection: Connection, conversation: str, at: float) -> None:
     """End a conversation that is aside: what is queued in it is dropped, and it ages out like any other.
 
     Raises LookupError when it is not aside.
     """
     with transaction(connection):
-        number = _end(connection, conversation, at)
+        number = _end_suspension(connection, conversation, at)
         queued = connection.execute(
             "select number from delivery where conversation = ? and state = 0", (number,)
         )
@@ -148,19 +153,19 @@ def discard(connection: Connection, conversation: str, at: float) -> None:
         )
 
 
-def remove(connection: Connection, number: int) -> None:
+def remove_suspensions(connection: Connection, number: int) -> None:
     """Forget that a conversation was ever aside, with what left it then. In a transaction of the caller's."""
     rows = connection.execute(
-        "select first_event, events from aside where conversation = ?", (number,)
+        "select first_event, events from suspension where conversation = ?", (number,)
     ).fetchall()
     connection.executemany(
         "delete from event where number >= ? and number < ?",
         [(first, first + count) for first, count in rows],
     )
-    connection.execute("delete from aside where conversation = ?", (number,))
+    connection.execute("delete from suspension where conversation = ?", (number,))
 
 
-def _requests(connection: Connection, number: int) -> list[str]:
+def _find_open_requests(connection: Connection, number: int) -> list[str]:
     """The requests that have not come to rest, as far as deliveries tell, in order."""
     rows = connection.execute(
         "select d.request from step s join delivery d"
@@ -174,35 +179,39 @@ def _requests(connection: Connection, number: int) -> list[str]:
     return [request for (request,) in rows]
 
 
-def _last(connection: Connection, number: int, version: int) -> EventPlace:
+def _find_last_place(connection: Connection, number: int, version: int) -> EventPlace:
     """The last place that is taken: what comes now follows what the last step, or an earlier aside, let go."""
     (steps,) = connection.execute(
         "select coalesce(sum(events), 0) from step where conversation = ? and version = ?", (number, version)
     ).fetchone()
     (asides,) = connection.execute(
-        "select coalesce(sum(events), 0) from aside where conversation = ?", (number,)
+        "select coalesce(sum(events), 0) from suspension where conversation = ?", (number,)
     ).fetchone()
     return EventPlace(version, steps + asides - 1)
 
 
-def _end(connection: Connection, conversation: str, at: float) -> int:
+def _end_suspension(connection: Connection, conversation: str, at: float) -> int:
     """Mark it as aside no more; gives the number of its row."""
     row = connection.execute(
-        f"select number from conversation where id = ? and number in ({_NOW})",  # noqa: S608 - our own text
+        f"select number from conversation where id = ? and number in ({_SUSPENDED})",  # noqa: S608 - our own text
         (conversation,),
     ).fetchone()
     if row is None:
         raise LookupError(conversation)
-    connection.execute("update aside set ended = ? where conversation = ? and ended is null", (at, row[0]))
+    connection.execute(
+        "update suspension set ended = ? where conversation = ? and ended is null", (at, row[0])
+    )
     _seal(connection, row[0])
     return int(row[0])
 
 
 def _seal(connection: Connection, conversation: int) -> None:
     """Seal what was written of a conversation's being aside."""
-    rows = connection.execute("select number from aside where conversation = ?", (conversation,)).fetchall()
+    rows = connection.execute(
+        "select number from suspension where conversation = ?", (conversation,)
+    ).fetchall()
     connection.executemany(
-        "update aside set seal = ? where number = ?",
+        "update suspension set seal = ? where number = ?",
         [(_digest(connection, number), number) for (number,) in rows],
     )
 
@@ -210,7 +219,7 @@ def _seal(connection: Connection, conversation: int) -> None:
 def _digest(connection: Connection, number: int) -> bytes:
     """The digest of a row and of the events that left then."""
     row = connection.execute(
-        "select number, conversation, at, reason, first_event, events, ended from aside where number = ?",
+        "select number, conversation, at, reason, first_event, events, ended from suspension where number = ?",
         (number,),
     ).fetchone()
     _, conversation, _, _, first, count, _ = row

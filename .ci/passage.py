@@ -115,7 +115,7 @@ def returned(organism: Organism, say: Say) -> int:
     """The calls with which the general step leaves the file of ``concluding``."""
     rules = build(organism).rules
     moments = (Moment(float(number), bytes([number]) * 16) for number in range(1, 4))
-    conversation = Conversation.opened("figures", next(moments))
+    conversation = Conversation.begin("figures", next(moments))
     asked = rules.codecs.of(type(say)).encode(say).encode()
     outcome = decisions.receive(conversation, OutsideMessage(asked, "r", "echo"), rules, next(moments))
     (delivery,) = outcome.ready

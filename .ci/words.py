@@ -51,7 +51,6 @@ BARE_NAMES = 2.0
 """Percent of names in a translated room that may be a lone participle, adverb or preposition."""
 
 UNTRANSLATED: dict[str, tuple[float, float]] = {
-    "core": (25.5, 30.1),
     "engines": (25.8, 21.0),
     "ports": (27.0, 19.7),
     "(modules)": (5.1, 4.9),

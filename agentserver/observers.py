@@ -23,7 +23,7 @@ The records of one conversation come in order. The result is ignored: an observe
 
 def describe(record: AuditRecord) -> str:
     """Return the detail of a record as lines of text, empty without one. ``fields`` returns it by name."""
-    return WORDING.whole(record.detail)
+    return WORDING.join_lines(record.detail)
 
 
 def fields(detail: Detail | None) -> Any:

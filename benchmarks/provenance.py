@@ -170,7 +170,7 @@ def rules(policy: Policy) -> tuple[Rules, Rules, Codecs]:
 def step(policy: Policy, ledger: Ledger, payload: Any, to: str) -> tuple[float, float]:
     """Median ms of one step in which an agent sends a message: without the guard, and with it."""
     plain, guarded, codecs = rules(policy)
-    conversation = Conversation.opened("bench", Moment(0.0, bytes(16)))
+    conversation = Conversation.begin("bench", Moment(0.0, bytes(16)))
     asked = OutsideMessage(codecs.of(Read).encode(Read("https://a.example/")).encode(), "r", "agent")
     outcome = decisions.receive(conversation, asked, guarded, Moment(1.0, b"1" * 16))
     (delivery,) = outcome.ready

@@ -255,7 +255,7 @@ def _question_fields(question: Question) -> dict[str, object]:
     return {
         "guard": question.guard,
         "why": DETAILS.plain(why),
-        "text": WORDING.whole(why),
+        "text": WORDING.join_lines(why),
         "about": question.about,
     }
 

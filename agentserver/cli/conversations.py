@@ -50,7 +50,7 @@ def conversations_command(
             for one in reader.conversations()
             if (one.closed is None or not only_open) and principal in (None, one.principal)
         )
-        line = partial(_conversation_line, frozenset(one.id for one in reader.aside()))
+        line = partial(_conversation_line, frozenset(one.id for one in reader.list_suspended()))
         lists.print(wanted, line, lambda one: one._asdict(), "there are no such conversations")
 
 

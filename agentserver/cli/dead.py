@@ -210,7 +210,7 @@ def _redrive(books: _DecisionBooks, letter: DeadLetter) -> str:
 
     clock = SystemClock()
     origin = books.reader.recorded_conversation(letter.delivery.conversation).beginning
-    opened = Conversation.opened(origin.opener, clock.moment())
+    opened = Conversation.begin(origin.opener, clock.moment())
     redriven = RedrivenLetter(letter.delivery, next(clock.moment().ids()), project.user())
     moment = clock.moment()
     _commit(books, lambda: redrive(opened, redriven, books.rules, moment))

@@ -187,7 +187,7 @@ def _describe_fault(reader: EngineReader, conversation: str) -> str:
     from agentserver.core.encoding.snapshot import UnreadableError
 
     try:
-        step = reader.altered(recorded_conversation(reader, conversation))
+        step = reader.find_altered(recorded_conversation(reader, conversation))
     except UnreadableError as error:
         return str(error)
     return "" if step is None else f"step {step} was altered"
@@ -315,7 +315,7 @@ def list_quarantined(given: JournalArguments, *, lists: ListPrinter) -> None:
     """List the quarantined conversations, oldest first."""
     kept, secrets = find_source_and_secrets(given)
     with open_reader(kept) as reader:
-        found = [one._replace(reason=secrets.redact(one.reason)) for one in reader.aside()]
+        found = [one._replace(reason=secrets.redact(one.reason)) for one in reader.list_suspended()]
     lists.print(
         found,
         lambda one: (
@@ -338,7 +338,7 @@ def show_quarantined(given: JournalArguments, conversation: str) -> None:
 
     kept, secrets = find_source_and_secrets(given)
     with open_reader(kept) as reader:
-        one = _find_quarantined(reader.aside(), conversation)
+        one = _find_quarantined(reader.list_suspended(), conversation)
     for text in (
         f"conversation {one.id} of {one.principal}, quarantined {format_time(one.at)}",
         f"waiting deliveries: {one.waiting}",
@@ -364,7 +364,7 @@ def repair(given: JournalArguments, conversation: str) -> None:
     rules = project.server(project.load(given.organism)).rules
     with open_changing(given) as connection:
         reader = Reader(connection, rules.guards)
-        one = _find_quarantined(reader.aside(), conversation)
+        one = _find_quarantined(reader.list_suspended(), conversation)
         with project.refuse_on(UnreadableError, prefix=f"{one.id} stays quarantined: "):
             reader.load_aside(one.id)
         suspension.resume(connection, one.id, time.time())
@@ -383,6 +383,6 @@ def discard_quarantined(given: JournalArguments, conversation: str) -> None:
     from agentserver.engines.journal.reader import Reader
 
     with open_changing(given) as connection:
-        one = _find_quarantined(Reader(connection).aside(), conversation)
+        one = _find_quarantined(Reader(connection).list_suspended(), conversation)
         suspension.discard_suspended(connection, one.id, time.time())
     click.echo(f"{one.id} is discarded")

@@ -225,7 +225,7 @@ def read_each(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
             project.say(f"left out: conversation {key}: {error}", err=True)
         else:
             yield found
-    aside = len(reader.aside())
+    aside = len(reader.list_suspended())
     if aside:
         project.say(f"left out: {aside} quarantined, see agentserver journal aside list", err=True)
 

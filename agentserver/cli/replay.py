@@ -89,7 +89,7 @@ def command(
         report = _WhatIf(say, rules, project.server(other).rules)
     with open_reader(kept) as reader:
         for recorded in _read_recorded(reader, conversations):
-            altered = reader.altered(recorded)
+            altered = reader.find_altered(recorded)
             report.take(recorded, altered)
             if asked["save"] and altered is not None:
                 project.refuse("it was altered; nothing is saved")

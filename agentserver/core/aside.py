@@ -1,4 +1,4 @@
-"""The last events that a principal gets of a conversation that is set aside."""
+"""Final events of a suspended conversation."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 __all__ = ["end_suspended"]
 
 REASON = 500
-"""Characters of why a conversation is set aside."""
+"""Characters of the reason for a suspension."""
 
 
 def end_suspended(
     conversation: str, principal: str, requests: Iterable[str], after: EventPlace
 ) -> tuple[Reply | Done, ...]:
-    """The events that leave for the requests of a conversation that goes on no more.
+    """Answer and end every open request of a conversation that is being suspended.
 
     Args:
-        conversation: its id. Nothing else of it needs to be legible.
+        conversation: its id; the rest of it may be unreadable.
         principal: who opened it.
-        requests: those that have not come to rest, in order.
-        after: the last place that is taken.
+        requests: the open ones, in order.
+        after: the last place in use.
     """
     payload = system_error(Code.INTERNAL)
     codec = Codecs().of(type(payload))

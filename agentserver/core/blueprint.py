@@ -18,7 +18,7 @@ class Listener:
     Args:
         name: unique; may hold dots, which mean nothing.
         payloads: the dataclasses it accepts; at least one.
-        description: what it does, shown to peers.
+        description: its purpose, shown to peers.
         agent: whether it learns its own name.
         peers: the only listeners it may address besides its caller, itself and ``system.*``.
         broadcast: whether a message without ``to`` may go to several listeners that share its root.

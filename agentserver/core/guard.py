@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DenyVerdict:
-    """A proposal may not be sent. The sender learns ``code``; ``reason`` is for operators."""
+    """Verdict that denies a proposal. The sender learns ``code``; ``reason`` is for operators."""
 
     code: Code
     reason: Detail | str
@@ -43,11 +43,11 @@ class DenyVerdict:
 
 @dataclass(frozen=True, slots=True)
 class NeedsApproval:
-    """A proposal may be sent if a person approves it.
+    """Verdict that lets a proposal pass once a person approves it.
 
     Args:
-        question: the reason, as the person is told it.
-        about: what the guard will remember as approved, if it is for the rest of the conversation.
+        question: the reason, as shown to the person.
+        about: the values that the guard remembers as approved, if the approval is for the rest of the conversation.
     """
 
     question: Detail | str
@@ -56,24 +56,24 @@ class NeedsApproval:
 
 @dataclass(frozen=True, slots=True)
 class NoteVerdict:
-    """A proposal may be sent, and ``reason`` goes on record."""
+    """Verdict that lets a proposal pass and puts ``reason`` on record."""
 
     reason: Detail | str
 
 
 Verdict: TypeAlias = DenyVerdict | NeedsApproval | NoteVerdict | None
-"""None lets a proposal pass without a word. A reason in words of the guard's own may have several lines."""
+"""None lets a proposal pass without a note. A reason given as text may have several lines."""
 
 
 class Denial(NamedTuple):
-    """The reason why a message may not be sent, and the code that its sender learns."""
+    """Reason why a message may not be sent, and the code that its sender learns."""
 
     code: Code
     detail: Detail
 
 
 class GuardRuling(NamedTuple):
-    """The verdict of all guards together on a proposal. The first denial is the last word."""
+    """Combined verdict of all guards on a proposal; the first denial is final."""
 
     denied: Denial | None = None
     questions: tuple[Question, ...] = ()
@@ -84,18 +84,18 @@ PASSED = GuardRuling()
 
 
 class NarrowedListener(NamedTuple):
-    """A listener with fewer peers than it declares, and the usage of those, as text; empty where none is told."""
+    """Listener with fewer peers than it declares, and the usage text of those peers, possibly empty."""
 
     listener: Listener
     usage: str
 
 
 NARROWED_LISTENERS: Final = 256
-"""Listeners with fewer peers than they declare that are kept for the next time: a thread asks at each delivery."""
+"""Narrowed listeners in the cache; a thread looks one up for each delivery."""
 
 
 class CoreGuard(Protocol):
-    """A rule with a memory of its own, which is part of the conversation and committed with it.
+    """Rule whose memory is part of the conversation and committed with it.
 
     All methods are pure: equal arguments give equal results. ``memory`` is None at first, or what a ``WatchfulGuard``
     opens with; ``at`` is in seconds since the epoch.
@@ -107,15 +107,15 @@ class CoreGuard(Protocol):
         ...
 
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
-        """The memory after a listener has been given a message."""
+        """Return the memory after a listener was given a message."""
         ...
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
-        """Decide on a message: None lets it pass."""
+        """Decide on a message; None lets it pass."""
         ...
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:
-        """The memory after a person has let pass what this guard asked ``about``, for the rest of the conversation."""
+        """Return the memory after a person approved ``about`` for the rest of the conversation."""
         ...
 
 
@@ -126,13 +126,13 @@ def keep_memory(
     element: etree._Element,  # noqa: ARG001 - as above
     at: float,  # noqa: ARG001 - as above
 ) -> object:
-    """The ``observe`` of a guard that remembers nothing of what listeners are given: such a guard is not asked."""
+    """Serve as the ``observe`` of a guard that does not observe; ``Rules`` skips such a guard."""
     return memory
 
 
 @runtime_checkable
 class WatchfulGuard(Protocol):
-    """A guard that has to know of every message that a listener was given, from the first one on."""
+    """Guard that must observe every message from the first one on."""
 
     @property
     def name(self) -> str:
@@ -140,22 +140,22 @@ class WatchfulGuard(Protocol):
         ...
 
     def begin(self, trust: Trust) -> object:
-        """The memory of a conversation that opens under this guard; one without it is older than the guard.
+        """Return the memory of a new conversation; one without a memory is older than the guard.
 
-        ``trust`` is what the words of its principal count for, for good.
+        ``trust`` is the principal's, for the life of the conversation.
         """
         ...
 
     def miss(self, memory: object) -> object:
-        """The memory after a listener was given a message that the guard could not observe."""
+        """Return the memory after a message that the guard could not observe."""
         ...
 
 
 @runtime_checkable
 class CountingGuard(Protocol):
-    """A guard that counts messages before they arrive, so that several of one result do not pass for one.
+    """Guard that counts messages as they are admitted, so that several in one result do not count as one.
 
-    It says a word about each message that it counts: one without a word is sent without being counted.
+    It must note or question each message that it counts; others are sent uncounted.
     """
 
     @property
@@ -164,13 +164,13 @@ class CountingGuard(Protocol):
         ...
 
     def count_sent(self, memory: object, proposal: Proposal, at: float) -> object:
-        """The memory after a message was admitted, whether or not a person still has to approve it."""
+        """Return the memory after a message was admitted, even if a person still has to approve it."""
         ...
 
 
 @runtime_checkable
 class PreparingGuard(Protocol):
-    """A guard whose next decision may need long work, which a thread can do before it."""
+    """Guard whose next decision may need long work that another thread can do first."""
 
     @property
     def name(self) -> str:
@@ -178,7 +178,7 @@ class PreparingGuard(Protocol):
         ...
 
     def prepare(self, memory: object, finished: FinishedInvocation) -> Work | None:
-        """Give the work without which it would take long to decide what follows from an invocation; None for none.
+        """Return work that makes the decision on an invocation fast, or None.
 
         Args:
             memory: before the guard observes what the listener was given.
@@ -189,7 +189,7 @@ class PreparingGuard(Protocol):
 
 @runtime_checkable
 class TracingGuard(Protocol):
-    """A guard that can tell a person where the values of a message come from."""
+    """Guard that knows the origins of the values in a message."""
 
     @property
     def name(self) -> str:
@@ -197,24 +197,24 @@ class TracingGuard(Protocol):
         ...
 
     def origins(self, memory: object, delivery: Delivery, element: etree._Element) -> Origins:
-        """The origins of the values of a message that waits."""
+        """Return the origins of the values of a waiting message."""
         ...
 
 
 def open_memories(guards: Iterable[CoreGuard], trust: Trust = Trust.ORDERS) -> dict[str, object]:
-    """Each guard's memory of a conversation in which nothing has been said.
+    """Return each guard's memory of a new conversation.
 
-    It names every guard: one that is named has seen all, and no verb takes a name out again.
+    Every guard gets an entry, which shows later that it has observed the whole conversation.
     """
     return {guard.name: guard.begin(trust) if isinstance(guard, WatchfulGuard) else None for guard in guards}
 
 
 class Rewrite(NamedTuple):
-    """The result of a rewriter for one message.
+    """Result of a rewriter for one message.
 
     Args:
-        result: the message as it goes on, or why it does not.
-        note: goes on record either way.
+        result: the rewritten message, or its denial.
+        note: recorded in either case.
         allowed: the only peers in force on the thread that the message opens and below; None for no narrowing.
     """
 
@@ -224,30 +224,30 @@ class Rewrite(NamedTuple):
 
 
 class Rewriter(Protocol):
-    """Turns what a listener said into what its target is given, before it is routed. Pure."""
+    """Rewriter of messages before they are routed. Pure."""
 
     @property
     def roots(self) -> frozenset[str]:
-        """The root elements of the messages that it is asked about: of any other, ``rewrite`` would give None."""
+        """The root elements that it rewrites; it is not asked about others."""
         ...
 
     def rewrite(self, draft: Draft, sender: Sender) -> Rewrite | None:
-        """Rewrite a message; None for one that is none of the rewriter's."""
+        """Rewrite a message; None leaves it unchanged."""
         ...
 
     def describe_refusal(self, refusal: Refusal, sender: Sender) -> Detail | None:
-        """The note on record of a payload that its schema refused; None for one that is none of the rewriter's."""
+        """Return the note to record about a payload that its schema refused, or None."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules that a conversation decides by.
+    """Rules for the decisions of a conversation.
 
     Args:
         guards: in the order in which they are asked.
-        explain: tells what a listener's peers accept.
-        redact: takes secrets out of what goes on record. Nothing but words for operators depends on it.
+        explain: describes the payloads that a listener's peers accept.
+        redact: removes secrets from recorded texts. No decision depends on it.
     """
 
     blueprint: Blueprint
@@ -258,11 +258,11 @@ class Rules:
     explain: Callable[[Listener], str] | None = None
     redact: Callable[[str], str] = field(default=str, compare=False, repr=False)
     rewritable: frozenset[str] = field(init=False, compare=False, repr=False)
-    """The root elements of which the rewriter may make another message, or a denial."""
+    """The root elements that the rewriter may change or deny."""
     viewers: frozenset[str] = field(init=False, compare=False, repr=False)
-    """The listeners that are shown references."""
+    """The listeners that see references in place of values."""
     narrowed: Callable[[str, frozenset[str]], NarrowedListener] = field(init=False, compare=False, repr=False)
-    """A listener, by its name, where it may reach no others than these."""
+    """Returns a listener limited to these peers."""
     _presenters: tuple[Presenter, ...] = field(init=False, compare=False, repr=False)
     _observing: tuple[CoreGuard, ...] = field(init=False, compare=False, repr=False)
     counting: tuple[CountingGuard, ...] = field(init=False, compare=False, repr=False)
@@ -274,7 +274,7 @@ class Rules:
     _opening: Mapping[str, object] | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Find out once what each step asks: which guards observe, how memories begin, what may be rewritten."""
+        """Derive once the facts that every step needs."""
         roots: frozenset[str] = frozenset() if self.rewriter is None else self.rewriter.roots
         object.__setattr__(self, "rewritable", roots)
         observing = [
@@ -298,7 +298,7 @@ class Rules:
         )
 
     def recall(self, conversation: Conversation) -> Mapping[str, object]:
-        """Each guard's memory of a conversation, which opens with its first step."""
+        """Return each guard's memory of a conversation, opened if it has no step yet."""
         if conversation.version:
             return conversation.memory
         return (
@@ -308,7 +308,7 @@ class Rules:
     def observe(
         self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float
     ) -> Mapping[str, object]:
-        """Each guard's memory after a listener has been given a message."""
+        """Return each guard's memory after a listener was given a message."""
         after = dict(memory)
         if not memory.keys() >= self._names:  # the conversation is older than a guard
             for guard in self.guards:
@@ -318,7 +318,7 @@ class Rules:
         return after
 
     def prepare(self, conversation: Conversation, finished: FinishedInvocation) -> Work | None:
-        """Give the work of the first guard that has some before it is decided what follows from an invocation."""
+        """Return the preparatory work of the first guard that has some, or None."""
         for guard in self.preparing:
             work = guard.prepare(conversation.memory.get(guard.name), finished)
             if work is not None:
@@ -326,17 +326,17 @@ class Rules:
         return None
 
     def origins(self, conversation: Conversation, delivery: Delivery) -> Origins | None:
-        """The origins of the values of a message that waits; None where no guard follows values."""
+        """Return the origins of the values of a waiting message; None when no guard traces values."""
         read = envelope.read_envelope(delivery.message, self.bounds)
         tracing = next((guard for guard in self.guards if isinstance(guard, TracingGuard)), None)
         if tracing is None or isinstance(read, envelope.Malformed):
             return None
         return tracing.origins(self.recall(conversation).get(tracing.name), delivery, read.payload)
 
-    def presented(
+    def present(
         self, conversation: Conversation, delivery: Delivery, element: etree._Element
     ) -> etree._Element | Refusal:
-        """The payload as a listener that is shown references is shown it, or why it cannot be."""
+        """Replace values by references for a listener that sees references, or refuse."""
         memory = self.recall(conversation)
         for guard in self._presenters:
             if delivery.to in guard.viewers:
@@ -346,10 +346,10 @@ class Rules:
                 element = shown
         return element
 
-    def resolved(self, memory: Mapping[str, object], draft: Draft, sender: Sender) -> ResolvedDraft | None:
-        """A message of a listener that is shown references, with the values; None for one that has no reference.
+    def resolve(self, memory: Mapping[str, object], draft: Draft, sender: Sender) -> ResolvedDraft | None:
+        """Replace the references of a message by their values; None when it has no reference.
 
-        The whole is read afresh and held against its schema; whatever is wrong with it has one text.
+        The result is parsed and validated again; every fault has the same text.
         """
         for guard in self._presenters:
             if sender.listener.name not in guard.viewers:
@@ -357,42 +357,42 @@ class Rules:
             found = guard.resolve(memory.get(guard.name), draft, sender.thread, self.bounds.bytes)
             if found is None:
                 continue
-            whole = None if found.element is None else self._whole(draft, found.element)
+            whole = None if found.element is None else self._replace_payload(draft, found.element)
             return ResolvedDraft(whole, {**memory, guard.name: found.memory}, found.note)
         return None
 
-    def rewritten(
+    def note_rewrite(
         self, memory: Mapping[str, object], before: Draft, after: Draft, sender: Sender
     ) -> Mapping[str, object]:
-        """The memory when the rewriter made another message of one that values were put into."""
+        """Return each memory after the rewriter changed a message with resolved references."""
         changed = {
             guard.name: guard.follow_rewrite(memory.get(guard.name), before, after, sender.thread)
             for guard in self._presenters
         }
         return {**memory, **changed}
 
-    def _whole(self, draft: Draft, element: etree._Element) -> Draft | None:
-        """The draft with another payload; None for one that breaks its schema or the bounds."""
+    def _replace_payload(self, draft: Draft, element: etree._Element) -> Draft | None:
+        """Return the draft with another payload; None when that is invalid or too large."""
         markup, codec = canonical(element).decode(), self.codecs.for_root(draft.root)
         read = envelope.read_written(markup, self.bounds)
         if codec is None or isinstance(read, envelope.Malformed) or not codec.valid(read):
             return None
         return draft._replace(markup=markup, element=read)
 
-    def seen(
+    def note_seen(
         self, conversation: Conversation, delivery: Delivery, element: etree._Element | None, at: float
     ) -> Mapping[str, object]:
-        """Each guard's memory once a listener is done with what it was given; None stands for nothing that was read.
+        """Return each guard's memory after a listener handled or failed to handle a message.
 
-        A listener that failed has read it all the same.
+        ``element`` is None when it read nothing.
         """
         memory = conversation.memory if conversation.version else self.recall(conversation)
         if element is None or (not self._observing and memory.keys() >= self._names):
             return memory
         return self.observe(memory, delivery, element, at)
 
-    def missed(self, memory: Mapping[str, object]) -> Mapping[str, object]:
-        """Each guard's memory after a listener was given a message that could not be observed."""
+    def note_missed(self, memory: Mapping[str, object]) -> Mapping[str, object]:
+        """Return each guard's memory after a message that could not be observed."""
         changed = {
             guard.name: guard.miss(memory.get(guard.name))
             for guard in self.guards
@@ -400,10 +400,10 @@ class Rules:
         }
         return {**memory, **changed}
 
-    def sent(
+    def count_sent(
         self, memory: Mapping[str, object], proposals: Iterable[Proposal], at: float
     ) -> Mapping[str, object]:
-        """The memory after messages were admitted: the same, unless a guard counts them."""
+        """Return the memory after messages were admitted: the same object unless a guard counts them."""
         changed: dict[str, object] = {}
         for guard in self.counting:
             before = kept = memory.get(guard.name)
@@ -414,7 +414,7 @@ class Rules:
         return {**memory, **changed} if changed else memory
 
     def approve(self, memory: Mapping[str, object], questions: tuple[Question, ...]) -> Mapping[str, object]:
-        """The memory after a person let pass, for the rest of the conversation, what was asked."""
+        """Return each memory after a person approved the questions for the rest of the conversation."""
         about = {question.guard: question.about for question in questions}
         changed = {
             guard.name: guard.approve(memory.get(guard.name), about[guard.name])
@@ -423,7 +423,7 @@ class Rules:
         }
         return {**memory, **changed}
 
-    def ruling(self, memory: Mapping[str, object], proposal: Proposal, at: float) -> GuardRuling:
+    def judge(self, memory: Mapping[str, object], proposal: Proposal, at: float) -> GuardRuling:
         """Ask the guards about a message."""
         ruling = PASSED
         for guard in self.guards:
@@ -445,13 +445,13 @@ class Rules:
 def _make_narrower(
     listeners: Mapping[str, Listener], explain: Callable[[Listener], str] | None
 ) -> Callable[[str, frozenset[str]], NarrowedListener]:
-    def narrowed(name: str, allowed: frozenset[str]) -> NarrowedListener:
+    def narrow(name: str, allowed: frozenset[str]) -> NarrowedListener:
         listener = replace(listeners[name], peers=listeners[name].peers & allowed)
         return NarrowedListener(listener, "" if explain is None else explain(listener))
 
-    return lru_cache(NARROWED_LISTENERS)(narrowed)
+    return lru_cache(NARROWED_LISTENERS)(narrow)
 
 
 def _detail(guard: CoreGuard, reason: Detail | str) -> Detail:
-    """A guard's reason as a value; words of its own go under its name."""
+    """Return a guard's reason as a value; a text becomes a note under its name."""
     return GuardNote(guard.name, reason) if isinstance(reason, str) else reason

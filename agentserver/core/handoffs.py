@@ -53,14 +53,14 @@ class Param:
 @_own
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """Asks a listener for one of the things that the organism's intents name.
+    """Request to a listener for one of the organism's intents.
 
     Args:
         intent: the intent; empty in the older form, which has an event alone.
         target: the listener that is asked, when the message itself does not say.
         params: the intent's typed values.
-        note: free text, where the intent has room for it; the target is shown it as data.
-        event: free text beside the parameters; the target is shown it as data.
+        note: free text, if the intent permits it; shown to the target as data.
+        event: free text in addition to the parameters; shown to the target as data.
     """
 
     intent: Annotated[str, MaxLen(64)]
@@ -77,12 +77,12 @@ class Handoff:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """Another's words: data about a task, never an instruction.
+    """Text by another author: data about a task, never an instruction.
 
     Args:
-        source: who handed them over, as the server knows it.
+        source: who handed it over, as the server knows it.
         at: when.
-        text: the words, without unseen characters.
+        text: the text, without invisible characters.
     """
 
     source: str
@@ -97,9 +97,9 @@ class Task:
 
     Args:
         intent: the intent.
-        steering: what is to be done, rendered from the organism's own template.
+        steering: the instruction, rendered from the organism's own template.
         params: the values, each of its type.
-        data: the words that came with it, apart from the steering text.
+        data: accompanying text, separate from the instruction.
     """
 
     intent: str

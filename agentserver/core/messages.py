@@ -52,13 +52,13 @@ class Moment(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A message from a thread to one below it, as its answers will name it.
+    """Identity of a message from a thread to one below it; its answers refer to it.
 
     Args:
         order: messages that the conversation had seen when it was sent.
         key: id of the delivery whose invocation sent it; empty when none did.
         place: among the messages that the invocation sent, counted from zero.
-        refused: said of a refusal of all that the invocation sent.
+        refused: whether this is a refusal of everything that the invocation sent.
     """
 
     order: int
@@ -82,7 +82,7 @@ class Delivery(NamedTuple):
         sender: the name the receiver sees.
         to: the listener that handles it.
         root: name of the payload element, ``{namespace}local``.
-        message: the envelope as it stands on the wire.
+        message: the envelope as sent on the wire.
         hop: messages in its causal chain since the outside message, which is 1.
         about: for a SystemError, the listener whose failure it reports.
         attempt: how often it was handed to the handler before.
@@ -133,8 +133,8 @@ class Question(NamedTuple):
 
     Args:
         guard: the guard that wants it approved.
-        why: the reason, as the person is told it.
-        about: what that guard will remember, if the approval is for the rest of the conversation.
+        why: the reason, as shown to the person.
+        about: the values that the guard remembers, if the approval is for the rest of the conversation.
     """
 
     guard: str
@@ -143,11 +143,11 @@ class Question(NamedTuple):
 
 
 class EventPlace(NamedTuple):
-    """The place of an event among everything that leaves its conversation; no two share it, and it never changes.
+    """Unique, permanent position of an event in its conversation's output.
 
     Args:
-        version: of the conversation after the step that let it go.
-        position: among what that step let go.
+        version: of the conversation after the step that emitted the event.
+        position: among the events of that step.
     """
 
     version: int
@@ -155,10 +155,10 @@ class EventPlace(NamedTuple):
 
 
 UNDECIDED = EventPlace(0, 0)
-"""The place of what no step has let go yet."""
+"""The place of an event that no step has emitted yet."""
 
 LAST = 2**31 - 1
-"""A position behind that of everything which a step lets go."""
+"""A position after every event of a step."""
 
 
 class Reply(NamedTuple):
@@ -185,10 +185,10 @@ class Reply(NamedTuple):
 
 
 class Done(NamedTuple):
-    """Nothing of a request is queued, held or running any more.
+    """End of a request: all its deliveries are handled or dropped.
 
     Args:
-        request: the outside message that has come to rest.
+        request: the outside message.
         answered: whether it got a reply.
         redelivered: as of a Reply.
         place: as of a Reply.
@@ -202,12 +202,12 @@ class Done(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """A listener's word on how far it is: shown while somebody looks, and never kept.
+    """Progress report of a listener: shown to current watchers and never stored.
 
     Args:
         request: the outside message that it works for.
         sender: the listener.
-        text: one line, without secrets. Data, as any text of a listener is.
+        text: one line, without secrets; untrusted like any text of a listener.
     """
 
     conversation: str
@@ -234,25 +234,25 @@ NO_EFFECTS = Effects({})
 
 
 class HandlerReturn(NamedTuple):
-    """A handler came back. What it returned is already encoded: nothing of the handler's own is looked at again."""
+    """Result of a handler that returned, already encoded, so that its own objects are not used again."""
 
     said: Drafts | Refusal
     effects: Effects = NO_EFFECTS
 
 
 class HandlerFailure(NamedTuple):
-    """A handler gave no result, or what should reach it could not be read. ``detail`` is for operators only."""
+    """Failure of a handler, or of reading its input. ``detail`` is for operators only."""
 
     code: Code
     detail: Detail | None = None
 
 
 class RequestKey(NamedTuple):
-    """A message under its sender's id.
+    """Idempotency key of a message.
 
     Args:
-        name: digest of the id, together with the principal and the conversation that it counts in.
-        content: digest of the bytes and of whom they are for.
+        name: digest of the sender's id, the principal and the conversation.
+        content: digest of the bytes and of the receiver.
     """
 
     name: str
@@ -278,9 +278,9 @@ class OutsideMessage(NamedTuple):
 
     Args:
         data: an envelope or a bare payload element.
-        request: an id by which the gateway will know its replies; unique in the conversation.
+        request: the id that replies carry; unique in the conversation.
         to: the listener it is for; None leaves it to the envelope or to the payload's root.
-        key: what is kept of its sender's own id; None when its sender gave none.
+        key: its idempotency key; None when its sender gave no id.
     """
 
     data: bytes
@@ -290,11 +290,11 @@ class OutsideMessage(NamedTuple):
 
 
 class FinishedInvocation(NamedTuple):
-    """An invocation that is over.
+    """Invocation that has ended.
 
     Args:
         element: the payload; None when the handler was never called.
-        took: seconds since the handler began, where that is known. Nothing is decided by it.
+        took: seconds since the handler began, if known. No decision depends on it.
     """
 
     delivery: Delivery
@@ -304,7 +304,7 @@ class FinishedInvocation(NamedTuple):
 
 
 class GivenUp(NamedTuple):
-    """A delivery that the server could not deal with, for a reason that is not its listener's.
+    """Delivery that the server could not handle, for a reason that is not its listener's.
 
     Args:
         detail: for operators only.
@@ -320,12 +320,12 @@ class GivenUp(NamedTuple):
 
 
 class ReserveRequest(NamedTuple):
-    """Work that an invocation wants to do, of which the cost is charged before.
+    """Request of an invocation to charge the greatest cost of work before doing it.
 
     Args:
-        delivery: that it works on.
-        what: a word for it.
-        most: that it may cost.
+        delivery: the one being handled.
+        what: a word for the work.
+        most: the greatest cost.
     """
 
     delivery: Delivery
@@ -334,12 +334,12 @@ class ReserveRequest(NamedTuple):
 
 
 class SettleRequest(NamedTuple):
-    """The cost of work that an invocation has done.
+    """Request of an invocation to replace a reservation by the actual cost.
 
     Args:
-        delivery: that it works on.
-        reservation: the id of what was charged for it before.
-        cost: of it.
+        delivery: the one being handled.
+        reservation: its id.
+        cost: the actual one.
     """
 
     delivery: Delivery
@@ -348,7 +348,7 @@ class SettleRequest(NamedTuple):
 
 
 class TurnedAway(NamedTuple):
-    """An outside message that was refused without a look at it. ``key`` is as of ``OutsideMessage``."""
+    """Outside message that was refused without being read. ``key`` is as of ``OutsideMessage``."""
 
     data: bytes | Excerpt
     request: str
@@ -358,17 +358,17 @@ class TurnedAway(NamedTuple):
 
 
 class ConversationOpening(NamedTuple):
-    """The opening of a conversation, where it is acknowledged before anything is said."""
+    """Opening of a conversation before its first message."""
 
 
 class ConversationClosing(NamedTuple):
-    """The end of a conversation, with its reason."""
+    """End of a conversation, with its reason."""
 
     reason: str
 
 
 class Cancellation(NamedTuple):
-    """The end of one request, before it came to rest.
+    """Early end of one request.
 
     Args:
         request: the outside message.
@@ -380,13 +380,13 @@ class Cancellation(NamedTuple):
 
 
 class RequeuedLetter(NamedTuple):
-    """A dead letter that an operator had tried again where it was."""
+    """Dead letter that an operator queued again on its own thread."""
 
     delivery: Delivery
 
 
 class RedrivenLetter(NamedTuple):
-    """A dead letter that an operator had tried again as a request of its own, in a new conversation.
+    """Dead letter that an operator retried as a request of its own, in a new conversation.
 
     Args:
         delivery: the dead letter.

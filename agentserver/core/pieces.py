@@ -8,12 +8,12 @@ from typing import TypeAlias, TypeVar
 T = TypeVar("T")
 
 Work: TypeAlias = Callable[[], None]
-"""Work that any thread may do, and that changes no result: it makes early what is otherwise made where it is needed."""
+"""Work that any thread may do early, such as filling a cache. It changes no result."""
 
 Pieces: TypeAlias = Generator[None, None, T]
 
 PreparedPieces: TypeAlias = Generator[Work | None, None, T]
-"""Pieces of which some offer work."""
+"""Pieces that may yield work."""
 
 
 def prepend_work(work: Work, pieces: Pieces[T]) -> PreparedPieces[T]:
@@ -23,7 +23,7 @@ def prepend_work(work: Work, pieces: Pieces[T]) -> PreparedPieces[T]:
 
 
 def run_pieces(pieces: Pieces[T]) -> T:
-    """Do all of it without a pause. Raises what the work raises."""
+    """Run all pieces without a pause and return the result."""
     while True:
         try:
             next(pieces)

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class ResolvedDraft(NamedTuple):
-    """A message with the values that its references stand for.
+    """Message whose references are replaced by values.
 
     Args:
         draft: None when it may not be sent.
         memory: of every guard, if it is sent.
-        note: goes on record either way.
+        note: recorded in either case.
     """
 
     draft: Draft | None
@@ -29,12 +29,12 @@ class ResolvedDraft(NamedTuple):
 
 
 class ResolvedPayload(NamedTuple):
-    """The result of a guard for a message with references.
+    """Payload whose references a guard has resolved.
 
     Args:
         element: the payload with the values put in; None when one cannot be.
         memory: of the guard, if the message is sent.
-        note: goes on record either way.
+        note: recorded in either case.
     """
 
     element: etree._Element | None
@@ -44,7 +44,7 @@ class ResolvedPayload(NamedTuple):
 
 @runtime_checkable
 class Presenter(Protocol):
-    """A guard that shows listeners references in place of values, and puts the values into their messages. Pure."""
+    """Guard that shows listeners references in place of values and resolves them in their messages. Pure."""
 
     @property
     def name(self) -> str:
@@ -53,30 +53,30 @@ class Presenter(Protocol):
 
     @property
     def viewers(self) -> frozenset[str]:
-        """The listeners that are shown references."""
+        """The listeners that see references."""
         ...
 
     def present(
         self, memory: object, delivery: Delivery, element: etree._Element
     ) -> etree._Element | Refusal:
-        """The payload as one of them is shown it, valid, or why it cannot be. ``element`` is not changed."""
+        """Return a valid copy of the payload with references, or the reason for not showing it."""
         ...
 
     def resolve(self, memory: object, draft: Draft, thread: str, room: int) -> ResolvedPayload | None:
-        """Put values into a message of one of them, of ``room`` bytes at most; None for one without references.
+        """Replace references by values, up to ``room`` bytes; None for a message without references.
 
-        ``thread`` is that of the sender. The payload is held against its schema afterwards.
+        ``thread`` is the sender's. The caller validates the result.
         """
         ...
 
     def follow_rewrite(self, memory: object, before: Draft, after: Draft, thread: str) -> object:
-        """The memory when a rewriter made another message of one that values were put into."""
+        """Return the memory after a rewriter changed a message with resolved references."""
         ...
 
 
 @runtime_checkable
 class SilencingGuard(Protocol):
-    """A guard that keeps listeners from telling outside of messages what they are doing."""
+    """Guard that can suppress the progress reports of listeners."""
 
     @property
     def name(self) -> str:
@@ -89,11 +89,11 @@ class SilencingGuard(Protocol):
 
     @property
     def silencing(self) -> bool:
-        """True when it may silence anybody at all; else it is not asked."""
+        """True when it may silence any listener; else it is not asked."""
         ...
 
     def silences(self, memory: object, listener: str, thread: str) -> bool:
-        """True when the listener may tell nothing on this thread. Pure."""
+        """Return whether the listener may not report progress on this thread. Pure."""
         ...
 
 
@@ -104,7 +104,7 @@ def is_silenced(
     element: etree._Element,
     at: float,
 ) -> bool:
-    """True when a guard lets a listener tell nothing while it works on a delivery, which counts as seen.
+    """Return whether a guard forbids progress reports during a delivery, which counts as seen.
 
     ``memory`` is each guard's by its name; the other arguments are as of ``SilencingGuard.observe``.
     """

@@ -22,12 +22,12 @@ LONGEST = 512
 
 
 class Receipt(NamedTuple):
-    """A message under its sender's id that was committed.
+    """Record of a committed message that has an idempotency key.
 
     Args:
-        request: the id of the server's own that it was given.
+        request: the server's id of the request.
         content: as of its key.
-        code: of the refusal that it was answered with at once; empty for one that was accepted.
+        code: of the immediate refusal; empty for an accepted message.
     """
 
     request: str
@@ -36,7 +36,7 @@ class Receipt(NamedTuple):
 
 
 def key(principal: str, conversation: str, own: str, data: bytes, to: str | None) -> RequestKey:
-    """The key of a message that its sender calls ``own``. Raises ValueError unless that has 1 to 512 characters."""
+    """Make the key of a message with its sender's id ``own``. Raises ValueError unless that has 1 to 512 characters."""
     _fit(own)
     addressed = () if to is None else (_bytes(to),)
     return RequestKey(
@@ -45,9 +45,9 @@ def key(principal: str, conversation: str, own: str, data: bytes, to: str | None
 
 
 def arrival_key(conversation: str, outside: OutsideMessage) -> RequestKey:
-    """The key of a message to which its sender gave no id, and that may be decided about by one process after another.
+    """Make the key of a message without a sender's id that several processes may try to decide.
 
-    No sender's own id has its name.
+    It never equals the key of a sender's id.
     """
     addressed = () if outside.to is None else (_bytes(outside.to),)
     name = _digest(b"arriving", _bytes(conversation), _bytes(outside.request), b"")
@@ -55,7 +55,7 @@ def arrival_key(conversation: str, outside: OutsideMessage) -> RequestKey:
 
 
 def issue_receipt(outcome: Outcome) -> tuple[str, Receipt] | None:
-    """The receipt that a step gives, under the name of its key; None when it receives nothing that has a key."""
+    """Return the key's name and the receipt of the message that a step received; None without a key."""
     cause = outcome.cause
     if not isinstance(cause, OutsideMessage | TurnedAway | DismissedMessage) or cause.key is None:
         return None
@@ -63,12 +63,12 @@ def issue_receipt(outcome: Outcome) -> tuple[str, Receipt] | None:
 
 
 def refused_with(records: Iterable[AuditRecord]) -> str:
-    """The code of the refusal in the records of the step that received a message; empty when it was accepted."""
+    """Return the refusal code in a step's records; empty when the message was accepted."""
     return next((record.code for record in records if record.event is Event.REFUSED), "")
 
 
 def conversation_name(principal: str, own: str) -> str:
-    """The name of a conversation that its principal calls ``own``. Raises ValueError as ``key`` does."""
+    """Name a conversation by its principal's id ``own``. Raises ValueError as ``key`` does."""
     _fit(own)
     return _digest(b"conversation", _bytes(principal), _bytes(own))
 
@@ -88,6 +88,6 @@ def _bytes(text: str) -> bytes:
 
 
 def _digest(*parts: bytes) -> str:
-    """A digest of parts that no other parts have, however they are cut."""
+    """Digest parts unambiguously, each with its length."""
     framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
     return blake2b(framed, digest_size=20).hexdigest()

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class UnsentError(Exception):
-    """A listener that calls a service elsewhere could not reach it, so that nothing was begun: it is ``busy``."""
+    """A remote service could not be reached, so no work was started: the listener is ``busy``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorWording:
-    """The text of a code and whether its sender may try again."""
+    """Text of a code, and whether the sender may retry."""
 
     message: str
     retry_allowed: bool
@@ -41,16 +41,16 @@ ERROR_WORDINGS: dict[Code, ErrorWording] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why a message was not admitted.
+    """Reason why a message was not admitted.
 
     Args:
-        code: what its sender learns.
+        code: the one that its sender learns.
         detail: why, for operators only.
         to: the target that the sender named, for the log and the audit only.
-        corrections: for ``validation``, what to change so that the payload validates, in the schema's own words.
-        root: name of the payload element, where its schema is what refused it.
-        said: that payload as text, where it could be written.
-        place: of the refused message among those of its sender, counted from zero.
+        corrections: for ``validation``, the necessary changes in the schema's terms.
+        root: name of the payload element, if its schema refused it.
+        said: that payload as text, if it could be serialised.
+        place: index of the refused message in its sender's result, from zero.
     """
 
     code: Code
@@ -63,11 +63,11 @@ class Refusal:
 
 
 def system_error(code: Code, corrections: Sequence[str] = (), *, final: bool = False) -> SystemError:
-    """The payload for a code; ``final`` tells it not to be sent again.
+    """Make the payload for a code; ``final`` forbids a retry.
 
     Only ``validation`` shows corrections: every other code has one text.
     """
     wording = ERROR_WORDINGS[code]
-    told = corrections if code is Code.VALIDATION else ()
-    message = " ".join([wording.message, *(f"{line}." for line in told)])
+    shown = corrections if code is Code.VALIDATION else ()
+    message = " ".join([wording.message, *(f"{line}." for line in shown)])
     return SystemError(code, message, wording.retry_allowed and not final)

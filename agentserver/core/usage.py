@@ -41,7 +41,7 @@ So finish all sub-tasks first. If you need a listener's result, wait for its ans
 
 
 def usage_instructions(listener: Listener, listeners: Mapping[str, Listener], codecs: Codecs) -> str:
-    """The text for one listener, of at most TEXT_LIMIT characters; empty when it has no peers."""
+    """Write the text for one listener, up to TEXT_LIMIT characters; empty when it has no peers."""
     entries = list(_entries(listener, listeners))
     if not entries:
         return ""
@@ -84,7 +84,7 @@ def _payload(payload: type, codecs: Codecs) -> Iterator[str]:
 
 
 def _lines(schema: str) -> list[str]:
-    """The schema line by line, each of which begins with a tag."""
+    """Split a schema into lines that each begin with a tag."""
     lines: list[str] = []
     for line in schema.expandtabs(2).split("\n"):
         shown = escape_markup(line)

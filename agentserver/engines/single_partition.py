@@ -42,7 +42,7 @@ class SinglePartition:
         """Open conversations in which something waits: an engine's own."""
         raise NotImplementedError
 
-    def held(self, conversation: str) -> Claim | None:  # noqa: ARG002 - an engine's signature
+    def current_claim(self, conversation: str) -> Claim | None:  # noqa: ARG002 - an engine's signature
         """The one claim."""
         return self._mine
 

@@ -438,7 +438,7 @@ class RunStream:
 
     async def _close(self) -> bool:
         try:
-            return (await self.server.standing(self.caller.name, self.conversation)).over
+            return (await self.server.find_conversation(self.caller.name, self.conversation)).over
         except LookupError:
             return True
 

@@ -174,7 +174,7 @@ def _describe_difference(
 def _record(record: AuditRecord | None) -> str:
     if record is None:
         return "nothing more"
-    return f"{_words(record)}: {WORDING.whole(record.detail)}" if record.detail else _words(record)
+    return f"{_words(record)}: {WORDING.join_lines(record.detail)}" if record.detail else _words(record)
 
 
 def _words(record: AuditRecord) -> str:

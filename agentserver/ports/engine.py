@@ -76,7 +76,7 @@ class Engine(Protocol):
         """True where other processes work on the same storage. An engine that is not shared has every conversation."""
         ...
 
-    def held(self, conversation: str) -> Claim | None:
+    def current_claim(self, conversation: str) -> Claim | None:
         """The claim that this process has on a conversation, from memory; None when it has none.
 
         It has none after the commit that closes the conversation, nor after one that was fenced. An engine that is not
@@ -147,7 +147,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
+    async def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
         """Let an open conversation, which may be illegible, go on no more; gives what is told of its requests.
 
         It is kept as it is and counts as closed, in every other way, until an operator puts it back.
@@ -205,7 +205,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def standing(self, conversation: str) -> ConversationFound | None:
+    async def find_conversation(self, conversation: str) -> ConversationFound | None:
         """The owner of a conversation that is open, set aside, or closed and kept; None for any other."""
         ...
 
@@ -216,7 +216,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def named(self, name: str) -> str | None:
+    async def find_named(self, name: str) -> str | None:
         """The conversation that has a name of its principal's own; None when none has it. Raises EngineError."""
         ...
 
@@ -234,7 +234,7 @@ class Engine(Protocol):
         """
         ...
 
-    async def left(
+    async def read_events(
         self, conversation: str, after: EventPlace, most: int, *, gaps: bool = False
     ) -> Sequence[Reply | Done]:
         """The events that left a conversation after a place, acknowledged or not, in order; the first of them.
@@ -259,7 +259,7 @@ class Engine(Protocol):
         """The receipt of a commit in a conversation, open or closed, under a key of this name; None without one."""
         ...
 
-    def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
+    def read_request_events(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
         """Everything that left for a request with a key, in order, whether or not it was acknowledged.
 
         What was acknowledged, and what the outbox would mark, is marked ``redelivered``.

@@ -181,7 +181,7 @@ class Ingress(Protocol):
         """A conversation as it stands, for operators; None when it is unknown or over."""
         ...
 
-    async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
+    async def find_conversation(self, principal: str | None, conversation: str) -> ConversationFound:
         """The owner of a conversation, and whether it is over. Raises LookupError."""
         ...
 

@@ -39,7 +39,7 @@ class Marks(Protocol):
         """True where a mark is there as soon as it is entered: ``kept`` needs not be waited for then."""
         ...
 
-    async def past(self, previous: int) -> PreviousRun:
+    async def previous_run(self, previous: int) -> PreviousRun:
         """The end of the process that had a lease before; NO_PAST when that cannot be read, or it gave everything back.
 
         Raises FencedError when this process has lost what it gained: it may not run here.
@@ -59,7 +59,7 @@ class Marks(Protocol):
         """Mark a delivery of a conversation; gives the slot to ``leave``."""
         ...
 
-    async def kept(self, slot: int) -> None:
+    async def wait_until_marked(self, slot: int) -> None:
         """Wait until the next server would find a mark, or it is left."""
         ...
 

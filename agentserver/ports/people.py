@@ -27,7 +27,7 @@ class Approver(Protocol):
 class Answers(Protocol):
     """The place where people leave answers without being shown the question by this process."""
 
-    async def left(self) -> Sequence[tuple[ApprovalAnswer, float]]:
+    async def list_pending(self) -> Sequence[tuple[ApprovalAnswer, float]]:
         """The answers that were left, each with its time in seconds since the epoch. Raises EngineError."""
         ...
 

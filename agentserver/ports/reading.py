@@ -57,7 +57,7 @@ class EngineReader(Protocol):
         """The messages of an open conversation that wait for a person."""
         ...
 
-    def asking(self) -> Sequence[str]:
+    def list_asking(self) -> Sequence[str]:
         """The open conversations in which something waits for a person."""
         ...
 
@@ -65,7 +65,7 @@ class EngineReader(Protocol):
         """The answers of people that no server has taken, each with its time in seconds since the epoch."""
         ...
 
-    def decided(self, most: int = 100, principal: str | None = None) -> Sequence[DecidedApproval]:
+    def list_decisions(self, most: int = 100, principal: str | None = None) -> Sequence[DecidedApproval]:
         """The messages that waited for a person and do no more, with who answered; the last ones, the latest first.
 
         Args:
@@ -74,7 +74,7 @@ class EngineReader(Protocol):
         """
         ...
 
-    def charged(self, since: float = 0.0) -> Sequence[ChargeSum]:
+    def list_charges(self, since: float = 0.0) -> Sequence[ChargeSum]:
         """The charges since a time, in seconds since the epoch: by listener, model and principal, the dearest first."""
         ...
 
@@ -82,7 +82,7 @@ class EngineReader(Protocol):
         """The steps of a conversation. Raises LookupError when it is unknown, UnrecordedError without steps."""
         ...
 
-    def altered(self, recorded: RecordedConversation) -> int | None:
+    def find_altered(self, recorded: RecordedConversation) -> int | None:
         """The first version whose step is not what was written; None when all are, or when nothing seals steps."""
         ...
 
@@ -95,6 +95,6 @@ class EngineReader(Protocol):
         """
         ...
 
-    def aside(self) -> Sequence[SuspendedConversation]:
+    def list_suspended(self) -> Sequence[SuspendedConversation]:
         """The conversations that are set aside and can be put back, oldest first."""
         ...

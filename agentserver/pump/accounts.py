@@ -126,7 +126,9 @@ class Accounts:
         self.close(conversation.id)
         asked = conversation.approvals()
         messages = sum(request.pending for request in conversation.requests.values()) - len(asked)
-        size = sum(len(one.message) for node in conversation.tree.nodes.values() for one in node.waiting())
+        size = sum(
+            len(one.message) for node in conversation.tree.nodes.values() for one in node.list_waiting()
+        )
         self._add(conversation, messages, size)
 
     def book(self, outcome: Outcome) -> None:

@@ -127,7 +127,7 @@ class PendingApprovals:
         if self._answers is None:
             return
         try:
-            found = await self._answers.left()
+            found = await self._answers.list_pending()
             for answered, at in found:
                 known = (*self.known.values(), *others())
                 approval = next((one for one in known if one.id == answered.approval), None)

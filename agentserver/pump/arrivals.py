@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     class RequestDecider(Protocol):
         """Decisions about requests of gateways. Each method raises EngineError, which includes FencedError."""
 
-        async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
+        async def find_conversation(self, principal: str | None, conversation: str) -> ConversationFound:
             """Return the owner of a conversation. Raises LookupError."""
             ...
 
@@ -113,9 +113,9 @@ class Arrivals:
 
     async def _is_mine(self, conversation: str) -> bool:
         """Return whether the conversation is this process's, or is closed so that any process may say so."""
-        if self._engine.held(conversation) is not None:
+        if self._engine.current_claim(conversation) is not None:
             return True
-        found = await self._engine.standing(conversation)
+        found = await self._engine.find_conversation(conversation)
         return found is None or found.over
 
     def _remember(self, arrival: str, fate: Fate) -> None:
@@ -128,7 +128,7 @@ class Arrivals:
         """Decide. Returns None if the next owner has to decide because this server stops. Raises EngineError."""
         conversation, content, done = arrival.conversation, arrival.content, True
         try:
-            found = await self._deciding.standing(arrival.principal, conversation)
+            found = await self._deciding.find_conversation(arrival.principal, conversation)
         except LookupError:
             return Fate(UNKNOWN)
         match content:

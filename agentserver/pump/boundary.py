@@ -82,7 +82,7 @@ class Boundary:
         step: decides and commits.
         hand_over: decides and commits without waiting for the commit; see ``Steps.hand_over``.
         spawn: starts a task of the pump.
-        set_aside: suspends a conversation about which no decision is possible.
+        suspend: suspends a conversation about which no decision is possible.
     """
 
     def __init__(
@@ -92,14 +92,14 @@ class Boundary:
         step: Step,
         hand_over: HandOver | None,
         spawn: Spawn,
-        set_aside: SetAside,
+        suspend: SetAside,
     ) -> None:
         self._editions = editions
         self._clock = clock
         self._step = step
         self._hand_over = hand_over
         self._spawn = spawn
-        self._set_aside = set_aside
+        self._set_aside = suspend
         self._failed: set[str] = set()
 
     async def handle(
@@ -423,9 +423,7 @@ def _place(delivery: Delivery) -> dict[str, str]:
     return {"conversation": delivery.conversation, "thread_id": delivery.thread}
 
 
-async def set_aside(
-    engine: Engine, conversation: str, error: Exception, at: float
-) -> tuple[Reply | Done, ...]:
+async def suspend(engine: Engine, conversation: str, error: Exception, at: float) -> tuple[Reply | Done, ...]:
     """Have the engine set a conversation aside. Returns the events for its requests.
 
     If the engine cannot keep that, there are no events, and the next load of the conversation fails again.
@@ -434,7 +432,7 @@ async def set_aside(
     logger.error(text, exc_info=error, extra={"conversation": conversation})
     reason = str(error) if isinstance(error, DamagedError) else format_error(error)
     try:
-        return await engine.set_aside(conversation, reason, at)
+        return await engine.suspend(conversation, reason, at)
     except EngineError as failure:
         logger.error("that cannot be kept, so the next start tries again: %s", failure)  # noqa: TRY400 - the text says it all
         return ()

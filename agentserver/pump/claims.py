@@ -86,7 +86,9 @@ class Copies:
     def lose_outdated(self, conversations: Iterable[str]) -> None:
         """Drop those of some conversations that another process has or had since they were read."""
         engine, claims = self.kept
-        self.drop([key for key in conversations if key in claims and engine.held(key) != claims[key]])
+        self.drop(
+            [key for key in conversations if key in claims and engine.current_claim(key) != claims[key]]
+        )
 
     def drop(self, conversations: Collection[str]) -> None:
         """Drop conversations with all their queued deliveries: no decision about them is made here any longer."""
@@ -111,7 +113,7 @@ class Copies:
         claims.pop(conversation, None)
         for thread in () if one is None else one.tree.nodes.values():
             self.cancel(thread.id)
-            parsed.forget(thread.waiting())
+            parsed.forget(thread.list_waiting())
         if editions.earlier:
             editions.forget(conversation)
         accounts.close(conversation)
@@ -130,13 +132,13 @@ class Finder:
 
     Args:
         copies: those at work.
-        set_aside: suspends a conversation that cannot be read.
+        suspend: suspends a conversation that cannot be read.
         gained: passes earlier events of claimed conversations to gateways, before new ones occur.
         remote: conversations that another process owned a moment ago.
     """
 
     copies: Copies
-    set_aside: Callable[[str, Exception], Awaitable[None]]
+    suspend: Callable[[str, Exception], Awaitable[None]]
     gained: Callable[[Collection[str]], Awaitable[None]]
     remote: RemoteConversations
 
@@ -155,7 +157,7 @@ class Finder:
         if claim is None or found is None:
             claims.pop(conversation, None)
             return None
-        if engine.held(conversation) != claim:
+        if engine.current_claim(conversation) != claim:
             raise FencedError("another process had the conversation meanwhile")
         if claims.get(conversation) == claim:  # another task was quicker, or the copy was out of date
             return live.setdefault(conversation, found)
@@ -167,11 +169,11 @@ class Finder:
     async def _claim(self, conversation: str) -> Claim | None:
         """Claim a conversation; None if it is closed or unknown."""
         engine, _ = self.copies.kept
-        if engine.held(conversation) is None and self.remote.find(conversation) is not None:
+        if engine.current_claim(conversation) is None and self.remote.find(conversation) is not None:
             raise FencedError("another process has the conversation")
         claim = await engine.claim(conversation)
         if claim is None:
-            standing = await engine.standing(conversation)
+            standing = await engine.find_conversation(conversation)
             if standing is not None and not standing.over:
                 self.remote.note(standing)
                 raise FencedError("another process has the conversation")
@@ -186,7 +188,7 @@ class Finder:
         try:
             found = await engine.load(conversation)
         except DamagedError as error:
-            await self.set_aside(conversation, error)
+            await self.suspend(conversation, error)
         if found is None and engine.shared:
             await engine.release([conversation])
         return found
@@ -205,14 +207,14 @@ class Takeover:
 
     Args:
         copies: of the conversations at work.
-        set_aside: suspends a conversation that cannot be read.
+        suspend: suspends a conversation that cannot be read.
         gained: passes earlier events of claimed conversations to gateways, before new ones occur.
         ways: the dispatcher, the probation of suspects before it, and the end of a poison message.
         clock: gives the time that a retry has waited.
     """
 
     copies: Copies
-    set_aside: Callable[[str, Exception], Awaitable[None]]
+    suspend: Callable[[str, Exception], Awaitable[None]]
     gained: Callable[[Collection[str]], Awaitable[None]]
     ways: tuple[Dispatcher, Probation, Callable[[Delivery], Coroutine[Any, Any, None]]]
     clock: Clock
@@ -298,7 +300,7 @@ class Takeover:
             try:
                 one = await engine.load(key)
             except DamagedError as error:
-                await self.set_aside(key, error)
+                await self.suspend(key, error)
                 continue
             if one is not None:
                 found.append(one)
@@ -307,7 +309,7 @@ class Takeover:
     def _is_outdated(self, conversation: str, claim: Claim) -> bool:
         """Return whether a conversation was lost since it was gained, or is at work already."""
         engine, claims = self.copies.kept
-        return engine.held(conversation) != claim or claims.get(conversation) == claim
+        return engine.current_claim(conversation) != claim or claims.get(conversation) == claim
 
 
 def _tickets(conversation: Conversation) -> list[Ticket]:

@@ -121,7 +121,7 @@ class Entrance:
         addressee is no listener, or the key is invalid; QuotaError if it has as many conversations open as it may;
         UnkeptError if the engine cannot keep the key or the opening.
         """
-        conversation = Conversation.opened(principal, self._clock.moment())
+        conversation = Conversation.begin(principal, self._clock.moment())
         name, may = conversation.principal, conversation.rights.may
         self._editions.check(name, may)
         envelope.write(name, None, None, "")
@@ -150,7 +150,7 @@ class Entrance:
                 await self._boundary.open(handle.id)
             except FencedError:  # another process began the conversation of this name a moment ago
                 await self._drop(handle.id)
-                if await self._engine.standing(handle.id) is None:
+                if await self._engine.find_conversation(handle.id) is None:
                     raise
             except EngineError:
                 await self._drop(handle.id)
@@ -184,15 +184,15 @@ class Entrance:
 
     async def _open_named(self, fresh: Conversation, name: str, most: int | None) -> ServerHandle:
         """Return the conversation with a name. One that an earlier server named and never opened is opened now."""
-        known = await self._engine.named(name)
+        known = await self._engine.find_named(name)
         if known is None:
             self._accounts.check(fresh.principal, most, await self._engine.open_count(fresh.principal))
             known = await self._engine.give_name(name, fresh.id, fresh.touched)
-        if await self._engine.standing(known) is None and known not in self._live:
+        if await self._engine.find_conversation(known) is None and known not in self._live:
             return await self._begin(fresh._replace(id=known), most)
         return await self.handles.take(fresh.principal, known)
 
-    async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
+    async def find_conversation(self, principal: str | None, conversation: str) -> ConversationFound:
         """Return the owner of a conversation and whether it is closed.
 
         Raises LookupError if it does not exist or is another principal's; EngineError.
@@ -200,7 +200,7 @@ class Entrance:
         live = self._live.get(conversation)
         if live is not None and principal in {None, live.principal}:
             return ConversationFound(conversation, live.principal, over=False)
-        found = await self._engine.standing(conversation)
+        found = await self._engine.find_conversation(conversation)
         if found is None or found.over:
             self._remote.forget(conversation)
         if found is None or principal not in {None, found.principal}:
@@ -211,12 +211,12 @@ class Entrance:
         """Return what ``standing`` does; may miss that another process closed it a moment ago."""
         found = self._remote.find(conversation)
         if found is None or conversation in self._live or principal not in {None, found.principal}:
-            return await self.standing(principal, conversation)
+            return await self.find_conversation(principal, conversation)
         return found
 
     async def end(self, principal: str | None, conversation: str, by: str) -> None:
         """End a conversation. Raises LookupError and EngineError."""
-        standing = await self.standing(principal, conversation)
+        standing = await self.find_conversation(principal, conversation)
         if not standing.over:
             closing = ConversationClosing(CLOSED if principal is not None else f"closed by {by or OPERATOR}")
             try:
@@ -228,7 +228,7 @@ class Entrance:
 
     async def cancel(self, principal: str | None, conversation: str, request: str, by: str) -> bool:
         """Cancel one request. Returns False if it is settled or unknown. Raises LookupError and EngineError."""
-        await self.standing(principal, conversation)
+        await self.find_conversation(principal, conversation)
         cancelling = Cancellation(request, "" if principal is not None else by or OPERATOR)
         try:
             return await self._boundary.cancel(conversation, cancelling)
@@ -259,7 +259,7 @@ class Entrance:
 
     async def confirm(self, principal: str, conversation: str, place: EventPlace) -> None:
         """Acknowledge everything up to a place. Raises LookupError and EngineError."""
-        await self.standing(principal, conversation)
+        await self.find_conversation(principal, conversation)
         self._engine.confirm(conversation, place)
 
     def watch(
@@ -291,7 +291,7 @@ class Entrance:
 
         Raises LookupError, EngineError.
         """
-        await self.standing(principal, conversation)
+        await self.find_conversation(principal, conversation)
         told = await self.handles.events_of(conversation, request)
         return told[0] if told else None
 
@@ -362,7 +362,7 @@ class DeadLetters:
         letter, opener = await self._engine.read(lambda reader: _find_letter(reader, delivery))
         if letter.open and await self._requeue(letter.delivery):
             return letter.delivery.conversation
-        opened = Conversation.opened(opener, self._clock.moment())
+        opened = Conversation.begin(opener, self._clock.moment())
         redriven = RedrivenLetter(letter.delivery, next(self._clock.moment().ids()), by)
         # Decided here first, so that no conversation begins for a refused one.
         redrive(opened, redriven, self._editions.rules, self._clock.moment())

@@ -83,7 +83,7 @@ class Handles:
 
     async def _opened_by(self, principal: str, door: str, conversation: str) -> bool:
         name = receipts.opened_by(principal, door, conversation)
-        return await self._engine.named(name) == conversation
+        return await self._engine.find_named(name) == conversation
 
     async def resume(self, principal: str, conversation: str) -> ServerHandle:
         """Return a handle with its earlier events. Raises LookupError if the principal has no such conversation."""
@@ -127,7 +127,7 @@ class Handles:
         handle = self.known.get(conversation)
         while handle is not None and not handle.over:
             try:
-                page = await self._engine.left(conversation, handle.latest, AT_ONCE, gaps=True)
+                page = await self._engine.read_events(conversation, handle.latest, AT_ONCE, gaps=True)
             except LookupError:
                 return
             for event in page:
@@ -205,7 +205,7 @@ class Handles:
 
     async def events_of(self, conversation: str, request: str) -> list[Reply | Done]:
         """Return all events of a request with a key."""
-        return [event async for event in self._engine.told(conversation, request)]
+        return [event async for event in self._engine.read_request_events(conversation, request)]
 
     async def outbox(self, conversation: str) -> list[Reply | Done]:
         """Return the unacknowledged events of the conversation."""
@@ -214,7 +214,7 @@ class Handles:
     async def next_events(self, conversation: str, after: EventPlace) -> Sequence[Reply | Done] | None:
         """Return the next kept events after a place; None once the engine is closed. Raises EngineError."""
         try:
-            return await self._engine.left(conversation, after, AT_ONCE, gaps=True)
+            return await self._engine.read_events(conversation, after, AT_ONCE, gaps=True)
         except LookupError:
             return ()
         except (EngineError, RuntimeError):  # its thread may be gone

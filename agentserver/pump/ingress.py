@@ -54,13 +54,13 @@ class ServerIngress:
         """
         return await self._running.open(principal, key, most, kept=kept, door=door)
 
-    async def standing(self, principal: str | None, conversation: str) -> ConversationFound:
+    async def find_conversation(self, principal: str | None, conversation: str) -> ConversationFound:
         """Return the owner of a conversation and whether it is closed. Cheap; a gateway asks before an answer begins.
 
         Raises LookupError if it is unknown or another principal's; None, an operator, may see all. The methods below do
         the same. EngineError if the engine cannot answer at present.
         """
-        return await self._running.entrance.standing(principal, conversation)
+        return await self._running.entrance.find_conversation(principal, conversation)
 
     async def submit(
         self,

@@ -94,7 +94,9 @@ class Probation:
             calls: how many may run at once.
             starting: whether this server starts.
         """
-        past = await self._marks.past(previous) if previous and (queued or starting) else NO_PREVIOUS_RUN
+        past = (
+            await self._marks.previous_run(previous) if previous and (queued or starting) else NO_PREVIOUS_RUN
+        )
         verdict = judge(past, queued, fatal)
         if starting or verdict.ends:
             await self._marks.begin(verdict.ends, calls)
@@ -171,7 +173,7 @@ class NoMarks:
 
     at_once = True
 
-    async def past(self, previous: int) -> PreviousRun:  # noqa: ARG002 - the port's signature
+    async def previous_run(self, previous: int) -> PreviousRun:  # noqa: ARG002 - the port's signature
         """Return an empty past."""
         return NO_PREVIOUS_RUN
 
@@ -182,7 +184,7 @@ class NoMarks:
         """Return slot 0."""
         return 0
 
-    async def kept(self, slot: int) -> None:
+    async def wait_until_marked(self, slot: int) -> None:
         """Do nothing."""
 
     def leave(self, slot: int) -> None:

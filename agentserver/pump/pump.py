@@ -22,7 +22,7 @@ from agentserver.core.records.audit import Event
 from agentserver.ports import EngineError, FencedError, RejectReason, RepeatedError, SubmitResult
 from agentserver.pump.accounts import Accounts
 from agentserver.pump.approvals import PendingApprovals
-from agentserver.pump.boundary import Boundary, set_aside
+from agentserver.pump.boundary import Boundary, suspend
 from agentserver.pump.claims import Copies, Finder, IdleReleaser, Takeover
 from agentserver.pump.dispatch import Dispatcher, TokenHolder
 from agentserver.pump.editions import Editions, at_once
@@ -357,7 +357,9 @@ class Pump:
             bound = editions.bound[delivery.to]
             mark = marks.enter(delivery.id, delivery.conversation) if self._marked else 0
             try:
-                if self._waits and not await self._claims.keeps(delivery.conversation, marks.kept(mark)):
+                if self._waits and not await self._claims.keeps(
+                    delivery.conversation, marks.wait_until_marked(mark)
+                ):
                     self._probation.withdraw(delivery)
                     marks.leave(mark)
                     continue
@@ -400,7 +402,7 @@ class Pump:
         await run_uncancelled(self._put_aside(conversation, error))
 
     async def _put_aside(self, conversation: str, error: Exception) -> None:
-        events = await set_aside(self._engine, conversation, error, self._clock.moment().now)
+        events = await suspend(self._engine, conversation, error, self._clock.moment().now)
         self._copies.forget(conversation)
         self._handles.deliver(conversation, events)
         self._watches.deliver(conversation, events)

@@ -97,7 +97,7 @@ class Reloads:
             return held is not None
         live[conversation] = add_new_guards(now, self.editions.rules.guards)
         for thread in now.tree.nodes.values():
-            parsed.forget(thread.waiting())
+            parsed.forget(thread.list_waiting())
         for delivery in held:
             self.dispatcher.dispatch_again(Ticket(now.principal, delivery))
         return True

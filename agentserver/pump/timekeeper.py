@@ -45,23 +45,23 @@ class Timekeeper:
         """Load the calendar of earlier servers."""
         self._calendar = self._kept = await self._engine.calendar()
         self._steady = self._clock.steady()
-        await self._turn(self._kept.resumed(self._clock.moment().now))
+        await self._turn(self._kept.resume(self._clock.moment().now))
 
     async def look(self) -> float:
         """Return the present time, and record a jump of the clock."""
         now, steady = self._clock.moment().now, self._clock.steady()
         passed, self._steady = steady - self._steady, steady
-        await self._turn(self._calendar.looked(now, passed))
+        await self._turn(self._calendar.observe(now, passed))
         return now
 
     async def time_before(self, limit: float) -> float:
         """Return the time before which everything is older than ``limit`` seconds."""
         now = await self.look()
-        return self._calendar.before(limit, now)
+        return self._calendar.cutoff(limit, now)
 
     def seconds_left(self, limit: float, at: float, now: float) -> float:
         """Return the most seconds that remain of a limit that began ``at``, at a time that may be long ago."""
-        return at - self._calendar.before(limit, now)
+        return at - self._calendar.cutoff(limit, now)
 
     async def expire(self) -> None:
         """Expire what the engine has kept long enough. Raises EngineError."""

@@ -57,8 +57,8 @@ class Views:
     async def begin(self) -> None:
         """Find approvals of other processes. Raises EngineError."""
         if self._engine.shared:
-            for conversation in await self._engine.read(lambda reader: reader.asking()):
-                if self._engine.held(conversation) is None:
+            for conversation in await self._engine.read(lambda reader: reader.list_asking()):
+                if self._engine.current_claim(conversation) is None:
                     await self.look(conversation)
 
     async def follow(self, stir: Callable[[], None]) -> None:
@@ -121,7 +121,7 @@ class Views:
         """Pass on the events and the end of a conversation."""
         conversation, over = news.conversation, news.over
         if over is None:
-            found = await self._engine.standing(conversation)
+            found = await self._engine.find_conversation(conversation)
             over = found is not None and found.over
         self._watches.nudge(conversation, news.place)
         await self._handles.catch_up(conversation)
@@ -135,7 +135,7 @@ class Views:
             found = await self._engine.load(conversation)
         except DamagedError:  # its owner deals with that
             found = None
-        if found is None or self._engine.held(conversation) is not None:
+        if found is None or self._engine.current_claim(conversation) is not None:
             self.known.pop(conversation, None)
         else:
             self.known[conversation] = found
@@ -153,7 +153,7 @@ class Views:
     def _list_wanted(self) -> list[str]:
         """Return the conversations of other processes that gateways here hold or watch."""
         looked_at = {*self._handles.known, *self._watches.of}
-        return [key for key in looked_at if self._engine.held(key) is None]
+        return [key for key in looked_at if self._engine.current_claim(key) is None]
 
     # Moves
 

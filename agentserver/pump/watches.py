@@ -312,7 +312,7 @@ class Watches:
             watch.behind = False
             return recent
         try:
-            page = await self._engine.left(conversation, watch.last, AT_ONCE)
+            page = await self._engine.read_events(conversation, watch.last, AT_ONCE)
         except ForgottenError as error:
             watch.last, watch.end, watch.behind = error.since, WatchEnd.GONE, False
             return ()

@@ -431,7 +431,7 @@ class _Step:
         if record.detail is not None:
             told.append((Attribute.RULE, rule(record.detail)))
             if self._story.holds:
-                told.append((Attribute.DETAIL, WORDING.whole(record.detail)[:CONTENT]))
+                told.append((Attribute.DETAIL, WORDING.join_lines(record.detail)[:CONTENT]))
         events.append(SpanEvent(str(record.event), record.at, tuple(told)))
 
 

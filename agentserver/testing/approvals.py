@@ -63,7 +63,7 @@ class Person:
                 delivery.sender,
                 delivery.to,
                 decode_payload(delivery.message, server.rules.codecs),
-                tuple(WORDING.whole(question.why) for question in approval.questions),
+                tuple(WORDING.join_lines(question.why) for question in approval.questions),
                 approval,
             )
             self.seen.append(asked)

@@ -273,4 +273,4 @@ def json_lines(records: Iterable[AuditRecord], wording: DetailWording = WORDING)
         told["began"] = hop.record.began
         told["message"] = hop.record.message.decode("utf-8", "backslashreplace")
         told["detail"] = DETAILS.plain(hop.record.detail)
-        yield json.dumps({**told, "text": wording.whole(hop.record.detail), "depth": hop.depth})
+        yield json.dumps({**told, "text": wording.join_lines(hop.record.detail), "depth": hop.depth})

@@ -112,7 +112,7 @@ class Bench:
             return _returned_frame(frame.call, written, made)
         said = normalise(value, self.codecs, self.bounds, Room(frame.messages, frame.bytes))
         if not isinstance(said, Drafts):
-            detail = str(said.code) if said.detail is None else WORDING.whole(said.detail)
+            detail = str(said.code) if said.detail is None else WORDING.join_lines(said.detail)
             faults = () if isinstance(said, HandlerFailure) else tuple(said.corrections)
             return FailedFrame(frame.call, detail[:MOST_DETAIL], faults)
         return _returned_frame(frame.call, tuple(map(_said_frame, said.drafts)), made)

@@ -86,7 +86,7 @@ def test_it_is_counted_and_verified(failed):
 class Changed(MemoryReader):
     """Finds every conversation changed, and some not to be read at all."""
 
-    def altered(self, story):
+    def find_altered(self, story):
         if story.beginning.principal == "ada":
             raise UnreadableError("its record is cut off")
         return 2
@@ -95,9 +95,9 @@ class Changed(MemoryReader):
 def test_what_was_changed_is_told_of(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     engine, story = MemoryEngine(recorded=True), SampleConversation()
-    outcomes = [story.said(Conversation.opened(who, story.moment()), "1") for who in ("ada", "bob")]
+    outcomes = [story.said(Conversation.begin(who, story.moment()), "1") for who in ("ada", "bob")]
     for outcome in outcomes:
-        anyio.run(engine.commit, engine.held(outcome.conversation.id), outcome)
+        anyio.run(engine.commit, engine.current_claim(outcome.conversation.id), outcome)
     monkeypatch.setattr(engine, "reader", lambda: Changed(*MemoryEngine.reader(engine)))
     told = verb(engine, "journal", "verify", status=1)
     assert f"conversation {outcomes[0].conversation.id}: its record is cut off" in told
@@ -109,7 +109,7 @@ def test_what_waits_for_a_person_is_shown_and_answered_elsewhere(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     engine, asked = MemoryEngine(), SampleConversation(guards=(AskingGuard(),))
     outcome = asked.said(asked.opened(), "1")
-    anyio.run(engine.commit, engine.held(outcome.conversation.id), outcome)
+    anyio.run(engine.commit, engine.current_claim(outcome.conversation.id), outcome)
     (approval,) = outcome.conversation.approvals()
     assert "may it" in verb(engine, "approvals")
     assert approval.digest in verb(engine, "approvals", "show", approval.id)
@@ -120,7 +120,7 @@ def test_a_conversation_without_recorded_steps_is_refused_in_words(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     engine, story = MemoryEngine(), SampleConversation()
     outcome = story.said(story.opened(), "1")
-    anyio.run(engine.commit, engine.held(outcome.conversation.id), outcome)
+    anyio.run(engine.commit, engine.current_claim(outcome.conversation.id), outcome)
     assert "was not told to record" in verb(engine, "trace", outcome.conversation.id, status=2)
 
 
@@ -150,7 +150,7 @@ def test_a_conversation_that_went_meanwhile_is_told_of(tmp_path, monkeypatch, wo
     monkeypatch.chdir(tmp_path)
     engine, sample = MemoryEngine(recorded=True), SampleConversation()
     outcome = sample.said(sample.opened(), "1")
-    anyio.run(engine.commit, engine.held(outcome.conversation.id), outcome)
+    anyio.run(engine.commit, engine.current_claim(outcome.conversation.id), outcome)
     monkeypatch.setattr(engine, "reader", lambda: Forgetful(*MemoryEngine.reader(engine)))
     key = outcome.conversation.id
     assert f"conversation {key} has been deleted" in verb(engine, *words, key, status=2)

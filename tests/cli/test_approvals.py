@@ -325,7 +325,7 @@ def test_what_is_listed_and_shown_hides_the_secrets_of_the_organism():
     )
     shown = approvals._redact_approval(waiting, Secrets.of(["open sesame"]))
     assert shown.delivery.message == b"<Greet>[redacted]</Greet>"
-    assert WORDING.whole(shown.questions[0].why) == "send [redacted]?"
+    assert WORDING.join_lines(shown.questions[0].why) == "send [redacted]?"
     assert shown.digest == waiting.digest
 
 

@@ -94,7 +94,7 @@ class Paper:
         self.rules = rules
         self.handlers = handlers
         self.seeds = 0
-        self.conversation = Conversation.opened(principal, self.moment())
+        self.conversation = Conversation.begin(principal, self.moment())
         self.waiting = []
         self.events = []
         self.records = []

@@ -145,7 +145,7 @@ def looks(act):
 @pytest.mark.parametrize("below", [True, False], ids=["below", "itself"])
 @pytest.mark.parametrize("count", [siblings.FEW + 1, MANY])
 def test_a_child_at_rest_is_found_without_a_look_at_the_others(count, below, working):
-    change = TreeChange(ThreadTree.planted("root", "console"))
+    change = TreeChange(ThreadTree.plant("root", "console"))
     for number in range(count):
         change.open("root", "a", f"t{number}")
         at = change.open(f"t{number}", "b", f"u{number}").id if below else f"t{number}"
@@ -158,7 +158,7 @@ def test_a_child_at_rest_is_found_without_a_look_at_the_others(count, below, wor
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("agentserver.core.state.threads.changeable", Looked)
         again = TreeChange(tree)
-        assert looks(lambda: found.append(again.resting("root", "a"))) <= 2
+        assert looks(lambda: found.append(again.take_resting("root", "a"))) <= 2
     assert (found[0] and found[0].id) == (None if working else f"t{count - 1}")
 
 

@@ -195,12 +195,12 @@ def check_tree(reader, summary, *, at_rest):
         return
     assert conversation.version == summary.steps
     nodes = conversation.tree.nodes
-    waiting = [d for node in nodes.values() for d in node.waiting()]
+    waiting = [d for node in nodes.values() for d in node.list_waiting()]
     assert len(waiting) == len({d.id for d in waiting}) == summary.waiting
     assert {d.request for d in waiting} <= set(conversation.requests)
     for node in nodes.values():
         assert all(nodes[child].parent == node.id for child in node.children)
-        assert all(d.thread == node.id and d.to == node.owner for d in node.waiting())
+        assert all(d.thread == node.id and d.to == node.owner for d in node.list_waiting())
     for request in conversation.requests.values():
         assert request.pending == sum(d.request == request.id for d in waiting) > 0
     if at_rest:

@@ -23,4 +23,4 @@ def story_of(paper):
     )
     one = paper.conversation
     deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
-    return RecordedConversation(Origin.of(one), steps, deliveries)
+    return RecordedConversation(Origin.from_conversation(one), steps, deliveries)

@@ -67,7 +67,7 @@ async def told(organism, words):
 def traced(conversation, event):
     """What the trace tells of each message, in the form of the page."""
     return [
-        REFERENCE.sub("ref:…", WORDING.whole(record.detail))
+        REFERENCE.sub("ref:…", WORDING.join_lines(record.detail))
         for record in conversation.records(event)
         if record.sender == "clerk"
     ]

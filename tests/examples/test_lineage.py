@@ -31,7 +31,7 @@ def mails():
 
 def said(c, event):
     return [
-        WORDING.whole(record.detail).replace("\n  →", " →")
+        WORDING.join_lines(record.detail).replace("\n  →", " →")
         for record in c.records(event)
         if record.to == "outbox"
     ]

@@ -43,7 +43,7 @@ def paper(*guards):
 
 
 def refusals(p):
-    return [WORDING.whole(record.detail) for record in p.records if record.event == "refused"]
+    return [WORDING.join_lines(record.detail) for record in p.records if record.event == "refused"]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def test_a_remark_goes_on_record():
     p = paper(To(note("seen")))
     p.say(Ask("hi"), "a")
     p.run()
-    flagged = [WORDING.whole(r.detail) for r in p.records if r.event == "flagged"]
+    flagged = [WORDING.join_lines(r.detail) for r in p.records if r.event == "flagged"]
     assert flagged == ["g0: seen"]
 
 
@@ -204,7 +204,7 @@ def test_the_words_of_a_verdict_are_plain_texts(verdict):
     p.say(Ask("hi"), "a")
     p.run()
     said = next(r for r in p.records if r.event in {"refused", "flagged", "asked"})
-    assert WORDING.whole(said.detail).endswith("x")
+    assert WORDING.join_lines(said.detail).endswith("x")
     assert restore(take(p.conversation, p.rules.guards), p.rules.guards).memory == p.conversation.memory
 
 
@@ -415,7 +415,7 @@ def test_what_a_person_approves_for_good_is_not_asked_again():
         for approval in p.conversation.approvals():
             p.decide(Said.ALWAYS, approval)
         p.run()
-    asked = [WORDING.whole(r.detail) for r in p.records if r.event == "asked"]
+    asked = [WORDING.join_lines(r.detail) for r in p.records if r.event == "asked"]
     assert len(asked) == 2
     assert [payload.text for payload in p.seen("b")] == ["one", "one", "two"]
     memory = p.conversation.memory["g0"]
@@ -513,7 +513,7 @@ def test_a_time_that_no_calendar_has_denies():
     p.say(Ask("hi"), "a")
     p.run()
     proposal = _proposal(p)
-    assert WORDING.whole(guard.judge(None, proposal, 1e18).reason).startswith("the guard g failed: ")
+    assert WORDING.join_lines(guard.judge(None, proposal, 1e18).reason).startswith("the guard g failed: ")
     assert guard.judge(None, proposal, 0.0) is None
     shown = HostedGuard("g", To(lambda message, _: note(f"{message.at:%H:%M}")), made.codecs, {})
     assert shown.judge(None, proposal, datetime(2020, 1, 1, 9, 30, tzinfo=UTC).timestamp()) == NoteVerdict(

@@ -215,7 +215,7 @@ def test_what_is_no_handoff_is_refused_and_on_record(case):
     assert (reason(p), errors(p.seen("a"))) == (why, [code])
     assert notes(p)[0]["result"] == "reject"
     told = next(record for record in p.records if record.event is Event.REFUSED)
-    assert (WORDING.whole(told.detail), told.to) == (f"handoff: {why}", to)
+    assert (WORDING.join_lines(told.detail), told.to) == (f"handoff: {why}", to)
 
 
 def test_a_bound_that_an_intent_sets_for_events():

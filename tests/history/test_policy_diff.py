@@ -81,7 +81,7 @@ def recorded(*guards, listeners=(AGENT, BANK, WEB), **more):
 
 def differing(report):
     return [
-        (one.sender, one.to, one.root, one.then, one.now, WORDING.whole(one.why))
+        (one.sender, one.to, one.root, one.then, one.now, WORDING.join_lines(one.why))
         for one in report.differences
         if one.differs
     ]
@@ -177,7 +177,7 @@ def test_what_was_refused_then_would_have_been_let_through():
         ("agent", "bank", "Ask", BLOCKED, PASSED, "it was heard before")
     ]
     same = [one for one in what_if(story, shop, shop).differences if one.then is BLOCKED]
-    assert [(one.sender, one.to, one.root, one.now, WORDING.whole(one.why)) for one in same] == [
+    assert [(one.sender, one.to, one.root, one.now, WORDING.join_lines(one.why)) for one in same] == [
         ("agent", "bank", "", BLOCKED, "it was heard before")
     ]
 

@@ -129,7 +129,9 @@ async def test_an_agent_spends_its_budget_and_the_trace_tells_of_it(desk):  # no
         records = bed.server.trace.of(bed.handle.id)
     assert len(model.seen) == 1
     told = [
-        WORDING.whole(record.detail) for record in records if record.event in (Event.RESERVED, Event.SETTLED)
+        WORDING.join_lines(record.detail)
+        for record in records
+        if record.event in (Event.RESERVED, Event.SETTLED)
     ]
     assert "m (prompt " in told[0]
     assert "4000 tokens" in told[1]

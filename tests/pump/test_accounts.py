@@ -51,7 +51,7 @@ def arriving(accounts, principal, size):
 def counted(conversation):
     """What there is of a conversation, looked at afresh."""
     nodes = conversation.tree.nodes.values()
-    waiting = [one for node in nodes for one in node.waiting()]
+    waiting = [one for node in nodes for one in node.list_waiting()]
     in_hand = len(waiting) - len(conversation.approvals())
     return (in_hand, sum(len(one.message) for one in waiting), 1), in_hand
 

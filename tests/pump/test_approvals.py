@@ -111,7 +111,7 @@ async def test_where_nobody_can_be_asked_it_is_denied_at_once():
     async with shop() as d:
         assert await d.ask(Ask("hi")) == Answer("told: denied")
         withdrawn = next(record for record in d.records if record.event is Event.WITHDRAWN)
-        assert WORDING.whole(withdrawn.detail) == "denied: nobody is there to ask"
+        assert WORDING.join_lines(withdrawn.detail) == "denied: nobody is there to ask"
 
 
 async def test_when_its_time_is_over_it_is_denied():
@@ -126,7 +126,7 @@ async def test_when_its_time_is_over_it_is_denied():
         await until(lambda: found)
         assert found == [Answer("told: denied")]
         withdrawn = next(record for record in d.records if record.event is Event.WITHDRAWN)
-        assert WORDING.whole(withdrawn.detail) == "denied: no answer in time"
+        assert WORDING.join_lines(withdrawn.detail) == "denied: no answer in time"
 
 
 async def test_each_has_a_time_of_its_own():
@@ -287,12 +287,12 @@ async def test_an_answer_that_is_left_in_the_journal_is_taken(tmp_path, said, to
         await until(lambda: found)
         assert found == [Answer(told)]
         assert any(
-            "somebody" in WORDING.whole(r.detail)
+            "somebody" in WORDING.join_lines(r.detail)
             for r in d.records
             if r.event in {Event.APPROVED, Event.WITHDRAWN}
         )
         with anyio.fail_after(HANGS):
-            while await engine.answers.left():  # noqa: ASYNC110 - another process would look at the file too
+            while await engine.answers.list_pending():  # noqa: ASYNC110 - another process would look at the file too
                 await asyncio.sleep(0.002)
 
 
@@ -323,7 +323,7 @@ async def test_an_answer_that_counts_for_nothing_is_dropped(tmp_path, changed, a
     ):
         await until(lambda: any(r.event is Event.WITHDRAWN for r in d.records))
         assert not any(r.event is Event.APPROVED for r in d.records)
-        assert await engine.answers.left() == []
+        assert await engine.answers.list_pending() == []
 
 
 async def test_answers_are_dropped_when_nothing_waits(tmp_path):
@@ -333,12 +333,12 @@ async def test_answers_are_dropped_when_nothing_waits(tmp_path):
     await leave(place, ApprovalAnswer("gone", "", Said.ONCE, "x"), 1.0)
     async with SqliteEngine(place) as engine, shop(engine=engine, answers=engine.answers):
         with anyio.fail_after(HANGS):
-            while await engine.answers.left():  # noqa: ASYNC110 - another process would look at the file too
+            while await engine.answers.list_pending():  # noqa: ASYNC110 - another process would look at the file too
                 await asyncio.sleep(0.002)
 
 
 class Unreadable:
-    async def left(self):
+    async def list_pending(self):
         raise EngineError("the disk cannot be read")
 
 

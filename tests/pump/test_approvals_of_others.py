@@ -32,7 +32,7 @@ class LeftHere:
     def __init__(self):
         self.said = []
 
-    async def left(self):
+    async def list_pending(self):
         return tuple(self.said)
 
     async def drop(self, approvals):

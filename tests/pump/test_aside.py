@@ -176,7 +176,7 @@ async def test_one_that_cannot_be_closed_is_set_aside(what, monkeypatch):
 
 async def test_what_cannot_be_set_aside_for_good_is_met_again(tmp_path, caplog):
     class Full(SqliteEngine):
-        async def set_aside(self, conversation, reason, at):
+        async def suspend(self, conversation, reason, at):
             raise EngineError("the disk is full")
 
     place = JournalOptions(tmp_path / "j")

@@ -144,9 +144,9 @@ async def test_what_cannot_be_read_at_present_comes_later():
 class Counted:
     reads = 0
 
-    async def left(self, *args, **more):
+    async def read_events(self, *args, **more):
         self.reads += 1
-        return await super().left(*args, **more)
+        return await super().read_events(*args, **more)
 
 
 class CountedMemory(Counted, MemoryEngine):

@@ -76,7 +76,7 @@ async def test_one_that_swallows_its_cancellation_is_abandoned_and_its_worker_go
         assert "a did not end within 0.01 s of being cancelled and is abandoned; 1 of its" in caplog.text
         holding.released.set()
         await until(lambda: not d.pump._invoker._abandoned["a"])
-    assert [WORDING.whole(r.detail) for r in d.records if r.event is Event.FAILED] == [
+    assert [WORDING.join_lines(r.detail) for r in d.records if r.event is Event.FAILED] == [
         "no result within 0.01 s"
     ]
 

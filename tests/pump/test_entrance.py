@@ -99,7 +99,7 @@ async def refusals(d, principal, key):
         d.gate.confirm(principal, key, (0, 0)),
         d.gate.cancel(principal, key, "r", ""),
         d.gate.end(principal, key, ""),
-        d.gate.standing(principal, key),
+        d.gate.find_conversation(principal, key),
     ):
         with pytest.raises(LookupError) as error:
             await call
@@ -144,7 +144,7 @@ async def test_unknown_and_foreign_are_alike(shop):
         foreign = [told async for told in refusals(d, "other", key)]
         assert set(unknown) == set(foreign) == {("no such conversation",)}
         assert d.pump._watches.of == {}
-        assert not (await d.gate.standing(None, key)).over
+        assert not (await d.gate.find_conversation(None, key)).over
 
 
 async def test_a_cancelled_request_comes_to_rest_and_its_conversation_goes_on(shop):

@@ -65,12 +65,12 @@ async def test_it_grows_over_restarts_on_a_journal_and_stays_over_repetitions(tm
 async def test_a_journal_whose_count_was_written_over_says_so(tmp_path, caplog):
     path = tmp_path / "journal.sqlite"
     async with SqliteEngine(JournalOptions(path)) as engine:
-        assert engine.held("any").epoch == 1
+        assert engine.current_claim("any").epoch == 1
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("update claim set epoch = 7")
         connection.commit()
     async with SqliteEngine(JournalOptions(path)) as engine:
-        assert engine.held("any").epoch == 8
+        assert engine.current_claim("any").epoch == 8
     assert "epoch may go back" in caplog.text
 
 

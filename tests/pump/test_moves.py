@@ -308,7 +308,7 @@ async def test_however_conversations_move_every_request_is_answered_once_and_not
         nothing = {"a": (0, 0), "b": (0, 0)}  # a handler whose conversation has gone may be ending yet
         await until(lambda: all(one.pump.queues() == nothing for one in desks))
         for one, engine in zip(desks, engines, strict=True):
-            assert all(engine.held(key) == one.pump._claims[key] for key in one.pump._live)
+            assert all(engine.current_claim(key) == one.pump._claims[key] for key in one.pump._live)
             assert all(one.pump._live[key] == kept[key] for key in one.pump._live)
     left = storage.kept._left.waiting.values()
     replies = [event for each in left for event in each.values() if type(event) is Reply]

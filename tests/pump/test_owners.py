@@ -41,7 +41,9 @@ async def test_a_conversation_is_claimed_where_it_is_opened_and_found_everywhere
             handle = await desk.open()
             assert two.owner(handle.id) == name
             for other in two.desks.values():
-                assert (await other.pump.entrance.standing("console", handle.id)).principal == "console"
+                assert (
+                    await other.pump.entrance.find_conversation("console", handle.id)
+                ).principal == "console"
 
 
 async def test_nothing_that_only_reads_claims_anything():
@@ -50,7 +52,7 @@ async def test_nothing_that_only_reads_claims_anything():
         await two.rest("a")
         assert two.owner(key) == ""
         gate = two.b.pump.entrance
-        assert not (await gate.standing("console", key)).over
+        assert not (await gate.find_conversation("console", key)).over
         found, _ = await watched(two.b.pump, key, enough=1)
         assert said(two.b, found) == ["re: 1"]
         assert await gate.find_answer("console", key, "unknown") is None
@@ -102,7 +104,7 @@ async def test_one_of_nobody_or_of_another_principal_is_unknown_everywhere():
             for desk in (two.a, two.b):
                 for call in (
                     desk.pump.entrance.submit(who, which, desk.markup(Note("2")), "a", None),
-                    desk.pump.entrance.standing(who, which),
+                    desk.pump.entrance.find_conversation(who, which),
                     desk.pump.entrance.cancel(who, which, "1", ""),
                     desk.pump.entrance.end(who, which, ""),
                 ):
@@ -204,7 +206,7 @@ async def test_news_that_cannot_be_read_when_it_comes_is_shown_as_soon_as_it_can
         key = await opened(two.a)
         handle = await two.b.pump.resume("console", key)
         engine, failures = two.engines["b"], [3]
-        read = engine.standing
+        read = engine.find_conversation
 
         async def standing(conversation):
             if failures[0]:
@@ -212,7 +214,7 @@ async def test_news_that_cannot_be_read_when_it_comes_is_shown_as_soon_as_it_can
                 raise EngineError("the disk does not answer")
             return await read(conversation)
 
-        monkeypatch.setattr(engine, "standing", standing)
+        monkeypatch.setattr(engine, "find_conversation", standing)
         await two.a.pump.entrance.submit("console", key, two.a.markup(Note("2")), "a", None)
         async with aclosing(handle.events()) as events:
             async for event in events:

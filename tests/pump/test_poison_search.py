@@ -100,7 +100,7 @@ class Noted(NoMarks):
     def __init__(self, found=NO_PREVIOUS_RUN):
         self.found, self.running, self.ends, self.asked = found, {}, {}, False
 
-    async def past(self, previous):
+    async def previous_run(self, previous):
         return self.found
 
     async def begin(self, suspects, calls):
@@ -188,7 +188,7 @@ class Ward:
         self.ran.append(ticket.delivery.id)
         self.given[ticket.delivery.id] = ticket.delivery
 
-    async def past(self, previous):
+    async def previous_run(self, previous):
         return self.pasts.get(previous, NO_PREVIOUS_RUN)
 
     async def begin(self, suspects, calls):

@@ -293,7 +293,7 @@ async def test_what_the_awaited_raises_is_raised_in_the_work_and_the_server_goes
         for _ in range(STREAK + 1):
             assert (await d.ask(Ask("odd"))).code == Code.INTERNAL
         assert await d.ask(Ask("well")) == Answer("well")
-        told = [WORDING.whole(record.detail) for record in d.records if record.event is Event.FAILED]
+        told = [WORDING.join_lines(record.detail) for record in d.records if record.event is Event.FAILED]
         assert told == ["ValueError: it was raised here"] * (STREAK + 1)
 
 

@@ -307,7 +307,7 @@ async def test_an_idle_conversation_is_closed():
         await d.ask(Ask("hi"), handle=handle)
         clock.advance(1.0)
         await until(lambda: d.pump.conversation(handle.id) is None)
-        assert any(r.event is Event.CLOSED and WORDING.whole(r.detail) == "idle" for r in d.records)
+        assert any(r.event is Event.CLOSED and WORDING.join_lines(r.detail) == "idle" for r in d.records)
 
 
 async def test_a_conversation_at_work_is_not_idle():

@@ -110,7 +110,7 @@ async def test_what_is_more_than_is_left_is_not_done_and_the_caller_hears_of_the
         assert reply.code is Code.BUDGET
         assert spent(d, handle).total == Amount()
         (failed,) = [r for r in d.records if r.event is Event.FAILED]
-        assert f"left of the budget of the {over}" in WORDING.whole(failed.detail)
+        assert f"left of the budget of the {over}" in WORDING.join_lines(failed.detail)
         assert Event.RETRIED not in [r.event for r in d.records]
 
 

@@ -97,7 +97,7 @@ async def test_a_stored_reference_means_the_same_after_a_restart(tmp_path):
     async with server(place) as d:
         again = await d.pump.resume("console", handle.id)
         assert await d.ask(Ask("what was it?"), "planner", again) == Answer(f"{TITLE}, a draft")
-        notes = [WORDING.whole(record.detail) for record in d.records if record.event is Event.FLAGGED]
+        notes = [WORDING.join_lines(record.detail) for record in d.records if record.event is Event.FLAGGED]
         assert len(notes) == 1
         assert "is title of web" in notes[0]
 

@@ -100,7 +100,7 @@ async def test_what_rests_at_a_living_server_is_taken_and_its_copy_dropped():
         assert (await two.b.ask(Ask("2"), handle=there)).text == "re: 2"
         assert two.owner(handle.id) == "b"
         await until(lambda: not two.a.pump._live)
-        assert (await two.a.pump.entrance.standing("console", handle.id)).principal == "console"
+        assert (await two.a.pump.entrance.find_conversation("console", handle.id)).principal == "console"
 
 
 async def test_what_waits_for_a_person_is_kept_and_taken_over_when_its_server_dies(monkeypatch):

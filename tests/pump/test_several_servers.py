@@ -42,14 +42,14 @@ async def test_a_conversation_is_used_through_both_and_goes_to_the_one_that_is_a
         assert submitted.code is None
         found, _ = await watched(other.pump, handle.id, enough=2)
         assert said(other, found) == ["re: 1", "re: 2"]
-        assert (first.held(handle.id) is None, second.held(handle.id)) == (False, None)
+        assert (first.current_claim(handle.id) is None, second.current_claim(handle.id)) == (False, None)
         handle.detach()
         one.pump.releasing.rest = 0.0
         for _ in range(2):
             await one.pump.releasing.release()
         there = await other.pump.resume("console", handle.id)
         assert (await other.ask(Note("3"), handle=there)).text == "re: 3"
-        assert (first.held(handle.id), second.held(handle.id) is None) == (None, False)
+        assert (first.current_claim(handle.id), second.current_claim(handle.id) is None) == (None, False)
         again = await one.pump.entrance.submit("console", handle.id, one.markup(Note("2")), "a", "mine")
         assert (again.again, again.request) == (True, submitted.request)
 

@@ -32,7 +32,7 @@ async def tidied(d):
 async def test_the_event_loop_turns_while_many_conversations_are_looked_at():
     async with desk((listener("a"), answer)) as d:
         for number in range(3 * AT_ONCE):
-            conversation = Conversation.opened(f"p{number}", d.pump._clock.moment())
+            conversation = Conversation.begin(f"p{number}", d.pump._clock.moment())
             d.pump._live[conversation.id] = conversation
         turns = 0
 

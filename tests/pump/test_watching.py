@@ -89,9 +89,9 @@ class CountingEngine(MemoryEngine):
     durable = True
     reads = 0
 
-    async def left(self, *args, **more):
+    async def read_events(self, *args, **more):
         self.reads += 1
-        return await super().left(*args, **more)
+        return await super().read_events(*args, **more)
 
 
 async def test_what_left_a_moment_ago_is_given_without_asking_the_engine():
@@ -181,7 +181,7 @@ class JournalOfAnother:
         self.reading, self.read = asyncio.Event(), asyncio.Event()
         self.read.set()
 
-    async def left(self, conversation, after, most, *, gaps=False):
+    async def read_events(self, conversation, after, most, *, gaps=False):
         self.reads += 1
         found = [event for event in self.events if event.place > after]
         self.reading.set()

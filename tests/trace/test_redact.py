@@ -95,32 +95,32 @@ def test_a_record_without_a_message_has_none_afterwards():
 def test_a_detail_that_quotes_a_field_loses_the_quotation():
     detail = 'the words "MEET AT THE old" came from a stranger'
     _, one = redact_records([sent(), refused(detail)], Redaction(("body",)))
-    assert WORDING.whole(one.detail) == f'the words "{MARK}old" came from a stranger'
+    assert WORDING.join_lines(one.detail) == f'the words "{MARK}old" came from a stranger'
     assert (one.code, one.to) == ("denied", "bank")
 
 
 def test_a_detail_that_quotes_another_field_stays():
     _, one = redact_records([sent(), refused("ann@example.org is not allowed")], Redaction(("body",)))
-    assert WORDING.whole(one.detail) == "ann@example.org is not allowed"
+    assert WORDING.join_lines(one.detail) == "ann@example.org is not allowed"
 
 
 def test_a_short_value_is_known_as_a_whole():
     _, one, other = redact_records(
         [sent(), refused("said brief!"), refused("said brie")], Redaction(("note",))
     )
-    assert WORDING.whole(one.detail) == f"said {MARK}!"
-    assert WORDING.whole(other.detail) == "said brie"
+    assert WORDING.join_lines(one.detail) == f"said {MARK}!"
+    assert WORDING.join_lines(other.detail) == "said brie"
 
 
 def test_letters_that_grow_when_they_are_made_small_do_not_move_the_rest():
     message = envelope.write("a", "b", "t", '<M xmlns="urn:x"><s>\u0130stanbul straits</s></M>')
     _, one = redact_records([sent(message), refused("\u0130\u0130 STRAITS \u0130")], Redaction(("*",)))
-    assert WORDING.whole(one.detail) == f"\u0130\u0130{MARK} \u0130"
+    assert WORDING.join_lines(one.detail) == f"\u0130\u0130{MARK} \u0130"
 
 
 def test_without_a_refusal_says_so_as_before():
     _, one = redact_records([sent(), refused("bank is no peer of agent")], Redaction(("*",)))
-    assert WORDING.whole(one.detail) == "bank is no peer of agent"
+    assert WORDING.join_lines(one.detail) == "bank is no peer of agent"
 
 
 @pytest.mark.parametrize("field", ["body", "*"])
@@ -128,7 +128,7 @@ def test_a_message_that_holds_a_part_of_a_secret_does_not_uncover_the_rest(field
     secrets = Secrets.of(["https://old harbour/T1-hunter2"])
     detail = refused("no answer from https://old harbour/T1-hunter2")
     (_, shown) = redact_records((sent(), detail), Redaction((field,), secrets.redact))
-    assert WORDING.whole(shown.detail) == f"no answer from {MARK}"
+    assert WORDING.join_lines(shown.detail) == f"no answer from {MARK}"
 
 
 def test_secrets_go_whatever_else_is_asked_for():
@@ -139,7 +139,7 @@ def test_secrets_go_whatever_else_is_asked_for():
         Redaction((), secrets.redact),
     )
     assert f"the key is {MARK}</M>" in said(one)
-    assert (WORDING.whole(other.detail), other.to) == (f"RuntimeError: {MARK}", MARK)
+    assert (WORDING.join_lines(other.detail), other.to) == (f"RuntimeError: {MARK}", MARK)
     for text in (html.page("t", [one, other]), trace_text.tree_text([one, other], payloads=True),
                  *trace_text.json_lines([one, other])):  # fmt: skip
         assert "hunter2" not in text
@@ -206,13 +206,13 @@ def test_a_finding_about_a_field_that_goes_loses_its_words_and_keeps_its_facts()
 
 def test_a_finding_loses_words_that_came_in_a_field_that_goes():
     (one,) = redact_records([refused("")._replace(detail=FOUND)], Redaction(("te?t",)))
-    assert "eve" not in WORDING.whole(one.detail).lower()
+    assert "eve" not in WORDING.join_lines(one.detail).lower()
 
 
 def test_the_question_of_a_guard_loses_them_too():
     asked = GuardQuestions((GuardAsks("lineage", FOUND),))
     (one,) = redact_records([refused("")._replace(detail=asked)], Redaction(("to",)))
-    assert "eve" not in WORDING.whole(one.detail).lower()
+    assert "eve" not in WORDING.join_lines(one.detail).lower()
 
 
 def test_no_pattern_touches_a_token_or_our_own_words():

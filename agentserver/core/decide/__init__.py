@@ -1,1 +1,1 @@
-"""Decisions about messages: each takes a conversation and gives an outcome. Internal."""
+"""Decisions about messages: each maps a conversation to an outcome. Internal."""

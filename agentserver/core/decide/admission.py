@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class AuditNote(NamedTuple):
-    """Something about what was to be sent that goes on record, whether or not it is sent.
+    """Note about a message, recorded whether or not it is sent.
 
     Args:
         to: the target concerned, as the sender put it.
@@ -47,10 +47,10 @@ class AuditNote(NamedTuple):
 
 
 class Admission(NamedTuple):
-    """The messages that may be sent, or the reason why none may, and remarks.
+    """Admitted messages, or the reason why none may be sent, and remarks.
 
-    ``over`` is the reason when there is no room for them: then their request is over. ``memory`` is that of the guards
-    where it has changed by what is to be sent.
+    ``over`` is set when the result exceeds its budget, which ends the request. ``memory`` is the guards' memory if
+    admitting the messages changed it.
     """
 
     proposals: tuple[Proposal, ...] = ()
@@ -61,7 +61,7 @@ class Admission(NamedTuple):
 
 
 UNRESOLVED: Final = "a reference in it is unknown here, or what it stands for does not fit its place"
-"""The only correction of a message with references, so that it tells nothing of the values."""
+"""The only correction of a message with references, so that it reveals no value."""
 
 
 def judge(
@@ -74,11 +74,11 @@ def judge(
 def judge_in_pieces(
     drafts: Sequence[Draft], sender: Sender, rules: Rules, memory: Mapping[str, object], todos: int = 0
 ) -> Pieces[Admission]:
-    """Return all proposals of the drafts, or the refusal of the first that may not be sent; a piece for each draft.
+    """Admit all drafts, or refuse them with the first that may not be sent; one piece per draft.
 
     Args:
-        drafts: what is to be sent, in order.
-        sender: by whom, where and when.
+        drafts: the messages, in order.
+        sender: who sends them, on which thread and when.
         rules: what to decide by.
         memory: each guard's.
         todos: how many the thread keeps already.
@@ -89,7 +89,7 @@ def judge_in_pieces(
     viewed = sender.listener.name in rules.viewers
     for place, draft in enumerate(drafts):
         remarked = len(remarks)
-        if viewed and (opened := rules.resolved(memory, draft, sender)) is not None:
+        if viewed and (opened := rules.resolve(memory, draft, sender)) is not None:
             found, memory = _admit_resolved(opened, draft, sender, rules, remarks, place)
         else:
             found = admit(draft, sender, rules, memory, remarks, place)
@@ -98,7 +98,7 @@ def judge_in_pieces(
         if rules.counting and (
             len(remarks) > remarked or _asks(found)
         ):  # one is counted only with a word about it
-            memory = rules.sent(memory, found, sender.at)
+            memory = rules.count_sent(memory, found, sender.at)
         admitted.extend(found)
         if place < last:
             yield
@@ -112,28 +112,28 @@ def judge_in_pieces(
 
 
 def _asks(proposals: Sequence[Proposal]) -> bool:
-    """Tell whether a person has to approve one of the messages."""
+    """Return whether a person has to approve one of the messages."""
     return any(one.questions for one in proposals)
 
 
 def _admit_resolved(
     opened: ResolvedDraft, draft: Draft, sender: Sender, rules: Rules, remarks: list[AuditNote], place: int
 ) -> tuple[Sequence[Proposal] | Refusal, Mapping[str, object]]:
-    """The proposals of a draft with the values that its references stand for, judged as what it is then.
+    """Admit a draft whose references are replaced by values.
 
-    Beside them is the memory of the guards after that.
+    Returns: the proposals or the refusal, and the guards' memory afterwards.
     """
     to, whole, memory = draft.to if isinstance(draft.to, str) else "", opened.draft, opened.memory
     remarks.append(AuditNote(Event.FLAGGED, to, opened.note))
     if whole is None:
         return Refusal(Code.VALIDATION, opened.note, to, (UNRESOLVED,)), memory
 
-    def rewritten(after: Draft) -> Mapping[str, object]:
+    def note_rewrite(after: Draft) -> Mapping[str, object]:
         nonlocal memory
-        memory = rules.rewritten(memory, whole, after, sender)
+        memory = rules.note_rewrite(memory, whole, after, sender)
         return memory
 
-    return admit(whole, sender, rules, memory, remarks, place, rewritten), memory
+    return admit(whole, sender, rules, memory, remarks, place, note_rewrite), memory
 
 
 def admit_result(
@@ -143,10 +143,10 @@ def admit_result(
     memory: Mapping[str, object],
     at: float,
 ) -> Pieces[Admission]:
-    """Admit the messages of a result; a piece for each.
+    """Admit the messages of a result; one piece per message.
 
     Args:
-        conversation: as it was when its listener came back.
+        conversation: as of the listener's return.
         finished: the invocation, which has a result.
         rules: what to decide by.
         memory: each guard's, after it saw what the listener was given.
@@ -170,7 +170,7 @@ def admit_result(
     sender = Sender(listener, thread.id, caller.owner, at, given)
     if isinstance(said, Refusal):
         return reject_unread(said, sender, rules)
-    kept = conversation.todos.of(thread.id) if conversation.todos.watchers else ()
+    kept = conversation.todos.watchers_of(thread.id) if conversation.todos.watchers else ()
     todos = sum([one.watcher_id not in effects.closed for one in kept]) if kept else 0
     judged = yield from judge_in_pieces(said.drafts, sender, rules, memory, todos)
     return _review(judged, conversation, delivery, rooted=caller.parent is None)
@@ -207,7 +207,7 @@ def _unanswerable(
 
 
 def reject_unread(refusal: Refusal, sender: Sender, rules: Rules) -> Admission:
-    """The refusal of what could not even be read, with what the rewriter wants on record of it."""
+    """Refuse an unreadable payload, with the rewriter's note about it."""
     note = None if rules.rewriter is None else rules.rewriter.describe_refusal(refusal, sender)
     return Admission((), refusal, () if note is None else (AuditNote(Event.ATTEMPTED, refusal.to, note),))
 
@@ -221,16 +221,16 @@ def admit(
     place: int = 0,
     rewritten: Callable[[Draft], Mapping[str, object]] | None = None,
 ) -> Sequence[Proposal] | Refusal:
-    """Return the proposals of one draft, or why it may not be sent; appends to ``remarks`` on the way.
+    """Admit one draft or refuse it; appends to ``remarks``.
 
     Args:
         draft: the message.
-        sender: by whom, where and when.
+        sender: who sends it, on which thread and when.
         rules: what to decide by.
         memory: each guard's.
         remarks: of guards and of the rewriter, so far.
-        place: of the draft among those of its sender.
-        rewritten: returns the memory once the rewriter has made another message of the draft.
+        place: index of the draft in the sender's result.
+        rewritten: returns the memory after the rewriter changed the draft.
     """
     target = draft.to if isinstance(draft.to, str) else ""
     peers: frozenset[str] | None = None
@@ -264,11 +264,11 @@ def _ask_guards(
     memory: Mapping[str, object],
     remarks: list[AuditNote],
 ) -> tuple[list[Proposal], Denial | None]:
-    """Return the proposals that every guard passes or wants approved, and the weightiest denial of the others."""
+    """Return the proposals that no guard denies, and the gravest denial of the others."""
     allowed: list[Proposal] = []
     worst: Denial | None = None
     for proposal in proposals:
-        ruling = rules.ruling(memory, proposal, at)
+        ruling = rules.judge(memory, proposal, at)
         if ruling is PASSED:
             allowed.append(proposal if peers is None else proposal._replace(allowed=peers))
             continue
@@ -286,7 +286,7 @@ def _overfull(proposals: Sequence[Proposal], rules: Rules, todos: int) -> Refusa
     until = rules.codecs.of(TodoUntil).name
     asked = [proposal.place for proposal in served if proposal.root == until]
     if todos + len(asked) > WATCHERS:
-        told = f"a thread keeps at most {WATCHERS} todos: close some first"
+        correction = f"a thread keeps at most {WATCHERS} todos: close some first"
         first = asked[max(WATCHERS - todos, 0)]
-        return Refusal(Code.VALIDATION, Ground.TODOS.of(WATCHERS), TODO, (told,), place=first)
+        return Refusal(Code.VALIDATION, Ground.TODOS.of(WATCHERS), TODO, (correction,), place=first)
     return None

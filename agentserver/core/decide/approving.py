@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def bar_approver(conversation: Conversation, by: str, rules: Rules) -> str:
-    """The reason why a person may not approve what waits in a conversation, if there is one; anybody may deny it."""
+    """Return why a person may not approve messages of a conversation, or an empty text. Any person may deny them."""
     if rules.blueprint.limits.approvers == "anyone":
         return ""
     if conversation.principal.partition("-")[0] in principals.NOBODY:
@@ -35,11 +35,11 @@ def bar_approver(conversation: Conversation, by: str, rules: Rules) -> str:
 def decide(
     conversation: Conversation, answered: ApprovalAnswer, rules: Rules, moment: Moment
 ) -> Outcome | None:
-    """Let a message that waits for a person go on, or tell its sender that it does not.
+    """Deliver an approved message, or answer the sender of a denied one.
 
-    None when the answer is to nothing that waits, or to another message than the one that does: it was spent
-    already, the message went with its thread, or the person was shown something else. None, too, for an approval by
-    a person who is barred. A message that is not the one that was asked about any more can still be denied.
+    Returns: None when the answer does not match a waiting message (it was answered already, its thread closed, or
+    the person saw another message), and for an approval by a person who may not approve. A denial is valid even if
+    the message has changed.
     """
     approval = next((one for one in conversation.approvals() if one.id == answered.approval), None)
     if approval is None or approval.digest != answered.digest:
@@ -61,14 +61,14 @@ def decide(
 
 
 def _describe_answer(answered: ApprovalAnswer) -> Answering:
-    """The answer as it goes on record."""
+    """Convert an answer to the detail of its record."""
     if isinstance(answered.by, NoAnswerReason):
         return NoAnswer(answered.by.name.lower())
     return ApprovalGiven(answered.by, "undone" if answered.undone else answered.answer)
 
 
 def _tell_sender(step: Step, delivery: Delivery) -> None:
-    """Tell the sender of a denied message: as the caller of its thread, or as the one that answered it."""
+    """Send an error to the sender of a denied message, who is its thread's caller or answered it."""
     nodes = step.before.tree.nodes
     caller = nodes[delivery.thread].parent == delivery.origin
     thread = delivery.thread if caller else delivery.origin

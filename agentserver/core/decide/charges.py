@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
 
 def objection(conversation: Conversation, asked: ReserveRequest, rules: Rules) -> str:
-    """The reason why a reservation may not be made; empty when it may."""
+    """Return why a reservation may not be made, or an empty text."""
     delivery, what, most = asked
     if conversation.working_on(delivery) is None:
-        return "the invocation is over"
-    spending = conversation.charged()
+        return "the invocation has ended"
+    spending = conversation.current_spending()
     if len(spending.open) >= OPEN:
         return f"{OPEN} reservations are open in the conversation"
     budgets = rules.blueprint.budgets
-    over = spending.overrun(budgets, delivery.request, delivery.to, most)
+    over = spending.find_exceeded(budgets, delivery.request, delivery.to, most)
     return over and f"{what} may cost {most}, which is more than is left of the budget of the {over}"
 
 
 def reserve(
     conversation: Conversation, asked: ReserveRequest, rules: Rules, moment: Moment
 ) -> Outcome | None:
-    """Charge the most that some work may cost; None when there is an objection to it."""
+    """Charge the greatest cost of work; None when there is an objection."""
     if objection(conversation, asked, rules):
         return None
     step = Step(conversation, rules, moment, asked, asked.delivery.request)
@@ -39,7 +39,7 @@ def reserve(
 
 
 def settle(conversation: Conversation, done: SettleRequest, rules: Rules, moment: Moment) -> Outcome | None:
-    """Charge what some work has cost. None when nothing is open for it any more: then it was charged in full."""
+    """Charge the actual cost of work. None when its reservation is closed, which leaves it charged in full."""
     delivery, key, cost = done
     reservation = conversation.spending.open.get(key)
     if reservation is None or conversation.working_on(delivery) is None:

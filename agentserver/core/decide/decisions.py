@@ -60,18 +60,18 @@ if TYPE_CHECKING:
 
 
 class AcceptedDelivery(NamedTuple):
-    """A delivery that its listener may be called with.
+    """Delivery that is ready for its listener.
 
     Args:
         codec: decodes the payload. Its class's constructor is the author's code, so the core does not call it.
-        element: the payload as it stood on the wire, valid.
-        shown: the payload as the listener is shown it: the same, or with references in place of values.
-        metadata: what the handler is told.
+        element: the payload as received, valid.
+        shown: the payload that the listener gets: the same, or with references in place of values.
+        metadata: passed to the handler.
         storage: the thread's stored values, encoded.
         logs: of the thread.
         todos: the thread's todos.
-        room: what the result may hold.
-        call: the call of its listener that it answers; None for a call.
+        room: the permitted size of the result.
+        call: the call that it answers; None when it is itself a call.
     """
 
     delivery: Delivery
@@ -93,9 +93,9 @@ def receive(
     moment: Moment,
     read: Draft | Refusal | Admission | None = None,
 ) -> Outcome:
-    """Admit a message of the principal, or answer it with a SystemError. Either way it is a request of its own.
+    """Admit a message of the principal or answer it with a SystemError; either way it opens a request.
 
-    ``read`` is what ``intake`` made of it, if it was asked before, or the judgement, if it is on record.
+    ``read`` is the result of ``intake``, if known already, or a recorded judgement.
     """
     if read is None:
         read = intake.read_outside(outside.data, outside.to, rules)
@@ -136,12 +136,12 @@ def turn_away(
 
 
 def open_conversation(conversation: Conversation, rules: Rules, moment: Moment) -> Outcome:
-    """Begin a conversation in which nothing has been said. Guards remember from here on."""
+    """Begin a conversation before its first message. Guards remember from here on."""
     return Step(conversation, rules, moment, ConversationOpening()).finish()
 
 
 def close(conversation: Conversation, rules: Rules, moment: Moment, reason: str) -> Outcome:
-    """End the conversation: drop what is queued and close every thread."""
+    """End the conversation: drop queued messages and close every thread."""
     step = Step(conversation, rules, moment, ConversationClosing(reason))
     step.close(reason)
     return step.finish()
@@ -150,10 +150,10 @@ def close(conversation: Conversation, rules: Rules, moment: Moment, reason: str)
 def cancel(
     conversation: Conversation, cancelling: Cancellation, rules: Rules, moment: Moment
 ) -> Outcome | None:
-    """Close the threads of a request with all that is under way on them; what it has changed elsewhere stays.
+    """Close the threads of a request and drop their deliveries; its effects on other threads stay.
 
-    A principal that did not ask for it gets ``denied``. None when the request is at rest or unknown, or nothing of it
-    is left but a dead letter that an operator had tried again on a thread which another request has taken over.
+    When an operator cancels, the principal gets ``denied``. None when the request has ended or is unknown, or when
+    all its threads now belong to other requests.
     """
     request, by = cancelling
     found = conversation.requests.get(request)
@@ -169,10 +169,10 @@ def cancel(
 def accept(
     conversation: Conversation, delivery: Delivery, rules: Rules, element: etree._Element | None = None
 ) -> AcceptedDelivery | HandlerFailure | None:
-    """Read a delivery for its listener. None when its turn is over: its thread closed meanwhile. Changes nothing.
+    """Read a delivery for its listener; None when its thread has closed. Changes nothing.
 
-    ``element`` is the payload as the step that made the delivery parsed and validated it; without it the
-    message is read and validated afresh.
+    ``element`` is the validated payload from the step that made the delivery; without it the message is parsed and
+    validated again.
     """
     thread = conversation.working_on(delivery)
     if thread is None:
@@ -184,13 +184,13 @@ def accept(
         return HandlerFailure(Code.INTERNAL, Ground.INVALID.of(delivery.root))
     shown = element
     if delivery.to in rules.viewers:
-        presented = rules.presented(conversation, delivery, element)
+        presented = rules.present(conversation, delivery, element)
         if isinstance(presented, Refusal):
             return HandlerFailure(presented.code, presented.detail)
         shown = presented
     todos: tuple[Todo, ...] = ()
     if conversation.todos.watchers:
-        todos = conversation.todos.notice(delivery, thread.parent).of(thread.id)
+        todos = conversation.todos.notice(delivery, thread.parent).watchers_of(thread.id)
     listener = rules.blueprint.listeners[delivery.to]
     usage = rules.blueprint.usage[listener.name]
     if thread.allowed is not None:
@@ -207,14 +207,14 @@ def accept(
 def conclude(
     conversation: Conversation, finished: FinishedInvocation, rules: Rules, moment: Moment
 ) -> Outcome:
-    """Decide what follows from an invocation, as ``conclude_in_pieces`` does, without a pause."""
+    """Decide on the result of an invocation, as ``conclude_in_pieces`` does, without a pause."""
     return run_pieces(conclude_in_pieces(conversation, finished, rules, moment))
 
 
 def conclude_in_pieces(
     conversation: Conversation, finished: FinishedInvocation, rules: Rules, moment: Moment
 ) -> Pieces[Outcome]:
-    """Decide what follows from an invocation; two pieces for each message of its result but the last."""
+    """Decide on the result of an invocation; two pieces per message except the last."""
     delivery, element, result, took = finished
     if isinstance(result, HandlerFailure) or isinstance(result.said, Refusal):
         finished = causes.redact_invocation(finished, rules.redact)
@@ -237,7 +237,7 @@ def conclude_in_pieces(
         _fail(step, finished, thread, failed, retries)
         return step.finish()
     at = step.moment.now
-    memory = rules.seen(conversation, delivery, element, at)
+    memory = rules.note_seen(conversation, delivery, element, at)
     judged = yield from admit_result(conversation, finished, rules, memory, at)
     _take(step, finished, thread, judged, memory)
     if judged.over is not None:
@@ -250,7 +250,7 @@ def conclude_in_pieces(
 
 
 def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment: Moment) -> Outcome:
-    """End the work of a delivery that could not be decided about, without another look at what came of it."""
+    """End a delivery on which no decision was possible, without looking at its result."""
     given_up = causes.redact_given_up(given_up, rules.redact)
     delivery = given_up.delivery
     step = Step(conversation, rules, moment, given_up, delivery.request, delivery)
@@ -258,8 +258,8 @@ def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment:
     if thread is None:
         step.records.record(Event.DISCARDED, delivery)
         return step.finish()
-    memory = rules.seen(conversation, delivery, given_up.element, step.moment.now)
-    step.memory = rules.missed(memory) if given_up.unseen else memory
+    memory = rules.note_seen(conversation, delivery, given_up.element, step.moment.now)
+    step.memory = rules.note_missed(memory) if given_up.unseen else memory
     _end_work(step, thread, delivery, HandlerFailure(Code.INTERNAL, given_up.detail))
     return step.finish()
 
@@ -267,11 +267,11 @@ def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment:
 def _fail(
     step: Step, finished: FinishedInvocation, thread: Thread, failed: HandlerFailure, retries: int
 ) -> None:
-    """Have a failed invocation tried again, or end the work of its thread."""
+    """Retry a failed invocation, or end the work of its thread."""
     delivery = finished.delivery
     again = delivery.attempt < retries and failed.code != Code.BUDGET
-    if not (again and delivery.attempt):  # what was read is known from the first attempt on
-        step.memory = step.rules.seen(step.before, delivery, finished.element, step.moment.now)
+    if not (again and delivery.attempt):  # guards observe only the first attempt
+        step.memory = step.rules.note_seen(step.before, delivery, finished.element, step.moment.now)
     if again:
         step.retry(delivery, failed)
     else:
@@ -281,7 +281,7 @@ def _fail(
 def _take(
     step: Step, finished: FinishedInvocation, thread: Thread, judged: Admission, memory: Mapping[str, object]
 ) -> None:
-    """Consume the delivery of an invocation, and keep what guards remember and what its handler has changed."""
+    """Consume the delivery of an invocation and apply its effects and the guards' memory."""
     delivery, _, result, _ = finished
     assert isinstance(result, HandlerReturn)
     said, effects = result
@@ -302,7 +302,7 @@ def _take(
 
 
 def _send(step: Step, thread: Thread, delivery: Delivery, proposals: Sequence[Proposal]) -> Pieces[None]:
-    """Send every proposal; it ends a row of refusals. An answer first ends the sub-tasks that are under way."""
+    """Send every proposal and reset the count of refusals. An answer first ends running sub-tasks."""
     if thread.refusals:
         step.count_refusals(thread.id, 0)
     for proposal in proposals:
@@ -320,7 +320,7 @@ def _send(step: Step, thread: Thread, delivery: Delivery, proposals: Sequence[Pr
 
 
 def _remark(step: Step, judged: Admission, thread: str, sender: str) -> None:
-    """Put remarks of guards and of the rewriter on record."""
+    """Record the remarks of guards and of the rewriter."""
     for event, to, detail in judged.remarks:
         step.records.note(event, thread=thread, sender=sender, to=to, detail=detail)
 
@@ -338,7 +338,7 @@ def _serve(step: Step, delivery: Delivery, proposal: Proposal) -> None:
 
 
 def _refuse(step: Step, thread: Thread, delivery: Delivery, refusal: Refusal) -> None:
-    """Tell the sender that its messages were not admitted; end the work of one that will not learn."""
+    """Report a refusal to the sender; end its work after too many refusals in a row."""
     limit = step.rules.blueprint.limits.refusals
     count = thread.refusals + 1
     step.count_refusals(thread.id, count)
@@ -356,8 +356,8 @@ def _refuse(step: Step, thread: Thread, delivery: Delivery, refusal: Refusal) ->
         _end_work(step, thread, delivery, HandlerFailure(Code.INTERNAL, Ground.REFUSALS.of(count)))
         return
     error = system_error(refusal.code, refusal.corrections, final=count == limit)
-    told = notice(error, thread.id, step.rules)._replace(place=refusal.place)
-    step.send(told, delivery.request, delivery.hop + 1)
+    refused = notice(error, thread.id, step.rules)._replace(place=refusal.place)
+    step.send(refused, delivery.request, delivery.hop + 1)
 
 
 def _end_work(step: Step, thread: Thread, delivery: Delivery, failed: HandlerFailure) -> None:

@@ -21,11 +21,11 @@ KEPT: Final = 4096
 
 
 class DismissedMessage(NamedTuple):
-    """A long outside message that was looked at and refused.
+    """Long outside message that was read and refused.
 
     Args:
-        data: what is kept of its bytes.
-        judged: the refusal, and what was remarked.
+        data: an excerpt of its bytes.
+        judged: the refusal and the remarks.
 
     The others are as of ``OutsideMessage``.
     """
@@ -38,12 +38,12 @@ class DismissedMessage(NamedTuple):
 
 
 def make_excerpt(data: bytes, redact: Callable[[str], str]) -> bytes | Excerpt:
-    """The part of a refused message that is kept: of a long one a beginning in which no secret is cut."""
+    """Shorten a long refused message to its beginning, without cutting a secret."""
     if len(data) <= KEPT:
         return data
     text = redact(
         data[: 2 * KEPT].decode(errors="surrogateescape")
-    )  # a secret that ends behind what is kept too
+    )  # twice the length: a secret may end after the excerpt
     beginning = text.encode(errors="surrogateescape")[:KEPT]
     return Excerpt(beginning, len(data), sha256(data).hexdigest())
 
@@ -51,7 +51,7 @@ def make_excerpt(data: bytes, redact: Callable[[str], str]) -> bytes | Excerpt:
 def dismiss(
     outside: OutsideMessage, judged: Admission, redact: Callable[[str], str]
 ) -> OutsideMessage | DismissedMessage:
-    """The part of a refused message that is kept: all of it while it is short, so that it can be judged again."""
+    """Shorten a refused message; a short one stays whole, so that it can be judged again."""
     left, refusal = make_excerpt(outside.data, redact), judged.refusal
     if isinstance(left, bytes) or refusal is None:
         return outside

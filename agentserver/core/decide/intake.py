@@ -30,7 +30,7 @@ ENVELOPE = 4096
 
 
 def read_own(delivery: Delivery, codec: Codec, bounds: Bounds) -> etree._Element | None:
-    """The payload of a delivery; None when it no longer is what its codec accepts, for it may be older."""
+    """Read the payload of a delivery; None when an older one no longer fits its schema."""
     read = envelope.read_envelope(delivery.message, _widen_for_envelope(bounds))
     if (
         isinstance(read, envelope.Malformed)
@@ -42,7 +42,7 @@ def read_own(delivery: Delivery, codec: Codec, bounds: Bounds) -> etree._Element
 
 
 def _widen_for_envelope(bounds: Bounds) -> Bounds:
-    """Room for the envelope around a payload that may measure up to the bounds."""
+    """Add the size of an envelope to the bounds of a payload."""
     return replace(
         bounds,
         bytes=bounds.bytes + ENVELOPE,
@@ -53,7 +53,7 @@ def _widen_for_envelope(bounds: Bounds) -> Bounds:
 
 
 def read_outside(data: bytes, to: str | None, rules: Rules) -> Draft | Refusal:
-    """The draft of an outside message, an envelope or a bare payload; ``to`` goes before what an envelope says."""
+    """Read an envelope or a bare payload from outside; ``to`` overrides the envelope."""
     read = envelope.read_either(data, rules.bounds)
     if isinstance(read, envelope.Malformed):
         return _refuse_malformed(read.detail, to)
@@ -72,7 +72,7 @@ def _make_draft(element: etree._Element, to: str | None, rules: Rules) -> Draft 
             else Refusal(Code.ROUTING, Ground.NO_PAYLOAD.of(), to or "")
         )
     markup = canonical(element)
-    if len(markup) > rules.bounds.bytes:  # references can be longer than what they were written as
+    if len(markup) > rules.bounds.bytes:  # a reference can expand
         return _refuse_malformed(f"more than {rules.bounds.bytes} bytes", to)
     return replies.check(element, markup.decode(), to, codec)
 

@@ -50,7 +50,7 @@ class DeliveryMove(StrEnum):
 
 
 class ThreadStage(StrEnum):
-    """The stage of a thread, as what is on it gives it."""
+    """Stage of a thread, derived from its deliveries."""
 
     NEW = "new"  # not opened yet
     RESTING = "resting"  # nothing is on it
@@ -84,7 +84,7 @@ DELIVERY: Final[Mapping[DeliveryStage, Mapping[DeliveryMove, DeliveryStage]]] = 
         _D.RUNNING: MappingProxyType(
             {_M.RETRY: _D.RUNNING, _M.FINISH: _D.DONE, _M.FAIL: _D.DEAD, _M.DROP: _D.DROPPED}
         ),
-        _D.DONE: MappingProxyType({_M.FAIL: _D.DEAD}),  # what its listener sent was refused too often
+        _D.DONE: MappingProxyType({_M.FAIL: _D.DEAD}),  # the messages of its listener were refused too often
         _D.DEAD: MappingProxyType({_M.REQUEUE: _D.QUEUED}),
         _D.DROPPED: MappingProxyType({}),
     }
@@ -126,17 +126,17 @@ THREAD: Final[Mapping[ThreadStage, Mapping[ThreadMove, frozenset[ThreadStage]]]]
         _T.CLOSED: MappingProxyType({}),
     }
 )
-"""The stages that may follow on each move: where there are several, what is left on the thread gives the stage."""
+"""The stages that may follow each move; with several, the remaining deliveries decide."""
 
 
 class Passage(NamedTuple):
-    """A transition of a delivery with what it changes in the books.
+    """Transition of a delivery and the changes in the counts.
 
     Args:
         after: the next stage.
-        waiting: by how much the deliveries that wait or run have become more or fewer.
-        held: the same of those that are held.
-        asked: the same of those that wait for a person.
+        waiting: change in the number of waiting or running deliveries.
+        held: change in the number of held ones.
+        asked: change in the number that wait for a person.
     """
 
     after: DeliveryStage
@@ -162,7 +162,7 @@ _PASSAGES: Final[Mapping[tuple[DeliveryStage, DeliveryMove], Passage]] = Mapping
 
 
 def passage(before: DeliveryStage, move: DeliveryMove) -> Passage:
-    """The transition of a delivery. Raises ImpossibleError for one that its table does not have."""
+    """Return a transition of a delivery. Raises ImpossibleError when the table has no such transition."""
     found = _PASSAGES.get((before, move))
     if found is None:
         raise ImpossibleError(f"{move}: a delivery that is {before} has no such transition")
@@ -170,16 +170,16 @@ def passage(before: DeliveryStage, move: DeliveryMove) -> Passage:
 
 
 def stage(thread: Thread) -> ThreadStage:
-    """The stage of a thread that is open."""
+    """Return the stage of an open thread."""
     if thread.inbox:
         return ThreadStage.WORKING
     return ThreadStage.WAITING if thread.held or thread.approvals else ThreadStage.RESTING
 
 
 def step(before: Thread | None, move: ThreadMove, after: Thread | None) -> None:
-    """Let a transition of a thread pass, None standing for one that is not there.
+    """Check a transition of a thread; None means that the thread does not exist.
 
-    Raises ImpossibleError for one that its table does not have.
+    Raises ImpossibleError when the table has no such transition.
     """
     was = ThreadStage.NEW if before is None else stage(before)
     now = ThreadStage.CLOSED if after is None else stage(after)

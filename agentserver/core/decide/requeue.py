@@ -31,21 +31,21 @@ REDRIVEN_HOP = 2
 
 
 def lives(conversation: Conversation | None, delivery: Delivery) -> bool:
-    """True when a dead letter can be tried again where it was."""
+    """Return whether a dead letter can be retried on its own thread."""
     thread = None if conversation is None or conversation.closed else conversation.tree.get(delivery.thread)
     return thread is not None and thread.parent is not None
 
 
 def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment: Moment) -> Outcome:
-    """Queue a delivery once more on its thread, under its own id and with all its attempts before it.
+    """Queue a delivery again on its thread, under its own id and with all its attempts.
 
-    The request it belongs to is open again; its answer goes where the first one went. Raises LookupError when its
-    thread is closed or the delivery waits already.
+    This reopens its request; its answer goes where the first one went. Raises LookupError when its thread is closed
+    or the delivery is already waiting.
     """
     if not lives(conversation, delivery):
-        raise LookupError("its thread is closed: nobody waits for what would come of it")
+        raise LookupError("its thread is closed: no listener waits for the result")
     thread = conversation.tree.nodes[delivery.thread]
-    if any(waiting.id == delivery.id for waiting in thread.waiting()):
+    if any(waiting.id == delivery.id for waiting in thread.list_waiting()):
         raise LookupError("it waits already")
     top = thread
     while top.parent is not None and top.parent != conversation.tree.root:
@@ -58,19 +58,18 @@ def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment
 
 
 def redrive(conversation: Conversation, redriven: RedrivenLetter, rules: Rules, moment: Moment) -> Outcome:
-    """Give a dead letter to its listener once more, as a request of the principal whose conversation it is from.
+    """Retry a dead letter as a request of the principal whose conversation it is from.
 
-    A letter that the principal wrote itself, as orders, is judged as when it came. The words of any other are not taken
-    for the principal's: a listener wrote them, out of what strangers may have said, and nothing of that is known here.
-    Guards learn that they missed it, so that lineage objects to every sink.
+    A letter that the principal wrote as orders is judged like a new message. Any other was written by a listener
+    from sources that are unknown here: guards note that they missed it, so lineage objects to every sink.
 
     Args:
         conversation: a new one of that principal.
-        redriven: the letter, and who wants it.
-        rules: what to decide by, for the letter as well: those it was admitted under may be others.
+        redriven: the letter and the operator.
+        rules: the present ones, also for the letter.
         moment: when.
 
-    Raises LookupError when the letter cannot be a request, or may not be one; with the lines of the reason.
+    Raises LookupError when the letter cannot or may not be a request, with the lines of the reason.
     """
     letter, principal, root = redriven.delivery, conversation.principal, conversation.tree.root
     element = _payload(letter, rules)
@@ -81,7 +80,7 @@ def redrive(conversation: Conversation, redriven: RedrivenLetter, rules: Rules, 
     step = Step(conversation, rules, moment, redriven, redriven.request)
     step.begin(redriven.request)
     if not own:
-        step.memory = rules.missed(rules.recall(conversation))
+        step.memory = rules.note_missed(rules.recall(conversation))
     about = {"thread": root, "sender": principal, "to": letter.to}
     for note in said.notes:
         step.records.note(Event.FLAGGED, detail=note, **about)
@@ -93,14 +92,14 @@ def redrive(conversation: Conversation, redriven: RedrivenLetter, rules: Rules, 
 
 
 class _JudgedLetter(NamedTuple):
-    """A letter that is delivered further: its proposals and the notes of guards."""
+    """Proposals of a retried letter, and the notes of guards."""
 
     proposals: tuple[Proposal, ...]
     notes: tuple[Detail, ...]
 
 
 def _is_own(letter: Delivery, conversation: Conversation, rules: Rules) -> bool:
-    """Tell whether a letter is what its principal said, whose words are orders."""
+    """Return whether the principal itself wrote a letter, with the trust of orders."""
     first = letter.hop == 1 and letter.sender == conversation.principal
     orders = conversation.rights.trust is Trust.ORDERS
     return first and orders and letter.sender not in rules.blueprint.listeners
@@ -114,7 +113,7 @@ def _judge_own(
     sender = Sender(principal, conversation.tree.root, None, moment.now)
     judged = judge((draft,), sender, rules, rules.recall(conversation))
     if judged.refusal is not None:
-        raise _refusal_error(f"{letter.sender} may not send it any more", judged.refusal.detail)
+        raise _refusal_error(f"{letter.sender} may no longer send it", judged.refusal.detail)
     notes = [note.detail for note in judged.remarks]
     return _JudgedLetter(judged.proposals, tuple(notes))
 
@@ -127,28 +126,28 @@ def _judge_foreign(
     sender = rules.blueprint.principal(principal)
     proposal = Proposal(sender, root, letter.to, Route.REDRIVEN, letter.root, draft.markup, draft.element)
     memory = rules.recall(conversation)
-    ruling = rules.ruling(rules.missed(memory), proposal, moment.now)
+    ruling = rules.judge(rules.note_missed(memory), proposal, moment.now)
     if ruling.denied is not None:
-        anyway = rules.ruling(memory, proposal._replace(route=Route.PEER), moment.now).denied
-        if anyway is not None:  # whoever had written it
+        anyway = rules.judge(memory, proposal._replace(route=Route.PEER), moment.now).denied
+        if anyway is not None:  # regardless of the author
             raise _refusal_error("it may not be a request of its own", anyway.detail)
         raise LookupError(
-            f"it may not be a request of its own: {letter.sender} wrote it, and what {letter.sender} had read is not"
-            f" known outside its conversation, which is over. Send the message anew that led to it"
+            f"it may not be a request of its own: {letter.sender} wrote it, and the sources of {letter.sender} are not"
+            f" known outside its conversation, which has ended. Send the message that led to it again"
         )
     return _JudgedLetter((proposal._replace(questions=ruling.questions),), ruling.notes)
 
 
 def _refusal_error(why: str, detail: Detail | None) -> LookupError:
-    """Make the error of a letter that the rules refuse, with a line for each of the reason."""
+    """Make the error for a letter that the rules refuse, with the lines of the reason."""
     return LookupError(f"{why}:", *WORDING.lines(detail))
 
 
 def _payload(letter: Delivery, rules: Rules) -> etree._Element:
-    """The payload of a dead letter. Raises LookupError when its listener takes no such thing unasked."""
+    """Read the payload of a dead letter. Raises LookupError when its listener does not accept it as a request."""
     name = local(letter.root)
     if letter.sender in {SYSTEM, TODO}:
-        raise LookupError(f"its {name} is the system's, about something that is over")
+        raise LookupError(f"its {name} is the system's, about work that has ended")
     if not rules.blueprint.accepts(letter.to, letter.root):
         raise LookupError(f"{letter.to} takes no {name} that it has not asked for")
     codec = rules.codecs.for_root(letter.root)

@@ -49,13 +49,13 @@ _FINISHED: Final = lives.passage(DeliveryStage.RUNNING, DeliveryMove.FINISH)
 
 
 class Step:
-    """One step of a conversation, which stays as it was; ``finish`` returns the next one with all that changed.
+    """Builder of one step; ``finish`` returns the next conversation and all changes.
 
     Args:
-        conversation: as it is before the step.
-        rules: those that the step is decided by.
+        conversation: before the step; it stays unchanged.
+        rules: those in force.
         moment: when; time never runs back in a conversation.
-        cause: what is decided about.
+        cause: the event that is decided on.
         request: the one that the step is about; empty when it is about none or several.
         concluded: the delivery of the invocation that the step is about, if it is about one.
         took: seconds that the invocation took, where that is known.
@@ -138,7 +138,7 @@ class Step:
         self.records.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
 
     def requeue(self, delivery: Delivery, top: str | None) -> None:
-        """Queue a dead letter once more on its thread. ``top``: the principal's thread at rest above it."""
+        """Queue a dead letter again on its thread. ``top``: the idle principal's thread above it."""
         if top is not None:
             self._begin_on(delivery.request, top)
         self._added[delivery.id] = delivery
@@ -149,7 +149,7 @@ class Step:
     def send(self, proposal: Proposal, request: str, hop: int) -> None:
         """Send a message to a thread below, above or the sender's own; what reaches the root leaves.
 
-        One for which the request has no budget left ends the request instead.
+        A message beyond the request's budget ends the request instead.
 
         Args:
             proposal: the message, admitted or the system's own.
@@ -185,7 +185,7 @@ class Step:
             self._begin_on(request, receiver.id)
 
     def approve(self, approval: Approval, answered: Answering) -> None:
-        """Let a delivery that waited for a person go on its way. ``answered`` is for the record."""
+        """Queue an approved delivery. ``answered`` is for the record."""
         delivery = approval.delivery
         thread = self._unask(approval)
         self.records.record(Event.APPROVED, delivery, detail=answered)
@@ -214,7 +214,7 @@ class Step:
         self._exhausted.setdefault(request, detail)
 
     def prune(self, thread: str) -> None:
-        """Close everything below a thread; what came from there and still waits on the thread goes too."""
+        """Close everything below a thread and drop waiting deliveries that came from there."""
         if self._todos.watchers:
             self._todos = self._todos.abandon(thread)
         if not self._nodes[thread].children:
@@ -223,7 +223,7 @@ class Step:
         gone = {node.id for node in closed}
         self._close(closed)
         node = self._nodes[thread]
-        if not any(delivery.origin in gone for delivery in node.waiting()):
+        if not any(delivery.origin in gone for delivery in node.list_waiting()):
             return
         for delivery, stage in self._stages(node):
             if delivery.origin in gone:
@@ -257,13 +257,13 @@ class Step:
         self._threads.put(node._replace(storage=storage, logs=logs))
 
     def reserve(self, delivery: Delivery, what: str, most: Amount) -> None:
-        """Charge work before it is done, and forget the charges of work that is over."""
+        """Charge work before it is done, and drop the charges of ended work."""
         made = Reservation(next(self._ids), delivery.thread, delivery.id, delivery.request, delivery.to, most)
-        self._spending = self.before.charged().reserve(made)
+        self._spending = self.before.current_spending().reserve(made)
         self.records.record(Event.RESERVED, delivery, detail=Charge(what, most.tokens, most.money))
 
     def settle(self, delivery: Delivery, reservation: Reservation, cost: Amount) -> None:
-        """Charge what work has cost in place of what was reserved for it."""
+        """Replace a reservation by the actual cost."""
         self._spending = self._spending.settle(reservation, cost)
         self.records.record(Event.SETTLED, delivery, detail=Charge("", cost.tokens, cost.money))
 
@@ -278,7 +278,7 @@ class Step:
         self._serve(delivery, TodoClosed(watcher, self.forget(delivery.thread, watcher)), place)
 
     def forget(self, thread: str, watcher: str) -> bool:
-        """Close a todo of a thread and release what it holds; False when the thread has none of that id."""
+        """Close a todo and release the deliveries that it holds; False for an unknown id."""
         before, self._todos = self._todos, self._todos.close(thread, watcher)
         if self._todos is before:
             return False
@@ -286,7 +286,7 @@ class Step:
         return True
 
     def finish(self) -> Outcome:
-        """Settle spent budgets, stuck holds and requests at rest, and return all that has changed."""
+        """Settle spent budgets, stuck holds and idle requests, and return all changes."""
         before = self.before
         if self._exhausted:
             self._end_exhausted()
@@ -350,7 +350,7 @@ class Step:
     # The moves of deliveries and threads
 
     def _move(self, delivery: Delivery, before: DeliveryStage, move: DeliveryMove) -> None:
-        """Let a delivery pass into its next stage, and keep the counts."""
+        """Move a delivery to its next stage and update the counts."""
         _, waiting, held, asked = lives.passage(before, move)
         if before is DeliveryStage.NEW:  # counted when it was made
             waiting = 0
@@ -360,7 +360,7 @@ class Step:
         self._asking += asked
 
     def _put(self, before: Thread, move: ThreadMove, after: Thread) -> None:
-        """Let a thread pass into its next stage. A delivery that becomes its first one is ready."""
+        """Move a thread to its next stage. A delivery that becomes the first one is ready."""
         lives.step(before, move, after)
         if move is ThreadMove.TAKE or (after.inbox and after.inbox[:1] != before.inbox[:1]):
             self._woken[after.id] = None
@@ -434,10 +434,10 @@ class Step:
             self._threads.put_inbox(receiver, (*receiver.inbox, delivery))
 
     def _child(self, own: Thread, proposal: Proposal, call: Call) -> Thread:
-        """Find the thread for a call below the sender's: one at rest or, for a call to itself, a new one."""
+        """Find an idle thread for a call below the sender's, or open one; a call to itself always opens one."""
         allowed = own.allowed if proposal.allowed is None else narrow_peers(own.allowed, proposal.allowed)
         if proposal.route is not Route.SELF:
-            child = self._threads.resting(own.id, proposal.to, allowed)
+            child = self._threads.take_resting(own.id, proposal.to, allowed)
             if child is not None:
                 return child.called_by(call)
         return self._threads.open(own.id, proposal.to, next(self._ids), call, allowed)
@@ -535,7 +535,7 @@ class Step:
                 self._close(self._threads.shut(thread))
 
     def _begin_on(self, request: str, thread: str) -> None:
-        """Note a thread of the principal's at rest that a request is delivered on."""
+        """Note the idle principal's thread on which a request is delivered."""
         self._requests.began_on(request, thread, self._nodes[thread].request)
         self._threads.belongs(thread, request)
 
@@ -592,7 +592,7 @@ class Step:
             self._leave(error, request, 0)
 
     def _end_requests(self, concerned: Sequence[OpenRequest]) -> None:
-        """Release held replies after which no other can come, and end the requests of which nothing is left."""
+        """Release replies held for others that cannot come any longer, and end idle requests."""
         stuck = {entry.id for entry in concerned if entry.held and entry.held == entry.pending}
         if stuck:
             for thread in [node.id for node in self._nodes.values() if node.held]:

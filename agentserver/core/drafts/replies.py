@@ -41,12 +41,11 @@ def normalise(value: object, codecs: Codecs, bounds: Bounds, room: Room) -> Draf
 def read_result(
     value: object, codecs: Codecs, bounds: Bounds, room: Room
 ) -> Pieces[Drafts | Refusal | HandlerFailure]:
-    """Read the result of a handler; a piece for each message.
+    """Read the result of a handler; one piece per message.
 
-    A payload that its schema refuses is the sender's to correct and gives a Refusal, and so does a result for which
-    there is no room: nothing of one that holds too many messages is encoded. A value that is no result at all
-    is a defect of the handler and gives Failed. Looks at objects of the handler's own, whose code may raise
-    anything: call it where a crash of the handler is caught.
+    An invalid payload is a Refusal, for the sender to correct, and so is a result that exceeds its room; with too many
+    messages none is encoded. A value that is not a result is a defect of the handler and a HandlerFailure. The
+    handler's own objects may raise anything: call this where a crash of the handler is caught.
     """
     if value is None:
         return Drafts()
@@ -71,9 +70,9 @@ def single(response: HandlerResponse, codecs: Codecs, bounds: Bounds) -> Drafts 
 def draft(
     payload: object, to: str | Target | None, codecs: Codecs, bounds: Bounds
 ) -> Draft | Refusal | HandlerFailure:
-    """Encode one payload, read it back and validate it.
+    """Encode one payload, parse it again and validate it.
 
-    What a restart could not read is refused at once: else it would be lost in a crash.
+    A payload that a restart could not read would be lost in a crash, so it is refused here.
     """
     target = to if isinstance(to, str) else ""
     try:
@@ -95,7 +94,7 @@ def draft(
 
 
 def check(element: etree._Element, markup: str, to: str | Target | None, codec: Codec) -> Draft | Refusal:
-    """Hold a parsed payload against its schema."""
+    """Validate a parsed payload."""
     if codec.valid(element):
         return Draft(to, codec.name, markup, element)
     return _invalid(element, markup, to, codec)
@@ -119,12 +118,12 @@ def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | 
 
 
 def _faulty(faults: tuple[str, ...], to: str = "", root: str = "", said: str = "") -> Refusal:
-    """The refusal of a payload that its sender can correct."""
+    """Refuse a payload that its sender can correct."""
     return Refusal(Code.VALIDATION, Corrections(faults), to, faults, root, said)
 
 
 def overspent(detail: Detail) -> Refusal:
-    """The refusal of a result for which there is no room. It ends the request."""
+    """Refuse a result that exceeds its room. This ends the request."""
     return Refusal(Code.BUDGET, detail)
 
 
@@ -150,7 +149,7 @@ def _from_text(
 
 
 def from_markup(markup: str, to: str | Target | None, codecs: Codecs, bounds: Bounds) -> Draft | Refusal:
-    """Read one payload element, which need not be one that this server wrote."""
+    """Read one payload element of any author."""
     target = to if isinstance(to, str) else ""
     element = read_payload(markup.encode("utf-8", "surrogatepass"), bounds)
     if isinstance(element, Malformed):
@@ -164,7 +163,7 @@ def from_markup(markup: str, to: str | Target | None, codecs: Codecs, bounds: Bo
 def read_recorded(
     messages: Iterable[tuple[str, str | Target | None]], codecs: Codecs, bounds: Bounds, room: Room
 ) -> Drafts | Refusal | HandlerFailure:
-    """Read a result that another process wrote down: the markup of each message and whom it is for."""
+    """Read a result that another process serialised: the markup and the target of each message."""
     some = tuple(islice(messages, room.messages + 1))
     if len(some) > room.messages:
         return overspent(Ground.MESSAGES.of(room.messages))
@@ -174,7 +173,7 @@ def read_recorded(
 def _collect(
     found: Iterable[Draft | Refusal | HandlerFailure], room: Room
 ) -> Pieces[Drafts | Refusal | HandlerFailure]:
-    """All of them, or the first that stands in the way."""
+    """Collect the drafts, or return the first refusal or failure."""
     drafts: list[Draft] = []
     size = 0
     for place, item in enumerate(found):

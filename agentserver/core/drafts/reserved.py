@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from agentserver.core.drafts.routing import Proposal, Sender
     from agentserver.core.messages import Draft
 
-TOLD = (
+CORRECTION = (
     "only the system makes this payload: send one of your own, or pass a SystemError that you were given on to "
     "your caller unchanged"
 )
-"""The corrections that the sender is told."""
+"""The correction for the sender."""
 
 
 def reject_reserved(
     draft: Draft, proposals: Sequence[Proposal], sender: Sender, services: Container[str]
 ) -> Refusal | None:
-    """The refusal of a draft by which its sender would speak for the system.
+    """Refuse a draft that would speak for the system.
 
     Args:
-        draft: what is to be sent, a payload of the system's namespace.
-        proposals: to whom it would go.
-        sender: where it was written.
+        draft: the message, with a payload of the system's namespace.
+        proposals: its receivers.
+        sender: who sends it.
         services: names of the payload elements that the todo service accepts.
     """
     routes = {proposal.route for proposal in proposals}
@@ -48,5 +48,5 @@ def reject_reserved(
 
 
 def forgery(root: str, to: str = "") -> Refusal:
-    """The refusal of a payload of the system's namespace."""
-    return Refusal(Code.VALIDATION, Ground.RESERVED.of(root), to, (TOLD,))
+    """Refuse a payload of the system's namespace."""
+    return Refusal(Code.VALIDATION, Ground.RESERVED.of(root), to, (CORRECTION,))

@@ -1,9 +1,7 @@
-"""The way of a draft: answers, self-calls, services, peers, broadcasts.
+"""Routing of drafts: answers, self-calls, services, peers, broadcasts.
 
-What it cannot resolve it gives no receiver, without saying why.
-
-What names no target is looked for among those whom the sender may address and nowhere else, so that what becomes of
-it tells the sender nothing about others.
+An unresolved draft has no receiver and no explanation. A draft without a target is matched only against listeners that
+the sender may address, so that the result reveals nothing about others.
 """
 
 from __future__ import annotations
@@ -40,20 +38,20 @@ class Route(StrEnum):
 
 
 class Proposal(NamedTuple):
-    """One message to one receiver, before it is judged. The system's own are not judged.
+    """One message to one receiver, before it is judged. Messages of the system are not judged.
 
     Args:
-        sender: the listener that wants to send it, or a stand-in for the system.
+        sender: the listener that sends it, or a placeholder for the system.
         thread: the sender's thread.
         to: the receiver.
         route: in what capacity.
         root: name of the payload element.
         markup: the payload element as text.
         element: the same, parsed. Not to be changed.
-        questions: what a person has to approve before it goes on its way.
+        questions: to be approved by a person before delivery.
         allowed: the only peers in force on the thread that it opens and below; None for no narrowing.
         about: for a SystemError, the listener whose failure it reports.
-        place: of its draft among those of the sender, counted from zero.
+        place: index of its draft in the sender's result, from zero.
     """
 
     sender: Listener
@@ -70,15 +68,14 @@ class Proposal(NamedTuple):
 
 
 class Sender(NamedTuple):
-    """The listener that writes a draft, with the thread and the time at which it does.
+    """Author of a draft, with its thread and the time.
 
     Args:
-        listener: by whom.
-        thread: on which thread.
+        listener: the author.
+        thread: its thread.
         caller: of that thread; None on the principal's root.
         at: seconds since the epoch.
-        given: the SystemError that the sender was given and answers to, in canonical form; None when it is another
-            payload.
+        given: the SystemError being answered, in canonical form; None for any other payload.
     """
 
     listener: Listener
@@ -93,9 +90,9 @@ def resolve(draft: Draft, sender: Sender, blueprint: Blueprint, place: int = 0) 
 
     Args:
         draft: the message.
-        sender: by whom.
-        blueprint: who there is.
-        place: of the draft among those of its sender.
+        sender: its author.
+        blueprint: the listeners.
+        place: index of the draft in the sender's result.
     """
     to, own = draft.to, sender.listener.name
     if to is None:
@@ -115,7 +112,7 @@ def resolve(draft: Draft, sender: Sender, blueprint: Blueprint, place: int = 0) 
 
 
 def _serves(root: str, sender: Sender, blueprint: Blueprint) -> bool:
-    """Tell whether a service takes it. Services work for handlers; the principal's root has none."""
+    """Return whether a service accepts it. Services work for handlers only, not for the principal's root."""
     return sender.caller is not None and root in blueprint.services
 
 

@@ -1,4 +1,4 @@
-"""Conversations and decisions as bytes, and decisions taken again from them.
+"""Codecs of conversations and decisions, and the replay of decisions.
 
 Internal, but for the names that docs/reference.md lists.
 """

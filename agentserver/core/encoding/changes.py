@@ -36,11 +36,11 @@ K = TypeVar("K")
 
 
 class ThreadChange(NamedTuple):
-    """The changed fields of a thread; None for those that are as they were.
+    """Changed fields of a thread; None for unchanged ones.
 
     Args:
         ordinal: of the thread.
-        inbox: the entries that are gone, as a number from the front or by their places, and those that have come.
+        inbox: the removed entries, as a number from the front or by their places, and the appended ones.
         call: as of the thread, and so are the others; ``held`` and ``approvals`` are as ``inbox``.
         allowed: in a tuple of one, since None is a value of it.
     """
@@ -55,7 +55,7 @@ class ThreadChange(NamedTuple):
 
 
 class RequestChange(NamedTuple):
-    """A request of which the threads are as they were; the other fields are as of ``OpenRequest``."""
+    """Change of a request with the same threads; the fields are those of ``OpenRequest``."""
 
     id: str
     pending: int = 0
@@ -65,17 +65,17 @@ class RequestChange(NamedTuple):
 
 
 class StateChange(NamedTuple):
-    """The changes of one step to a ``KeptState``.
+    """Changes of one step to a ``KeptState``.
 
     Args:
-        threads: that have changed.
-        begun: threads that have come.
-        gone: the ordinals of threads that are closed.
-        requests: that have changed.
-        asked: requests that have come, or have other threads than before.
-        ended: the ids of requests that have come to rest.
-        todos: of each thread whose todos have changed; those of a thread without any are gone.
-        memory: of the guards, where it is another.
+        threads: the changed ones.
+        begun: new threads.
+        gone: ordinals of closed threads.
+        requests: changed ones with the same threads.
+        asked: new requests, and requests with other threads than before.
+        ended: ids of ended requests.
+        todos: of each thread whose todos changed; empty to remove them.
+        memory: of the guards, if changed.
     """
 
     version: int
@@ -100,12 +100,12 @@ CHANGE: Final[ValueCodec[StateChange]] = derive_kept(
 
 
 class Changes(NamedTuple):
-    """The changes of one step.
+    """Encoded changes of one step.
 
     Args:
-        state: of everything but the values.
-        values: everything that is stored by each thread, and remembered by each guard, for which that has changed.
-        entries: those that have come to each log that has changed, and what was charged; None for what is gone.
+        state: everything except the values.
+        values: all values of each thread and guard with a change.
+        entries: new log entries and changed charges; None for removed ones.
     """
 
     state: bytes
@@ -116,7 +116,7 @@ class Changes(NamedTuple):
 def diff(
     before: Conversation, after: Conversation, dump: Callable[[str, object], Mapping[str, bytes]]
 ) -> Changes:
-    """The changes from one version of a conversation to the next. ``dump`` gives the parts of a guard's memory."""
+    """Encode the changes between two versions of a conversation. ``dump`` encodes a guard's memory in parts."""
     values: dict[str, Mapping[str, bytes]] = {}
     old, new = before.tree.nodes, after.tree.nodes
     changed, gone = differences(old, new)
@@ -156,7 +156,7 @@ def diff(
 def _diff_logs(
     before: Conversation, after: Conversation, threads: Iterable[str]
 ) -> dict[str, Mapping[str, bytes | None]]:
-    """The changes of the logs of some threads, and of what was charged, by the owner and the name of each value."""
+    """Encode the changes of the threads' logs and of the charges, by owner and name."""
     old, new = before.tree.nodes, after.tree.nodes
     changed: dict[str, Mapping[str, bytes | None]] = {
         kept.log_owner(key, kind): {str(number): data for number, data in found.items()}
@@ -176,15 +176,15 @@ def _logs(nodes: Mapping[str, Thread], thread: str) -> Logs:
 
 
 def _entries(before: Logs, now: Logs) -> Iterator[tuple[str, Mapping[int, bytes | None]]]:
-    """The entries of each log of a thread that have come, and those that are gone."""
+    """List the new and the removed entries of each log of a thread."""
     for kind in {**before, **now} if now is not before else ():
         was, log = before.get(kind), now.get(kind)
         if log is not was:
-            yield kind, (log or ThreadLog(first=was.numbers().stop if was else 0)).since(was)
+            yield kind, (log or ThreadLog(first=was.numbers().stop if was else 0)).diff(was)
 
 
 def _thread(before: Thread, now: Thread) -> ThreadChange | None:
-    """The changed fields of a thread; None when only its children or what it stores have changed."""
+    """Return the changed fields of a thread; None when only its children or values changed."""
     change = ThreadChange(
         now.ordinal,
         None if now.inbox is before.inbox else _queue(before.inbox, now.inbox, kept.kept_inbox),
@@ -200,15 +200,15 @@ def _thread(before: Thread, now: Thread) -> ThreadChange | None:
 
 
 _SAME: Final = (None,) * (len(ThreadChange._fields) - 1)
-"""The changes of a thread of which nothing that is kept has changed."""
+"""The fields of an unchanged thread."""
 
 
 def _queue(
     before: tuple[T, ...], now: tuple[T, ...], keep: Callable[[Iterable[T]], tuple[K, ...]]
 ) -> tuple[int | tuple[int, ...], tuple[K, ...]]:
-    """The entries of a queue that are gone, and those that have come to its end.
+    """Return the removed entries of a queue and the appended ones.
 
-    Those that are gone are a number, counted from the front, or else their places.
+    The removed ones are a number from the front, or else their places.
     """
     for gone in (0, 1):
         rest = before[gone:]
@@ -224,7 +224,7 @@ def _queue(
 
 
 def _requests(before: Mapping[str, OpenRequest], after: Mapping[str, OpenRequest]) -> dict[str, Any]:
-    """The changes of requests, as fields of ``StateChange``."""
+    """Return the changes of requests as fields of ``StateChange``."""
     if after is before:
         return {}
     changed, ended = differences(before, after)
@@ -244,7 +244,7 @@ def _todos(before: Conversation, after: Conversation) -> tuple[KeptTodos, ...]:
     old, new = before.todos.watchers, after.todos.watchers
     changed, gone = differences(old, new)
     if list(new) != [*(key for key in old if key in new), *(key for key in changed if key not in old)]:
-        changed, gone = list(new), list(old)  # a thread had none for a moment, and stands at the end now
+        changed, gone = list(new), list(old)  # a thread lost its todos and got new ones: it is last now
     return (*map(KeptTodos, gone), *(KeptTodos(key, tuple(new[key])) for key in changed))
 
 
@@ -257,7 +257,7 @@ def _memories(
 
 
 def apply_changes(state: KeptState, changes: Iterable[bytes]) -> KeptState:
-    """The state after some steps. Raises ValueError or LookupError for changes to something else."""
+    """Apply the changes of some steps. Raises ValueError or LookupError when they do not fit the state."""
     nodes = {one.ordinal: one for one in state.threads}
     todos = {one.thread: one for one in state.todos}
     requests = {one.id: one for one in state.requests}
@@ -292,7 +292,7 @@ def apply_changes(state: KeptState, changes: Iterable[bytes]) -> KeptState:
 
 
 def _update_thread(before: KeptThread, change: ThreadChange) -> KeptThread:
-    """The thread with the fields of the change that are not None."""
+    """Apply the fields that are not None."""
     fields: dict[str, Any] = {name: one for name, one in change._asdict().items() if one is not None}
     for name in fields.keys() & {"inbox", "held", "approvals"}:
         fields[name] = _update_queue(getattr(before, name), *fields[name])

@@ -1,4 +1,4 @@
-"""Codecs of what the core keeps and of what it shows to programs."""
+"""Codecs of stored values, and of details for programs."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ TYPES: Final[Mapping[str, Any]] = MappingProxyType(
         "Mapping": Mapping,
     }
 )  # fmt: skip
-"""The types that annotations of values name, and that their modules import for type checkers only."""
+"""Types that the annotations of values name but their modules import for type checkers only."""
 
 
 class UnreadableError(ValueError):
-    """The kept state is of a later version, or not what was written."""
+    """Stored state of a later version, or damaged."""
 
 
 def derive_kept(
@@ -63,7 +63,7 @@ def derive_kept(
     types: Mapping[str, Any] = MappingProxyType({}),
     tags: Mapping[type, str] = MappingProxyType({}),
 ) -> ValueCodec[Any]:
-    """Derive the codec of a kept type. ``types`` and ``tags`` are more that its annotations need."""
+    """Derive the codec of a stored type. ``types`` and ``tags`` are further ones that its annotations need."""
     style = ValueStyle(tags={**NAMES, **tags}, checks=dict.fromkeys(NAMES, WORDING.lines))
     return ValueCodec(kind, {**TYPES, **types}, style, FORMAT)
 
@@ -75,7 +75,7 @@ DETAILS: Final[ValueCodec[Detail | None]] = ValueCodec(
 
 
 def attempt_members(attempt: HandoffAttempt) -> dict[str, Any]:
-    """The attempt by the keys of the record of handoffs."""
+    """Return the attempt with the keys of the record of handoffs."""
     members: dict[str, Any] = DETAILS.plain(attempt)
     del members["kind"]
     return members

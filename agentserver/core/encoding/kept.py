@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class KeptDelivery(NamedTuple):
-    """A delivery that waits, by its id. ``watcher`` is the todo that keeps it back, if one does."""
+    """Waiting delivery, by its id. ``watcher`` is the todo that holds it, if any."""
 
     id: str
     attempt: int = 0
@@ -32,7 +32,7 @@ class KeptDelivery(NamedTuple):
 
 
 class KeptApproval(NamedTuple):
-    """A message that waits for a person, as ``Approval`` has it."""
+    """Message that waits for a person, as in ``Approval``."""
 
     id: str
     delivery: str
@@ -42,7 +42,7 @@ class KeptApproval(NamedTuple):
 
 
 class KeptThread(NamedTuple):
-    """A thread without what it stores. Its children are not in it: they name it, and are in their order."""
+    """Thread without its values and children; the children name it and are stored in order."""
 
     id: str
     owner: str
@@ -57,21 +57,21 @@ class KeptThread(NamedTuple):
 
 
 class KeptTodos(NamedTuple):
-    """The todos of a thread."""
+    """Todos of a thread."""
 
     thread: str
     todos: tuple[Todo, ...] = ()
 
 
 class KeptMemory(NamedTuple):
-    """A guard that has seen the conversation, and whether it remembers anything."""
+    """Guard that has observed the conversation, and whether it has a memory."""
 
     guard: str
     remembers: bool
 
 
 class KeptState(NamedTuple):
-    """The state of a conversation, as ``Conversation`` has it, without deliveries and values."""
+    """State of a conversation, as in ``Conversation``, without deliveries and values."""
 
     id: str
     principal: str
@@ -95,7 +95,7 @@ _RESERVATION: Final[ValueCodec[Reservation]] = derive_kept(Reservation)
 
 
 def kept_state(conversation: Conversation) -> KeptState:
-    """Give what is kept of a conversation beside deliveries and values."""
+    """Convert a conversation, without deliveries and values."""
     return KeptState(
         conversation.id,
         conversation.principal,
@@ -114,7 +114,7 @@ def kept_state(conversation: Conversation) -> KeptState:
 
 
 def kept_thread(node: Thread) -> KeptThread:
-    """Give what is kept of a thread."""
+    """Convert a thread."""
     return KeptThread(
         node.id,
         node.owner,
@@ -130,27 +130,27 @@ def kept_thread(node: Thread) -> KeptThread:
 
 
 def kept_call(call: Call) -> Call:
-    """Give what is kept of a call: its order alone where no invocation made it."""
+    """Convert a call: only its order if no invocation made it."""
     return call if call.key else Call(call.order)
 
 
 def kept_inbox(inbox: Iterable[Delivery]) -> tuple[KeptDelivery, ...]:
-    """Give the places of deliveries that are queued."""
+    """Convert queued deliveries."""
     return tuple([KeptDelivery(one.id, one.attempt) for one in inbox])
 
 
 def kept_held(held: Iterable[HeldDelivery]) -> tuple[KeptDelivery, ...]:
-    """Give the places of deliveries that todos keep back."""
+    """Convert deliveries held by todos."""
     return tuple([KeptDelivery(one.id, one.attempt, watcher) for watcher, one in held])
 
 
 def kept_approvals(approvals: Iterable[Approval]) -> tuple[KeptApproval, ...]:
-    """Give the places of deliveries that wait for a person."""
+    """Convert deliveries that wait for a person."""
     return tuple([KeptApproval(one.id, one.delivery.id, *one[2:]) for one in approvals])
 
 
 def kept_memory(conversation: Conversation) -> tuple[KeptMemory, ...]:
-    """List the guards that have seen the conversation."""
+    """List the guards that have observed the conversation."""
     return tuple([KeptMemory(name, memory is not None) for name, memory in conversation.memory.items()])
 
 
@@ -160,31 +160,31 @@ def rights_text(rights: Rights) -> str:
 
 
 def rights_in(text: str) -> Rights:
-    """Read what ``rights_text`` has written. Raises ValueError."""
+    """Read the output of ``rights_text``. Raises ValueError."""
     return RIGHTS.load(text) if text else FULL
 
 
 def log_owner(thread: str, kind: str) -> str:
-    """The owner of the entries of a log; the name of each is its number."""
+    """Return the owner of a log's entries; the name of each entry is its number."""
     return f"log {thread} {kind}"
 
 
 def log_of(owner: str) -> tuple[str, str] | None:
-    """The thread and the kind of the log that owns an entry; None for an owner that is no log."""
+    """Return the thread and the kind of the log that an owner names; None for other owners."""
     what, _, rest = owner.partition(" ")
     thread, _, kind = rest.partition(" ")
     return (thread, kind) if what == "log" else None
 
 
 SPENDING: Final = "spending"
-"""The owner of what was charged: ``total``, ``agent NAME``, ``request ID`` and ``open ID``."""
+"""The owner of the charges ``total``, ``agent NAME``, ``request ID`` and ``open ID``."""
 
 TOTAL: Final = "total"
-"""The name of what was charged in all, which outlives the conversation: tokens, and millionths of a US dollar."""
+"""The name of the total charge, which outlives the conversation: tokens, and millionths of a US dollar."""
 
 
 def spending_values(spending: Spending) -> Mapping[str, bytes]:
-    """Write the charges, by the name of each value."""
+    """Encode the charges by name."""
     if spending is NO_SPENDING:
         return MappingProxyType({})
     kept = {TOTAL: _AMOUNT.dump(spending.total)}
@@ -195,7 +195,7 @@ def spending_values(spending: Spending) -> Mapping[str, bytes]:
 
 
 def spending_of(values: Mapping[str, bytes]) -> Spending:
-    """Read what ``spending_values`` has written. Raises ValueError, and LookupError for another name."""
+    """Read the output of ``spending_values``. Raises ValueError, and LookupError for an unknown name."""
     if not values:
         return NO_SPENDING
     amounts: dict[str, dict[str, Amount]] = {"agent": {}, "request": {}, TOTAL: {}}
@@ -210,6 +210,6 @@ def spending_of(values: Mapping[str, bytes]) -> Spending:
 
 
 def charged_total(data: bytes | None) -> Sequence[int]:
-    """Read the tokens and the money that were charged in all; none where no value is kept. Raises ValueError."""
+    """Read the total tokens and money charged; zero without a stored value. Raises ValueError."""
     amount = Amount() if data is None else _AMOUNT.load(data)
     return amount.tokens, amount.money

@@ -1,7 +1,6 @@
-"""Records as they are kept, and back.
+"""Codec of stored records.
 
-What the delivery of a record says is not repeated, nor is a message that went out with the step. Must not know where
-records are kept.
+The fields of a record's delivery are not repeated, nor are messages sent by the step.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class KeptMessage(NamedTuple):
-    """The part of a record that its delivery would say, where none is kept; the fields are those of ``AuditRecord``."""
+    """Part of a record that its delivery supplies, if one is stored; the fields are those of ``AuditRecord``."""
 
     thread: str
     sender: str
@@ -34,7 +33,7 @@ class KeptMessage(NamedTuple):
 
 
 class KeptRecord(NamedTuple):
-    """A record. ``about`` is None where its delivery says the rest; the others are as of ``AuditRecord``."""
+    """Stored record. ``about`` is None if its delivery supplies the rest; the others are as of ``AuditRecord``."""
 
     event: Event
     delivery: str
@@ -48,9 +47,9 @@ RECORDS: Final[ValueCodec[tuple[KeptRecord, ...]]] = derive_kept(tuple[KeptRecor
 
 
 def dump_records(outcome: Outcome) -> bytes:
-    """Write the records of a step. Messages that went out with it are left out, since they are kept anyway."""
+    """Encode the records of a step, without the messages it sent, which are stored anyway."""
     sent = {delivery.id for delivery in outcome.added}
-    # What was made and dropped within the step is kept nowhere else.
+    # A delivery that was made and dropped within the step is stored nowhere else.
     gone = {one.delivery for one in outcome.records if one.event is Event.SENT and one.delivery not in sent}
     return RECORDS.dump(
         tuple(
@@ -70,7 +69,7 @@ def _keep_record(record: AuditRecord, *, whole: bool) -> KeptRecord:
 
 
 def kept_records(data: bytes) -> tuple[KeptRecord, ...]:
-    """Read what ``dump_records`` has written. Raises UnreadableError."""
+    """Read the output of ``dump_records``. Raises UnreadableError."""
     try:
         return RECORDS.load(data)
     except ValueError as error:
@@ -83,13 +82,13 @@ def load_records(
     """Read the records of a step.
 
     Args:
-        data: as ``dump_records`` has written them.
+        data: from ``dump_records``.
         conversation: its id.
         at: when the step was decided.
         deliveries: those of the conversation, by id.
         replies: those of the step, in order.
 
-    Raises UnreadableError when it is not what was written.
+    Raises UnreadableError for damaged data.
     """
     rest = iter(replies)
     found: list[AuditRecord] = []
@@ -107,7 +106,7 @@ def load_records(
 def whole_record(
     one: KeptRecord, conversation: str, at: float, deliveries: Mapping[str, Delivery]
 ) -> AuditRecord:
-    """Put a record together with what its delivery says. Raises UnreadableError where that is not there."""
+    """Complete a record from its delivery. Raises UnreadableError when that is missing."""
     if one.about is None:
         delivery = deliveries.get(one.delivery)
         if delivery is None:

@@ -34,7 +34,7 @@ __all__ = [
 
 
 class UnrecordedError(LookupError):
-    """The engine keeps no steps, so what happened in a conversation is not known."""
+    """The engine keeps no steps, so the course of a conversation is unknown."""
 
 
 class Summary(NamedTuple):
@@ -68,10 +68,10 @@ class RecordedStep(NamedTuple):
     Args:
         version: of the conversation after it.
         cause: as it was recorded (see ``core/encoding/recording.py``).
-        added: the deliveries it made.
-        events: what it let go through the gateway.
+        added: new deliveries.
+        events: those that left through the gateway.
         chain: its link; empty where steps are not sealed.
-        rows: which rows it made, and their digests; see ``engines/journal/seal.py``.
+        rows: its rows with their digests; see ``engines/journal/seal.py``.
     """
 
     version: int
@@ -84,7 +84,7 @@ class RecordedStep(NamedTuple):
     rows: tuple[bytes, ...] = ()
 
     def gone_out(self) -> list[bytes]:
-        """The messages that went out with it, as ``recording.gone_out`` orders them."""
+        """Return the messages that it sent, in the order of ``recording.sent_messages``."""
         return [one.message for one in self.added] + [e.message for e in self.events if isinstance(e, Reply)]
 
 
@@ -97,26 +97,26 @@ class RecordedConversation:
     deliveries: Mapping[str, Delivery]
 
     def records(self) -> tuple[AuditRecord, ...]:
-        """The records, in order."""
+        """Return the records, in order."""
         return tuple(record for step in self.steps for record in self.records_of(step))
 
     def records_of(self, step: RecordedStep) -> tuple[AuditRecord, ...]:
-        """The records of one step."""
+        """Return the records of one step."""
         replies = [event for event in step.events if isinstance(event, Reply)]
         return record_rows.load_records(
             step.records, self.beginning.id, step.moment.now, self.deliveries, replies
         )
 
     def cause(self, step: RecordedStep, rules: Rules) -> Cause:
-        """The cause of a step, read under these rules. Raises UnreadableError."""
+        """Read the cause of a step under these rules. Raises UnreadableError."""
         return recording.load_cause(step.cause, self.deliveries, step.gone_out(), rules)
 
 
 class DeadLetter(NamedTuple):
-    """A delivery that its listener could not deal with.
+    """Delivery that its listener could not handle.
 
     Args:
-        reason: the SystemError code and what is recorded beside it.
+        reason: the SystemError code and the recorded detail.
         at: when it was given up, in seconds since the epoch.
         open: True while its conversation is.
     """
@@ -129,7 +129,7 @@ class DeadLetter(NamedTuple):
 
 
 class SuspendedConversation(NamedTuple):
-    """A conversation that is set aside.
+    """Conversation that was suspended and can be resumed.
 
     Args:
         at: since when, in seconds since the epoch.
@@ -145,18 +145,18 @@ class SuspendedConversation(NamedTuple):
 
 
 class DecidedApproval(NamedTuple):
-    """A message that waited for a person, with what became of it.
+    """Message that waited for a person, and the decision.
 
     Args:
         approval: the id of the question.
         sender: of the message.
         to: the listener that it is for.
         root: the local name of its payload.
-        granted: whether it went on.
+        granted: whether it was delivered.
         answer: ``once``, ``always`` or ``deny``, or ``undone``: a denial, since the answer could not be carried out.
-            Empty where no person has answered.
-        by: the person who answered, by the name of its principal or of its user; empty where none has.
-        why: ``nobody`` could be asked, or it was too ``late`` for an answer; empty where a person has answered.
+            Empty if no person answered.
+        by: the principal or user name of the person who answered; empty without an answer.
+        why: ``nobody`` could be asked, or no answer came in time (``late``); empty if a person answered.
         at: when, in seconds since the epoch.
     """
 
@@ -174,13 +174,13 @@ class DecidedApproval(NamedTuple):
 
 
 class ChargeSum(NamedTuple):
-    """The charges for the work that a listener has done with one model for one principal.
+    """Total charge for a listener's work with one model for one principal.
 
     Args:
-        listener: by its name; empty where what it was is not kept any more.
-        model: the name of the language model, or the word for other work. Empty where it is not known.
+        listener: its name; empty if the record of it was deleted.
+        model: the name of the language model, or the word for other work. Empty if unknown.
         calls: how often.
-        tokens: what was charged; of work that has not been settled the most that it may cost.
+        tokens: charged; for unsettled work, the greatest cost.
         money: the same, in millionths of a US dollar.
     """
 
@@ -195,36 +195,38 @@ class ChargeSum(NamedTuple):
 def read_decided_approval(
     conversation: str, principal: str, approval: str, record: AuditRecord
 ) -> DecidedApproval:
-    """The fate of a message that waited for a person, from the record of it."""
-    told = record.detail
+    """Read the decision on a message that waited for a person from its record."""
+    answer = record.detail
     said = (
-        (told.answer, told.by, "") if isinstance(told, ApprovalGiven) else ("", "", getattr(told, "why", ""))
+        (answer.answer, answer.by, "")
+        if isinstance(answer, ApprovalGiven)
+        else ("", "", getattr(answer, "why", ""))
     )
     parts = (conversation, principal, approval, record.sender, record.to, record.root)
     return DecidedApproval(*parts, record.event is Event.APPROVED, *said, record.at)
 
 
 class Charges:
-    """Charges on their way to a sum, in the order of their steps."""
+    """Sums of charges, built in the order of the steps."""
 
     def __init__(self) -> None:
         self._open: dict[str, tuple[tuple[str, str, str], Amount]] = {}
         self._sums: dict[tuple[str, str, str], tuple[int, Amount]] = {}
 
     def reserve(self, principal: str, moment: Moment, record: AuditRecord) -> None:
-        """Add work that was charged before it was done. Its id is the first of the moment."""
+        """Add a reservation. Its id is the first of the moment."""
         if isinstance(record.detail, Charge):
             what = record.detail.what.partition(" ")[0]  # as llm/completer.py says it
             most = Amount(record.detail.tokens, record.detail.money)
             self._open[moment.id(0)] = ((record.to, what, principal), most)
 
     def settle(self, principal: str, reservation: str, cost: Amount) -> None:
-        """Put what the work has cost in the place of that."""
+        """Replace a reservation by the actual cost."""
         key, _ = self._open.pop(reservation, (("", "", principal), cost))
         self._add(key, cost)
 
     def sums(self) -> tuple[ChargeSum, ...]:
-        """The sums, the dearest first."""
+        """Return the sums, the largest first."""
         for key, most in self._open.values():
             self._add(key, most)
         self._open.clear()
@@ -237,8 +239,8 @@ class Charges:
 
 
 def given_up(outcome: Outcome) -> str | None:
-    """The reason why the delivery that a step consumed is a dead letter; None when it is none."""
+    """Return why the delivery that a step consumed is a dead letter, or None."""
     for record in outcome.records:
         if record.event is Event.FAILED and record.delivery == outcome.done:
-            return f"{record.code}: {WORDING.whole(record.detail)}"
+            return f"{record.code}: {WORDING.join_lines(record.detail)}"
     return None

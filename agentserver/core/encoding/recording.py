@@ -62,13 +62,13 @@ if TYPE_CHECKING:
 
 
 class KeptDraft(NamedTuple):
-    """A message of a result: the place of its markup in what went out with the step, or else the markup.
+    """Message of a result: the place of its markup in a sent message, or else the markup.
 
     Args:
         to: as of ``Draft``; None for the caller too.
         caller: whether it goes to the caller.
-        place: the number of the message that went out, and the first byte of the markup and the one after its last.
-        markup: empty where it went out.
+        place: the number of the sent message, and the start and end of the markup in it.
+        markup: empty if sent.
     """
 
     to: str | None
@@ -78,7 +78,7 @@ class KeptDraft(NamedTuple):
 
 
 class KeptDrafts(NamedTuple):
-    """The messages of a result, as ``Drafts`` has them."""
+    """Messages of a result, as in ``Drafts``."""
 
     drafts: tuple[KeptDraft, ...] = ()
     repairs: tuple[str, ...] = ()
@@ -86,14 +86,14 @@ class KeptDrafts(NamedTuple):
 
 
 class KeptReturn(NamedTuple):
-    """The result of a handler, as ``HandlerReturn`` has it. A refused payload is kept up to a bound."""
+    """Result of a handler, as in ``HandlerReturn``. A refused payload is shortened."""
 
     said: KeptDrafts | Refusal
     effects: Effects = NO_EFFECTS
 
 
 class KeptInvocation(NamedTuple):
-    """An invocation that is over, as ``FinishedInvocation`` has it; ``called`` says whether its listener was."""
+    """Invocation that has ended, as in ``FinishedInvocation``; ``called``: whether its listener was called."""
 
     delivery: str
     attempt: int
@@ -102,7 +102,7 @@ class KeptInvocation(NamedTuple):
 
 
 class KeptGivenUp(NamedTuple):
-    """A delivery that the server could not deal with; ``observed`` says whether the guards saw its payload."""
+    """Delivery that the server could not handle; ``observed``: whether the guards saw its payload."""
 
     delivery: str
     attempt: int
@@ -112,7 +112,7 @@ class KeptGivenUp(NamedTuple):
 
 
 class KeptReserving(NamedTuple):
-    """Work of which the cost is charged before, as ``ReserveRequest`` has it."""
+    """Reservation for work, as in ``ReserveRequest``."""
 
     delivery: str
     attempt: int
@@ -121,7 +121,7 @@ class KeptReserving(NamedTuple):
 
 
 class KeptSettling(NamedTuple):
-    """The cost of work, as ``SettleRequest`` has it."""
+    """Cost of work, as in ``SettleRequest``."""
 
     delivery: str
     attempt: int
@@ -130,13 +130,13 @@ class KeptSettling(NamedTuple):
 
 
 class KeptRequeue(NamedTuple):
-    """A dead letter that was tried again where it was."""
+    """Dead letter that was queued again on its own thread."""
 
     delivery: str
 
 
 class KeptNote(NamedTuple):
-    """A remark, as ``AuditNote`` has it."""
+    """Remark, as in ``AuditNote``."""
 
     event: Event
     to: str
@@ -144,7 +144,7 @@ class KeptNote(NamedTuple):
 
 
 class KeptDismissal(NamedTuple):
-    """A long message that was refused: what is kept of it, the refusal and the remarks."""
+    """Long message that was refused: an excerpt, the refusal and the remarks."""
 
     data: Excerpt
     request: str
@@ -169,7 +169,7 @@ KeptCause: TypeAlias = (
     | KeptReserving
     | KeptSettling
 )
-"""The causes of steps as they are kept. What a delivery says is not repeated, elements are read again."""
+"""Stored causes of steps. Fields of deliveries are not repeated, and elements are parsed again."""
 
 _CAUSES: Final[ValueCodec[KeptCause]] = derive_kept(
     KeptCause,
@@ -196,7 +196,7 @@ _CAUSES: Final[ValueCodec[KeptCause]] = derive_kept(
 
 
 class Origin(NamedTuple):
-    """A conversation before its first step."""
+    """Conversation before its first step."""
 
     id: str
     principal: str
@@ -204,13 +204,13 @@ class Origin(NamedTuple):
     rights: Rights = FULL
 
     @classmethod
-    def of(cls, conversation: Conversation) -> Origin:
-        """The origin of a conversation, whatever has been said in it."""
+    def from_conversation(cls, conversation: Conversation) -> Origin:
+        """Return the origin of a conversation at any stage."""
         return cls(conversation.id, conversation.principal, conversation.tree.root, conversation.rights)
 
     def conversation(self) -> Conversation:
-        """The conversation in which nothing has been said."""
-        tree = ThreadTree.planted(self.root, self.principal)
+        """Return the conversation before its first step."""
+        tree = ThreadTree.plant(self.root, self.principal)
         return Conversation(self.id, self.principal, tree, rights=self.rights)
 
     @property
@@ -220,9 +220,9 @@ class Origin(NamedTuple):
 
 
 def sent_messages(outcome: Outcome) -> list[bytes]:
-    """The messages that went out with a step, to listeners and then through the gateway, in order.
+    """List the messages that a step sent: to listeners, then through the gateway.
 
-    What was queued again went out long before.
+    A delivery that was queued again is not among them.
     """
     added = () if isinstance(outcome.cause, RequeuedLetter) else outcome.added
     return [delivery.message for delivery in added] + [
@@ -231,7 +231,7 @@ def sent_messages(outcome: Outcome) -> list[bytes]:
 
 
 def dump_cause(outcome: Outcome) -> bytes:
-    """Write the cause of a decided step. Raises TypeError when it has none."""
+    """Encode the cause of a decided step. Raises TypeError when it has none."""
     if outcome.cause is None:
         raise TypeError("a step without a cause cannot be recorded")
     return _CAUSES.dump(_keep_cause(outcome.cause, outcome))
@@ -279,10 +279,10 @@ def _keep_return(result: HandlerReturn, messages: Sequence[bytes]) -> KeptReturn
 
 
 def _place(markup: str, messages: Sequence[bytes], at: int) -> tuple[int, int, int] | None:
-    """The place of the markup in what went out, if it is there.
+    """Find markup in the sent messages.
 
-    What is said goes out in the order in which it is said: the search begins with message number ``at``, the one after
-    the last that was found, so that a long result is not held against all of its messages each time.
+    Messages are sent in the order of the result, so the search begins at ``at``, after the previous match. This keeps
+    the search linear.
     """
     data = markup.encode()
     for number in chain(range(at, len(messages)), range(min(at, len(messages)))):
@@ -293,7 +293,7 @@ def _place(markup: str, messages: Sequence[bytes], at: int) -> tuple[int, int, i
 
 
 def read_cause(data: bytes) -> KeptCause:
-    """Read a cause as it is kept. Raises UnreadableError."""
+    """Read a stored cause. Raises UnreadableError."""
     try:
         return _CAUSES.load(data)
     except ValueError as error:
@@ -301,7 +301,7 @@ def read_cause(data: bytes) -> KeptCause:
 
 
 def receipt(data: bytes) -> tuple[str, Receipt] | None:
-    """The receipt, but for its code, that the step of this cause has given, under its name. Raises UnreadableError."""
+    """Read the name and the receipt, without its code, from a stored cause. Raises UnreadableError."""
     cause = read_cause(data)
     key = cause.key if isinstance(cause, OutsideMessage | TurnedAway | KeptDismissal) else None
     return None if key is None else (key.name, Receipt(cause.request, key.content))  # type: ignore[union-attr]
@@ -310,15 +310,15 @@ def receipt(data: bytes) -> tuple[str, Receipt] | None:
 def load_cause(
     data: bytes, deliveries: Mapping[str, Delivery], messages: Sequence[bytes], rules: Rules
 ) -> Cause:
-    """The cause that ``dump_cause`` wrote, with payloads read again under these rules.
+    """Read the output of ``dump_cause``, with payloads parsed again under these rules.
 
     Args:
-        data: what was written.
+        data: the output.
         deliveries: those of the conversation, by id.
-        messages: what went out with the step, as ``sent_messages`` gave it.
-        rules: a payload that they refuse is a refusal in the cause.
+        messages: from ``sent_messages``.
+        rules: a payload that they refuse becomes a refusal in the cause.
 
-    Raises UnreadableError when it is not what was written.
+    Raises UnreadableError for damaged data.
     """
     try:
         return _CauseReader(deliveries, messages, rules).cause(read_cause(data))
@@ -327,7 +327,7 @@ def load_cause(
 
 
 def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Moment) -> Outcome:  # noqa: PLR0911 - one for each kind
-    """Take a recorded decision again, under these rules."""
+    """Repeat a recorded decision under these rules."""
     match cause:
         case OutsideMessage() | TurnedAway() | DismissedMessage():
             return _redecide_outside(conversation, cause, rules, moment)
@@ -353,11 +353,11 @@ def _redecide_optional(
     rules: Rules,
     moment: Moment,
 ) -> Outcome:
-    """Take a decision again that need not come about."""
+    """Repeat a decision that may not apply. Raises LookupError then."""
     if isinstance(cause, ApprovalAnswer):
         outcome, why = approving.decide(conversation, cause, rules, moment), "nothing waits for this answer"
     elif isinstance(cause, Cancellation):
-        outcome, why = decisions.cancel(conversation, cause, rules, moment), "the request is at rest"
+        outcome, why = decisions.cancel(conversation, cause, rules, moment), "the request has ended"
     elif isinstance(cause, ReserveRequest):
         outcome = charges.reserve(conversation, cause, rules, moment)
         why = charges.objection(conversation, cause, rules)
@@ -376,7 +376,7 @@ def _redecide_outside(
 ) -> Outcome:
     if isinstance(cause, OutsideMessage):
         return decisions.receive(conversation, cause, rules, moment)
-    # What is not there any more is not judged again: the refusal is on record.
+    # A message that is not stored whole is not judged again: its refusal is recorded.
     data = cause.data.beginning if isinstance(cause.data, Excerpt) else cause.data
     outside = OutsideMessage(data, cause.request, cause.to, cause.key)
     if isinstance(cause, TurnedAway):
@@ -385,7 +385,7 @@ def _redecide_outside(
 
 
 class _CauseReader:
-    """Reads one cause."""
+    """Reader of one cause."""
 
     def __init__(self, deliveries: Mapping[str, Delivery], messages: Sequence[bytes], rules: Rules) -> None:
         self._deliveries = deliveries

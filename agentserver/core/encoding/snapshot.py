@@ -1,7 +1,7 @@
-"""A conversation in parts that can be kept, and back.
+"""Codec of conversations as parts: state, waiting deliveries, values.
 
-What waits and what is stored stand beside the state, not in it: an engine keeps those once and need not write them
-again with every step. Pure: equal conversations give equal parts.
+Deliveries and values are separate from the state, so that an engine need not write them again with every step. Equal
+conversations have equal parts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = ["Snapshot", "UnreadableError", "restore", "take"]
 
 @runtime_checkable
 class MemoryKeeper(Protocol):
-    """A guard with a memory. Its parts are compared by value: one that has not changed is not written again."""
+    """Guard with a memory. Its parts are compared by value, and unchanged ones are not written again."""
 
     @property
     def name(self) -> str:
@@ -44,23 +44,23 @@ class MemoryKeeper(Protocol):
         ...
 
     def dump(self, memory: Any) -> Mapping[str, bytes]:
-        """The memory in named parts."""
+        """Encode the memory in named parts."""
         ...
 
     def load(self, parts: Mapping[str, bytes]) -> object:
-        """The memory of which ``dump`` gave these parts; none are of a conversation that began without the guard."""
+        """Decode the parts from ``dump``; they are empty if the conversation began without the guard."""
         ...
 
 
 class Snapshot(NamedTuple):
-    """A conversation in parts.
+    """Parts of a conversation.
 
     Args:
         state: everything but the other two.
         waiting: the deliveries that are queued or held, by id.
         values: what threads store and guards remember, by owner (``thread ID``, ``log ID KIND``, ``guard NAME``,
             ``spending``) and name; the name of an entry of a log is its number.
-        changes: to the state since it was taken, of one step each; what waits and the values are of after the last.
+        changes: to the state, one per step; deliveries and values are as of the last one.
     """
 
     state: bytes
@@ -70,17 +70,17 @@ class Snapshot(NamedTuple):
 
 
 def take(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> Snapshot:
-    """The parts of a conversation. Raises TypeError for the memory of a guard that cannot dump it."""
+    """Encode a conversation. Raises TypeError for a guard that cannot dump its memory."""
     waiting = {
-        delivery.id: delivery for node in conversation.tree.nodes.values() for delivery in node.waiting()
+        delivery.id: delivery for node in conversation.tree.nodes.values() for delivery in node.list_waiting()
     }
     return Snapshot(state(conversation), waiting, values(conversation, guards))
 
 
 def values(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict[tuple[str, str], bytes]:
-    """The values of threads, the memories of guards, and the charges.
+    """Encode the values of threads, the memories of guards, and the charges.
 
-    Raises TypeError for the memory of a guard that cannot dump it.
+    Raises TypeError for a guard that cannot dump its memory.
     """
     owned: dict[str, Mapping[str, bytes]] = {kept.SPENDING: kept.spending_values(conversation.spending)}
     for node in conversation.tree.nodes.values():
@@ -98,7 +98,7 @@ def values(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict
 def durable_values(
     conversation: Conversation, guards: Iterable[CoreGuard] = ()
 ) -> dict[tuple[str, str], bytes]:
-    """The values that are kept after a step: all of an open conversation, of a closed one what was charged in all.
+    """Encode the values to store after a step: all of an open conversation, the total charge of a closed one.
 
     Raises TypeError as ``values`` does.
     """
@@ -109,12 +109,12 @@ def durable_values(
 
 
 def state(conversation: Conversation) -> bytes:
-    """The state of a conversation: what of its parts is neither waiting nor a value."""
+    """Encode the state of a conversation, without deliveries and values."""
     return kept.STATE.dump(kept.kept_state(conversation))
 
 
 def memory_dumper(guards: Iterable[CoreGuard]) -> Callable[[str, object], Mapping[str, bytes]]:
-    """The dump of a guard's memory by its name. It raises TypeError for a guard that has none, or is not there."""
+    """Return a function that dumps a guard's memory. It raises TypeError for a missing guard or one without memory."""
     known = {guard.name: guard for guard in guards}
 
     def dump(name: str, memory: object) -> Mapping[str, bytes]:
@@ -127,16 +127,16 @@ def memory_dumper(guards: Iterable[CoreGuard]) -> Callable[[str, object], Mappin
 
 
 def restore(snapshot: Snapshot, guards: Iterable[CoreGuard] = ()) -> Conversation:
-    """The conversation of which ``take`` gave these parts.
+    """Decode the output of ``take``.
 
-    Raises UnreadableError for another format, a part that is missing, and the memory of a guard that is not there.
+    Raises UnreadableError for another format, a missing part, and the memory of a missing guard.
     """
     with _wrap_errors():
         return _restore(_state(snapshot), snapshot, guards)
 
 
 def approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
-    """The messages that wait for a person, read without the guards of the conversation. Raises UnreadableError."""
+    """Read the messages that wait for a person; needs no guards. Raises UnreadableError."""
     with _wrap_errors():
         threads = [_thread(one, snapshot.waiting, {}, {}, {}, {}) for one in _state(snapshot).threads]
         return tuple([one for thread in threads for one in thread.approvals])
@@ -144,7 +144,7 @@ def approvals(snapshot: Snapshot) -> tuple[Approval, ...]:
 
 @contextmanager
 def _wrap_errors() -> Iterator[None]:
-    """Turn errors of a state that is not as ``take`` writes it into UnreadableError."""
+    """Turn errors of a damaged state into UnreadableError."""
     try:
         yield
     except UnreadableError:
@@ -168,12 +168,12 @@ def _restore(state: KeptState, snapshot: Snapshot, guards: Iterable[CoreGuard]) 
     _check(nodes.values(), requests.keys())
     memory: Mapping[str, object] = MappingProxyType({})
     if state.version:
-        heard = state.rights.trust, state.messages
-        memory = _restore_memory(state.memory, owned, tuple(guards), heard)
+        seen = state.rights.trust, state.messages
+        memory = _restore_memory(state.memory, owned, tuple(guards), seen)
     return Conversation(
         id=state.id,
         principal=state.principal,
-        tree=ThreadTree.of(state.root, nodes, state.opened),
+        tree=ThreadTree.build(state.root, nodes, state.opened),
         todos=TodoBook({one.thread: one.todos for one in state.todos}),
         requests=MappingProxyType(requests),
         messages=state.messages,
@@ -187,14 +187,14 @@ def _restore(state: KeptState, snapshot: Snapshot, guards: Iterable[CoreGuard]) 
 
 
 def _check(nodes: Iterable[Thread], requests: Collection[str]) -> None:
-    """Hold each delivery against where it waits: one that belongs elsewhere would wait for ever."""
+    """Check that each delivery waits on its own thread: elsewhere it would never be handled."""
     for node in nodes:
-        if any(one.thread != node.id or one.request not in requests for one in node.waiting()):
-            raise UnreadableError("the conversation cannot be read: a delivery is not what was written")
+        if any(one.thread != node.id or one.request not in requests for one in node.list_waiting()):
+            raise UnreadableError("the conversation cannot be read: a delivery is damaged")
 
 
 def _children(threads: Iterable[KeptThread]) -> Mapping[str, Siblings]:
-    """The children of each thread that has any, in their order."""
+    """Map each thread to its children, in order."""
     found: dict[str, list[str]] = {}
     for one in threads:
         if one.parent is not None:
@@ -203,7 +203,7 @@ def _children(threads: Iterable[KeptThread]) -> Mapping[str, Siblings]:
 
 
 def _logs(owned: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, Logs]:
-    """The logs of each thread that has any."""
+    """Map each thread to its logs."""
     found: dict[str, dict[str, Mapping[int, bytes]]] = {}
     for owner, entries in owned.items():
         log = kept.log_of(owner)
@@ -243,7 +243,7 @@ def _thread(
 
 
 def by_owner(values: Mapping[tuple[str, str], bytes]) -> dict[str, dict[str, bytes]]:
-    """Values by the name of each, by owner."""
+    """Group values by owner and name."""
     owned: dict[str, dict[str, bytes]] = {}
     for (owner, name), value in values.items():
         owned.setdefault(owner, {})[name] = value
@@ -254,7 +254,7 @@ def _restore_memory(
     named: Iterable[KeptMemory],
     owned: Mapping[str, Mapping[str, bytes]],
     guards: tuple[CoreGuard, ...],
-    heard: tuple[Trust, int],
+    seen: tuple[Trust, int],
 ) -> Mapping[str, object]:
     known = {guard.name: guard for guard in guards}
     memory: dict[str, object] = {}
@@ -263,38 +263,38 @@ def _restore_memory(
             memory[name] = None
             continue
         guard = known.get(name)
-        # A rule that remembers and is gone would be a rule that is silently off.
+        # A missing guard with a memory would be a rule that is silently off.
         if not _remembers(guard):
             raise UnreadableError(f"the conversation was kept under the guard {name}, which is not there")
         memory[name] = guard.load(owned.get(f"guard {name}", {}))
-    # What a rule has not seen must not count as never said.
+    # A guard must know that it missed the earlier messages.
     later = [guard for guard in guards if guard.name not in memory]
-    memory.update({guard.name: _start_late(guard, *heard) for guard in later if _remembers(guard)})
+    memory.update({guard.name: _start_late(guard, *seen) for guard in later if _remembers(guard)})
     return MappingProxyType(memory)
 
 
 def add_new_guards(conversation: Conversation, guards: Iterable[CoreGuard]) -> Conversation:
-    """The conversation under guards of which some may have come later than it, as ``restore`` would give it."""
+    """Add the memories of guards that are newer than the conversation, as ``restore`` does."""
     later = [guard for guard in guards if guard.name not in conversation.memory and _remembers(guard)]
     if not later or not conversation.version:  # one without a step opens under the guards of its first
         return conversation
-    heard = conversation.rights.trust, conversation.messages
-    added = {guard.name: _start_late(guard, *heard) for guard in later}
+    seen = conversation.rights.trust, conversation.messages
+    added = {guard.name: _start_late(guard, *seen) for guard in later}
     return conversation._replace(memory=MappingProxyType({**conversation.memory, **added}))
 
 
 def find_lost_guards(before: Iterable[CoreGuard], after: Iterable[CoreGuard]) -> tuple[str, ...]:
-    """The guards with a memory that are not there any more: they would be off for conversations kept under them."""
+    """Name the guards with a memory that are missing now: their conversations cannot be restored."""
     return tuple(sorted(find_memory_keepers(before) - find_memory_keepers(after)))
 
 
 def find_memory_keepers(guards: Iterable[CoreGuard]) -> frozenset[str]:
-    """The names of the guards that have a memory."""
+    """Name the guards that have a memory."""
     return frozenset(guard.name for guard in guards if _remembers(guard))
 
 
 def _start_late(guard: MemoryKeeper, trust: Trust, messages: int) -> object:
-    """Begin the memory of a guard that came after so many messages of the conversation."""
+    """Open the memory of a guard that was added after ``messages`` messages."""
     if not isinstance(guard, WatchfulGuard):
         return guard.load({})
     return guard.miss(guard.begin(trust)) if messages else guard.begin(trust)

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from agentserver.core.records.details import Detail
 
 DETAIL = 1000
-"""Characters of a line that anybody may have written, as a record keeps it."""
+"""Characters kept of a line by an untrusted author."""
 
 LINES = 100
-"""Lines of what a guard has to say, as a record keeps it."""
+"""Lines kept of a guard's note."""
 
 
 class Event(StrEnum):
@@ -34,17 +34,17 @@ class Event(StrEnum):
     FAILED = "failed"  # a handler crashed or was late
     RETRIED = "retried"  # a failed delivery is attempted again
     RESERVED = "reserved"  # a listener is about to do priced work, and its price was charged
-    SETTLED = "settled"  # the work is done, and what it has cost was charged instead
+    SETTLED = "settled"  # the work is done, and its actual cost was charged instead
     DROPPED = "dropped"  # a queued message went with its thread
     DISCARDED = "discarded"  # a result came after its thread was closed
     ANSWERED = "answered"  # a reply left through the gateway
-    ENDED = "ended"  # a request came to rest without an answer
-    CANCELLED = "cancelled"  # a request was ended before it came to rest
+    ENDED = "ended"  # a request ended without an answer
+    CANCELLED = "cancelled"  # a request was ended early
     CLOSED = "closed"  # a thread or the conversation was closed
 
 
 NAMED = frozenset({Event.RECEIVED, Event.ANSWERED, Event.ENDED, Event.CANCELLED, Event.CLOSED})
-"""Events whose ``to`` is the name of a listener or of the principal, and no text of a sender's."""
+"""Events whose ``to`` is a trusted name of a listener or of the principal."""
 
 CALLED = frozenset({Event.HANDLED, Event.FAILED, Event.RETRIED, Event.DISCARDED})
 """Events that follow from an invocation."""
@@ -65,25 +65,25 @@ NOTED = frozenset(
         Event.RESERVED,
     }
 )
-"""Events of which a record says more than the delivery concerned, or is read without it; every other is told by it."""
+"""Events whose records hold more than their delivery, or are read without it."""
 
 
 class AuditRecord(NamedTuple):
-    """One event of a conversation.
+    """Record of one event of a conversation.
 
     Args:
         at: seconds since the epoch.
         thread: the thread it happened on.
         sender: who wrote the message concerned.
-        to: whom it was meant for, as the sender put it.
+        to: the target, as the sender named it.
         root: local name of its payload element, empty when unknown.
         hop: its place in the causal chain.
         code: the SystemError code of a refusal or failure, else empty.
-        detail: why, as a value; for operators only, never sent to a listener. None for an event that needs none.
+        detail: why, as a value; for operators only, never sent to a listener. None if not needed.
         delivery: the delivery concerned, else empty.
         message: the envelope of a message that was admitted.
-        request: the outside message that led to it; empty where none did.
-        took: of an event that follows from an invocation, seconds since its handler began. None where none was called.
+        request: the outside message that led to it, else empty.
+        took: seconds since the handler began, for an event that follows from an invocation; else None.
     """
 
     event: Event
@@ -103,5 +103,5 @@ class AuditRecord(NamedTuple):
 
     @property
     def began(self) -> float | None:
-        """The time at which the handler began, in seconds since the epoch, where ``took`` is known."""
+        """The time at which the handler began, in seconds since the epoch; None if unknown."""
         return None if self.took is None else self.at - self.took

@@ -24,14 +24,14 @@ DETAIL = 2000
 
 
 def redact_detail(detail: Detail | None, redact: Callable[[str], str]) -> Detail | None:
-    """A detail without secrets, each of its texts bounded."""
+    """Redact and shorten the texts of a detail."""
     return (
         None if detail is None else map_texts(detail, lambda text: redact_and_truncate(text, DETAIL, redact))
     )
 
 
 def redact_invocation(one: FinishedInvocation, redact: Callable[[str], str]) -> FinishedInvocation:
-    """An invocation that is over."""
+    """Redact a finished invocation."""
     result = one.result
     if isinstance(result, HandlerFailure):
         return one._replace(result=result._replace(detail=redact_detail(result.detail, redact)))
@@ -43,5 +43,5 @@ def redact_invocation(one: FinishedInvocation, redact: Callable[[str], str]) -> 
 
 
 def redact_given_up(one: GivenUp, redact: Callable[[str], str]) -> GivenUp:
-    """A delivery that could not be decided about."""
+    """Redact a delivery on which no decision was possible."""
     return one._replace(detail=redact_detail(one.detail, redact) or one.detail)

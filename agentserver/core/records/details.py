@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Ground(StrEnum):
-    """The grounds on which the server itself decides. wording.py has a sentence for each."""
+    """Grounds for the server's own decisions. wording.py has a sentence for each."""
 
     APPROVAL = "approval"
     BUSY = "busy"
@@ -44,7 +44,7 @@ class Ground(StrEnum):
     WAITING = "waiting"
 
     def of(self, *names: object) -> Grounds:
-        """The detail, about these."""
+        """Make the detail about these names."""
         return Grounds(self, tuple(map(str, names)))
 
 
@@ -55,11 +55,11 @@ class KeptText(NamedTuple):
 
 
 class GuardNote(NamedTuple):
-    """The words of a guard, in one line or several.
+    """Note of a guard, in one line or several.
 
     Args:
         guard: its name.
-        text: what it says.
+        text: the note.
         how: ``notes``, ``denies`` the message, has ``failed``, or denies the ``rest`` of the conversation; else empty.
     """
 
@@ -69,17 +69,17 @@ class GuardNote(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """The words of an exception or of another failure that no handler's result is made of."""
+    """Text of an exception or of another failure outside a handler's result."""
 
     text: str
 
 
 class Grounds(NamedTuple):
-    """A decision of the server's own.
+    """Decision of the server itself.
 
     Args:
         ground: the kind.
-        names: what it is about, in the order of the sentence in wording.py.
+        names: the names in the sentence of wording.py, in order.
     """
 
     ground: Ground
@@ -87,19 +87,19 @@ class Grounds(NamedTuple):
 
 
 class Corrections(NamedTuple):
-    """The faults of a payload, each with what to change."""
+    """Faults of a payload, each with its correction."""
 
     faults: tuple[str, ...]
 
 
 class RepairNote(NamedTuple):
-    """A repair without which a deprecated text could not be read."""
+    """Repair that made a deprecated text readable."""
 
     repair: str
 
 
 class GuardAsks(NamedTuple):
-    """The question of one guard.
+    """Question of one guard.
 
     Args:
         guard: its name.
@@ -111,11 +111,11 @@ class GuardAsks(NamedTuple):
 
 
 class GuardQuestions(NamedTuple):
-    """The questions to a person who has to approve a message; of one that cannot wait, what would be asked.
+    """Questions to a person who has to approve a message.
 
     Args:
         asked: one for each guard that asks.
-        waits: whether it waits for the answer.
+        waits: whether the message waits for the answer; if it cannot wait, these would have been asked.
     """
 
     asked: tuple[GuardAsks, ...]
@@ -123,7 +123,7 @@ class GuardQuestions(NamedTuple):
 
 
 class ApprovalGiven(NamedTuple):
-    """The answer of a person.
+    """Answer of a person.
 
     Args:
         by: who answered.
@@ -136,19 +136,19 @@ class ApprovalGiven(NamedTuple):
 
 
 class NoAnswer(NamedTuple):
-    """No answer: ``nobody`` is there to ask, or it is too ``late`` for one."""
+    """Absence of an answer: no person to ask (``nobody``), or none in time (``late``)."""
 
     why: str
 
 
 class EndDetail(NamedTuple):
-    """The end of a conversation or of one request, with the reason of the one who ended it."""
+    """Reason for ending a conversation or a request."""
 
     reason: str
 
 
 class RedrivenFrom(NamedTuple):
-    """A dead letter that became a request.
+    """Origin of a request in a dead letter.
 
     Args:
         delivery: its id.
@@ -162,10 +162,10 @@ class RedrivenFrom(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """The charge for work of a listener: what it may cost, or what it has cost.
+    """Charge for a listener's work: its greatest or its actual cost.
 
     Args:
-        what: a word for the work; empty where the record before it says so.
+        what: a word for the work; empty if an earlier record has it.
         tokens: of language models.
         money: in millionths of a US dollar.
     """
@@ -176,35 +176,35 @@ class Charge(NamedTuple):
 
 
 class Unknown(NamedTuple):
-    """A name that was not validated, by length and SHA-256: the name itself may be an attack."""
+    """Name that was not validated, by length and SHA-256: the name itself may be an attack."""
 
     len: int
     sha256: str
 
 
 class OmittedCount(NamedTuple):
-    """Names that are counted in, and not told."""
+    """Number of further names that are left out."""
 
     more: int
 
 
 class HandoffAttempt(NamedTuple):
-    """An attempt to hand work over, by lengths and hashes, in the order of the record of handoffs.
+    """Attempted handoff, by lengths and hashes, in the order of the record of handoffs.
 
-    A length or hash is None where it was not kept.
+    A length or hash that was not kept is None.
 
     Args:
         timestamp: ISO 8601 with zone.
         source: the listener that asked.
         target: the listener that was asked.
-        intent: for what.
+        intent: the requested one.
         result: ``approve`` or ``reject``.
         reason: of a rejection, a token.
         params_keys: names of the values.
-        raw_len: characters of what the source said.
+        raw_len: characters of the source's payload.
         raw_event_len: characters of its free text.
-        sanitized_event_len: characters of it that the target was shown.
-        raw_sha256: of what the source said.
+        sanitized_event_len: characters of the free text as shown to the target.
+        raw_sha256: of the source's payload.
         event_sha256: of its free text.
         note_len: characters of the note.
         note_sha256: of the note.
@@ -234,7 +234,7 @@ class HandoffAttempt(NamedTuple):
 
 
 def _name(plain: Any) -> Any:
-    """A name; an object for one that was not validated, and for those that are only counted."""
+    """Read a name, or the object for an unvalidated name or a count."""
     if not isinstance(plain, dict):
         return plain
     return OmittedCount(**plain) if "more" in plain else Unknown(**plain)
@@ -285,9 +285,9 @@ NAMES: Final[Mapping[type, str]] = MappingProxyType(
 
 
 def map_texts(detail: Any, each: Callable[[str], str]) -> Any:
-    """The detail, or a part of one, with every text in it that anybody may have written as ``each`` gives it back.
+    """Apply ``each`` to every text by an untrusted author in a detail or a part of one.
 
-    Everything else is the server's own: kinds, numbers, hashes, and names from closed sets.
+    The rest is the server's own: kinds, numbers, hashes, and names from closed sets.
     """
     words = WORDS[type(detail)]
     return type(detail)(
@@ -299,15 +299,15 @@ def map_texts(detail: Any, each: Callable[[str], str]) -> Any:
 
 
 def words(detail: Detail | None) -> list[str]:
-    """Every text in a detail that anybody may have written."""
+    """List the texts by untrusted authors in a detail."""
     found: list[str] = []
 
-    def each(text: str) -> str:
+    def collect(text: str) -> str:
         found.append(text)
         return text
 
     if detail is not None:
-        map_texts(detail, each)
+        map_texts(detail, collect)
     return found
 
 
@@ -348,4 +348,4 @@ WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         OmittedCount: frozenset[str](),
     }
 )
-"""The fields of each kind, and of each part of one, that are words which anybody may have written."""
+"""The fields of each kind and part that hold text by untrusted authors."""

@@ -52,7 +52,7 @@ __all__ = ["Outcome"]
 
 
 class Outcome(NamedTuple):
-    """The changes of one step. Committed whole or not at all.
+    """Changes of one step, committed whole or not at all.
 
     Args:
         before: version of the conversation that the step was decided on.
@@ -61,18 +61,18 @@ class Outcome(NamedTuple):
         added: new deliveries.
         dropped: deliveries that will never be handled.
         asked: messages that wait for a person since this step.
-        asking: by how many the messages that wait for a person have become more, or fewer.
-        grown: by how many bytes the messages that wait anywhere in the conversation have become more, or fewer.
+        asking: change in the number of messages that wait for a person.
+        grown: change in the bytes of waiting messages.
         ready: deliveries that may be handled now.
         retry: the delivery to hand to its handler again, if any.
-        closed: threads that closed; what runs on them is to be cancelled.
-        replies: what the gateway is told, in order.
+        closed: threads that closed; cancel their invocations.
+        replies: events for the gateway, in order.
         records: what happened, in order.
-        parsed: payload elements of new deliveries, by delivery; spares the pump the reading. Not to be kept.
+        parsed: payload elements of new deliveries, by id, so that the pump need not parse them. Not to be stored.
         deprecated: whether a handler returned bytes.
-        moment: when, and with which seed, the step was decided.
-        cause: what the step was decided about, so that it can be decided again.
-        since: the conversation that the step was decided on; with it only the changes need be kept.
+        moment: time and seed of the decision.
+        cause: the event that was decided on, for replay.
+        since: the conversation before the step; an engine can store the difference.
     """
 
     before: int

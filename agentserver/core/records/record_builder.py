@@ -20,12 +20,12 @@ _new = tuple.__new__
 
 
 class RecordBuilder:
-    """Records in the making.
+    """Builder of the records of one step.
 
     Args:
         conversation: whose they are.
         at: when the step is taken, in seconds since the epoch.
-        redact: takes secrets out of a text, before anything of it is cut.
+        redact: removes secrets from a text, before it is shortened.
         request: the one that the step is about, empty when it is about none or several.
         took: seconds that the handler took that it is about, if one was called.
     """
@@ -47,7 +47,7 @@ class RecordBuilder:
     def record(
         self, event: Event, delivery: Delivery, *, code: str = "", detail: Detail | None = None
     ) -> None:
-        """Note an event of a delivery. The envelope goes with the event that admitted it."""
+        """Record an event of a delivery. Only the event that admitted it holds the envelope."""
         self.records.append(
             _new(
                 AuditRecord,
@@ -71,7 +71,7 @@ class RecordBuilder:
         )
 
     def note(self, event: Event, *, thread: str, to: str, detail: Detail | None = None, **more: Any) -> None:
-        """Note any event; ``more`` are fields of Record."""
+        """Record any event; ``more`` are fields of AuditRecord."""
         about = {
             "to": to if event in NAMED else clean_line(to, DETAIL, self._redact),
             "detail": None if detail is None else self._legible(detail),
@@ -81,7 +81,7 @@ class RecordBuilder:
         self.records.append(AuditRecord(event, self._at, self._conversation, thread, **about))
 
     def _legible(self, detail: Detail) -> Detail:
-        """A detail as records keep it: the words of a guard in lines of its own, any others in one."""
+        """Clean the texts of a detail: a guard's note keeps its lines, others become one line."""
         if isinstance(detail, HandoffAttempt):  # lengths, hashes and names that the organism declares
             return detail
         if isinstance(detail, GuardNote):

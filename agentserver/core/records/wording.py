@@ -1,6 +1,6 @@
-"""Texts of details for people, the only place that writes them.
+"""Texts of details for people.
 
-Nothing parses such a text.
+No code parses such a text.
 """
 
 from __future__ import annotations
@@ -83,16 +83,16 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Ground.RESULT: "a result of {0} messages where {1} are left",
         Ground.SPENT: "no messages are left",
         Ground.TODOS: "a thread keeps at most {0} todos: close some first",
-        Ground.UNREADABLE: "its payload cannot be read any more",
+        Ground.UNREADABLE: "its payload can no longer be read",
         Ground.WAITING: "more than {0} messages would wait for an approval",
     }
 )
-"""Each phrase in which details are told, but for findings. Their fields are those of the values."""
+"""The phrases for details except findings; the fields are those of the values."""
 
 
 @dataclass(frozen=True, slots=True)
 class DetailWording:
-    """Details in words.
+    """Wording of details.
 
     Args:
         phrases: one for each key of ``PHRASES``.
@@ -103,45 +103,45 @@ class DetailWording:
     findings: Mapping[str, str] = field(default_factory=lambda: FINDINGS)
 
     def lines(self, detail: Detail | None, where: str = "") -> tuple[str, ...]:
-        """All that a detail says, by lines; none for none.
+        """Describe a detail, line by line; empty for None.
 
         Args:
-            detail: what is told.
-            where: what to type for the rest, for the short form of findings; empty for all of them.
+            detail: the value.
+            where: the command that shows the rest, for the short form of findings; empty for the full form.
         """
         return () if detail is None else LINES[type(detail)](self, detail, where)
 
     def first(self, detail: Detail | None) -> str:
-        """The first line of what a detail says; empty for none."""
+        """Return the first line, or an empty text."""
         return next(iter(self.lines(detail)), "")
 
-    def whole(self, detail: Detail | None) -> str:
-        """All that a detail says, as one text."""
+    def join_lines(self, detail: Detail | None) -> str:
+        """Describe a detail as one text."""
         return "\n".join(self.lines(detail))
 
     def say(self, phrase: str, **about: object) -> tuple[str, ...]:
-        """One phrase, as the only line."""
+        """Format one phrase as the only line."""
         return (self.phrases[phrase].format(**about),)
 
 
-def _told_note(words: DetailWording, note: GuardNote, _: str) -> tuple[str, ...]:
+def _describe_note(words: DetailWording, note: GuardNote, _: str) -> tuple[str, ...]:
     first, *more = note.text.split("\n")
     return (*words.say(_join_words("note", note.how), guard=note.guard, text=first), *more)
 
 
-def _told_findings(words: DetailWording, findings: Findings, where: str) -> tuple[str, ...]:
+def _describe_findings(words: DetailWording, findings: Findings, where: str) -> tuple[str, ...]:
     telling = Telling(words.findings)
     return telling.brief(findings, where) if where else telling.full(findings)
 
 
-def _told_questions(words: DetailWording, questions: GuardQuestions, where: str) -> tuple[str, ...]:
+def _describe_questions(words: DetailWording, questions: GuardQuestions, where: str) -> tuple[str, ...]:
     told = [line for asked in questions.asked for line in words.lines(asked.why, where)]
     if questions.waits or not told:
         return tuple(told)
     return (*words.say("unasked", why=told[0]), *told[1:])
 
 
-def _told_handoff(words: DetailWording, attempt: HandoffAttempt, _: str) -> tuple[str, ...]:
+def _describe_handoff(words: DetailWording, attempt: HandoffAttempt, _: str) -> tuple[str, ...]:
     named = not (attempt.intent is None or isinstance(attempt.intent, Unknown))
     phrase = _join_words(_join_words("attempt", "of" if named else ""), "refused" if attempt.reason else "")
     return words.say(phrase, result=attempt.result, intent=attempt.intent, reason=attempt.reason)
@@ -154,12 +154,12 @@ def _join_words(phrase: str, more: str) -> str:
 LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]] = MappingProxyType(
     {
         KeptText: lambda _, told, __: tuple(told.text.split("\n")),
-        GuardNote: _told_note,
+        GuardNote: _describe_note,
         Failure: lambda _, told, __: (told.text,),
         Grounds: lambda words, told, _: (words.phrases[told.ground].format(*told.names),),
         Corrections: lambda words, told, _: (words.phrases["fault and fault"].join(told.faults),),
         RepairNote: lambda _, told, __: (told.repair,),
-        GuardQuestions: _told_questions,
+        GuardQuestions: _describe_questions,
         ApprovalGiven: lambda words, told, _: words.say(_join_words("answered", told.answer), by=told.by),
         NoAnswer: lambda words, told, _: words.say(_join_words("unanswered", told.why)),
         EndDetail: lambda _, told, __: (told.reason,),
@@ -169,11 +169,11 @@ LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]
             what=told.what,
             cost=Amount(told.tokens, told.money),
         ),
-        Findings: _told_findings,
-        HandoffAttempt: _told_handoff,
+        Findings: _describe_findings,
+        HandoffAttempt: _describe_handoff,
     }
 )
 """The lines of each kind."""
 
 WORDING: Final = DetailWording()
-"""The words of the server."""
+"""The server's own wording."""

@@ -12,33 +12,33 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "Approval", "ApprovalAnswer"]
 
 WAITING = 100
-"""Messages of one conversation that wait for a person at once: people read no more, and questions must not bury one."""
+"""Messages of one conversation that may wait for a person at once, so that questions do not bury one another."""
 
 
 class Answer(StrEnum):
-    """The answers of a person to a question."""
+    """Answers of a person to a question."""
 
-    ONCE = "once"  # this one message may go on
-    ALWAYS = "always"  # so may, in this conversation, all that the guard that asked takes for the same
+    ONCE = "once"  # this one message is approved
+    ALWAYS = "always"  # so is, in this conversation, every message that the guard considers the same
     DENY = "deny"
 
 
 class NoAnswerReason(StrEnum):
-    """The reason for a no that no person has said."""
+    """Reasons for a denial without an answer."""
 
     NOBODY = "nobody is there to ask"
     LATE = "no answer in time"
 
 
 class Approval(NamedTuple):
-    """An admitted message that waits on its thread for a person's answer.
+    """Admitted message that waits on its thread for a person's answer.
 
     Args:
         id: unique; an answer names it.
         delivery: the message.
-        questions: what has to be approved; at least one.
+        questions: those to approve; at least one.
         at: when it was asked, in seconds since the epoch.
-        digest: what an answer is bound to; see ``digest``.
+        digest: binds an answer to the message; see ``digest``.
     """
 
     id: str
@@ -49,14 +49,14 @@ class Approval(NamedTuple):
 
 
 class ApprovalAnswer(NamedTuple):
-    """A person's answer.
+    """Answer of a person.
 
     Args:
-        approval: id of what it answers.
+        approval: id of the approval.
         digest: of the message that the person was shown.
-        answer: what it says.
-        by: who answered, for the record; of a denial without an answer, a member of ``NoAnswerReason``.
-        undone: said of a denial in the place of an answer that could not be carried out.
+        answer: the decision.
+        by: who answered, for the record; for a denial without an answer, a member of ``NoAnswerReason``.
+        undone: whether this denial replaces an answer that could not be carried out.
     """
 
     approval: str

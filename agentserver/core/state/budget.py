@@ -18,7 +18,7 @@ _new = tuple.__new__
 
 
 class Room(NamedTuple):
-    """The size that one result may have.
+    """Permitted size of one result.
 
     Args:
         messages: at least one, because an answer that leaves the server needs no delivery.
@@ -30,12 +30,12 @@ class Room(NamedTuple):
 
 
 def messages_left(limits: Limits, conversation: int, request: int) -> int:
-    """Count the messages that a request may still lead to after so many in its conversation, and so many of its own."""
+    """Return how many messages remain to a request, given those used by its conversation and by itself."""
     return max(0, min(limits.messages - request, limits.conversation_messages - conversation))
 
 
 def room(limits: Limits, conversation: Conversation, request: str) -> Room:
-    """The size that a result may have which is concluded now."""
+    """Return the permitted size of a result that is concluded now."""
     entry = conversation.requests.get(request)
     spent = 0 if entry is None else entry.messages
     # `left` in place: a room is made for every invocation.
@@ -44,9 +44,9 @@ def room(limits: Limits, conversation: Conversation, request: str) -> Room:
 
 
 def find_overrun(said: Drafts | Refusal, left: int) -> Detail | None:
-    """In what respect a result is more than its request has left; None when it is not.
+    """Return how a result exceeds the rest of its request's budget, or None.
 
-    Others of the request may have spent something since it was read, when there was room for it.
+    Other invocations of the request may have used messages since the result was read.
     """
     if isinstance(said, Refusal):
         return said.detail if said.code is Code.BUDGET else None

@@ -24,21 +24,21 @@ __all__ = ["Conversation"]
 
 
 class Conversation(NamedTuple):
-    """Everything that one conversation remembers. Every change gives a new value.
+    """State of one conversation. Every change makes a new value.
 
     Args:
         id: opaque.
         principal: who opened it; no other may address, watch or cancel it.
         tree: its threads.
         todos: its watchers.
-        requests: outside messages that have not come to rest.
+        requests: open requests, by id.
         messages: deliveries made so far.
         memory: each guard's memory by the guard's name.
         version: number of steps committed.
         touched: when the last step was taken, in seconds since the epoch.
-        closed: whether it is over.
+        closed: whether it has ended.
         rights: of the principal, from the opening on.
-        spending: what was charged in it.
+        spending: the charges.
     """
 
     id: str
@@ -55,10 +55,10 @@ class Conversation(NamedTuple):
     spending: Spending = NO_SPENDING
 
     @classmethod
-    def opened(cls, principal: Principal | str, moment: Moment) -> Conversation:
-        """A conversation in which nothing has been said. Raises ValueError for a trust that there is not."""
+    def begin(cls, principal: Principal | str, moment: Moment) -> Conversation:
+        """Make a conversation before its first step. Raises ValueError for an unknown trust."""
         ids, who = moment.ids(), Principal.of(principal)
-        key, tree = next(ids), ThreadTree.planted(next(ids), who.name)
+        key, tree = next(ids), ThreadTree.plant(next(ids), who.name)
         return cls(key, who.name, tree, touched=moment.now, rights=who.rights)
 
     @property
@@ -67,19 +67,19 @@ class Conversation(NamedTuple):
         return Principal(self.principal, *self.rights)
 
     def approvals(self) -> tuple[Approval, ...]:
-        """The messages that wait for a person, those of older threads first."""
+        """List the messages that wait for a person, those of older threads first."""
         return tuple([one for thread in self.tree.nodes.values() for one in thread.approvals])
 
-    def charged(self) -> Spending:
-        """Its spending, without requests that have come to rest and reservations whose delivery is over."""
+    def current_spending(self) -> Spending:
+        """Return its spending without ended requests and without reservations of ended invocations."""
 
-        def done(one: Reservation) -> bool:
+        def has_ended(one: Reservation) -> bool:
             thread = self.tree.nodes.get(one.thread)
             return thread is None or not thread.inbox or thread.inbox[0].id != one.delivery
 
-        return self.spending.without(lambda request: request not in self.requests, done)
+        return self.spending.drop_finished(lambda request: request not in self.requests, has_ended)
 
     def working_on(self, delivery: Delivery) -> Thread | None:
-        """The thread whose first delivery this is, if it still is."""
+        """Return the thread whose first delivery this is, or None."""
         thread = self.tree.nodes.get(delivery.thread)
         return thread if thread is not None and thread.inbox and thread.inbox[0].id == delivery.id else None

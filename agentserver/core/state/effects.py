@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class ThreadStorage:
-    """Values of one thread by their class, encoded, so that what is stored can never be changed from outside.
+    """Values of one thread by class; stored encoded, so that they cannot be modified from outside.
 
     Args:
-        stored: what the thread holds, encoded, by payload name.
+        stored: the thread's encoded values, by payload name.
         codecs: how to encode and decode.
-        bounds: how much one value may measure.
+        bounds: of one value.
         limit: bytes that all values and entries together may take.
-        logs: those of the thread.
+        logs: of the thread.
     """
 
     def __init__(
@@ -49,20 +49,20 @@ class ThreadStorage:
         self.changes: dict[str, bytes | None] = {}
 
     def get(self, kind: type[T], default: T | None = None) -> T | None:
-        """The stored value of exactly this class, decoded afresh, or ``default``.
+        """Decode the stored value of exactly this class, or return ``default``.
 
-        Raises ValueError when what is stored no longer satisfies the class's schema.
+        Raises ValueError when the stored value no longer satisfies the class's schema.
         """
         codec = self._codecs.of(kind)
         data = self._current().get(codec.name)
-        return default if data is None else self._decoded(kind, codec, data)
+        return default if data is None else self._decode(kind, codec, data)
 
     def set(self, value: Any) -> None:
         """Store an ``@xmlify`` value under its class.
 
         Raises ValueError when it is invalid or over the bound, TypeError for a class that a restart could not read.
         """
-        name, data = self._encoded(value)
+        name, data = self._encode(value)
         self._check_room(len(data), name)
         self.changes[name] = data
 
@@ -72,26 +72,26 @@ class ThreadStorage:
 
     def append(self, value: Any) -> None:
         """Add an ``@xmlify`` value to the log of its class. Raises what ``set`` does."""
-        name, data = self._encoded(value)
+        name, data = self._encode(value)
         self._check_room(len(data))
         change = self._change(name)
         self._logged[name] = change._replace(appended=(*change.appended, data))
         self._entries += len(data)
 
     def log(self, kind: type[T]) -> tuple[T, ...]:
-        """The appended values of exactly this class, oldest first, decoded afresh.
+        """Decode the appended values of exactly this class, oldest first.
 
         Raises ValueError when one of them no longer satisfies the class's schema.
         """
         codec = self._codecs.of(kind)
         change = self._change(codec.name)
-        entries = chain(islice(self._there(codec.name), change.dropped, None), change.appended)
-        return tuple([self._decoded(kind, codec, data) for data in entries])
+        entries = chain(islice(self._stored_log(codec.name), change.dropped, None), change.appended)
+        return tuple([self._decode(kind, codec, data) for data in entries])
 
     def size(self, kind: type) -> int:
-        """Bytes that the entries of a log take. Looks at those alone that this invocation has changed."""
+        """Return the bytes of a log's entries. Reads only the entries that this invocation changed."""
         name = self._codecs.of(kind).name
-        (_, dropped, appended), there = self._change(name), self._there(name)
+        (_, dropped, appended), there = self._change(name), self._stored_log(name)
         return there.size - sum(map(len, there.oldest(dropped))) + sum(map(len, appended))
 
     def trim(self, kind: type, keep: int) -> None:
@@ -99,7 +99,7 @@ class ThreadStorage:
         if keep < 0:
             raise ValueError(f"a log cannot be trimmed to {keep} entries")
         name = self._codecs.of(kind).name
-        (_, before, appended), there = self._change(name), self._there(name)
+        (_, before, appended), there = self._change(name), self._stored_log(name)
         newer = appended[-keep:] if keep else ()
         dropped = max(before, len(there) + len(newer) - keep)
         gone = (*there.oldest(dropped)[before:], *appended[: len(appended) - len(newer)])
@@ -109,9 +109,9 @@ class ThreadStorage:
     @property
     def taken(self) -> int:
         """Bytes that all values and entries take."""
-        return self._taken()
+        return self._count_bytes()
 
-    def _taken(self, without: str = "") -> int:
+    def _count_bytes(self, without: str = "") -> int:
         return self._entries + sum(len(other) for name, other in self._current().items() if name != without)
 
     @property
@@ -122,10 +122,10 @@ class ThreadStorage:
     def _change(self, name: str) -> LogChange:
         return self._logged.get(name) or LogChange(name, 0, ())
 
-    def _there(self, name: str) -> ThreadLog:
+    def _stored_log(self, name: str) -> ThreadLog:
         return self._logs.get(name) or ThreadLog()
 
-    def _encoded(self, value: Any) -> tuple[str, bytes]:
+    def _encode(self, value: Any) -> tuple[str, bytes]:
         codec = self._codecs.of(type(value))
         data = codec.encode(value).encode()
         element = envelope.read_payload(data, self._bounds)
@@ -133,15 +133,15 @@ class ThreadStorage:
             raise ValueError(f"the {type(value).__name__} does not satisfy its schema")
         return codec.name, data
 
-    def _decoded(self, kind: type[T], codec: Codec, data: bytes) -> T:
+    def _decode(self, kind: type[T], codec: Codec, data: bytes) -> T:
         element = envelope.read_payload(data, self._bounds)
         if isinstance(element, envelope.Malformed) or not codec.valid(element):
-            raise ValueError(f"what is stored as {kind.__name__} does not satisfy its schema")
+            raise ValueError(f"the stored {kind.__name__} does not satisfy its schema")
         return cast("T", codec.decode(element))
 
     def _check_room(self, size: int, instead: str = "") -> None:
-        """Raise ValueError when a value does not fit beside the others, or ``instead`` of one."""
-        if self._taken(instead) + size > self._limit:
+        """Raise ValueError when a value does not fit in addition to the others, or ``instead`` of one."""
+        if self._count_bytes(instead) + size > self._limit:
             raise ValueError(f"a thread stores at most {self._limit} bytes")
 
     def _current(self) -> dict[str, bytes]:
@@ -150,7 +150,7 @@ class ThreadStorage:
 
 
 class ThreadTodos:
-    """The todos of one invocation's thread, and which of them it closed."""
+    """Todos of one invocation's thread, and those that it closed."""
 
     def __init__(self, thread: str, name: str, watchers: tuple[Todo, ...]) -> None:
         self._thread = thread
@@ -159,9 +159,9 @@ class ThreadTodos:
         self.closed: list[str] = []
 
     def get_raised_for(self, thread_id: str, own_name: str | None) -> tuple[Todo, ...]:
-        """Complete but unclosed todos; empty for any thread or name but the running one's.
+        """Return the complete, unclosed todos; empty for any thread or name but the running one's.
 
-        A listener that is no agent has no name to give: None stands for it.
+        A listener that is not an agent passes None as its name.
         """
         if thread_id != self._thread or own_name not in (self._name, None):
             return ()
@@ -176,7 +176,7 @@ class ThreadTodos:
 
 
 def collect(storage: ThreadStorage, todos: ThreadTodos) -> Effects:
-    """Everything that the invocation changed."""
+    """Collect the changes of the invocation."""
     logged = storage.logged
     if not storage.changes and not todos.closed and not logged:
         return NO_EFFECTS

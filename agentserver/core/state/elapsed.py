@@ -1,7 +1,6 @@
-"""Time that has really passed, as far as it is known, where the machine's clock was set meanwhile.
+"""Elapsed time despite jumps of the machine's clock.
 
-Times are seconds since the epoch as the clock gave them. Nothing is over because the clock jumped; where a jump
-leaves it open, it is not over yet.
+Times are seconds since the epoch by that clock. A jump never expires anything; in doubt, time has not elapsed.
 """
 
 from __future__ import annotations
@@ -14,68 +13,68 @@ if TYPE_CHECKING:
 __all__ = ["STEADY", "Calendar", "Jump"]
 
 TOLERANCE: Final = 60.0
-"""Seconds by which the clock may part from the time that has passed between two looks before that is a jump."""
+"""Seconds of difference between the clock and the elapsed time from which it is a jump."""
 
 ABSENCE: Final = 92 * 86_400.0
-"""Seconds for which no server may have run for its absence to count as time; more is a jump of the clock."""
+"""Longest time without a server that counts as elapsed; more is a jump of the clock."""
 
 JUMPS: Final = 64
-"""Jumps that are kept apart. Older ones are taken together, so that nothing is over earlier for it."""
+"""Jumps that are kept. Older ones are merged, so that nothing expires early."""
 
 
 class Jump(NamedTuple):
-    """The clock went from one time to another with nothing between."""
+    """Jump of the clock from one time to another."""
 
     at: float
     to: float
 
 
 class Calendar(NamedTuple):
-    """Knowledge of the clock.
+    """Known jumps of the clock.
 
     Args:
         jumps: in the order in which they happened.
-        last: what the clock said when it was looked at last; None when it never was.
+        last: the last observed time; None before the first.
     """
 
     jumps: tuple[Jump, ...] = ()
     last: float | None = None
 
-    def before(self, limit: float, now: float) -> float:
-        """The time, by the clock, before which all that was done is at least ``limit`` seconds old.
+    def cutoff(self, limit: float, now: float) -> float:
+        """Return the clock time before which events are at least ``limit`` seconds old.
 
         Args:
             limit: seconds.
-            now: what the clock says.
+            now: the clock time.
         """
         border, known = now - limit, now - limit
         for at, to in reversed(self.jumps):
             if border >= to:
                 break
             border -= to - at
-            # Since a jump back the same times come twice: they are taken for the later ones.
+            # After a jump back the same times occur twice: assume the later ones.
             known = min(known, to, border)
         return known
 
-    def resumed(self, now: float) -> Calendar:
-        """The calendar of a server that begins: however long none ran, unless that cannot be believed."""
+    def resume(self, now: float) -> Calendar:
+        """Return the calendar at the start of a server. An implausibly long absence counts as a jump."""
         if self.last is None or -TOLERANCE <= now - self.last <= ABSENCE:
             return self._replace(last=now)
-        return self._jumped(Jump(self.last, now))
+        return self._add_jump(Jump(self.last, now))
 
-    def looked(self, now: float, passed: float) -> Calendar:
-        """The calendar after another look.
+    def observe(self, now: float, passed: float) -> Calendar:
+        """Return the calendar after another observation.
 
         Args:
-            now: what the clock says.
-            passed: seconds since the look before, by a clock that cannot be set.
+            now: the clock time.
+            passed: seconds since the previous one, by a monotonic clock.
         """
         expected = now if self.last is None else self.last + passed
         if abs(now - expected) <= TOLERANCE:
             return self._replace(last=now)
-        return self._jumped(Jump(expected, now))
+        return self._add_jump(Jump(expected, now))
 
-    def _jumped(self, jump: Jump) -> Calendar:
+    def _add_jump(self, jump: Jump) -> Calendar:
         return Calendar(_merge_jumps((*self.jumps, jump)), jump.to)
 
 

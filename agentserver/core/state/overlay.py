@@ -19,20 +19,20 @@ _GONE: Final[Any] = object()
 
 
 def changeable(mapping: Mapping[K, V]) -> MutableMapping[K, V]:
-    """A copy to make the next version of. Nothing may change the mapping, or a version once it is made, afterwards."""
+    """Return a mutable copy for the next version. The original must not be modified afterwards."""
     if type(mapping) is Overlay:
-        return mapping.next()
+        return mapping.copy()
     return dict(mapping) if len(mapping) <= FEW else Overlay(mapping)
 
 
 def differences(before: Mapping[K, V], after: Mapping[K, V]) -> tuple[list[K], list[K]]:
-    """The keys of ``after`` that hold another object than in ``before``, in order, and the keys that are gone."""
+    """Return the keys with another object in ``after``, in order, and the removed keys."""
     if type(before) is Overlay and type(after) is Overlay:
-        found = after.since(before)
+        found = after.diff(before)
         if found is not None:
             return found
-    old = before.merged() if type(before) is Overlay else before
-    new = after.merged() if type(after) is Overlay else after
+    old = before.merge() if type(before) is Overlay else before
+    new = after.merge() if type(after) is Overlay else after
     changed = [key for key, value in new.items() if old.get(key) is not value]
     added = [key for key in changed if key not in old]
     gone = [key for key in old if key not in new] if len(old) + len(added) != len(new) else []
@@ -40,10 +40,10 @@ def differences(before: Mapping[K, V], after: Mapping[K, V]) -> tuple[list[K], l
 
 
 class Overlay(MutableMapping[K, V], Generic[K, V]):
-    """A mapping in the order in which keys were added, as a dict is. ``next`` costs the root of its length.
+    """A mapping in the order in which keys were added, as a dict is; ``copy`` takes time in the root of its length.
 
     Args:
-        under: shared by many versions; nothing changes it any more. None of its values is None.
+        under: shared by many versions; never modified. No value is None.
     """
 
     __slots__ = ("_count", "_over", "_under")
@@ -53,25 +53,25 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
         self._over: dict[K, Any] = {}
         self._count = len(under)
 
-    def next(self) -> MutableMapping[K, V]:
-        """A copy. Once the changes are many, or the entries few, both layers become one again."""
+    def copy(self) -> MutableMapping[K, V]:
+        """Copy the mapping; merges the layers when there are many changes or few entries."""
         if self._count <= FEW // 2:
-            return self.merged()
+            return self.merge()
         if len(self._over) > max(FEW, 2 * isqrt(len(self._under))):
-            return Overlay(self.merged())
+            return Overlay(self.merge())
         made = Overlay(self._under)
         made._over, made._count = self._over.copy(), self._count
         return made
 
-    def merged(self) -> dict[K, V]:
-        """The same as a dict."""
+    def merge(self) -> dict[K, V]:
+        """Return an equal dict."""
         whole = {**self._under, **self._over}
         for key in [key for key, value in self._over.items() if value is _GONE]:
             del whole[key]
         return whole
 
-    def since(self, before: Overlay[K, V]) -> tuple[list[K], list[K]] | None:
-        """The differences from ``before``; None when the two do not lie over the same."""
+    def diff(self, before: Overlay[K, V]) -> tuple[list[K], list[K]] | None:
+        """Return the differences from ``before``; None when they do not share a lower layer."""
         if before._under is not self._under:
             return None
         changed: list[K] = []
@@ -82,7 +82,7 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
                 was = self._under.get(key, _GONE)
             if value is not was:
                 (gone if value is _GONE else changed).append(key)
-        # What is in neither layer any more had been added over the lower one.
+        # A key in neither layer was added to the upper one before.
         gone += [key for key, was in before._over.items() if was is not _GONE and key not in self._over]
         return changed, gone
 
@@ -102,9 +102,9 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
         return default if found is _GONE else found
 
     def values_of(self, keys: Iterable[K]) -> Iterator[V]:
-        """The values of keys that are all there, one by one; no call of Python is made for each.
+        """Iterate over the values of existing keys without a Python call for each.
 
-        The keys can be iterated over more than once. Nothing may change the mapping meanwhile.
+        ``keys`` is iterated twice. The mapping must not be modified meanwhile.
         """
         return map(self._over.get, keys, map(self._under.get, keys))
 
@@ -112,9 +112,9 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
         found = self._over.get(key)
         if found is None:
             self._count += key not in self._under
-        elif found is _GONE:  # what comes back stands at the end
+        elif found is _GONE:  # a key that comes back is last
             self._count += 1
-            self._under, self._over = self.merged(), {}
+            self._under, self._over = self.merge(), {}
         self._over[key] = value
 
     def __delitem__(self, key: K) -> None:
@@ -143,4 +143,4 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
                 yield key
 
     def __repr__(self) -> str:
-        return f"Overlay({self.merged()})"
+        return f"Overlay({self.merge()})"

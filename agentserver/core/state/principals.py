@@ -16,21 +16,21 @@ LONGEST: Final = 128
 """Characters of a principal's name."""
 
 NOBODY: Final = frozenset({"console", "operator", "principal"})
-"""Names under which the command line opens conversations without saying for whom."""
+"""Names for conversations that the command line opens without a given principal."""
 
 
 HOST: Final = "mcp"
 """The principal of an MCP host at the standard streams of a process."""
 
 LOCAL: Final = NOBODY | {HOST}
-"""Names of this machine's own principals, who show no token. None of the network bears them."""
+"""Names of this machine's own principals, who need no token; reserved on the network."""
 
 
 class Trust(StrEnum):
-    """The weight of a principal's words.
+    """Trust in a principal's messages.
 
-    ``ORDERS``: they are trusted words and authorise. ``RELAY``: they neither authorise nor accuse, as those of an agent
-    do. ``STRANGER``: they are untrusted text, as those of a source are.
+    ``ORDERS``: they authorise. ``RELAY``: they neither authorise nor accuse, like an agent's. ``STRANGER``: they are
+    untrusted text, like a source's.
     """
 
     ORDERS = "orders"
@@ -39,15 +39,15 @@ class Trust(StrEnum):
 
 
 def weaker(one: Trust, other: Trust) -> Trust:
-    """The lower one of two trusts."""
+    """Return the lower of two trusts."""
     return min(one, other, key=(Trust.STRANGER, Trust.RELAY, Trust.ORDERS).index)
 
 
 class Rights(NamedTuple):
-    """The rights that a principal has in a conversation, for as long as it lasts.
+    """Rights of a principal in a conversation, for its whole life.
 
     Args:
-        trust: what its words count for.
+        trust: in its messages.
         may: the only listeners that it may address; None for all.
     """
 
@@ -56,15 +56,15 @@ class Rights(NamedTuple):
 
 
 FULL: Final = Rights()
-"""The rights of a principal of whom nothing is said, and of every conversation that was kept without them."""
+"""The default rights, also of conversations that were stored without rights."""
 
 
 class Principal(NamedTuple):
-    """The one who opens a conversation, as the gateway that has authenticated it names it.
+    """Authenticated opener of a conversation.
 
     Args:
-        name: for people and for the record; no listener's.
-        trust: what its words count for. A program that speaks for somebody else, such as an MCP host, is a stranger.
+        name: for people and for the record; never a listener's.
+        trust: in its messages. A program that speaks for others, such as an MCP host, is a stranger.
         may: the only listeners that it may address; None for all.
     """
 
@@ -74,9 +74,9 @@ class Principal(NamedTuple):
 
     @classmethod
     def of(cls, principal: Principal | str) -> Principal:
-        """The principal; a bare name is that of one who gives orders to everybody.
+        """Normalise a principal; a bare name has full rights.
 
-        Raises ValueError for a trust that there is not.
+        Raises ValueError for an unknown trust.
         """
         if isinstance(principal, str):
             return cls(principal)
@@ -90,12 +90,12 @@ class Principal(NamedTuple):
 
 
 def reserved_looks(listeners: Iterable[str]) -> frozenset[str]:
-    """The looks of the names that no principal may be taken for."""
+    """Return the visual forms of names that no principal may resemble."""
     return frozenset(map(skeleton, listeners))
 
 
 def unfit(name: str, taken: Collection[str]) -> str:
-    """The reason why no principal can bear a name; empty when one can. ``reserved_looks`` as the function gives it."""
+    """Return why a name is not allowed, or an empty text. ``taken`` is from ``reserved_looks``."""
     if not name or name != name.strip():
         return "is empty, or begins or ends with white space"
     if len(name) > LONGEST:
@@ -111,7 +111,7 @@ def unfit(name: str, taken: Collection[str]) -> str:
 
 
 def unknown_to_network(name: str) -> str:
-    """The reason why no principal with a token can have a name; empty for a permitted name."""
+    """Return why a principal with a token may not have a name, or an empty text."""
     own = skeleton(name.rstrip("-0123456789")) in reserved_looks(
         LOCAL
     )  # one that a listener has gets a number
@@ -119,5 +119,5 @@ def unknown_to_network(name: str) -> str:
 
 
 def is_same_name(one: str, other: str) -> bool:
-    """True when two names are of one person, as far as anybody could tell."""
+    """Return whether two names look the same."""
     return skeleton(one) == skeleton(other)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class OpenRequest(NamedTuple):
-    """An outside message that has not come to rest.
+    """Outside message with waiting or running deliveries.
 
     Args:
         threads: the principal's threads that it was delivered on, unless a later request has taken them over.
@@ -31,20 +31,20 @@ class OpenRequest(NamedTuple):
 
 
 NO_REQUESTS: Mapping[str, OpenRequest] = MappingProxyType({})
-"""Shared by the conversations at rest: an empty dict that once held something is as large as it was then."""
+"""Shared by idle conversations: an emptied dict keeps its size."""
 
 
 class RequestChange:
-    """The requests of a conversation while one step changes them. Looks only at those that the step concerns.
+    """Changes of one step to the requests of a conversation. Reads only those that the step concerns.
 
     Args:
-        before: the requests to start from; they stay as they were.
+        before: the requests before the step; they stay unchanged.
     """
 
     def __init__(self, before: Mapping[str, OpenRequest]) -> None:
         self.now = changeable(before)
         self._tallies: dict[str, list[int]] = {}
-        """By how much the pending, held and made deliveries of a request have become more."""
+        """Changes in the pending, held and made deliveries of each request."""
 
     def begin(self, request: str) -> None:
         """Open a request. Raises ValueError when one of that id is open."""
@@ -54,7 +54,7 @@ class RequestChange:
         self._tallies[request] = [0, 0, 0]
 
     def began_on(self, request: str, thread: str, earlier: str = "") -> None:
-        """Note a thread at rest that a request is delivered on: the ``earlier`` one of it has nothing left there."""
+        """Assign an idle thread to a request; the ``earlier`` request no longer uses it."""
         if earlier:
             other = self.now[earlier]
             left = tuple(each for each in other.threads if each != thread)
@@ -72,7 +72,7 @@ class RequestChange:
         self.now[request] = entry._replace(answered=True, messages=entry.messages + 1)
 
     def spend(self, request: str, most: int) -> bool:
-        """Count a delivery that is made and waits; False when the request has had so many messages already."""
+        """Count a new delivery; False when the request has used up ``most`` messages."""
         tally = self._tallies.get(request)
         if tally is None:
             tally = self._tallies[request] = [0, 0, 0]
@@ -83,7 +83,7 @@ class RequestChange:
         return True
 
     def count(self, request: str, pending: int, held: int = 0) -> None:
-        """Add to a request's deliveries, and to those of them that are held."""
+        """Add to the counts of pending and held deliveries of a request."""
         tally = self._tallies.get(request)
         if tally is None:
             self._tallies[request] = [pending, held, 0]
@@ -92,7 +92,7 @@ class RequestChange:
             tally[1] += held
 
     def settle(self) -> list[OpenRequest]:
-        """Enter what has been counted since the last time, and return the requests that the step concerns."""
+        """Apply the counts since the last call, and return the requests that the step concerns."""
         found = []
         for request, tally in self._tallies.items():
             entry = self.now[request]
@@ -106,5 +106,5 @@ class RequestChange:
         return found
 
     def close(self, request: str) -> None:
-        """Take out a request that has come to rest."""
+        """Remove an ended request."""
         del self.now[request]

@@ -12,14 +12,13 @@ FEW: Final = 32
 """Children up to which there is no index: to look at each of them is quicker."""
 
 Kind = tuple[str, frozenset[str] | None]
-"""The owner of a child, and the peers in force there: what one at rest is looked for by."""
+"""Owner of a child and the peers in force there: the key for finding an idle one."""
 
 
 class Siblings(Sequence[str]):
-    """Ids of threads. Longer ones share their storage with the shorter ones that they were made from.
+    """Ids of threads, a persistent sequence that shares storage with its shorter versions.
 
-    ``ids`` begins with these, and ``size`` says how many they are: for those who look at very many. The index is no
-    part of what they are equal by: it follows from the threads.
+    They are the first ``size`` of ``ids``. Equality ignores the index, which follows from the threads.
 
     Args:
         ids: in order.
@@ -31,9 +30,9 @@ class Siblings(Sequence[str]):
         self.ids = list(ids)
         self.size = len(self.ids)
         self.places: dict[str, int] | None = None
-        """The index of each id in ``ids``, shared as they are; None where there is no index."""
+        """The place of each id in ``ids``, shared like them; None without an index."""
         self.resting: Mapping[Kind, int] | None = None
-        """A set of places in ``ids`` by kind, as the bits of a number; None where there is no index."""
+        """The places of idle children by kind, as the bits of a number; None without an index."""
 
     def followed_by(self, thread: str) -> Siblings:
         """These and one more. Copies only when another was made from the same ones before."""
@@ -48,8 +47,8 @@ class Siblings(Sequence[str]):
         longer.ids, longer.size, longer.places, longer.resting = ids, self.size + 1, places, self.resting
         return longer
 
-    def indexed(self, kinds: Iterable[Kind | None]) -> Siblings:
-        """The same with an index, if they are many. ``kinds`` are those of each in order; None for one that works."""
+    def with_index(self, kinds: Iterable[Kind | None]) -> Siblings:
+        """Add an index if there are many. ``kinds`` has the kind of each in order; None for a busy one."""
         if self.size <= FEW:
             return self
         made = Siblings.__new__(Siblings)
@@ -62,8 +61,8 @@ class Siblings(Sequence[str]):
         made.resting = resting
         return made
 
-    def moved(self, thread: str, before: Kind | None, after: Kind | None) -> Siblings:
-        """These, of which one has come to rest as another kind than before, or None for work, or gone to work."""
+    def move(self, thread: str, before: Kind | None, after: Kind | None) -> Siblings:
+        """Move one child to another kind; None means busy."""
         if self.resting is None or self.places is None:
             return self
         resting, bit = changeable(self.resting), 1 << self.places[thread]
@@ -76,7 +75,7 @@ class Siblings(Sequence[str]):
         return made
 
     def first(self, kind: Kind, start: int = 0) -> int | None:
-        """The place of the first of a kind that is at rest, from ``start`` on. There must be an index."""
+        """Return the place of the first idle child of a kind from ``start`` on. Needs the index."""
         found = (self.resting or {}).get(kind, 0) >> start
         return start + (found & -found).bit_length() - 1 if found else None
 

@@ -7,8 +7,8 @@ Invariants:
     2. Every other thread has a parent in the tree and one owner, the listener that works on it.
     3. The first delivery of an inbox is running or runnable; the others wait for it.
     4. Closing a thread closes everything below it.
-    5. A thread knows how many of its children are not at rest, and many children have an index of those that are. Both
-       follow from the rest of the tree, and are kept by the same changes.
+    5. A thread counts its busy children, and many children have an index of the idle ones. Both follow from the rest
+       of the tree.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _new = tuple.__new__
 
 
 class HeldDelivery(NamedTuple):
-    """A delivery that a todo keeps back."""
+    """Delivery held by a todo."""
 
     watcher: str
     delivery: Delivery
@@ -52,7 +52,7 @@ class Thread(NamedTuple):
         owner: the listener that works on it, or the principal on the root.
         parent: id of the caller's thread; None on the root.
         ordinal: the order in which threads were opened.
-        call: the call by which its caller last addressed it.
+        call: the last call of its caller.
         children: ids of the threads it opened.
         inbox: deliveries in order; the first is running or runnable.
         held: deliveries that a todo keeps back.
@@ -62,7 +62,7 @@ class Thread(NamedTuple):
         approvals: deliveries that wait until a person approves them.
         allowed: the only peers in force here and below; None for no narrowing.
         request: the open request of the principal that was delivered on it last; empty without one.
-        busy: how many of its children are not at rest. The root does not count.
+        busy: number of busy children; not counted on the root.
     """
 
     id: str
@@ -94,15 +94,15 @@ class Thread(NamedTuple):
         return self.owner, self.allowed
 
     def with_children(self, children: Siblings, busy: int) -> Thread:
-        """The thread with other children, of which so many are at work."""
+        """Return the thread with other children and ``busy`` busy ones."""
         return _new(Thread, (*self[:5], children, *self[6:-1], busy))
 
     def called_by(self, call: Call) -> Thread:
-        """The thread as its caller addresses it once more."""
+        """Return the thread with a new call of its caller."""
         return _new(Thread, (*self[:4], call, *self[5:]))
 
-    def waiting(self) -> tuple[Delivery, ...]:
-        """Everything that waits here: running, held, or for a person."""
+    def list_waiting(self) -> tuple[Delivery, ...]:
+        """List its deliveries: queued, running, held, or waiting for a person."""
         if not self.held and not self.approvals:
             return self.inbox
         return (*self.inbox, *(one.delivery for one in self.held), *(one.delivery for one in self.approvals))
@@ -116,8 +116,8 @@ class ThreadTree(NamedTuple):
     opened: int = 1
 
     @classmethod
-    def of(cls, root: str, nodes: Mapping[str, Thread], opened: int) -> ThreadTree:
-        """A tree of threads, parents before children, that do not know yet which of their children are at rest."""
+    def build(cls, root: str, nodes: Mapping[str, Thread], opened: int) -> ThreadTree:
+        """Build a tree from threads, parents before children, and count and index their children."""
         busy: dict[str, int] = {}
         for node in reversed(nodes.values()):  # type: ignore[call-overload]
             if node.parent is not None and (not node.quiet or node.id in busy):
@@ -131,22 +131,22 @@ class ThreadTree(NamedTuple):
         return cls(root, counted, opened)
 
     @classmethod
-    def planted(cls, root: str, principal: str) -> ThreadTree:
-        """A tree that holds only the principal's root."""
+    def plant(cls, root: str, principal: str) -> ThreadTree:
+        """Make a tree with only the principal's root."""
         return cls(root, {root: Thread(root, principal, None, 0)})
 
     def get(self, thread: str) -> Thread | None:
-        """The thread, or None when it is closed or never was."""
+        """Return the thread, or None when it is closed or unknown."""
         return self.nodes.get(thread)
 
     def caller(self, thread: Thread) -> Thread:
-        """The thread that called this one. Raises LookupError on the root."""
+        """Return the thread that called this one. Raises LookupError on the root."""
         if thread.parent is None:
             raise LookupError("the root has no caller")
         return self.nodes[thread.parent]
 
-    def below(self, thread: str) -> Iterator[Thread]:
-        """Every descendant: parents before children, the older child with all of its own before the younger."""
+    def descendants(self, thread: str) -> Iterator[Thread]:
+        """Iterate over all descendants, depth first, older children first."""
         pending = list(reversed(self.nodes[thread].children))
         while pending:
             node = self.nodes[pending.pop()]
@@ -155,12 +155,12 @@ class ThreadTree(NamedTuple):
 
 
 class TreeChange:
-    """The next tree in the making: changed in place, so that it costs what is changed rather than what is there.
+    """Builder of the next tree, in time proportional to the changes.
 
-    Threads above a changed one learn whether it is at rest when they are asked for children, and at the end.
+    The counts and indexes of parents are updated when they are queried, and at the end.
 
     Args:
-        before: the tree to start from; it stays as it was.
+        before: the tree before the step; it stays unchanged.
     """
 
     def __init__(self, before: ThreadTree) -> None:
@@ -168,7 +168,7 @@ class TreeChange:
         self._root, self._opened = before.root, before.opened
         self._resting: dict[tuple[str, str, frozenset[str] | None], Iterator[Thread]] = {}
         self._reported: dict[str, Thread] = {}
-        """The changed threads as those above them know them."""
+        """The changed threads as their parents have counted them."""
 
     @property
     def tree(self) -> ThreadTree:
@@ -192,7 +192,7 @@ class TreeChange:
             self.nodes[thread] = node._replace(request=request)
 
     def result(self) -> ThreadTree:
-        """Return the tree as it is now, after those above the changed threads have learnt which of them are at rest."""
+        """Return the tree with the counts and indexes of all parents updated."""
         reported, nodes = self._reported, self.nodes
         while reported:
             key, was = reported.popitem()
@@ -206,7 +206,7 @@ class TreeChange:
             above = nodes[now.parent]
             children, busy = above.children, above.busy
             if children.resting is not None:
-                children = children.moved(key, was.resting, now.resting)
+                children = children.move(key, was.resting, now.resting)
             if above.parent is not None:
                 busy += works - worked
             if children is not above.children or busy != above.busy:
@@ -228,16 +228,16 @@ class TreeChange:
         if above.children.size < siblings.FEW:
             children = above.children.followed_by(thread)
         else:
-            children = add_child(above.children, thread, self.nodes).moved(thread, None, child.resting)
+            children = add_child(above.children, thread, self.nodes).move(thread, None, child.resting)
         self.nodes[parent] = above.with_children(children, above.busy)
         self._opened += 1
         return child
 
-    def resting(self, parent: str, owner: str, allowed: frozenset[str] | None = None) -> Thread | None:
-        """Return the oldest child of ``parent`` that ``owner`` works on and that is at rest; each only once.
+    def take_resting(self, parent: str, owner: str, allowed: frozenset[str] | None = None) -> Thread | None:
+        """Return the oldest idle child of ``parent`` that ``owner`` works on, each only once.
 
-        Reuse is what keeps a tool's memory between two calls of one caller; a child still at work is left
-        alone, so that two calls at the same time cannot mix. So is one on which other peers are in force.
+        Reuse keeps a tool's memory between calls of one caller. A busy child is never reused, so that concurrent calls
+        cannot mix, nor is one with other permitted peers.
         """
         key = (parent, owner, allowed)
         found = self._resting.get(key)
@@ -264,19 +264,19 @@ class TreeChange:
             place = self.nodes[parent].children.first(kind, place + 1)
 
     def prune(self, thread: str) -> tuple[Thread, ...]:
-        """Close everything below ``thread``; gives the closed threads."""
+        """Close everything below ``thread``; returns the closed threads."""
         if not self.nodes[thread].children:
             return ()
         self.result()
         before = self.nodes[thread]
-        closed = tuple(self.tree.below(thread))
+        closed = tuple(self.tree.descendants(thread))
         for node in closed:
             del self.nodes[node.id]
         self.put(before._replace(children=NO_SIBLINGS, busy=0))
         return closed
 
     def shut(self, thread: str) -> tuple[Thread, ...]:
-        """Close ``thread`` with everything below it; gives the closed threads. Raises LookupError on the root."""
+        """Close ``thread`` with everything below it; returns the closed threads. Raises LookupError on the root."""
         above = self.tree.caller(self.nodes[thread])
         below = self.prune(thread)
         self.result()
@@ -289,11 +289,11 @@ class TreeChange:
 
 
 def add_child(children: Siblings, thread: str, nodes: Mapping[str, Thread]) -> Siblings:
-    """The children of a thread and one more, which counts as working until it is told otherwise.
+    """Add a child, which counts as busy until updated.
 
     Args:
-        children: those there are; ``nodes`` has them.
-        thread: the id of the one more.
+        children: the present ones.
+        thread: the id of the new one.
         nodes: threads by id.
     """
     more = children.followed_by(thread)
@@ -307,12 +307,12 @@ def add_child(children: Siblings, thread: str, nodes: Mapping[str, Thread]) -> S
 def _index_children(
     children: Siblings, nodes: Mapping[str, Thread], more: Siblings | None = None
 ) -> Siblings:
-    """Children, or ``more`` that begin with them, with the index of those at rest if they are many."""
-    return (more or children).indexed(nodes[child].resting for child in children)
+    """Index the idle ones among children, or among ``more``, which begin with them."""
+    return (more or children).with_index(nodes[child].resting for child in children)
 
 
 def narrow_peers(above: frozenset[str] | None, own: frozenset[str] | None) -> frozenset[str] | None:
-    """The peers in force below a thread: what is taken away above is never given back."""
+    """Intersect the permitted peers of a thread with those above it."""
     if own is None or above is None:
         return above if own is None else own
     return above & own

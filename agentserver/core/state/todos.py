@@ -72,12 +72,12 @@ class Todo:
 
 @dataclass(frozen=True, slots=True)
 class TodoBook:
-    """The watchers of a conversation by the thread that waits. Every change gives a new book."""
+    """Watchers of a conversation by waiting thread. Every change makes a new book."""
 
     watchers: Mapping[str, tuple[Todo, ...]] = field(default_factory=dict)
 
-    def of(self, thread: str) -> tuple[Todo, ...]:
-        """The thread's watchers, in the order of their registration."""
+    def watchers_of(self, thread: str) -> tuple[Todo, ...]:
+        """Return the thread's watchers in the order of registration."""
         return self.watchers.get(thread, ())
 
     def watch(self, thread: str, until: TodoUntil, watcher_id: str) -> TodoBook:
@@ -85,23 +85,25 @@ class TodoBook:
         subject = until.from_listener or ("any" if until.wait_for == ANY else local(until.wait_for))
         label = " ".join(until.description.split()) or " ".join(f"{subject} response".split())
         watcher = Todo(watcher_id, until.wait_for, until.from_listener, label, until.count, until.hold)
-        return self._put(thread, (*self.of(thread), watcher))
+        return self._put(thread, (*self.watchers_of(thread), watcher))
 
     def holder(self, delivery: Delivery, caller: str | None = None) -> Todo | None:
-        """The watcher that keeps this delivery back, if one does. ``caller`` is as of ``Todo.matches``."""
-        for watcher in self.of(delivery.thread):
+        """Return the watcher that holds this delivery, or None. ``caller`` is as of ``Todo.matches``."""
+        for watcher in self.watchers_of(delivery.thread):
             if watcher.hold and watcher.kept < watcher.count and watcher.matches(delivery, caller):
                 return watcher
         return None
 
     def keep(self, thread: str, kept: Todo) -> TodoBook:
-        """Note that one more delivery is kept back for a watcher of the thread."""
+        """Count one more held delivery for a watcher of the thread."""
         more = replace(kept, kept=kept.kept + 1)
-        return self._put(thread, tuple(more if watcher is kept else watcher for watcher in self.of(thread)))
+        return self._put(
+            thread, tuple(more if watcher is kept else watcher for watcher in self.watchers_of(thread))
+        )
 
     def notice(self, delivery: Delivery, caller: str | None = None) -> TodoBook:
-        """Count a delivery that its thread is being given. ``caller`` is as of ``Todo.matches``."""
-        watchers = self.of(delivery.thread)
+        """Count a delivery that its thread receives. ``caller`` is as of ``Todo.matches``."""
+        watchers = self.watchers_of(delivery.thread)
         counting = [one for one in watchers if not one.raised and one.matches(delivery, caller)]
         if not counting:
             return self
@@ -111,14 +113,14 @@ class TodoBook:
         )
 
     def close(self, thread: str, watcher_id: str) -> TodoBook:
-        """Forget a watcher of the thread; another thread's is left alone."""
-        watchers = self.of(thread)
+        """Forget a watcher of the thread; watchers of other threads stay."""
+        watchers = self.watchers_of(thread)
         left = tuple(watcher for watcher in watchers if watcher.watcher_id != watcher_id)
         return self if len(left) == len(watchers) else self._put(thread, left)
 
     def abandon(self, thread: str) -> TodoBook:
-        """Forget the watchers whose replies can no longer come, because no listener works for the thread any more."""
-        watchers = self.of(thread)
+        """Forget watchers whose replies cannot come, because no listener works for the thread."""
+        watchers = self.watchers_of(thread)
         if not watchers:
             return self
         left = tuple(watcher for watcher in watchers if watcher.raised)
@@ -141,7 +143,7 @@ NO_TODOS = TodoBook()
 
 
 def nudge(watchers: Collection[Todo]) -> str:
-    """The reminder of the complete ones for a handler, in the contract's wording; empty without any."""
+    """Write the reminder about complete todos in the contract's wording; empty without any."""
     raised = [watcher for watcher in watchers if watcher.raised] if watchers else ()
     if not raised:
         return ""

@@ -32,7 +32,7 @@ async def what_is_set_aside_goes_on_no_more(subject: Subject) -> None:
         one, other = (sample.said(sample.opened(), "1") for _ in range(2))
         for outcome in (one, other):
             await keep(engine, outcome)
-        await engine.set_aside(one.conversation.id, "nothing can be decided", 1.0)
+        await engine.suspend(one.conversation.id, "nothing can be decided", 1.0)
         await _is_aside(engine, one, other)
         try:
             await keep(engine, sample.said(one.conversation, "2"))
@@ -44,7 +44,7 @@ async def what_is_set_aside_goes_on_no_more(subject: Subject) -> None:
         async with subject.open() as engine:
             await _is_aside(engine, one, other)
             await engine.expire(1e12)
-            hold(await engine.set_aside(one.conversation.id, "again", 2.0) == (), "it is set aside once")
+            hold(await engine.suspend(one.conversation.id, "again", 2.0) == (), "it is set aside once")
 
 
 async def _is_aside(engine: Engine, one: Outcome, other: Outcome) -> None:
@@ -69,13 +69,13 @@ async def requests_of_what_is_set_aside_are_answered(subject: Subject) -> None:
         key = first.conversation.id
         for event in answered.replies:
             engine.acknowledge(key, event.place)
-        told = await engine.set_aside(key, "nothing can be decided", 1.0)
+        told = await engine.suspend(key, "nothing can be decided", 1.0)
         hold([type(event) for event in told] == [Reply, Done], "one request waited")
         hold({event.request for event in told} == {"2"}, "and it is the one that is told")
         hold(isinstance(told[0], Reply) and told[0].error, "it is told an error")
         waiting = [event async for event in engine.outbox(key)]
         hold(waiting == list(told), "what it tells waits in the outbox, and nothing that was acknowledged")
-        hold(await engine.set_aside(key, "again", 2.0) == (), "it is set aside once")
+        hold(await engine.suspend(key, "again", 2.0) == (), "it is set aside once")
         places = [event.place for event in (*answered.replies, *told)]
         hold(places == sorted(set(places)), "at places after all that left before")
     if subject.durable:
@@ -92,11 +92,11 @@ async def nothing_unknown_is_set_aside(subject: Subject) -> None:
     """A conversation that is unknown or closed stays so."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        hold(await engine.set_aside("nobody", "why not", 1.0) == (), "what is unknown tells nothing")
+        hold(await engine.suspend("nobody", "why not", 1.0) == (), "what is unknown tells nothing")
         said = sample.said(sample.opened(), "1")
         await keep(engine, said)
         await keep(engine, sample.closed(said.conversation))
-        hold(await engine.set_aside(said.conversation.id, "why not", 1.0) == (), "nor does what is closed")
+        hold(await engine.suspend(said.conversation.id, "why not", 1.0) == (), "nor does what is closed")
 
 
 ASIDE = (

@@ -27,7 +27,10 @@ async def a_claim_that_is_not_held_commits_nothing(subject: Subject) -> None:
         said = sample.said(sample.opened(), "1")
         key = said.conversation.id
         claim = engine.begin_claim(key)
-        hold(claim == engine.held(key) == await engine.claim(key), "the claim of a conversation is held")
+        hold(
+            claim == engine.current_claim(key) == await engine.claim(key),
+            "the claim of a conversation is held",
+        )
         for epoch in (claim.epoch - 1, claim.epoch + 1):
             try:
                 await engine.commit(claim._replace(epoch=epoch), said)
@@ -85,14 +88,14 @@ async def _ends_on_purpose(subject: SharedSubject, d: Process, key: str, poison:
 async def _taken(process: Process, key: str, suspects: dict[str, int]) -> PreviousRun:
     """Have a process take up a conversation; gives what it is told of the owner before."""
     await process.owning(key)
-    past = await _marks(process).past(process.gained[key])
+    past = await _marks(process).previous_run(process.gained[key])
     await _marks(process).begin(suspects, 8)
     return past
 
 
 async def _run(process: Process, key: str, delivery: str) -> None:
     """Have a process work on a delivery, as far as the next owner is concerned."""
-    await _marks(process).kept(_marks(process).enter(delivery, key))
+    await _marks(process).wait_until_marked(_marks(process).enter(delivery, key))
 
 
 def _marks(process: Process) -> Marks:

@@ -52,7 +52,10 @@ async def a_refused_commit_leaves_nothing(subject: Subject) -> None:
             await _refused(engine, outcome, ConflictError)
         await _refused(engine, sample.called(now.conversation, "fourth", "mine"), RepeatedError)
         hold(await _outbox(engine, first) == [], "what a refused commit would let go is not in the outbox")
-        hold([event async for event in engine.told(first.conversation.id, "first")] == [], "and is not told")
+        hold(
+            [event async for event in engine.read_request_events(first.conversation.id, "first")] == [],
+            "and is not told",
+        )
         assert isinstance(keyed.cause, OutsideMessage)
         assert keyed.cause.key is not None
         found = await engine.receipt(first.conversation.id, keyed.cause.key.name)
@@ -106,7 +109,7 @@ async def a_closed_conversation_expires_after_its_retention(subject: Subject) ->
         gone, kept = early.conversation.id, {late.conversation.id, still_open.conversation.id}
         found = await engine.read(lambda reader: {one.id for one in reader.conversations()})
         hold(found == kept, "only what has not expired is there")
-        hold(await engine.standing(gone) is None, "what has expired is unknown")
+        hold(await engine.find_conversation(gone) is None, "what has expired is unknown")
         hold(await engine.read(lambda reader: list(reader.find(gone))) == [], "nor is its record found")
         again = sample.said(still_open.conversation, "again")
         await keep(engine, again)

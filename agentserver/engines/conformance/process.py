@@ -98,7 +98,9 @@ class Process:
 
     async def owning(self, conversation: str) -> None:
         """Wait until this process is to take a conversation up."""
-        await self.until(lambda: conversation in self.gained and self.engine.held(conversation) is not None)
+        await self.until(
+            lambda: conversation in self.gained and self.engine.current_claim(conversation) is not None
+        )
 
     async def claim(self, conversation: str) -> Claim:
         """Claim a conversation as soon as that may be."""
@@ -111,23 +113,23 @@ class Process:
         while await self.engine.load(outcome.conversation.id) != outcome.conversation:  # noqa: ASYNC110 - what is awaited has no event of its own
             await asyncio.sleep(NAP)
 
-    def held(self, conversation: str) -> Claim:
+    def current_claim(self, conversation: str) -> Claim:
         """The claim of a conversation that this process has."""
-        claim = self.engine.held(conversation)
+        claim = self.engine.current_claim(conversation)
         hold(claim is not None, "an owner holds a claim")
         assert claim is not None
         return claim
 
     async def commit(self, outcome: Outcome) -> None:
         """Commit as the owner."""
-        await self.engine.commit(self.held(outcome.conversation.id), outcome)
+        await self.engine.commit(self.current_claim(outcome.conversation.id), outcome)
 
     async def fenced(self, claim: Claim, outcome: Outcome) -> None:
         """Commit under a claim that was lost: it is refused, and not held after it."""
         with suppress(FencedError):
             await self.engine.commit(claim, outcome)
             raise BrokenPromiseError("a commit under a claim that was lost raises FencedError")
-        hold(self.engine.held(outcome.conversation.id) != claim, "a fenced claim is not held")
+        hold(self.engine.current_claim(outcome.conversation.id) != claim, "a fenced claim is not held")
 
     def begin(self, sample: SampleConversation) -> Conversation:
         """A new conversation of this process."""
@@ -148,7 +150,7 @@ class Process:
     async def _decide(self, sample: SampleConversation, decided: list[Outcome]) -> None:
         async for arrival in self.engine.arrivals():
             now = await self.engine.load(arrival.conversation)
-            claim = self.engine.held(arrival.conversation)
+            claim = self.engine.current_claim(arrival.conversation)
             if now is None:
                 self.engine.settle(arrival, Fate("over"))
             elif claim is not None:
@@ -233,10 +235,10 @@ class Hearing:
             if conversation != self._conversation:
                 continue
             last = self._events[-1].place if self._events else UNDECIDED
-            while page := await engine.left(conversation, last, 2):
+            while page := await engine.read_events(conversation, last, 2):
                 self._events += page
                 last = page[-1].place
-            found = await engine.standing(conversation)
+            found = await engine.find_conversation(conversation)
             self._over = found is not None and found.over
 
     async def until(self, events: Sequence[Reply | Done], *, over: bool = False) -> None:

@@ -35,7 +35,7 @@ async def an_engine_says_what_it_can_do(subject: Subject) -> None:
         if subject.durable:
             hold(await _recorded(engine), "a durable engine keeps steps")
         if engine.answers is not None:
-            hold(not await engine.answers.left(), "no answer was left before a question was asked")
+            hold(not await engine.answers.list_pending(), "no answer was left before a question was asked")
             await engine.answers.drop(["unknown"])
 
 
@@ -209,7 +209,7 @@ async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None
     async with subject.open() as engine:
         for outcome in outcomes:
             await keep(engine, outcome)
-        await engine.set_aside(illegible.conversation.id, "nothing can be decided", 9.0)
+        await engine.suspend(illegible.conversation.id, "nothing can be decided", 9.0)
         before = await _seen(engine, asked)
     async with subject.open() as engine:
         hold(await _seen(engine, asked) == before, "operators see after a restart what they saw before")
@@ -220,7 +220,9 @@ async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None
         hold(found == asked.conversation.approvals(), "what waits for a person is seen after a restart")
         letters = [letter.delivery for letter in await _dead(engine)]
         hold(letters == [failing.ready[0]], "a dead letter is there after a restart")
-        aside = [(one.id, one.reason) for one in await engine.read(lambda reader: list(reader.aside()))]
+        aside = [
+            (one.id, one.reason) for one in await engine.read(lambda reader: list(reader.list_suspended()))
+        ]
         hold(
             aside == [(illegible.conversation.id, "nothing can be decided")],
             "what is set aside is listed, with the reason",
@@ -260,7 +262,9 @@ async def operators_see_what_people_decided(subject: Subject) -> None:
         hold([one.approval for one in found] == approvals, "and to which question it was the answer")
         await keep(engine, sample.closed(answers[0].conversation))
         hold(len(await _decided(engine, "ada")) == 1, "of one principal, also when its conversation is over")
-        hold(await engine.read(lambda reader: len(reader.decided(1))) == 1, "as many as were asked for")
+        hold(
+            await engine.read(lambda reader: len(reader.list_decisions(1))) == 1, "as many as were asked for"
+        )
 
 
 async def operators_see_what_was_charged(subject: Subject) -> None:
@@ -273,7 +277,7 @@ async def operators_see_what_was_charged(subject: Subject) -> None:
     async with subject.open() as engine:
         for outcome in steps:
             await keep(engine, outcome)
-        found = await engine.read(lambda reader: list(reader.charged()))
+        found = await engine.read(lambda reader: list(reader.list_charges()))
         if not await _recorded(engine):
             hold(found == [], "without steps no charge is known")
             return
@@ -283,7 +287,7 @@ async def operators_see_what_was_charged(subject: Subject) -> None:
             "what was charged is summed by listener, model and principal",
         )
         late = steps[-1].conversation.touched
-        later = await engine.read(lambda reader: list(reader.charged(late)))
+        later = await engine.read(lambda reader: list(reader.list_charges(late)))
         hold([one.model for one in later] == ["large"], "or only what was charged since a time")
 
 
@@ -327,7 +331,7 @@ async def _is_told(engine: Engine, outcomes: list[Outcome], rules: Rules) -> Non
     difference = replay(found, rules)
     hold(difference is None, f"a recorded conversation is decided again as it was: {difference}")
     hold(
-        await engine.read(lambda reader: reader.altered(reader.recorded_conversation(key))) is None,
+        await engine.read(lambda reader: reader.find_altered(reader.recorded_conversation(key))) is None,
         "what was not changed is not told to be",
     )
     ends = [each.closed for each in await _listed(engine) if each.id == key]
@@ -354,7 +358,7 @@ async def _recorded(engine: Engine) -> bool:
 
 
 async def _asking(engine: Engine) -> list[str]:
-    return await engine.read(lambda reader: list(reader.asking()))
+    return await engine.read(lambda reader: list(reader.list_asking()))
 
 
 async def _found(engine: Engine, prefix: str) -> list[str]:
@@ -371,7 +375,7 @@ async def _seen(engine: Engine, asked: Outcome) -> tuple[object, ...]:
 
 
 async def _decided(engine: Engine, principal: str | None = None) -> list[DecidedApproval]:
-    return await engine.read(lambda reader: list(reader.decided(100, principal)))
+    return await engine.read(lambda reader: list(reader.list_decisions(100, principal)))
 
 
 async def _dead(engine: Engine) -> list[DeadLetter]:

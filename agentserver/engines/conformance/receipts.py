@@ -66,7 +66,7 @@ async def what_was_told_can_be_told_again(subject: Subject) -> None:
         engine.acknowledge(key, answered.replies[0].place)
         marks = [event.redelivered for event in await _told(engine, key)]
         hold(marks == [True, False], "what was acknowledged is told, and marked")
-        hold([event async for event in engine.told(key, "other")] == [], "nothing else is")
+        hold([event async for event in engine.read_request_events(key, "other")] == [], "nothing else is")
     if subject.durable:
         async with subject.open() as engine:
             marks = [event.redelivered for event in await _told(engine, key)]
@@ -102,7 +102,7 @@ async def _loaded(engine: Engine, outcome: Outcome) -> Conversation:
 
 
 async def _told(engine: Engine, conversation: str) -> list[Reply | Done]:
-    return [event async for event in engine.told(conversation, "first")]
+    return [event async for event in engine.read_request_events(conversation, "first")]
 
 
 def _name(outcome: Outcome) -> str:

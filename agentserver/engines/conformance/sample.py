@@ -80,7 +80,7 @@ class Subject:
 
 def keep(engine: Engine, outcome: Outcome) -> Awaitable[None]:
     """Commit an outcome, as a pump does that has the conversation."""
-    claim = engine.held(outcome.conversation.id)
+    claim = engine.current_claim(outcome.conversation.id)
     if claim is None:
         raise BrokenPromiseError("an engine that is alone has every conversation")
     return engine.commit(claim, outcome)
@@ -91,7 +91,10 @@ async def at_work(engine: Engine) -> list[str]:
     first = await anext(engine.changes())
     hold(isinstance(first, GainedClaims), "the first change is what is to be taken up")
     assert isinstance(first, GainedClaims)
-    hold(all(engine.held(key) == claim for key, claim in first.claims.items()), "what is gained is held")
+    hold(
+        all(engine.current_claim(key) == claim for key, claim in first.claims.items()),
+        "what is gained is held",
+    )
     return list(first.claims)
 
 
@@ -140,7 +143,7 @@ class SampleConversation:
 
     def opened(self, principal: str = "console") -> Conversation:
         """A new conversation."""
-        return Conversation.opened(principal, self.moment())
+        return Conversation.begin(principal, self.moment())
 
     def outside(self, request: str) -> OutsideMessage:
         """A message from outside."""

@@ -98,7 +98,9 @@ async def an_opening_is_kept_before_anything_is_said(subject: Subject) -> None:
 async def _is_open(engine: Engine, begun: Outcome) -> None:
     key = begun.conversation.id
     hold(await engine.load(key) == begun.conversation, "an opening can be loaded")
-    hold(await engine.standing(key) == ConversationFound(key, "ada", over=False), "its owner is known")
+    hold(
+        await engine.find_conversation(key) == ConversationFound(key, "ada", over=False), "its owner is known"
+    )
     hold((key, "ada") in await _open(engine), "it is open")
     hold(await _runnable(engine) == [], "nothing of it is at work")
 

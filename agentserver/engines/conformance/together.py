@@ -59,11 +59,11 @@ async def a_conversation_has_one_owner_at_a_time(subject: SharedSubject) -> None
             await one.commit(outcome)
             await other.sees(outcome)
             hold(one.engine.shared and other.engine.shared, "engines on one storage say so")
-            hold(other.engine.held(key) is None, "it is elsewhere for the other")
+            hold(other.engine.current_claim(key) is None, "it is elsewhere for the other")
             hold(await other.engine.claim(key) is None, "and cannot be claimed there")
-            hold(await one.engine.claim(key) == one.held(key), "its owner has it")
+            hold(await one.engine.claim(key) == one.current_claim(key), "its owner has it")
             other.engine.begin_claim(key)
-            await other.fenced(other.held(key), outcome)
+            await other.fenced(other.current_claim(key), outcome)
             answered = sample.answered(outcome.conversation, outcome.ready[0])
             await one.commit(answered)
             hold(await other.engine.claim(key) is None, "not just after its last step either")
@@ -74,8 +74,12 @@ async def an_owner_stopped_past_its_lease_cannot_commit(subject: SharedSubject) 
     sample = SampleConversation()
     async with Process(subject.open("a")) as a:
         first, resting = await _said(sample, a), await _rested(sample, a)
-        key, claim, at_rest = first.conversation.id, a.held(first.conversation.id), resting.conversation.id
-        before = a.held(at_rest)
+        key, claim, at_rest = (
+            first.conversation.id,
+            a.current_claim(first.conversation.id),
+            resting.conversation.id,
+        )
+        before = a.current_claim(at_rest)
         async with Process(subject.open("b")) as b:
             await subject.still("a")
             await b.owning(key)
@@ -86,13 +90,15 @@ async def an_owner_stopped_past_its_lease_cannot_commit(subject: SharedSubject) 
             )
             second = sample.answered(first.conversation, first.ready[0])
             await b.commit(second)
-            hold(b.held(key).epoch > claim.epoch, "the next owner's epoch is greater")
+            hold(b.current_claim(key).epoch > claim.epoch, "the next owner's epoch is greater")
             hold((await b.claim(at_rest)).epoch > before.epoch, "what rests can be claimed")
             await subject.moving("a")
             await a.fenced(claim, sample.answered(first.conversation, first.ready[0]))
             await a.fenced(before, sample.said(resting.conversation, "late"))
             hold(await b.engine.load(key) == second.conversation, "a fenced commit changes nothing")
-            await a.until(lambda: a.engine.held(key) is None and a.engine.held(at_rest) is None)
+            await a.until(
+                lambda: a.engine.current_claim(key) is None and a.engine.current_claim(at_rest) is None
+            )
             await a.sees(second)
             hold(await _left(b.engine, key) == list(second.replies), "nothing of it has left")
 
@@ -102,14 +108,14 @@ async def what_rests_can_be_taken_from_a_living_owner(subject: SharedSubject) ->
     sample = SampleConversation()
     async with _two(subject) as (a, b):
         busy, resting = await _said(sample, a, b), await _rested(sample, a)
-        key, claim = resting.conversation.id, a.held(resting.conversation.id)
+        key, claim = resting.conversation.id, a.current_claim(resting.conversation.id)
         await b.sees(resting)
         hold(await b.engine.claim(key) is None, "what has not rested is not taken")
         await subject.rest()
         hold((await b.claim(key)).epoch > claim.epoch, "what has rested is taken")
         hold(await b.engine.claim(busy.conversation.id) is None, "what is queued is not")
         await a.fenced(claim, sample.said(resting.conversation, "2"))
-        await a.until(lambda: a.engine.held(key) is None)
+        await a.until(lambda: a.engine.current_claim(key) is None)
         said = sample.said(resting.conversation, "3")
         await b.commit(said)
         await a.sees(said)
@@ -123,13 +129,13 @@ async def what_is_released_can_be_claimed_by_any(subject: SharedSubject) -> None
         key = first.conversation.id
         await b.sees(first)
         await a.engine.release([key])
-        hold(a.engine.held(key) is None, "what is released is not held")
+        hold(a.engine.current_claim(key) is None, "what is released is not held")
         hold(await a.engine.idle(first.conversation.touched + 1.0).__anext__() == key, "it is idle for any")
         claim = await b.claim(key)
         hold(await a.engine.claim(key) is None, "and claimed by one")
         fate = await a.engine.hand_in(handed_in(first.conversation, sample.outside("2")))
         await b.engine.release([key])
-        hold(b.engine.held(key) == claim, "what was handed in and is not decided keeps it held")
+        hold(b.engine.current_claim(key) == claim, "what was handed in and is not decided keeps it held")
         async with b.deciding(sample):
             hold(not (await fate).word, "and is decided")
         now = await a.engine.load(key)
@@ -187,7 +193,7 @@ async def quotas_and_names_are_the_same_everywhere(subject: SharedSubject) -> No
         given = await asyncio.gather(
             a.engine.give_name("name", "first", 1.0), b.engine.give_name("name", "second", 1.0)
         )
-        hold(given[0] == given[1] == await a.engine.named("name"), "a name is given once")
+        hold(given[0] == given[1] == await a.engine.find_named("name"), "a name is given once")
 
 
 async def one_process_at_a_time_is_inside(subject: SharedSubject) -> None:
@@ -337,7 +343,9 @@ async def what_waits_for_a_person_is_known_everywhere(subject: SharedSubject) ->
     async with _two(subject) as (a, b):
         asked = await _said(sample, a, b)
         key = asked.conversation.id
-        hold(list(await b.engine.read(lambda reader: reader.asking())) == [key], "what asks can be found")
+        hold(
+            list(await b.engine.read(lambda reader: reader.list_asking())) == [key], "what asks can be found"
+        )
         async with b.asked() as heard:
             other = await _said(sample, a, b)
             await b.until(lambda: other.conversation.id in heard)
@@ -357,7 +365,7 @@ async def what_is_given_up_on_purpose_is_taken_without_waiting(subject: SharedSu
     sample = SampleConversation()
     async with Process(subject.open("a")) as a:
         first = await _said(sample, a)
-        key, claim = first.conversation.id, a.held(first.conversation.id)
+        key, claim = first.conversation.id, a.current_claim(first.conversation.id)
         async with Process(subject.open("b")) as b:
             await a.engine.give_up()
             async with asyncio.timeout(subject.prompt):
@@ -447,7 +455,7 @@ async def _insist(outcome: Outcome, processes: tuple[Process, ...]) -> None:
     key = outcome.conversation.id
     while True:
         for process in processes:
-            claim = process.engine.held(key)
+            claim = process.engine.current_claim(key)
             if claim is None:
                 continue
             try:
@@ -475,7 +483,7 @@ async def _hand_in(process: Process, arrival: Arrival) -> Awaitable[Fate]:
 async def _left(engine: Engine, key: str) -> list[Reply | Done]:
     found: list[Reply | Done] = []
     last = UNDECIDED
-    while page := await engine.left(key, last, 2):
+    while page := await engine.read_events(key, last, 2):
         found += page
         last = page[-1].place
     return [event._replace(redelivered=False) for event in found]

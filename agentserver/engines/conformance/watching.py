@@ -28,7 +28,7 @@ async def what_left_after_a_place_is_there_or_said_to_be_gone(subject: Subject) 
         told = sample.said(sample.opened(), "1")
         await keep(engine, told)
         key, events = told.conversation.id, _none()
-        hold(await engine.left(key, UNDECIDED, MOST) == [], "nothing has left what was not answered")
+        hold(await engine.read_events(key, UNDECIDED, MOST) == [], "nothing has left what was not answered")
         for number in range(2, 5):
             answered = sample.answered(told.conversation, told.ready[0])
             await keep(engine, answered)
@@ -67,7 +67,7 @@ async def what_was_not_taken_is_given_though_something_before_it_is_not_kept(sub
             engine.acknowledge(key, taken.place)
         for event in events[1:-1]:
             before = EventPlace(event.place.version, event.place.position - 1)
-            found = await engine.left(key, before, MOST, gaps=True)
+            found = await engine.read_events(key, before, MOST, gaps=True)
             hold(found[:1] == [event], "what was not acknowledged is given by its place")
 
 
@@ -81,9 +81,9 @@ async def what_left_an_aside_conversation_comes_after_the_rest(subject: Subject)
         await keep(engine, answered)
         second = sample.said(answered.conversation, "2")
         await keep(engine, second)
-        last = await engine.set_aside(second.conversation.id, "it cannot go on", 9.0)
+        last = await engine.suspend(second.conversation.id, "it cannot go on", 9.0)
         await _are_left(engine, second.conversation.id, [*answered.replies, *last])
-        found = await engine.standing(second.conversation.id)
+        found = await engine.find_conversation(second.conversation.id)
         hold(found is not None and found.over, "what is set aside takes no message")
 
 
@@ -93,12 +93,18 @@ async def an_engine_knows_whose_a_conversation_is(subject: Subject) -> None:
     async with subject.open() as engine:
         one = sample.said(sample.opened("ada"), "1")
         key = one.conversation.id
-        hold(await engine.standing(key) is None, "what was not committed is not known")
+        hold(await engine.find_conversation(key) is None, "what was not committed is not known")
         await keep(engine, one)
-        hold(await engine.standing(key) == ConversationFound(key, "ada", over=False), "an open one is known")
+        hold(
+            await engine.find_conversation(key) == ConversationFound(key, "ada", over=False),
+            "an open one is known",
+        )
         await keep(engine, sample.closed(one.conversation))
-        hold(await engine.standing(key) == ConversationFound(key, "ada", over=True), "so is a closed one")
-        hold(await engine.standing("unknown") is None, "no other is")
+        hold(
+            await engine.find_conversation(key) == ConversationFound(key, "ada", over=True),
+            "so is a closed one",
+        )
+        hold(await engine.find_conversation("unknown") is None, "no other is")
 
 
 async def a_name_is_given_once(subject: Subject) -> None:
@@ -107,17 +113,17 @@ async def a_name_is_given_once(subject: Subject) -> None:
     async with subject.open() as engine:
         one = sample.said(sample.opened(), "1")
         key = one.conversation.id
-        hold(await engine.named("name") is None, "no name is given at first")
+        hold(await engine.find_named("name") is None, "no name is given at first")
         hold(await engine.give_name("name", key, 1.0) == key, "a name is given")
         hold(await engine.give_name("name", "other", 1.0) == key, "and not to another one")
         hold(await engine.give_name("another", "other", 1.0) == "other", "which may have another")
-        hold(await engine.named("name") == key, "it is known before the first commit")
+        hold(await engine.find_named("name") == key, "it is known before the first commit")
         await keep(engine, one)
         await keep(engine, sample.closed(one.conversation))
-        hold(await engine.named("name") == key, "it is known when the conversation is over")
+        hold(await engine.find_named("name") == key, "it is known when the conversation is over")
     if subject.durable:
         async with subject.open() as engine:
-            hold(await engine.named("name") == key, "and after a restart")
+            hold(await engine.find_named("name") == key, "and after a restart")
             hold(await engine.give_name("name", "third", 9.0) == key, "and not given again")
 
 
@@ -174,7 +180,7 @@ async def _are_left(engine: Engine, key: str, events: list[Reply | Done]) -> Non
     for after in places:
         found, last = _none(), after
         try:
-            while page := await engine.left(key, last, MOST):
+            while page := await engine.read_events(key, last, MOST):
                 hold(len(page) <= MOST, "no more is given than was asked for")
                 found += page
                 last = page[-1].place

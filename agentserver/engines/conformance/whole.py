@@ -138,7 +138,7 @@ class Office:
 
     def outcomes(self) -> list[Outcome]:
         """The outcomes to commit, in order."""
-        conversation = Conversation.opened(CONSOLE, self._moment())
+        conversation = Conversation.begin(CONSOLE, self._moment())
         found: list[Outcome] = []
         for number, to in enumerate(("boss", "worker")):
             data = self.rules.codecs.of(Told).encode(Told(TEXT)).encode()

@@ -140,7 +140,7 @@ class Reader:
         )
         return [make_event(conversation, columns, again=earlier(number)) for number, *columns in rows]
 
-    def standing(self, conversation: str) -> ConversationFound | None:
+    def find_conversation(self, conversation: str) -> ConversationFound | None:
         """The owner of a conversation, and whether it is over."""
         row = self._connection.execute(
             f"select principal, not ({self._going}) from conversation where id = ?",  # noqa: S608 - our own text
@@ -148,11 +148,11 @@ class Reader:
         ).fetchone()
         return None if row is None else ConversationFound(conversation, row[0], over=bool(row[1]))
 
-    def named(self, name: str) -> str | None:
+    def find_named(self, name: str) -> str | None:
         """The conversation that has a name. Raises EngineError for a row that was altered."""
         return records.find_named_conversation(self._connection, name)
 
-    def left(self, conversation: str, after: EventPlace, most: int) -> list[Reply | Done]:
+    def read_events(self, conversation: str, after: EventPlace, most: int) -> list[Reply | Done]:
         """The events after a place. Raises LookupError."""
         return events.read_events_after(self._connection, conversation, after, most)
 
@@ -168,7 +168,9 @@ class Reader:
         request, content, number = row
         return Receipt(request, content, events.find_refusal(self._connection, number, name, request))
 
-    def told(self, conversation: str, request: str, earlier: Callable[[int], bool]) -> list[Reply | Done]:
+    def read_request_events(
+        self, conversation: str, request: str, earlier: Callable[[int], bool]
+    ) -> list[Reply | Done]:
         """Everything that left for a request; what was acknowledged, and what ``outbox`` would mark, is marked."""
         rows = self._connection.execute(
             f"select e.number, e.waiting, {EVENT} from event e"  # noqa: S608
@@ -213,7 +215,7 @@ class Reader:
         kept = self.snapshot(conversation)
         return () if kept is None else snapshot.approvals(kept)
 
-    def asking(self) -> list[str]:
+    def list_asking(self) -> list[str]:
         """The open conversations in which something waits for a person."""
         return self._ids(f"select id from conversation where asks > 0 and {self._going} order by number")  # noqa: S608 - our own text
 
@@ -221,15 +223,15 @@ class Reader:
         """The answers that other processes have left."""
         return records.read_answers(self._connection)
 
-    def decided(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
+    def list_decisions(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
         """The last answers of people, the latest first. Raises UnreadableError."""
         return read_decided_approvals(self._connection, most, principal)
 
-    def charged(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
+    def list_charges(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
         """The charges since a time. Raises UnreadableError."""
         return read_charges(self._connection, since)
 
-    def altered(self, recorded: RecordedConversation) -> int | None:
+    def find_altered(self, recorded: RecordedConversation) -> int | None:
         """The first version whose step does not continue the chain."""
         return find_broken_link(recorded)
 
@@ -262,7 +264,7 @@ class Reader:
             for *row, conversation, principal, reason, at, is_open in reversed(rows)
         ]
 
-    def aside(self) -> list[SuspendedConversation]:
+    def list_suspended(self) -> list[SuspendedConversation]:
         """The conversations that are set aside, oldest first."""
         return suspension.list_suspended(self._connection)
 
@@ -396,20 +398,20 @@ class JournalReads(ABC):
         """The conversation as last committed."""
         return await self._ask(lambda reader: reader.load(conversation))
 
-    async def standing(self, conversation: str) -> ConversationFound | None:
+    async def find_conversation(self, conversation: str) -> ConversationFound | None:
         """The owner of a conversation that the journal has."""
-        return await self._ask(lambda reader: reader.standing(conversation))
+        return await self._ask(lambda reader: reader.find_conversation(conversation))
 
     async def conversations_of(self, principal: str) -> AsyncIterator[str]:
         """The principal's conversations that are open or have something in the outbox."""
         for key in await self._ask(lambda reader: reader.conversations_of(principal)):
             yield key
 
-    async def named(self, name: str) -> str | None:
+    async def find_named(self, name: str) -> str | None:
         """The conversation that has a name."""
-        return await self._ask(lambda reader: reader.named(name))
+        return await self._ask(lambda reader: reader.find_named(name))
 
-    async def left(
+    async def read_events(
         self,
         conversation: str,
         after: EventPlace,
@@ -418,7 +420,7 @@ class JournalReads(ABC):
         gaps: bool = False,  # noqa: ARG002 - there are none
     ) -> list[Reply | Done]:
         """The events after a place. All of a conversation are kept for as long as it is."""
-        return await self._ask(lambda reader: reader.left(conversation, after, most))
+        return await self._ask(lambda reader: reader.read_events(conversation, after, most))
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
         """The receipt of a commit under a key, also in a conversation that is closed."""
@@ -431,10 +433,10 @@ class JournalReads(ABC):
             if not gone(event.place):
                 yield event
 
-    async def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
+    async def read_request_events(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
         """Everything that left for a request."""
         gone = self._gone(conversation)
         for event in await self._ask(
-            lambda reader: reader.told(conversation, request, self._numbered_before)
+            lambda reader: reader.read_request_events(conversation, request, self._numbered_before)
         ):
             yield event._replace(redelivered=event.redelivered or gone(event.place))

@@ -45,7 +45,7 @@ class StoredAnswers:
     def __init__(self, do: Callable[[Callable[[Connection], Any]], Awaitable[Any]]) -> None:
         self._do = do
 
-    async def left(self) -> list[tuple[ApprovalAnswer, float]]:
+    async def list_pending(self) -> list[tuple[ApprovalAnswer, float]]:
         """The answers that stand. Raises EngineError."""
         answers: list[tuple[ApprovalAnswer, float]] = await self._do(read_answers)
         return answers

@@ -226,7 +226,7 @@ class StepMaker:
         if since is None:
             return None
         if not outcome.before:  # nothing is: unless something is in it already, it begins with its changes
-            opened = Origin.of(outcome.conversation).conversation()
+            opened = Origin.from_conversation(outcome.conversation).conversation()
             return StoredState(since, CHANGES) if since == opened._replace(touched=since.touched) else None
         known = self._known.get(outcome.conversation.id)
         return known if known is not None and known.last is since else None

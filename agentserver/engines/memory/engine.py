@@ -131,7 +131,7 @@ class MemoryEngine(SinglePartition):
         """The conversation as last committed."""
         return self._kept.get(conversation)
 
-    async def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:  # noqa: ARG002 - an engine's signature
+    async def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:  # noqa: ARG002 - an engine's signature
         """Forget a conversation but for what is told of its requests: there is nothing to put it back from."""
         gone = self._kept.pop(conversation, None)
         if gone is None:
@@ -180,18 +180,18 @@ class MemoryEngine(SinglePartition):
         for event in tuple(self._left.waiting.get(conversation, {}).values()):
             yield event
 
-    async def standing(self, conversation: str) -> ConversationFound | None:
+    async def find_conversation(self, conversation: str) -> ConversationFound | None:
         """The owner of a conversation that is open, or was closed or set aside lately."""
         kept = self._kept.get(conversation)
         if kept is None:
-            return self._left.standing(conversation)
+            return self._left.find_conversation(conversation)
         return ConversationFound(conversation, kept.principal, over=False)
 
     async def discard(self, delivery: str) -> bool:
         """Take a dead letter off the list."""
         return self._record is not None and self._record.discard(delivery)
 
-    async def named(self, name: str) -> str | None:
+    async def find_named(self, name: str) -> str | None:
         """The conversation that has the name, while this engine knows it."""
         return self._claimed.get(name)
 
@@ -202,11 +202,11 @@ class MemoryEngine(SinglePartition):
             self._names[conversation] = name
         return found
 
-    async def left(
+    async def read_events(
         self, conversation: str, after: EventPlace, most: int, *, gaps: bool = False
     ) -> list[Reply | Done]:
         """The events after a place. Raises LookupError."""
-        if conversation not in self._kept and self._left.standing(conversation) is None:
+        if conversation not in self._kept and self._left.find_conversation(conversation) is None:
             raise LookupError(conversation)
         return self._left.after(conversation, after, most, gaps=gaps)
 
@@ -214,7 +214,7 @@ class MemoryEngine(SinglePartition):
         """The receipt of a commit under a key, while the conversation is open."""
         return self._receipts.get(conversation, {}).get(name)
 
-    async def told(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
+    async def read_request_events(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
         """Everything that left for a request with a key, while the conversation is open."""
         waiting = self._left.waiting.get(conversation, {})
         for event in tuple(self._keyed.get((conversation, request), ())):

@@ -153,7 +153,7 @@ class LeftEvents:
         self._forget(conversation, trim(left, TAKEN, TAKEN_BYTES))
         self.places.pop(conversation, None)
 
-    def standing(self, conversation: str) -> ConversationFound | None:
+    def find_conversation(self, conversation: str) -> ConversationFound | None:
         """The owner of a conversation that is over; None for one that is not known."""
         over = self._over.get(conversation)
         return None if over is None else ConversationFound(conversation, over.principal, over=True)

@@ -92,12 +92,12 @@ class MemoryRecord:
             record = next(one for one in outcome.records if one.event in {Event.APPROVED, Event.WITHDRAWN})
             self._decided.append(read_decided_approval(after.id, after.principal, cause.approval, record))
 
-    def decided(self, most: int, principal: str | None) -> list[DecidedApproval]:
+    def list_decisions(self, most: int, principal: str | None) -> list[DecidedApproval]:
         """The last decisions of people, the latest first."""
         found = (one for one in reversed(self._decided) if principal in {None, one.principal})
         return list(islice(found, most))
 
-    def charged(self, since: float) -> tuple[ChargeSum, ...]:
+    def list_charges(self, since: float) -> tuple[ChargeSum, ...]:
         """The charges since a time."""
         charges = Charges()
         for outcome in self._priced:
@@ -114,7 +114,7 @@ class MemoryRecord:
         """Everything that is recorded of a conversation. Raises LookupError."""
         one = self._latest[conversation]
         steps = tuple(self._steps[conversation])
-        return RecordedConversation(Origin.of(one), steps, self._deliveries[conversation])
+        return RecordedConversation(Origin.from_conversation(one), steps, self._deliveries[conversation])
 
     def opened(self, conversation: str) -> float:
         """The time of the first step of a conversation that is recorded."""
@@ -175,7 +175,7 @@ class MemoryReader(NamedTuple):
         found = self.kept.get(conversation)
         return () if found is None else found.approvals()
 
-    def asking(self) -> list[str]:
+    def list_asking(self) -> list[str]:
         """The open conversations in which something waits for a person."""
         return [key for key in self.active() if self.approvals(key)]
 
@@ -183,13 +183,13 @@ class MemoryReader(NamedTuple):
         """None: no other process can leave an answer."""
         return ()
 
-    def decided(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
+    def list_decisions(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
         """The last decisions of people, the latest first."""
-        return [] if self.record is None else self.record.decided(most, principal)
+        return [] if self.record is None else self.record.list_decisions(most, principal)
 
-    def charged(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
+    def list_charges(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
         """The charges since a time."""
-        return () if self.record is None else self.record.charged(since)
+        return () if self.record is None else self.record.list_charges(since)
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Everything that is recorded of a conversation. Raises LookupError."""
@@ -197,7 +197,7 @@ class MemoryReader(NamedTuple):
             raise UnrecordedError("the engine in memory was not told to record steps")
         return self.record.recorded_conversation(conversation)
 
-    def altered(self, recorded: RecordedConversation) -> int | None:  # noqa: ARG002 - a reader's signature
+    def find_altered(self, recorded: RecordedConversation) -> int | None:  # noqa: ARG002 - a reader's signature
         """None: steps in memory are not sealed."""
         return None
 
@@ -205,7 +205,7 @@ class MemoryReader(NamedTuple):
         """The dead letters, oldest first; of more than ``most`` the latest."""
         return [] if self.record is None else self.record.dead(most, prefix)
 
-    def aside(self) -> tuple[SuspendedConversation, ...]:
+    def list_suspended(self) -> tuple[SuspendedConversation, ...]:
         """None: what is set aside is gone."""
         return ()
 
@@ -225,4 +225,4 @@ def _touched(conversation: Conversation) -> float:
 
 
 def _waiting(conversation: Conversation) -> int:
-    return sum(len(thread.waiting()) for thread in conversation.tree.nodes.values())
+    return sum(len(thread.list_waiting()) for thread in conversation.tree.nodes.values())

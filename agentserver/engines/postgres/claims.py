@@ -98,7 +98,7 @@ class Claims:
         self._unsure_until = 0.0
         self._over = False
 
-    def held(self, conversation: str) -> Claim | None:
+    def current_claim(self, conversation: str) -> Claim | None:
         """The claim of this process on a conversation."""
         return self._held.get(conversation)
 

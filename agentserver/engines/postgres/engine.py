@@ -268,14 +268,14 @@ class PostgresEngine(JournalReads):
     def _reader(self) -> Reader:
         return Reader(self._thread.connection, self._guards)
 
-    async def standing(self, conversation: str) -> ConversationFound | None:
+    async def find_conversation(self, conversation: str) -> ConversationFound | None:
         """The owner of a conversation that the journal has."""
         rows = await self._standings.ask(conversation)
         return (
             None if not rows else ConversationFound(conversation, rows[0]["principal"], over=rows[0]["over"])
         )
 
-    async def left(
+    async def read_events(
         self,
         conversation: str,
         after: EventPlace,
@@ -324,9 +324,9 @@ class PostgresEngine(JournalReads):
 
     # Claims
 
-    def held(self, conversation: str) -> Claim | None:
+    def current_claim(self, conversation: str) -> Claim | None:
         """The claim of this process on a conversation."""
-        return self._claims.held(conversation)
+        return self._claims.current_claim(conversation)
 
     async def claim(self, conversation: str) -> Claim | None:
         """Claim a conversation that is at rest."""
@@ -376,7 +376,7 @@ class PostgresEngine(JournalReads):
 
     async def load(self, conversation: str) -> Conversation | None:
         """The conversation as last committed. What its next commit needs to know is read along with it."""
-        claim = self._claims.held(conversation)
+        claim = self._claims.current_claim(conversation)
         if claim is None or self._rows.knows(conversation, claim):
             return await super().load(conversation)
 
@@ -384,13 +384,13 @@ class PostgresEngine(JournalReads):
             return self._reader.load(conversation), find_rows(self._thread.connection, conversation)
 
         found, kept = await self._do(work)
-        if not self._rows.knows(conversation, claim) and self._claims.held(conversation) == claim:
+        if not self._rows.knows(conversation, claim) and self._claims.current_claim(conversation) == claim:
             self._rows.learn(conversation, claim, kept)
         return found
 
-    async def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
+    async def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
         """Let a conversation go on no more. Raises FencedError when another process has it."""
-        claim = self._claims.held(conversation)
+        claim = self._claims.current_claim(conversation)
         events = await self._do(
             lambda: _suspend(self._thread.connection, self._numbers, claim, (conversation, reason, at))
         )
@@ -423,7 +423,7 @@ class PostgresEngine(JournalReads):
             await self._inbox.expire()
         if self._retention is None:
             return 0
-        limit, total, removed = calendar.before(self._retention, now), 0, 1
+        limit, total, removed = calendar.cutoff(self._retention, now), 0, 1
         while removed:
             removed = await self._do(lambda: history.expire_conversations(self._thread.connection, limit))
             total += removed

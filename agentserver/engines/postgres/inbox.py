@@ -254,7 +254,7 @@ class Inbox:
             for asker, arrival in map(load_arrival_hint, heard):
                 if arrival.id in self._given or arrival.id in self._written:
                     continue
-                if self._claims.held(arrival.conversation) is None:
+                if self._claims.current_claim(arrival.conversation) is None:
                     return None
                 self._give(arrival, asker)
                 found.append(arrival)
@@ -282,7 +282,7 @@ class Inbox:
         return bool(orphans)
 
     def _decidable(self, row: asyncpg.Record) -> bool:
-        return row["over"] or self._claims.held(row["conversation"]) is not None
+        return row["over"] or self._claims.current_claim(row["conversation"]) is not None
 
     def _read(self, rows: list[asyncpg.Record]) -> list[Arrival]:
         found = []

@@ -67,7 +67,7 @@ class ServerMarks:
         self._acquitting: asyncio.Task[None] | None = None
         self._slot = 0
 
-    async def past(self, previous: int) -> PreviousRun:
+    async def previous_run(self, previous: int) -> PreviousRun:
         """The end of an incarnation: what it marked, or else everything that was queued under it."""
         if not previous:
             return NO_PREVIOUS_RUN
@@ -110,7 +110,7 @@ class ServerMarks:
         except (EngineError, *DRIVER) as error:
             logger.warning("a suspect cannot be marked: %s", error)
 
-    async def kept(self, slot: int) -> None:
+    async def wait_until_marked(self, slot: int) -> None:
         """Wait until the mark of a suspect is kept."""
         task = self._writing.get(slot)
         if task is not None:

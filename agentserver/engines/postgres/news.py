@@ -64,7 +64,7 @@ class Watching:
         loop, heard, look = asyncio.get_running_loop(), LOOK_DUE, 0.0
         while True:
             found = self._read_hints(heard.data)
-            keys = [key for key in wanted() if self._claims.held(key) is None] if heard.look else []
+            keys = [key for key in wanted() if self._claims.current_claim(key) is None] if heard.look else []
             if heard.look:
                 found += await self._look(keys)
             for news in found:
@@ -83,7 +83,7 @@ class Watching:
                 place = tail.events[-1].place if tail.events else tail.since
                 news = News(tail.conversation, place, over=False, since=tail.since, events=tail.events)
                 found.append(news)
-        return [news for news in found if self._claims.held(news.conversation) is None]
+        return [news for news in found if self._claims.current_claim(news.conversation) is None]
 
     async def _look(self, keys: Sequence[str]) -> list[News]:
         """Look at some conversations and at all that ask a person. Raises EngineError."""
@@ -107,7 +107,7 @@ class Watching:
         return [
             _news(key, there.get(key), asks=key in changed)
             for key in dict.fromkeys([*found, *changed])
-            if self._claims.held(key) is None
+            if self._claims.current_claim(key) is None
         ]
 
 

@@ -156,7 +156,7 @@ class Writer:
         return done
 
     def _objection(self, claim: Claim, outcome: Outcome) -> EngineError | None:
-        if self._ties.claims.held(outcome.conversation.id) != claim:
+        if self._ties.claims.current_claim(outcome.conversation.id) != claim:
             return FencedError("another process has the conversation")
         if self._ties.lease.unaccepted:
             return EngineError(
@@ -328,7 +328,7 @@ class Writer:
         if row["kept"]:
             self._keep(one)
             return
-        held = self._ties.claims.held(prepared.conversation)
+        held = self._ties.claims.current_claim(prepared.conversation)
         if row["closed"] is not None:
             self._ties.claims.lose(prepared.conversation, prepared.claim)
             self._fail(one.waiting, ConflictError(prepared.conversation))

@@ -252,9 +252,9 @@ class SqliteEngine(JournalReads, SinglePartition):
     async def _ask(self, work: Callable[[Reader], T]) -> T:
         return await self._do(lambda: work(self._reader))
 
-    async def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
+    async def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
         """Let a conversation go on no more. Commits to it that are waiting are stale."""
-        return await self._do(lambda: self._writer.set_aside(conversation, reason, at))
+        return await self._do(lambda: self._writer.suspend(conversation, reason, at))
 
     async def active(self) -> AsyncIterator[str]:
         """Conversations of which a delivery is not consumed."""
@@ -305,7 +305,7 @@ class SqliteEngine(JournalReads, SinglePartition):
         """Forget closed conversations whose time is over, some at a time, so that commits can go between."""
         if self._retention is None:
             return 0
-        limit, total, gone = calendar.before(self._retention, now), 0, 1
+        limit, total, gone = calendar.cutoff(self._retention, now), 0, 1
         while gone:
             gone = await self._do(lambda: retention.expire_conversations(self._connection, limit))
             total += gone

@@ -58,7 +58,7 @@ class MarkFile:
         self._free: list[int] = []
         self._entered: set[int] = set()
 
-    async def past(self, previous: int) -> PreviousRun:  # noqa: ARG002 - a port's signature
+    async def previous_run(self, previous: int) -> PreviousRun:  # noqa: ARG002 - a port's signature
         """The marks of the last server. After ``begin`` it is asked for another pump."""
         if self._begun:
             self._unmap()
@@ -119,7 +119,7 @@ class MarkFile:
             self._put(slot, NONE)
             self._free.append(slot)
 
-    async def kept(self, slot: int) -> None:
+    async def wait_until_marked(self, slot: int) -> None:
         """A mark is there at once."""
 
     def acquit(self, delivery: str) -> None:

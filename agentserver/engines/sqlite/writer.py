@@ -131,7 +131,7 @@ class Writer:
         self._beside.note(head)
         return found
 
-    def set_aside(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
+    def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
         """Let a conversation go on no more; gives what is told of its requests."""
         self.check()
         self._steps.forget(conversation)

@@ -145,7 +145,7 @@ def state(tree: ThreadTree, thread: Thread) -> str:
     """
     if thread.inbox:
         return "working"
-    if thread.held or thread.approvals or any(not below.quiet for below in tree.below(thread.id)):
+    if thread.held or thread.approvals or any(not below.quiet for below in tree.descendants(thread.id)):
         return "waiting"
     return "dormant"
 

@@ -167,7 +167,7 @@ class ConversationRoutes:
     async def _stream(self, request: HTTPConnection, wait: float = inf) -> EventStream:
         who, server, key = caller(request), host(request), request.path_params["conversation"]
         with report_unknown():
-            await server.standing(who.sees, key)
+            await server.find_conversation(who.sees, key)
             said = await _confirm(request, who)
         after = said or _place(request.query_params.get("after")) or UNDECIDED
         shown = partial(_event_object, server.rules, who.redacted)

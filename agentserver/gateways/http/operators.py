@@ -149,7 +149,7 @@ async def trace(request: Request) -> Response:
     """Show the records of a conversation: users see senders and targets, operators also reasons and content."""
     who, server, key = caller(request), host(request), request.path_params["conversation"]
     with report_unknown():
-        await server.standing(who.sees, key)
+        await server.find_conversation(who.sees, key)
     redaction = Redaction(secrets=server.rules.redact)
     if who.redacted:
         redaction = Redaction((EVERY,), server.rules.redact, names_of(server.rules.blueprint))

@@ -109,13 +109,13 @@ def list_decisions(reader: EngineReader, most: int = MOST) -> list[dict[str, Any
             ),
             "by": escape_unseen(one.by[:NAME]),
         }
-        for one in reader.decided(most)
+        for one in reader.list_decisions(most)
     ]
 
 
 def usage(reader: EngineReader, since: float) -> dict[str, Any]:
     """Sum the charges since a time, by listener, model and principal."""
-    found = reader.charged(since)
+    found = reader.list_charges(since)
     return {
         "listeners": _sort_charges((one.listener, one) for one in found),
         "models": _sort_charges((one.model, one) for one in found),

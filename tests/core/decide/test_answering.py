@@ -172,7 +172,9 @@ def test_whatever_answers_is_not_what_the_caller_says_nor_the_service():
     paper.say(Ask("more"), "a")
     paper.run()
     assert told(paper) == [("Ask", None), ("TodoRegistered", 0), ("Ask", None)]
-    assert [todo.seen for todo in paper.conversation.todos.of(paper.calls[0][1].metadata.thread_id)] == [0]
+    assert [
+        todo.seen for todo in paper.conversation.todos.watchers_of(paper.calls[0][1].metadata.thread_id)
+    ] == [0]
 
 
 def test_another_listener_completes_no_todo_for_whatever_one_answers():

@@ -57,7 +57,7 @@ def test_what_needs_an_approval_waits_and_its_listener_hears_nothing_of_it():
     (approval,) = p.conversation.approvals()
     assert (approval.delivery.sender, approval.delivery.to) == ("a", "sink")
     assert approval.digest == digest(approval.delivery)
-    assert "a wants to send this to sink" in WORDING.whole(approval.questions[0].why)
+    assert "a wants to send this to sink" in WORDING.join_lines(approval.questions[0].why)
     assert p.seen("sink") == []
     assert p.replies == []
     assert not any(isinstance(event, Done) for event in p.events)
@@ -72,7 +72,7 @@ def test_once_approved_it_goes_on_and_the_answer_comes_back():
     p.run()
     assert p.replies == [Answer("told: re: hi")]
     approved = next(record for record in p.records if record.event is Event.APPROVED)
-    assert WORDING.whole(approved.detail) == "approved by somebody, once"
+    assert WORDING.join_lines(approved.detail) == "approved by somebody, once"
 
 
 def test_denied_its_sender_learns_so_and_nothing_else():
@@ -378,7 +378,7 @@ def test_what_a_guard_notes_is_on_record_and_the_message_goes_on():
     p = waiting(None, guards=[Says("x", NoteVerdict("look\nhere"))])
     assert len(p.seen("sink")) == 1
     flagged = next(record for record in p.records if record.event is Event.FLAGGED)
-    assert (flagged.to, flagged.sender, WORDING.whole(flagged.detail)) == ("sink", "a", "look\nhere")
+    assert (flagged.to, flagged.sender, WORDING.join_lines(flagged.detail)) == ("sink", "a", "look\nhere")
 
 
 # Peers that are not in force
@@ -422,7 +422,7 @@ def test_a_thread_with_fewer_peers_reaches_no_other_and_neither_does_anybody_bel
     assert errors(p.seen("c")) == ["routing"]
     below = [thread.allowed for thread in p.conversation.tree.nodes.values() if thread.owner in {"b", "c"}]
     assert below == [frozenset({"c"})] * 2
-    assert [WORDING.whole(record.detail) for record in p.records if record.event is Event.ATTEMPTED] == [
+    assert [WORDING.join_lines(record.detail) for record in p.records if record.event is Event.ATTEMPTED] == [
         "a handoff"
     ]
 
@@ -487,7 +487,7 @@ def test_a_rewriter_that_refuses_is_on_record_too():
     p.say(Ask("1"), "a")
     p.run()
     assert errors(p.seen("a")) == ["denied"]
-    assert [WORDING.whole(record.detail) for record in p.records if record.event is Event.ATTEMPTED] == [
+    assert [WORDING.join_lines(record.detail) for record in p.records if record.event is Event.ATTEMPTED] == [
         "refused"
     ]
 
@@ -501,7 +501,7 @@ def test_questions_are_bounded_in_a_conversation():
     waiting(p)
     assert len(p.conversation.approvals()) == 60
     assert errors(p.seen("a")) == ["denied"]
-    assert any("more than 100 messages" in WORDING.whole(record.detail) for record in p.records)
+    assert any("more than 100 messages" in WORDING.join_lines(record.detail) for record in p.records)
 
 
 @pytest.mark.parametrize(

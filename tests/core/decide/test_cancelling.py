@@ -51,7 +51,10 @@ def test_its_threads_close_its_principal_is_told_and_the_other_request_stays(by)
     assert [type(event) for event in outcome.replies] == ([Reply, Done] if by else [Done])
     assert outcome.replies[-1].answered == bool(by)
     record = next(record for record in outcome.records if record.event is Event.CANCELLED)
-    assert (record.request, WORDING.whole(record.detail)) == ("1", "by ada" if by else "by its principal")
+    assert (record.request, WORDING.join_lines(record.detail)) == (
+        "1",
+        "by ada" if by else "by its principal",
+    )
     refused = [record.code for record in outcome.records if record.event is Event.REFUSED]
     assert refused == []
     if by:

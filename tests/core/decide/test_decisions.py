@@ -250,7 +250,7 @@ def test_crash_tells_the_caller_without_the_exceptions_text():
     paper.run()
     assert errors(paper.seen("a")) == ["internal"]
     assert b"secret" not in b"".join(d.message for o in paper.outcomes for d in o.added)
-    assert any(r.event is Event.FAILED and WORDING.whole(r.detail) == "secret" for r in paper.records)
+    assert any(r.event is Event.FAILED and WORDING.join_lines(r.detail) == "secret" for r in paper.records)
 
 
 def test_deadline_tells_the_caller_timeout():
@@ -415,7 +415,7 @@ def test_concurrent_conversations_on_one_path_do_not_share_anything():
     shop = rules(listener("a", "b"), listener("b"))
     papers = [Paper(shop, {"a": once(to("b", Ask(str(n)))), "b": answer}) for n in range(2)]
     papers[1].seeds = 500
-    papers[1].conversation = Conversation.opened("console", papers[1].moment())
+    papers[1].conversation = Conversation.begin("console", papers[1].moment())
     for paper in papers:
         paper.say(Ask("hi"), "a")
     for _ in range(3):

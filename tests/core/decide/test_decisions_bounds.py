@@ -189,7 +189,7 @@ def test_wherever_the_budget_ends_nothing_is_left_and_nobody_waits(messages):
     paper.run()
     assert paper.ends == {request: True}
     assert len(paper.replies) == 1
-    assert not any(thread.waiting() for thread in paper.conversation.tree.nodes.values())
+    assert not any(thread.list_waiting() for thread in paper.conversation.tree.nodes.values())
     for outcome in paper.outcomes:
         assert set(outcome.parsed) <= {delivery.id for delivery in outcome.added}
 
@@ -330,7 +330,7 @@ def test_records_keep_a_bounded_line_of_what_a_sender_wrote():
     assert len(refused) > 1
     for record in refused:
         assert len(record.to) <= DETAIL
-        assert len(WORDING.whole(record.detail)) <= DETAIL
+        assert len(WORDING.join_lines(record.detail)) <= DETAIL
         assert record.to.isprintable()
 
 
@@ -342,8 +342,8 @@ def test_records_keep_a_bounded_line_of_an_exceptions_text():
     paper.say(Ask("hi"), "a")
     paper.run()
     (failed,) = (record for record in paper.records if record.event is Event.FAILED)
-    assert WORDING.whole(failed.detail).startswith("line line ")
-    assert len(WORDING.whole(failed.detail)) == DETAIL
+    assert WORDING.join_lines(failed.detail).startswith("line line ")
+    assert len(WORDING.join_lines(failed.detail)) == DETAIL
 
 
 # Determinism and cost
@@ -353,7 +353,7 @@ def test_a_thousand_calls_at_once_cost_each_thread_a_bounded_number_of_looks(mon
     from agentserver.core.state import threads
 
     looks = 0
-    below = threads.ThreadTree.below
+    below = threads.ThreadTree.descendants
 
     def counted(self, thread):
         nonlocal looks
@@ -361,7 +361,7 @@ def test_a_thousand_calls_at_once_cost_each_thread_a_bounded_number_of_looks(mon
             looks += 1
             yield node
 
-    monkeypatch.setattr(threads.ThreadTree, "below", counted)
+    monkeypatch.setattr(threads.ThreadTree, "descendants", counted)
 
     def a(call):
         return [to("b", Ask(str(n))) for n in range(1000)] if call.payload == Ask("hi") else None

@@ -94,7 +94,7 @@ def answer(paper, random):
 
 def check_books(paper):
     conversation = paper.conversation
-    waiting = [d for node in conversation.tree.nodes.values() for d in node.waiting()]
+    waiting = [d for node in conversation.tree.nodes.values() for d in node.list_waiting()]
     assert len({d.id for d in waiting}) == len(waiting)
     for request in conversation.requests.values():
         mine = [d for d in waiting if d.request == request.id]
@@ -109,10 +109,10 @@ def check_books(paper):
     began = [thread for request in conversation.requests.values() for thread in request.threads]
     assert len(set(began)) == len(began)
     for node in conversation.tree.nodes.values():
-        assert all(d.thread == node.id and d.to == node.owner for d in node.waiting())
+        assert all(d.thread == node.id and d.to == node.owner for d in node.list_waiting())
     asked = [approval.delivery for approval in conversation.approvals()]
     assert sum(outcome.asking for outcome in paper.outcomes) == len(asked)
-    waiting = [d for thread in paper.conversation.tree.nodes.values() for d in thread.waiting()]
+    waiting = [d for thread in paper.conversation.tree.nodes.values() for d in thread.list_waiting()]
     assert sum(outcome.grown for outcome in paper.outcomes) == sum(len(d.message) for d in waiting)
     assert not {d.id for d in asked} & {d.id for d in paper.waiting}
     assert not conversation.tree.nodes[conversation.tree.root].inbox

@@ -82,7 +82,7 @@ def test_the_canonical_form_may_reach_the_bound():
     references = ASK.encode(Ask("-")).replace("-", "x" * (most - 4) + ">").encode()
     assert not isinstance(outside(references), Refusal)
     found = outside(references.replace(b"x>", b"xx>"))
-    assert (found.code, WORDING.whole(found.detail)) == (
+    assert (found.code, WORDING.join_lines(found.detail)) == (
         Code.VALIDATION,
         f"more than {RULES.bounds.bytes} bytes",
     )

@@ -129,7 +129,7 @@ def test_the_root_is_no_place_for_a_delivery(paper):
 def driven(letter, works, shop=SHOP):
     """The letter in a new conversation."""
     paper = Paper(shop, works)
-    paper.conversation = Conversation.opened("console", paper.moment())
+    paper.conversation = Conversation.begin("console", paper.moment())
     return paper, redrive(paper.conversation, RedrivenLetter(letter, "again", "ada"), shop, paper.moment())
 
 
@@ -144,7 +144,7 @@ def test_a_letter_of_a_closed_conversation_is_answered_to_its_principal(paper, w
     assert (delivery.sender, delivery.to, delivery.request, delivery.hop) == ("console", "tool", "again", 2)
     (record,) = [record for record in outcome.records if record.event is Event.REDRIVEN]
     assert (
-        WORDING.whole(record.detail)
+        WORDING.join_lines(record.detail)
         == f"dead letter {letter.id} of conversation {letter.conversation}, by ada"
     )
     new.apply(outcome)

@@ -19,7 +19,7 @@ from agentserver.core.state.conversation import Conversation
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 SHOP = rules(listener("a"), listener("b"), messages=5, hops=3)
-OPENED = Conversation.opened("console", Moment(1.0, b"0" * 16))
+OPENED = Conversation.begin("console", Moment(1.0, b"0" * 16))
 FAILED = HandlerFailure(Code.INTERNAL, Failure("x"))
 
 

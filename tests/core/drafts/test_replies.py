@@ -56,7 +56,7 @@ def test_a_class_that_the_closed_codecs_do_not_hold_is_refused_with_advice_for_t
     for value in (HandlerResponse(Note("x"), "b"), [respond(Answer("1")), HandlerResponse(Note("x"), "b")]):
         found = normalise(value, closed, Bounds(), AMPLE)
         assert (found.code, found.to, found.corrections) == (Code.VALIDATION, "b", ())
-        assert "list it under replies:" in WORDING.whole(found.detail)
+        assert "list it under replies:" in WORDING.join_lines(found.detail)
     assert closed.for_root(CODECS.of(Note).name) is None
     with pytest.raises(UndeclaredPayload):
         closed.add(Note)
@@ -86,7 +86,7 @@ def test_what_is_no_result_is_a_defect(value):
     found = read(value)
     assert isinstance(found, HandlerFailure)
     assert found.code is Code.INTERNAL
-    assert WORDING.whole(found.detail)
+    assert WORDING.join_lines(found.detail)
 
 
 class Names(StrEnum):

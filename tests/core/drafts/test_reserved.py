@@ -17,7 +17,7 @@ from agentserver import (
 )
 from agentserver.contract import Code
 from agentserver.core.drafts.replies import draft
-from agentserver.core.drafts.reserved import TOLD
+from agentserver.core.drafts.reserved import CORRECTION
 from agentserver.core.guard import Rewrite
 from agentserver.core.messages import Reply
 from agentserver.core.records.details import GuardNote
@@ -68,7 +68,7 @@ def said_once(result):
 )  # fmt: skip
 def test_no_listener_speaks_for_the_system(payload, way):
     paper, told = said_once(way(payload))
-    assert told == [system_error(Code.VALIDATION, (TOLD,))]
+    assert told == [system_error(Code.VALIDATION, (CORRECTION,))]
     assert paper.replies == []
 
 
@@ -81,7 +81,7 @@ def test_text_that_names_what_the_system_does_not_have_is_refused_as_well(text):
 def test_a_request_to_the_todo_service_goes_nowhere_else(request_):
     for way in (respond(request_), to("b", request_), to("console", request_), to("a", request_)):
         paper, told = said_once(way)
-        assert told == [system_error(Code.VALIDATION, (TOLD,))]
+        assert told == [system_error(Code.VALIDATION, (CORRECTION,))]
         assert paper.seen("b") == []
     assert said_once(to("system.todo", request_))[1] != told
 
@@ -168,7 +168,7 @@ def test_an_error_is_not_changed_and_goes_to_nobody_but_the_caller(change):
     paper = duo(passing(once), crash)
     paper.say(Ask("x"), "a")
     paper.run()
-    assert seen == [system_error(Code.INTERNAL), system_error(Code.VALIDATION, (TOLD,))]
+    assert seen == [system_error(Code.INTERNAL), system_error(Code.VALIDATION, (CORRECTION,))]
     assert paper.replies == []
 
 

@@ -78,8 +78,8 @@ def test_an_attempt_keeps_what_is_unknown_of_it():
 
 
 def test_an_attempt_without_a_known_intent_is_told():
-    assert WORDING.whole(ATTEMPT) == "approve"
-    assert WORDING.whole(Ground.HANDOFF.of("late")) == "handoff: late"
+    assert WORDING.join_lines(ATTEMPT) == "approve"
+    assert WORDING.join_lines(Ground.HANDOFF.of("late")) == "handoff: late"
 
 
 @pytest.mark.parametrize("detail", DETAILS, ids=lambda detail: type(detail).__name__)

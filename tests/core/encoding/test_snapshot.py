@@ -194,7 +194,7 @@ def test_text_that_is_no_unicode_is_recorded_as_it_was():
     cause = recording.load_cause(recording.dump_cause(outcome), {}, [], paper.rules)
     assert cause == OutsideMessage(b"\xff\xfe\x00", "r1", "a")
     turned = decisions.turn_away(
-        Conversation.opened("console", paper.moment()),
+        Conversation.begin("console", paper.moment()),
         OutsideMessage(b"x", "r", None),
         Code.BUSY,
         paper.rules,

@@ -110,7 +110,7 @@ def test_a_result_beyond_the_budget_ends_its_request_and_is_decided_again(result
     outcome = paper.step()
     assert paper.replies == [system_error(Code.BUDGET)]
     assert paper.ends == {request: True}
-    assert [WORDING.whole(r.detail) for r in outcome.records if r.event is Event.REFUSED] == [
+    assert [WORDING.join_lines(r.detail) for r in outcome.records if r.event is Event.REFUSED] == [
         "a result of more than 1999 messages"
     ]
     cause = recording.load_cause(

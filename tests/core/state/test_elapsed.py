@@ -13,44 +13,46 @@ NOW = 1_800_000_000.0
 
 
 def test_without_a_jump_time_is_what_the_clock_says():
-    assert Calendar().before(30 * DAY, NOW) == NOW - 30 * DAY
+    assert Calendar().cutoff(30 * DAY, NOW) == NOW - 30 * DAY
 
 
 def test_a_jump_of_ten_years_makes_nothing_old():
-    calendar = Calendar(last=NOW).resumed(NOW + YEARS)
+    calendar = Calendar(last=NOW).resume(NOW + YEARS)
     now = NOW + YEARS
-    assert calendar.before(30 * DAY, now) == NOW - 30 * DAY
-    assert calendar.before(30 * DAY, now + 20 * DAY) == NOW - 10 * DAY
-    assert calendar.before(30 * DAY, now + 31 * DAY) == now + DAY, "afterwards time is as before"
+    assert calendar.cutoff(30 * DAY, now) == NOW - 30 * DAY
+    assert calendar.cutoff(30 * DAY, now + 20 * DAY) == NOW - 10 * DAY
+    assert calendar.cutoff(30 * DAY, now + 31 * DAY) == now + DAY, "afterwards time is as before"
 
 
 def test_a_jump_beneath_a_running_server_is_seen():
-    calendar = Calendar().looked(NOW, 0).looked(NOW + 5, 5).looked(NOW + 10 + YEARS, 5)
+    calendar = Calendar().observe(NOW, 0).observe(NOW + 5, 5).observe(NOW + 10 + YEARS, 5)
     assert calendar == Calendar((Jump(NOW + 10, NOW + 10 + YEARS),), NOW + 10 + YEARS)
-    assert calendar.before(DAY, NOW + 10 + YEARS) == NOW + 10 - DAY
+    assert calendar.cutoff(DAY, NOW + 10 + YEARS) == NOW + 10 - DAY
 
 
 def test_a_clock_that_was_wrong_and_is_put_right():
-    calendar = Calendar(last=NOW).looked(NOW + YEARS, 0).looked(NOW + YEARS + DAY, DAY).looked(NOW + DAY, 0)
-    assert calendar.before(3 * DAY, NOW + DAY) == NOW - 2 * DAY
-    assert calendar.before(3 * DAY, NOW + 9 * DAY) == NOW + 6 * DAY
+    calendar = (
+        Calendar(last=NOW).observe(NOW + YEARS, 0).observe(NOW + YEARS + DAY, DAY).observe(NOW + DAY, 0)
+    )
+    assert calendar.cutoff(3 * DAY, NOW + DAY) == NOW - 2 * DAY
+    assert calendar.cutoff(3 * DAY, NOW + 9 * DAY) == NOW + 6 * DAY
 
 
 @pytest.mark.parametrize("gap", [-TOLERANCE, 0.0, DAY, 30 * DAY, ABSENCE])
 def test_an_absence_that_can_be_believed_counts(gap):
-    assert Calendar(last=NOW).resumed(NOW + gap) == Calendar(last=NOW + gap)
+    assert Calendar(last=NOW).resume(NOW + gap) == Calendar(last=NOW + gap)
 
 
 @pytest.mark.parametrize("gap", [-TOLERANCE - 1, -YEARS, ABSENCE + 1, YEARS])
 def test_one_that_cannot_does_not(gap):
-    assert Calendar(last=NOW).resumed(NOW + gap).jumps == (Jump(NOW, NOW + gap),)
+    assert Calendar(last=NOW).resume(NOW + gap).jumps == (Jump(NOW, NOW + gap),)
 
 
 @pytest.mark.parametrize("drift", [-0.01, 0.01])
 def test_a_clock_that_is_slewed_has_not_jumped(drift):
     calendar = Calendar()
     for turn in range(1000):
-        calendar = calendar.looked(NOW + turn * (60 + drift), 60)
+        calendar = calendar.observe(NOW + turn * (60 + drift), 60)
     assert calendar.jumps == ()
 
 
@@ -67,8 +69,8 @@ def test_nothing_is_over_before_its_time(kept, turns, limit):
         for passes, jump in turns:
             stamps.append((clock, real))
             clock, real = clock + passes + jump, real + passes
-            calendar = calendar.looked(clock, passes)
-        before = calendar.before(limit, clock)
+            calendar = calendar.observe(clock, passes)
+        before = calendar.cutoff(limit, clock)
         backwards = any(jump < 0 for _, jump in turns)
         for stamp, at in stamps:
             if stamp < before:

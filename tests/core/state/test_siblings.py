@@ -31,7 +31,7 @@ def test_they_are_no_other_kind_of_sequence():
 
 
 def test_opening_a_child_copies_none_of_its_siblings():
-    tree = ThreadTree.planted("root", "console")
+    tree = ThreadTree.plant("root", "console")
     stores = set()
     for number in range(500):
         change = TreeChange(tree)

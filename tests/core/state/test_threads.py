@@ -14,7 +14,7 @@ def delivery(number=1, thread="t", origin="root"):
 
 
 def grown(*edges):
-    change = TreeChange(ThreadTree.planted("root", "console"))
+    change = TreeChange(ThreadTree.plant("root", "console"))
     for parent, owner, thread in edges:
         change.open(parent, owner, thread)
     return change
@@ -29,14 +29,14 @@ def busy(thread):
 
 
 def test_a_planted_tree_has_only_the_principals_root():
-    tree = ThreadTree.planted("root", "console")
+    tree = ThreadTree.plant("root", "console")
     assert tree.get("root").owner == "console"
-    assert list(tree.below("root")) == []
+    assert list(tree.descendants("root")) == []
     assert tree.get("elsewhere") is None
 
 
 def test_the_root_has_no_caller():
-    tree = ThreadTree.planted("root", "console")
+    tree = ThreadTree.plant("root", "console")
     with pytest.raises(LookupError):
         tree.caller(tree.get("root"))
 
@@ -68,15 +68,15 @@ def test_threads_are_numbered_in_the_order_of_their_opening():
 
 def test_a_thread_at_rest_is_given_to_its_owner_only():
     change = grown(("root", "a.b", "t1"), ("root", "a", "t2"))
-    assert change.resting("root", "a.b").id == "t1"
-    assert change.resting("root", "a").id == "t2"
-    assert change.resting("root", "b") is None
-    assert change.resting("t1", "a.b") is None
+    assert change.take_resting("root", "a.b").id == "t1"
+    assert change.take_resting("root", "a").id == "t2"
+    assert change.take_resting("root", "b") is None
+    assert change.take_resting("t1", "a.b") is None
 
 
 def test_a_thread_with_work_on_it_or_below_it_is_not_at_rest():
     tree = tree_of(("root", "a", "t1"), ("t1", "b", "t2"), ("t2", "c", "t3"))
-    assert TreeChange(tree).resting("root", "a").id == "t1"
+    assert TreeChange(tree).take_resting("root", "a").id == "t1"
     for thread in ("t1", "t3"):
         for working in (
             busy(tree.get(thread)),
@@ -84,14 +84,14 @@ def test_a_thread_with_work_on_it_or_below_it_is_not_at_rest():
         ):
             change = TreeChange(tree)
             change.put(working)
-            assert change.resting("root", "a") is None
+            assert change.take_resting("root", "a") is None
 
 
 def test_the_oldest_threads_at_rest_are_given_first_and_each_once():
     change = grown(("root", "a", "t1"), ("root", "a", "t2"), ("root", "a", "t3"))
     change.put(busy(change.tree.get("t1")))
-    assert [change.resting("root", "a").id for _ in range(2)] == ["t2", "t3"]
-    assert change.resting("root", "a") is None
+    assert [change.take_resting("root", "a").id for _ in range(2)] == ["t2", "t3"]
+    assert change.take_resting("root", "a") is None
 
 
 def test_pruning_closes_everything_below_and_keeps_the_rest():
@@ -126,7 +126,7 @@ def test_a_thousand_calls_in_one_change_look_at_each_thread_a_bounded_number_of_
     change = grown(*(("root", "a", f"old{number}") for number in range(resting)))
     change.nodes = Counted(change.nodes)
     for number in range(1000):
-        thread = change.resting("root", "a") or change.open("root", "a", f"new{number}")
+        thread = change.take_resting("root", "a") or change.open("root", "a", f"new{number}")
         change.put(busy(thread))
     assert len(change.tree.nodes) == 1 + 1000
     assert change.nodes.looks < 10 * 1000
@@ -144,7 +144,7 @@ class Trees(RuleBasedStateMachine):
         super().__init__()
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr(siblings, "FEW", 2)
-        self.tree = ThreadTree.planted("0", "console")
+        self.tree = ThreadTree.plant("0", "console")
         self.count = 0
 
     @rule(data=st.data(), owner=st.sampled_from(["a", "a.b", "b"]))
@@ -159,7 +159,7 @@ class Trees(RuleBasedStateMachine):
     @rule(data=st.data())
     def prune(self, data):
         victim = data.draw(st.sampled_from(sorted(self.tree.nodes)))
-        expected = {node.id for node in self.tree.below(victim)}
+        expected = {node.id for node in self.tree.descendants(victim)}
         change = TreeChange(self.tree)
         assert {node.id for node in change.prune(victim)} == expected
         self.tree = change.result()
@@ -169,7 +169,7 @@ class Trees(RuleBasedStateMachine):
     @rule(data=st.data())
     def shut(self, data):
         victim = data.draw(st.sampled_from(sorted(set(self.tree.nodes) - {"0"})))
-        expected = {node.id for node in self.tree.below(victim)} | {victim}
+        expected = {node.id for node in self.tree.descendants(victim)} | {victim}
         change = TreeChange(self.tree)
         assert {node.id for node in change.shut(victim)} == expected
         self.tree = change.result()
@@ -195,11 +195,11 @@ class Trees(RuleBasedStateMachine):
             for child in self.tree.nodes[parent].children
             if self.tree.nodes[child].owner == "a"
             and self.tree.nodes[child].allowed is None
-            and all(node.quiet for node in (self.tree.nodes[child], *self.tree.below(child)))
+            and all(node.quiet for node in (self.tree.nodes[child], *self.tree.descendants(child)))
         ]
         change = TreeChange(self.tree)
         for expected in (*resting, None):
-            given = change.resting(parent, "a")
+            given = change.take_resting(parent, "a")
             assert (given and given.id) == expected
             if given:
                 change.put(busy(given))
@@ -207,7 +207,7 @@ class Trees(RuleBasedStateMachine):
 
     @invariant()
     def children_at_rest_are_known(self):
-        read = ThreadTree.of("0", self.tree.nodes, self.tree.opened)
+        read = ThreadTree.build("0", self.tree.nodes, self.tree.opened)
         assert read == self.tree
         for node in self.tree.nodes.values():
             if node.children.size > siblings.FEW:
@@ -220,7 +220,7 @@ class Trees(RuleBasedStateMachine):
                 assert self.tree.nodes[child].parent == node.id
             if node.parent is not None:
                 assert node.id in self.tree.nodes[node.parent].children
-        assert {node.id for node in self.tree.below("0")} == set(self.tree.nodes) - {"0"}
+        assert {node.id for node in self.tree.descendants("0")} == set(self.tree.nodes) - {"0"}
 
 
 TestTrees = Trees.TestCase

@@ -112,7 +112,7 @@ def _look(reader: Reader, rules: Any, summary: Any, verdict: Verdict, found: Any
     story = reader.recorded_conversation(summary.id)
     verdict.good["conversations"] += 1
     verdict.good["steps"] += len(story.steps)
-    if reader.altered(story) is not None:
+    if reader.find_altered(story) is not None:
         verdict.blame("seal broken", summary.id)
     deviation = replay(story, rules)
     if deviation is not None:

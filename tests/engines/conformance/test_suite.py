@@ -117,8 +117,8 @@ class Credulous(MemoryEngine):
 class Discreet(MemoryEngine):
     """Does not mark what it tells again."""
 
-    async def told(self, conversation, request):
-        async for event in super().told(conversation, request):
+    async def read_request_events(self, conversation, request):
+        async for event in super().read_request_events(conversation, request):
             yield event._replace(redelivered=False)
 
 
@@ -246,8 +246,8 @@ class Cleaning(MemoryEngine):
 class Silent(MemoryEngine):
     """Tells nobody what was set aside."""
 
-    async def set_aside(self, conversation, reason, at):
-        events = await super().set_aside(conversation, reason, at)
+    async def suspend(self, conversation, reason, at):
+        events = await super().suspend(conversation, reason, at)
         self._left.waiting.pop(conversation, None)
         return events
 
@@ -322,7 +322,7 @@ class Anonymous(MemoryReader):
 
 
 class Alarmed(MemoryReader):
-    def altered(self, story):
+    def find_altered(self, story):
         return 1
 
 

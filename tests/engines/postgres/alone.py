@@ -11,8 +11,8 @@ UNCLAIMED = Claim(1 << 40, 0)
 class AloneEngine(PostgresEngine):
     """Claims each conversation that something is asked of, since there is nobody else to have it."""
 
-    def held(self, conversation):
-        return super().held(conversation) or UNCLAIMED
+    def current_claim(self, conversation):
+        return super().current_claim(conversation) or UNCLAIMED
 
     async def commit(self, claim, outcome):
         if claim == UNCLAIMED:
@@ -24,21 +24,21 @@ class AloneEngine(PostgresEngine):
 
     async def changes(self):
         active = await self.read(lambda reader: reader.active())
-        while any(super(AloneEngine, self).held(key) is None for key in active):
+        while any(super(AloneEngine, self).current_claim(key) is None for key in active):
             await self._claims.take()
             for key in active:
                 await self.claim(key)
-        yield GainedClaims({key: self.held(key) for key in active})
+        yield GainedClaims({key: self.current_claim(key) for key in active})
 
-    async def set_aside(self, conversation, reason, at):
+    async def suspend(self, conversation, reason, at):
         await self.claim(conversation)
-        return await super().set_aside(conversation, reason, at)
+        return await super().suspend(conversation, reason, at)
 
     async def open_conversations(self):
         found = await self.read(
             lambda reader: [(one.id, one.principal) for one in reader.conversations() if one.closed is None]
         )
-        gone = await self.read(lambda reader: [one.id for one in reader.aside()])
+        gone = await self.read(lambda reader: [one.id for one in reader.list_suspended()])
         for key, principal in found:
             if key not in gone:
                 yield key, principal

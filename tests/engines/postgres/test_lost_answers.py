@@ -70,7 +70,7 @@ async def test_an_arrival_for_a_claim_without_an_answer_is_given(options):
         fate = await other.hand_in(Arrival("id", key, None, Cancellation("request", "somebody")))
         async with asyncio.timeout(HANGS):
             arrival = await anext(engine.arrivals())
-        assert engine.held(key) is not None
+        assert engine.current_claim(key) is not None
         engine.settle(arrival, Fate("no"))
         async with asyncio.timeout(HANGS):
             assert await fate == Fate("no")
@@ -100,7 +100,7 @@ async def test_a_release_without_an_answer_holds_nothing(options):
         lose(engine._link, "set owner = null")
         with pytest.raises(EngineError):
             await engine.release([key])
-        assert engine.held(key) is None
+        assert engine.current_claim(key) is None
         claim = await engine.claim(key)
         await engine.commit(claim, SampleConversation().said(outcome.conversation, "more"))
 
@@ -119,14 +119,14 @@ async def test_an_arrival_that_is_read_while_its_conversation_is_released_is_giv
                     await asyncio.wait([arrivals])
                 read.found = [arrivals.result()] if arrivals.done() else []
                 arrivals.cancel()
-                read.missed = [one for one in read.found if engine.held(one.conversation) is None]
+                read.missed = [one for one in read.found if engine.current_claim(one.conversation) is None]
                 read.set()
             return found
 
         engine._link.fetch = fetch_slowly
         await engine.release([key])
         assert read.is_set()
-        assert engine.held(key) is not None
+        assert engine.current_claim(key) is not None
         assert read.missed == []
         async with asyncio.timeout(HANGS):
             found = read.found or [await anext(engine.arrivals())]
@@ -197,7 +197,7 @@ async def test_a_lease_that_begins_anew_without_an_answer_lets_everything_go(opt
         engine._hints.listen = fails
         with pytest.raises(EngineError):
             await engine._lease.begin_again()
-        assert engine.held(key) is None
+        assert engine.current_claim(key) is None
         claim = await engine.claim(key)
         assert claim.owner == engine._lease.incarnation
 
@@ -220,7 +220,7 @@ async def test_a_conversation_is_set_aside_once_though_the_answer_is_lost(option
             return found
 
         connection.execute = execute_without_answer
-        events = await engine.set_aside(key, "it cannot be read", 5000.0)
+        events = await engine.suspend(key, "it cannot be read", 5000.0)
         assert lost
         assert events
         assert len(await run(options.url, "select 1 from agentserver.aside")) == 1
@@ -233,7 +233,7 @@ async def test_a_conversation_that_is_put_back_is_taken_up_while_its_owner_lives
         said = sample.said(sample.opened(), "1")
         key = said.conversation.id
         await engine.commit(engine.begin_claim(key), said)
-        await engine.set_aside(key, "it cannot be read", 5000.0)
+        await engine.suspend(key, "it cannot be read", 5000.0)
         changes = engine.changes()
         assert await anext(changes) == GainedClaims({})
         await run(options.url, "update agentserver.aside set ended = 1")

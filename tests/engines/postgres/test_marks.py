@@ -35,13 +35,13 @@ async def test_one_delivery_that_was_only_queued_is_a_suspect_and_no_culprit(opt
     poison = said.ready[0].id
     async with PostgresEngine(replace(options, name="b")) as b:
         change = await taken(b)
-        verdict = judge(await b.marks.past(change.previous), [poison], 1)
+        verdict = judge(await b.marks.previous_run(change.previous), [poison], 1)
         assert (verdict.dead, verdict.alone) == ((), (poison,))
         await b.marks.begin(verdict.ends, 8)
-        await b.marks.kept(b.marks.enter(poison, said.conversation.id))
+        await b.marks.wait_until_marked(b.marks.enter(poison, said.conversation.id))
     async with PostgresEngine(replace(options, name="c")) as c:
         change = await taken(c)
-        verdict = judge(await c.marks.past(change.previous), [poison], 1)
+        verdict = judge(await c.marks.previous_run(change.previous), [poison], 1)
         assert verdict.dead == (poison,)
 
 
@@ -49,7 +49,7 @@ async def test_a_hop_that_is_no_suspect_writes_no_mark(options):
     async with PostgresEngine(options) as engine:
         await engine.marks.begin({}, 8)
         slot = engine.marks.enter("delivery", "conversation")
-        await engine.marks.kept(slot)
+        await engine.marks.wait_until_marked(slot)
         assert slot == 0
         rows = await run(options.url, "select * from agentserver.suspect")
         assert rows == []
@@ -62,7 +62,7 @@ async def test_the_watchdog_names_from_its_thread_the_delivery_that_holds_the_lo
         await asyncio.to_thread(a.marks.hold, "held")
     async with PostgresEngine(replace(options, name="b")) as b:
         change = await taken(b)
-        assert (await b.marks.past(change.previous)).held == "held"
+        assert (await b.marks.previous_run(change.previous)).held == "held"
 
 
 async def test_an_acquitted_suspect_is_forgotten(options):

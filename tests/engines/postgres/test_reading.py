@@ -47,21 +47,21 @@ def examined(reader):
     return {
         "conversations": list(reader.conversations()),
         "active": sorted(reader.active()),
-        "asking": reader.asking(),
+        "asking": reader.list_asking(),
         "found": sorted(reader.find(keys[0][:1])),
         "not found": reader.find("\ud800"),
         "loaded": {key: reader.load(key) for key in keys},
         "approvals": {key: reader.approvals(key) for key in keys},
         "answers": reader.answers(),
-        "decided": reader.decided(),
-        "decided for one": reader.decided(1, "ada"),
-        "charged": reader.charged(),
-        "charged late": reader.charged(1e12),
+        "decided": reader.list_decisions(),
+        "decided for one": reader.list_decisions(1, "ada"),
+        "charged": reader.list_charges(),
+        "charged late": reader.list_charges(1e12),
         "dead": reader.dead(),
         "one dead": reader.dead(1, "nobody's"),
-        "aside": reader.aside(),
+        "aside": reader.list_suspended(),
         "stories": bare,
-        "altered": [reader.altered(story) for story in stories.values()],
+        "altered": [reader.find_altered(story) for story in stories.values()],
     }
 
 
@@ -71,7 +71,7 @@ async def kept_by(engine, given):
             await keep(engine, outcome)
         key = given[2].conversation.id
         before = await engine.read(examined)
-        await engine.set_aside(key, "it cannot be read", 5000.0)
+        await engine.suspend(key, "it cannot be read", 5000.0)
         return before, await engine.read(examined)
 
 

@@ -118,7 +118,7 @@ async def test_a_question_that_no_statement_can_ask_spoils_no_other(database):
     async with serving(database, "a") as a, serving(database, "b") as b:
         handle = await a.open()
         engine = b.pump._engine
-        asked = [engine.standing(key) for key in (handle.id, "no\0text", "unknown")]
+        asked = [engine.find_conversation(key) for key in (handle.id, "no\0text", "unknown")]
         found, refused, unknown = await asyncio.gather(*asked, return_exceptions=True)
         assert (found.conversation, found.over) == (handle.id, False)
         assert isinstance(refused, EngineError)
@@ -131,10 +131,10 @@ async def test_what_has_left_is_read_in_pages_of_bounded_bytes(database):
         for _ in range(3):
             await a.ask(Note("x" * (PAGE // 2)), handle=handle)
         engine, places, after = a.pump._engine, [], UNDECIDED
-        while page := await engine.left(handle.id, after, 64):
+        while page := await engine.read_events(handle.id, after, 64):
             after = page[-1].place
             places.append(len([one for one in page if isinstance(one, Reply)]))
         assert places == [1, 1, 1]
-        assert len(await engine.left(handle.id, UNDECIDED, 1)) == 1
+        assert len(await engine.read_events(handle.id, UNDECIDED, 1)) == 1
         with pytest.raises(LookupError):
-            await engine.left("unknown", UNDECIDED, 64)
+            await engine.read_events("unknown", UNDECIDED, 64)

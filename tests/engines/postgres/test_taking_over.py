@@ -61,5 +61,5 @@ async def test_what_was_handed_in_is_adopted_at_the_end_of_the_lease(options):
     async with PostgresEngine(options) as engine, asyncio.timeout(HANGS):
         await engine.hand_in(Arrival("1", key, "console", OutsideMessage(b"<a/>", "r", "a")))
         async for arrival in engine.arrivals():
-            assert (arrival.conversation, engine.held(key) is None) == (key, False)
+            assert (arrival.conversation, engine.current_claim(key) is None) == (key, False)
             return

@@ -74,7 +74,7 @@ async def sound(engine, url, outcomes, steps):
         assert await engine.load(key) == outcome.conversation
         recorded = await engine.read(lambda reader, key=key: reader.recorded_conversation(key))
         assert [step.version for step in recorded.steps] == list(range(1, steps + 1))
-        assert await engine.read(lambda reader, recorded=recorded: reader.altered(recorded)) is None
+        assert await engine.read(lambda reader, recorded=recorded: reader.find_altered(recorded)) is None
     rows = await run(url, "select count(*) from agentserver.step")
     assert rows[0][0] == len(outcomes) * steps
 
@@ -112,7 +112,7 @@ async def test_a_backend_that_is_killed_within_a_statement_leaves_one_step(optio
         await transaction.start()
         await connection.execute("select 1 from agentserver.conversation for update")
         second = sample.said(first.conversation, "held up")
-        committing = asyncio.ensure_future(engine.commit(engine.held(key), second))
+        committing = asyncio.ensure_future(engine.commit(engine.current_claim(key), second))
         for _ in range(3):
             async with asyncio.timeout(HANGS):
                 while not (await run(options.url, f"{KILL} and wait_event_type = 'Lock'")):  # noqa: ASYNC110 - of another session
@@ -195,7 +195,7 @@ async def test_a_commit_whose_answer_is_cut_off_is_found_again(postgres, options
     through = replace(options, url=options.url.replace(postgres.folder.name, f"{postgres.folder.name}%2Fcut"))
     async with cutter.open(), PostgresEngine(through) as engine:
         first = await talk(engine, sample, 1)
-        claim = engine.held(first.conversation.id)
+        claim = engine.current_claim(first.conversation.id)
         second = sample.answered(first.conversation, first.ready[0])
         third = sample.said(sample.opened(), "of its own")
         begun = engine.begin_claim(third.conversation.id)
@@ -222,7 +222,7 @@ async def test_one_of_two_engines_claims_a_conversation(options):
             assert sum(claim is not None for claim in claims) == 1
         (claim,) = [claim for claim in claims if claim]
         owner, other = (a, b) if claims[0] else (b, a)
-        assert (owner.held(key), other.held(key)) == (claim, None)
+        assert (owner.current_claim(key), other.current_claim(key)) == (claim, None)
         with pytest.raises(FencedError):
             await other.commit(claim, sample.said(first.conversation, "fenced"))
 
@@ -239,12 +239,12 @@ async def test_rows_that_were_acknowledged_and_are_gone_stop_acceptance_until_an
             await asyncio.to_thread(subprocess.run, ["cp", "-a", server.data, older], check=True)
             await asyncio.to_thread(server.start)
             second = sample.said(first.conversation, "lost")
-            await engine.commit(engine.held(key), second)
+            await engine.commit(engine.current_claim(key), second)
             await asyncio.to_thread(server.stop)
             shutil.rmtree(server.data)
             older.rename(server.data)
             third = sample.answered(second.conversation, second.ready[0])
-            claim = engine.held(key)
+            claim = engine.current_claim(key)
             # Before the database is back: the lease may notice the loss first, and then nothing more is taken.
             waiting = asyncio.ensure_future(engine.commit(claim, third))
             await asyncio.to_thread(server.start)
@@ -372,7 +372,7 @@ async def test_a_stale_copy_is_dropped_and_never_written(options):
         first = await talk(a, sample, 2)
         key = first.conversation.id
         await run(options.url, "update agentserver.conversation set moved = moved - interval '1 minute'")
-        stale = a.held(key)
+        stale = a.current_claim(key)
         claim = await b.claim(key)
         assert await b.load(key) == first.conversation
         assert b._rows.knows(key, claim)  # its first commit reads nothing
@@ -380,7 +380,7 @@ async def test_a_stale_copy_is_dropped_and_never_written(options):
         await b.commit(claim, second)
         with pytest.raises(FencedError):
             await a.commit(stale, sample.said(first.conversation, "at a"))
-        assert a.held(key) is None
+        assert a.current_claim(key) is None
         answered = sample.answered(second.conversation, second.ready[0])
         await b.commit(claim, answered)
         with pytest.raises(ConflictError):

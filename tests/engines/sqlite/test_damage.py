@@ -116,9 +116,9 @@ def everything(tmp_path_factory):
         count_opening(connection)
         records.write_calendar(connection, Calendar((Jump(5.0, 9.0),), 11.0))
         for number in (3, 4, 5):
-            assert writer.set_aside(outcomes[number].conversation.id, "it cannot go on", 20.0) is not None
-        suspension.resume(connection, Reader(connection).aside()[0].id, 21.0)
-        suspension.discard_suspended(connection, Reader(connection).aside()[0].id, 21.0)
+            assert writer.suspend(outcomes[number].conversation.id, "it cannot go on", 20.0) is not None
+        suspension.resume(connection, Reader(connection).list_suspended()[0].id, 21.0)
+        suspension.discard_suspended(connection, Reader(connection).list_suspended()[0].id, 21.0)
         retention.discard_letter(connection, Reader(connection).dead()[0].delivery.id)
     assert leave_answer(path, ApprovalAnswer("one", "digest", Answer.DENY, "ada"), 5.0)
     assert list(findings(path)) == []

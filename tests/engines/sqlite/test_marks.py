@@ -37,7 +37,7 @@ slots = [marks.enter({KEY!r}, "c"), marks.enter({OTHER!r}, "c")]
 os._exit(1)
 """
     subprocess.run([sys.executable, "-c", script], check=False, cwd=Path(__file__).parents[3])
-    return asyncio.run(MarkFile(journal).past(1))
+    return asyncio.run(MarkFile(journal).previous_run(1))
 
 
 def test_what_ran_is_known_when_the_process_is_gone(journal):
@@ -63,12 +63,12 @@ def test_whose_fault_an_end_was_is_known(journal, code, found):
 
 
 def seen(journal):
-    return asyncio.run(MarkFile(journal).past(1))
+    return asyncio.run(MarkFile(journal).previous_run(1))
 
 
 def test_there_are_as_many_marks_as_there_is_room_for(journal):
     marks = MarkFile(journal)
-    assert asyncio.run(marks.past(1)) == NO_PREVIOUS_RUN
+    assert asyncio.run(marks.previous_run(1)) == NO_PREVIOUS_RUN
     asyncio.run(marks.begin({}, 2))
     slots = [marks.enter(f"{number}", "c") for number in range(3)]
     assert seen(journal).running == {"0", "1"}
@@ -104,13 +104,13 @@ def test_any_file_can_be_read(data):
 )
 def test_what_is_torn_foreign_or_of_another_version_says_nothing(journal, data):
     (journal.parent / "journal.sqlite.marks").write_bytes(data)
-    assert asyncio.run(MarkFile(journal).past(1)) == NO_PREVIOUS_RUN
+    assert asyncio.run(MarkFile(journal).previous_run(1)) == NO_PREVIOUS_RUN
 
 
 def test_what_is_no_file_says_nothing_and_is_done_without(journal, caplog):
     (journal.parent / "journal.sqlite.marks").mkdir()
     marks = MarkFile(journal)
-    assert asyncio.run(marks.past(1)) == NO_PREVIOUS_RUN
+    assert asyncio.run(marks.previous_run(1)) == NO_PREVIOUS_RUN
     asyncio.run(marks.begin({}, 1))
     assert "no marks are kept" in caplog.text
     marks.leave(marks.enter("x", "c"))
@@ -130,7 +130,7 @@ def test_what_has_no_end_says_nothing_and_gives_way(journal, made):
     path = journal.parent / "journal.sqlite.marks"
     made(path)
     marks = MarkFile(journal)
-    assert asyncio.run(marks.past(1)) == NO_PREVIOUS_RUN
+    assert asyncio.run(marks.previous_run(1)) == NO_PREVIOUS_RUN
     asyncio.run(marks.begin({"s": 1}, 1))
     assert seen(journal) == PreviousRun(frozenset(), "", {"s": 1})
     assert path.is_file()
@@ -143,14 +143,14 @@ def test_a_directory_that_cannot_be_written_is_done_without(journal):
     marks = MarkFile(journal)
     asyncio.run(marks.begin({}, 1))
     journal.parent.chmod(0o700)
-    assert asyncio.run(marks.past(1)) == NO_PREVIOUS_RUN
+    assert asyncio.run(marks.previous_run(1)) == NO_PREVIOUS_RUN
 
 
 def test_marks_that_begin_anew_are_asked_for_what_the_server_before_has_left(journal):
     left_by(journal, "")
     before, marks = seen(journal), MarkFile(journal)
     assert before.running == {KEY, OTHER}
-    assert asyncio.run(marks.past(1)) == before
+    assert asyncio.run(marks.previous_run(1)) == before
     asyncio.run(marks.begin({"s": 2, "t": 0}, 2))
     one = marks.enter("one", "c")
     marks.enter("other", "c")
@@ -158,6 +158,6 @@ def test_marks_that_begin_anew_are_asked_for_what_the_server_before_has_left(jou
     marks.leave(one)
     marks.leave(one)
     left = PreviousRun(frozenset({"other"}), "", {"t": 0})
-    assert seen(journal) == asyncio.run(marks.past(1)) == left
+    assert seen(journal) == asyncio.run(marks.previous_run(1)) == left
     asyncio.run(marks.begin({}, 4))
     assert len({marks.enter(f"{number}", "c") for number in range(5)}) == 5

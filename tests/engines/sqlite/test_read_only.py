@@ -99,4 +99,4 @@ def test_a_journal_with_other_tables_is_refused_by_name(tmp_path):
     with pytest.raises(EngineError, match=said):
         open_writing(JournalOptions(path))
     with pytest.raises(EngineError, match=said), read_journal(path) as reader:
-        reader.asking()
+        reader.list_asking()

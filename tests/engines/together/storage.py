@@ -222,7 +222,7 @@ class SharedEngine(MemoryEngine):
 
     # Claims
 
-    def held(self, conversation: str) -> Claim | None:
+    def current_claim(self, conversation: str) -> Claim | None:
         return self.mine.get(conversation)
 
     async def claim(self, conversation: str) -> Claim | None:
@@ -380,7 +380,7 @@ class SharedEngine(MemoryEngine):
 
     # Marks
 
-    async def past(self, previous: int) -> PreviousRun:
+    async def previous_run(self, previous: int) -> PreviousRun:
         lease = self.storage.leases.get(previous)
         if lease is None or lease.ended:
             return NO_PREVIOUS_RUN._replace(ends=dict(self.storage.ends))
@@ -394,7 +394,7 @@ class SharedEngine(MemoryEngine):
         self.storage.leases[self.number].running[self._slots] = delivery
         return self._slots
 
-    async def kept(self, slot: int) -> None:
+    async def wait_until_marked(self, slot: int) -> None:
         await asyncio.sleep(0)
 
     def leave(self, slot: int) -> None:

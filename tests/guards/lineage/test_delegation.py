@@ -88,7 +88,7 @@ def told(p: Paper, words: str = "Pay the bill in mail 12.") -> Paper:
 def question(p: Paper) -> tuple[str, tuple[str, ...]]:
     (approval,) = p.conversation.approvals()
     ((_, why, about),) = approval.questions
-    return WORDING.whole(why), about
+    return WORDING.join_lines(why), about
 
 
 def test_the_question_shows_the_record_whole_and_which_argument_is_which_field():

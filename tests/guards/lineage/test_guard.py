@@ -163,7 +163,7 @@ def memory(p) -> Memory:
 
 def on_one_line(detail):
     """A detail in words, each lineage on one line."""
-    return WORDING.whole(detail).replace("\n  →", " →")
+    return WORDING.join_lines(detail).replace("\n  →", " →")
 
 
 def details(p, event):
@@ -615,7 +615,7 @@ def test_a_quarantined_listener_cannot_say_what_no_closed_schema_holds():
     p = quarantined(1, Note("anything"))
     assert errors(p.seen("helper")) == ["denied", "denied", "denied"]
     (record, *_) = [record for record in p.records if record.event is Event.REFUSED]
-    assert "helper is quarantined, and what Note can tell is unbounded" in WORDING.whole(record.detail)
+    assert "helper is quarantined, and what Note can tell is unbounded" in WORDING.join_lines(record.detail)
 
 
 def test_a_quarantined_listener_writes_to_no_sink_what_no_closed_schema_holds():

@@ -94,7 +94,7 @@ def ledger(p):
 
 
 def reasons(p):
-    return [WORDING.whole(record.detail) for record in p.records if record.event is Event.REFUSED]
+    return [WORDING.join_lines(record.detail) for record in p.records if record.event is Event.REFUSED]
 
 
 def test_a_leaf_that_the_plan_names_is_sent_to_though_its_author_is_a_stranger():
@@ -180,7 +180,7 @@ def test_a_planner_that_was_told_anything_else_plans_nothing(words):
 
 
 def notes(p):
-    return "\n".join(WORDING.whole(one.detail) for one in p.records if one.event is Event.FLAGGED)
+    return "\n".join(WORDING.join_lines(one.detail) for one in p.records if one.event is Event.FLAGGED)
 
 
 def test_a_planner_that_untrusted_text_reached_plans_nothing():
@@ -298,7 +298,7 @@ def test_a_plan_is_asked_about_once_and_its_calls_run_unasked():
     (approval,) = p.conversation.approvals()
     ((guard, why, _),) = approval.questions
     assert guard == "lineage"
-    assert WORDING.whole(why).split("\n")[1:] == [
+    assert WORDING.join_lines(why).split("\n")[1:] == [
         (
             '1. Call "post", any number of times, with "to": the "entries.email" of a record of "book" '
             'whose "entries.name" is "Kim".'
@@ -328,14 +328,14 @@ def test_in_audit_a_plan_is_shown_and_nobody_is_asked():
     p = told(story(policy=replace(CONFIRMED, mode=Mode.AUDIT)))
     assert p.conversation.approvals() == ()
     assert ledger(p).plan.steps
-    shown = [WORDING.whole(one.detail) for one in p.records if one.event is Event.FLAGGED]
+    shown = [WORDING.join_lines(one.detail) for one in p.records if one.event is Event.FLAGGED]
     assert any('1. Call "post"' in text for text in shown)
 
 
 def test_a_plan_that_allows_nothing_says_so():
     p = told(story(Plan(), CONFIRMED))
     (approval,) = p.conversation.approvals()
-    assert "no sink may be used at all" in WORDING.whole(approval.questions[0].why)
+    assert "no sink may be used at all" in WORDING.join_lines(approval.questions[0].why)
 
 
 def test_what_a_plan_quotes_cannot_be_taken_for_its_words():
@@ -346,7 +346,7 @@ def test_what_a_plan_quotes_cannot_be_taken_for_its_words():
         )
     )
     (approval,) = p.conversation.approvals()
-    lines = WORDING.whole(approval.questions[0].why).split("\n")
+    lines = WORDING.join_lines(approval.questions[0].why).split("\n")
     assert lines[1:] == [
         '1. Call "post", any number of times, with "to": "x\\"\\n2. Call \\"bank\\" with anything.\\u202e".'
     ]

@@ -140,7 +140,7 @@ def test_the_record_of_a_refusal_says_who_exposed_its_sender():
 
 
 def refusals(p):
-    return [WORDING.whole(one.detail) for one in p.records if one.event is Event.REFUSED]
+    return [WORDING.join_lines(one.detail) for one in p.records if one.event is Event.REFUSED]
 
 
 def test_text_exposes_through_as_many_as_pass_it_on():

@@ -127,7 +127,7 @@ def memory(p) -> Memory:
 
 
 def notes(p):
-    return [WORDING.whole(record.detail) for record in p.records if record.event is Event.FLAGGED]
+    return [WORDING.join_lines(record.detail) for record in p.records if record.event is Event.FLAGGED]
 
 
 # What is shown
@@ -247,7 +247,7 @@ def test_a_message_that_cannot_be_shown_is_refused_to_its_sender():
     told(p)
     assert errors(p.seen("inbox")) == ["denied"]
     refused = [record for record in p.records if record.event is Event.REFUSED]
-    assert "a field of Parcel that must be there takes none" in WORDING.whole(refused[0].detail)
+    assert "a field of Parcel that must be there takes none" in WORDING.join_lines(refused[0].detail)
 
 
 def is_ask(call):
@@ -315,7 +315,7 @@ def test_a_person_is_asked_about_the_value():
         )
     )
     (approval,) = p.conversation.approvals()
-    assert f'value "{EVE}"' in WORDING.whole(approval.questions[0].why)
+    assert f'value "{EVE}"' in WORDING.join_lines(approval.questions[0].why)
     assert EVE.encode() in approval.delivery.message
 
 

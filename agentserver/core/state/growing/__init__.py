@@ -1,1 +1,1 @@
-"""Internal: state that grows by what is new. A step makes it longer without touching what is there."""
+"""Append-only state, which a step extends without copying it. Internal."""

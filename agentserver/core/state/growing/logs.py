@@ -8,15 +8,15 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 COMPACT: Final = 64
-"""Entries that are gone up to which a log shares its list with the longer one that it was made from."""
+"""Removed entries up to which a log still shares the list of its earlier version."""
 
 
 class LogChange(NamedTuple):
-    """A change of one log.
+    """Change of one log.
 
     Args:
         kind: name of the payload element of its entries.
-        dropped: how many of the entries that were there are gone, the oldest first.
+        dropped: number of removed entries, the oldest ones.
         appended: the new entries, encoded.
     """
 
@@ -26,14 +26,14 @@ class LogChange(NamedTuple):
 
 
 class ThreadLog:
-    """Encoded values, oldest first. Each has a number that it keeps while it is there.
+    """Encoded values, oldest first, each with a permanent number.
 
-    Later versions share their list of entries with the earlier ones that they were made from: these are the entries
-    ``start`` to ``end`` of ``shared``, of which the first has the number ``base``. ``size`` is the bytes of these.
+    Versions share a list of entries: this one has the entries ``start`` to ``end`` of ``shared``, whose first entry has
+    the number ``base``. ``size`` is their bytes.
 
     Args:
         entries: in order.
-        first: the number of the first of them; the others follow it without a gap.
+        first: the number of the first entry; the others follow without a gap.
     """
 
     __slots__ = ("base", "end", "shared", "size", "start")
@@ -45,11 +45,11 @@ class ThreadLog:
 
     @property
     def first(self) -> int:
-        """The number of the oldest entry, or of the next one when there is none."""
+        """The number of the oldest entry; of the next one in an empty log."""
         return self.base + self.start
 
-    def after(self, change: LogChange) -> ThreadLog:
-        """The log as a change leaves it. Costs what the change is about."""
+    def apply(self, change: LogChange) -> ThreadLog:
+        """Return the log after a change, in time proportional to the change."""
         gone = self.oldest(change.dropped)
         entries, base, start, end = self.shared, self.base, self.start + len(gone), self.end
         if len(entries) != end or start > max(COMPACT, end - start):
@@ -61,28 +61,28 @@ class ThreadLog:
         after.size = self.size - sum(map(len, gone)) + sum(map(len, change.appended))
         return after
 
-    def since(self, before: ThreadLog | None) -> dict[int, bytes | None]:
-        """The entries that this log has and an earlier version had not, by number; None for those that are gone.
+    def diff(self, before: ThreadLog | None) -> dict[int, bytes | None]:
+        """Return the entries added since an earlier version, by number; None for removed ones.
 
         Args:
-            before: the version that ``after`` made this one from, at once or in several steps; None for no log.
+            before: the earlier version; None for no log.
         """
         known = range(0) if before is None else before.numbers()
         own = self.numbers()
         changed: dict[int, bytes | None] = dict.fromkeys(range(known.start, min(known.stop, own.start)))
         new = range(max(known.stop, own.start), own.stop)
-        changed.update(zip(new, self._of(new), strict=True))
+        changed.update(zip(new, self._entries_at(new), strict=True))
         return changed
 
     def numbers(self) -> range:
-        """The numbers of its entries."""
+        """Return the numbers of its entries."""
         return range(self.first, self.base + self.end)
 
     def oldest(self, count: int) -> list[bytes]:
-        """The first entries, as many as that or all that there are."""
+        """Return the first ``count`` entries, or all."""
         return self.shared[self.start : min(self.start + count, self.end)]
 
-    def _of(self, numbers: range) -> list[bytes]:
+    def _entries_at(self, numbers: range) -> list[bytes]:
         return self.shared[numbers.start - self.base : max(numbers.start, numbers.stop) - self.base]
 
     def __len__(self) -> int:
@@ -104,16 +104,16 @@ class ThreadLog:
 
 
 Logs = Mapping[str, ThreadLog]
-"""The logs of a thread, by the name of the payload element of their entries. None of them is empty."""
+"""The logs of a thread, by payload element of the entries. No log is empty."""
 
 NO_LOGS: Logs = MappingProxyType({})
 
 
 def apply_log_changes(logs: Logs, changes: Iterable[LogChange]) -> Logs:
-    """The logs of a thread after changes of some. One of which nothing is left is none any more."""
+    """Apply changes to the logs of a thread and drop empty logs."""
     made = dict(logs)
     for change in changes:
-        log = made.get(change.kind, ThreadLog()).after(change)
+        log = made.get(change.kind, ThreadLog()).apply(change)
         if log:
             made[change.kind] = log
         else:
@@ -122,7 +122,7 @@ def apply_log_changes(logs: Logs, changes: Iterable[LogChange]) -> Logs:
 
 
 def read_logs(entries: Mapping[str, Mapping[int, bytes]]) -> Logs:
-    """The logs of a thread from their entries by number. Raises ValueError when numbers are missing between others."""
+    """Build the logs of a thread from numbered entries. Raises ValueError for a gap."""
     logs = {}
     for kind, numbered in entries.items():
         numbers = sorted(numbered)

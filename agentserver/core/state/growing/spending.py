@@ -1,7 +1,6 @@
-"""The spending of a conversation: what was charged to whom, and what is reserved for work that is under way.
+"""Spending of a conversation: charges, and reservations for running work.
 
-A reservation counts in full from the moment it is made, and settling it only corrects the count; so one that is never
-settled counts without anything being done.
+A reservation is charged in full at once, and settling it corrects the charge; one that is never settled stays charged.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 OPEN: Final = 256
-"""Reservations that a conversation may have open. Beyond it the work has to wait for others to be settled."""
+"""Open reservations of a conversation; further work waits until some are settled."""
 
 
 class Reservation(NamedTuple):
-    """Work that is under way.
+    """Charge for running work.
 
     Args:
         id: opaque.
-        thread: on which it is done.
-        delivery: the delivery in whose invocation it is done.
-        request: the request that it is done for.
+        thread: of the work.
+        delivery: whose invocation does it.
+        request: the cause of the work.
         agent: the listener that does it.
-        most: what was charged for it.
+        most: the amount charged.
     """
 
     id: str
@@ -39,13 +38,13 @@ class Reservation(NamedTuple):
 
 
 class Spending(NamedTuple):
-    """Everything that was charged in one conversation.
+    """Charges of one conversation.
 
     Args:
         total: of the conversation.
         agents: of each listener that was charged, by name.
-        requests: of each request that was charged; those at rest are forgotten with the next reservation.
-        open: reservations that are not settled, by id; those whose delivery is over are forgotten with the next one.
+        requests: of each charged request; ended ones are dropped with the next reservation.
+        open: unsettled reservations, by id; those of ended invocations are dropped with the next one.
     """
 
     total: Amount = NOTHING_SPENT
@@ -53,8 +52,8 @@ class Spending(NamedTuple):
     requests: Mapping[str, Amount] = MappingProxyType({})
     open: Mapping[str, Reservation] = MappingProxyType({})
 
-    def overrun(self, budgets: Budgets, request: str, agent: str, most: Amount) -> str:
-        """The budget that so much more would overrun: ``request``, ``conversation`` or ``agent``; empty for none."""
+    def find_exceeded(self, budgets: Budgets, request: str, agent: str, most: Amount) -> str:
+        """Name the budget that ``most`` would exceed: ``request``, ``conversation`` or ``agent``; else empty."""
         spent = (
             ("request", budgets.request, self.requests.get(request, NOTHING_SPENT)),
             ("conversation", budgets.conversation, self.total),
@@ -73,7 +72,7 @@ class Spending(NamedTuple):
         )
 
     def settle(self, one: Reservation, cost: Amount) -> Spending:
-        """Charge what the work of an open reservation has cost in place of what was reserved for it."""
+        """Replace an open reservation by the actual cost."""
         requests = self.requests
         if one.request in requests:
             requests = _correct(requests, one.request, one.most, cost)
@@ -84,12 +83,12 @@ class Spending(NamedTuple):
             {key: other for key, other in self.open.items() if key != one.id},
         )
 
-    def without(self, over: Callable[[str], bool], done: Callable[[Reservation], bool]) -> Spending:
-        """The same without what nobody asks for any more; the charges stay in the rest.
+    def drop_finished(self, over: Callable[[str], bool], done: Callable[[Reservation], bool]) -> Spending:
+        """Drop ended requests and reservations; the totals keep their charges.
 
         Args:
-            over: True for a request that has come to rest.
-            done: True for a reservation whose delivery is not worked on any more.
+            over: True for an ended request.
+            done: True for a reservation of an ended invocation.
         """
         return self._replace(
             requests={key: amount for key, amount in self.requests.items() if not over(key)},

@@ -27,7 +27,7 @@ def change(dropped, appended):
 def test_every_version_is_the_list_of_what_is_left(changes):
     log, entries, versions = ThreadLog(), [], []
     for dropped, appended in changes:
-        log = log.after(change(dropped, appended))
+        log = log.apply(change(dropped, appended))
         entries = entries[dropped:] + appended
         versions.append((log, entries))
     for version, expected in versions:
@@ -40,38 +40,38 @@ def test_every_version_is_the_list_of_what_is_left(changes):
 def test_what_has_come_and_what_is_gone_since_give_the_later_from_the_earlier(changes, data):
     log, versions = ThreadLog(), [ThreadLog()]
     for dropped, appended in changes:
-        log = log.after(change(dropped, appended))
+        log = log.apply(change(dropped, appended))
         versions.append(log)
     earlier = data.draw(st.integers(0, len(versions) - 1))
     before, after = versions[earlier], data.draw(st.sampled_from(versions[earlier:]))
     kept = dict(zip(before.numbers(), before, strict=True))
-    for number, entry in after.since(before).items():
+    for number, entry in after.diff(before).items():
         if entry is None:
             del kept[number]
         else:
             assert number not in kept
             kept[number] = entry
     assert kept == dict(zip(after.numbers(), after, strict=True))
-    assert list(after.since(None).values()) == list(after)
+    assert list(after.diff(None).values()) == list(after)
 
 
 def test_two_that_are_made_from_one_do_not_disturb_each_other():
     log = ThreadLog([b"a"])
-    one, two = log.after(change(0, [b"b"])), log.after(change(0, [b"c"]))
+    one, two = log.apply(change(0, [b"b"])), log.apply(change(0, [b"c"]))
     assert (list(log), list(one), list(two)) == ([b"a"], [b"a", b"b"], [b"a", b"c"])
 
 
 def test_one_that_is_cut_again_and_again_keeps_no_more_than_it_has():
     log = ThreadLog()
     for number in range(1000):
-        log = log.after(change(int(number >= 10), [b"%d" % number]))
+        log = log.apply(change(int(number >= 10), [b"%d" % number]))
     assert list(log) == [b"%d" % number for number in range(990, 1000)]
     assert len(log.shared) <= 10 + COMPACT + 1
     assert log.numbers() == range(990, 1000)
 
 
 def test_they_are_equal_by_their_entries_and_the_numbers_of_these():
-    log = ThreadLog([b"a", b"b"]).after(change(1, []))
+    log = ThreadLog([b"a", b"b"]).apply(change(1, []))
     assert log == ThreadLog([b"b"], 1)
     assert hash(log) == hash(ThreadLog([b"b"], 1))
     assert log != ThreadLog([b"b"])

@@ -60,13 +60,15 @@ def test_every_account_is_the_sum_of_what_was_settled_and_of_what_never_was(char
 def test_each_budget_is_held_against_its_own_account(budgets, over):
     spending = NO_SPENDING.reserve(Reservation("1", "t", "d", "r", "a", Amount(10, 10)))
     spending = spending.reserve(Reservation("2", "t", "e", "s", "b", Amount(10, 10)))
-    assert spending.overrun(budgets, "r", "b", Amount(10, 10)) == over
+    assert spending.find_exceeded(budgets, "r", "b", Amount(10, 10)) == over
 
 
 def test_what_is_over_is_forgotten_and_stays_charged():
     one, two = (Reservation(key, "t", key, f"r{key}", "a", Amount(1)) for key in "12")
     spending = (
-        NO_SPENDING.reserve(one).reserve(two).without(lambda key: key == "r1", lambda one: one.id == "1")
+        NO_SPENDING.reserve(one)
+        .reserve(two)
+        .drop_finished(lambda key: key == "r1", lambda one: one.id == "1")
     )
     assert (spending.total, [*spending.requests], [*spending.open]) == (Amount(2), ["r2"], ["2"])
     assert spending.settle(one, Amount(5)).requests == {"r2": Amount(1)}

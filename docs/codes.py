@@ -11,9 +11,9 @@ PAGE = Path(__file__).with_name("codes.md")
 HEAD = """\
 # Codes, with cause and remedy
 
-Each code that the server says, what happened, where to look and what to change. This page is made from the table in
+Each code of the server, with its cause, the place to look and the remedy. This page is made from the table in
 `agentserver/remedies` (`./run generate`), which `agentserver explain CODE` shows too; a test compares the table
-with every code of the server. [Why was this refused?](refused.md) begins with a refusal in hand.
+with every code of the server. [Why was this refused?](refused.md) starts from a refusal that you have.
 """
 
 

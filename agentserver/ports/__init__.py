@@ -1,7 +1,4 @@
-"""The pump's needs of the world, as Protocols and the values that cross them.
-
-Owns the seams: Engine, EngineReader, Clock, Ingress, Approver, Answers, Completer. Refuses to hold any implementation.
-"""
+"""Protocols between the pump and its engines, gateways and people, without implementations."""
 
 from agentserver.completion import Completer
 from agentserver.ports.claims import Arrival, Claim, Fate, GainedClaims, LostClaims, News

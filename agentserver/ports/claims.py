@@ -1,8 +1,4 @@
-"""The values by which several processes share the conversations of one organism.
-
-Owns the claim, which is the right to work on a conversation, and the values that processes hand each other. Refuses to
-know how either is kept.
-"""
+"""Values with which several processes share the conversations of one organism."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Claim(NamedTuple):
-    """The right of this process to work on a conversation.
+    """Right of this process to work on a conversation.
 
     Args:
         owner: number of the lease of this process; never 0.
@@ -40,11 +36,11 @@ class Claim(NamedTuple):
 
 
 class GainedClaims(NamedTuple):
-    """Conversations that this process claimed and is to take up: deliveries are queued in them, or wait for a person.
+    """Conversations with waiting deliveries that this process has claimed and must continue.
 
     Args:
         claims: by conversation.
-        previous: number of the lease under which they were worked on before; 0 where none is known.
+        previous: number of their previous lease; 0 if unknown.
     """
 
     claims: Mapping[str, Claim]
@@ -52,19 +48,19 @@ class GainedClaims(NamedTuple):
 
 
 class LostClaims(NamedTuple):
-    """Conversations that another process has, or may have, from now on."""
+    """Conversations that another process has or may have now."""
 
     conversations: frozenset[str]
 
 
 class Arrival(NamedTuple):
-    """A wish for a conversation, handed in by a process that does not have it.
+    """Event for a conversation, submitted by a process that does not have it.
 
     Args:
-        id: unique; what is handed in twice under one id counts once.
-        conversation: the conversation that it is for.
-        principal: the principal that handed it in; None for an operator.
-        content: the message, cancellation, close, answer or dead letter to decide about.
+        id: unique; submissions under one id count once.
+        conversation: its conversation.
+        principal: the principal that submitted it; None for an operator.
+        content: the message, cancellation, close, answer or dead letter.
     """
 
     id: str
@@ -74,13 +70,13 @@ class Arrival(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """The outcome of an arrival for the process that handed it in.
+    """Outcome of an arrival for the process that submitted it.
 
     Args:
-        word: empty where it was taken, else the reason (agentserver/pump/owners.py).
-        request: the server's id of the request that a message is.
-        version: of the conversation before the step that took it.
-        again: whether the message was there already, under its sender's own id.
+        word: empty if accepted, else the reason (agentserver/pump/owners.py).
+        request: the server's id of the request of a message.
+        version: of the conversation before the step that accepted it.
+        again: whether the message was committed before, under the same id of its sender.
     """
 
     word: str = ""
@@ -90,15 +86,14 @@ class Fate(NamedTuple):
 
 
 class News(NamedTuple):
-    """A step of another process in a conversation: something left it, it ended, or it asked a person.
+    """Step of another process: the conversation emitted events, ended, or asked a person.
 
     Args:
         conversation: its id.
-        place: not before that of the last event that has left it; UNDECIDED where it is not known.
+        place: at or after the last emitted event; UNDECIDED if unknown.
         asks: whether it began or ceased to wait for a person.
-        over: whether it takes no message any more; None where it is not known.
-        since: a place; every event that has left the conversation after it is in ``events``. None where only the
-            engine knows what left.
+        over: whether it has ended; None if unknown.
+        since: a place; ``events`` has every event emitted after it. None if only the engine knows the events.
         events: in order.
     """
 

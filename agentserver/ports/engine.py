@@ -1,7 +1,4 @@
-"""The seam to where conversations are kept.
-
-Owns the needs that the pump has of an engine. Refuses to hold any implementation.
-"""
+"""Protocol of the engines that store conversations."""
 
 from __future__ import annotations
 
@@ -27,11 +24,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAGE = 262_144
-"""Bytes of messages that ``Engine.left`` gives at once."""
+"""Bytes of messages that ``Engine.read_events`` returns at once."""
 
 
 class Engine(Protocol):
-    """Keeps conversations and their deliveries. What it promises is written in ``engines/conformance/suite.py``."""
+    """Store of conversations and their deliveries. ``engines/conformance/suite.py`` defines its promises."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -41,29 +38,29 @@ class Engine(Protocol):
 
     @property
     def marks(self) -> Marks | None:
-        """The marks of what is worked on; None when nothing outlives the process."""
+        """The marks of running deliveries; None for an engine that is not durable."""
         ...
 
     @property
     def prompt(self) -> bool:
-        """True when a commit is usually done without waiting. One that waits opens no cancel scope before it does."""
+        """True when a commit usually completes without waiting. One that waits opens no cancel scope first."""
         ...
 
     @property
     def durable(self) -> bool:
-        """True when what was committed outlives the process."""
+        """True when commits outlive the process."""
         ...
 
     @property
     def answers(self) -> Answers | None:
-        """The place where other processes leave the answers of people; None when there is none."""
+        """Answers of people from other processes; None if not supported."""
         ...
 
     async def read(self, work: Callable[[EngineReader], T]) -> T:
-        """Do some reading for operators, where it does not hold up the event loop for a file.
+        """Run a read for operators without blocking the event loop on a file.
 
         Args:
-            work: is given a reader for as long as it runs; what it returns must not need the reader.
+            work: gets a reader that is valid until it returns; its result must not use the reader.
 
         Raises EngineError, and what ``work`` raises.
         """
@@ -73,65 +70,63 @@ class Engine(Protocol):
 
     @property
     def shared(self) -> bool:
-        """True where other processes work on the same storage. An engine that is not shared has every conversation."""
+        """True when other processes work on the same storage. An engine that is not shared has every conversation."""
         ...
 
     def current_claim(self, conversation: str) -> Claim | None:
-        """The claim that this process has on a conversation, from memory; None when it has none.
+        """Return this process's claim on a conversation, from memory, or None.
 
-        It has none after the commit that closes the conversation, nor after one that was fenced. An engine that is not
-        shared gives its one claim for every id.
+        A closing commit and a fenced commit end the claim. An engine that is not shared has one claim for every id.
         """
         ...
 
     async def claim(self, conversation: str) -> Claim | None:
-        """Claim a conversation that belongs to nobody, has rested long enough, or is this process's already.
+        """Claim a conversation that is unclaimed, idle for long enough, or already this process's.
 
-        Returns: None while another process has it, and while deliveries of an earlier owner are queued in it or wait
-        for a person: such a conversation is gained later (``changes``), by this process or another. Raises EngineError.
+        Returns: None while another process has it or it has waiting deliveries of an earlier owner; such a conversation
+        is gained later (``changes``), by this process or another. Raises EngineError.
         """
         ...
 
     def begin_claim(self, conversation: str) -> Claim:
-        """Claim a conversation that begins here: its first commit keeps the claim, or raises FencedError.
+        """Claim a new conversation; its first commit stores the claim or raises FencedError.
 
-        One that never begins is forgotten with ``release``.
+        ``release`` drops one that never begins.
         """
         ...
 
     def changes(self) -> AsyncIterator[GainedClaims | LostClaims]:
-        """The claims that come and go other than by ``claim`` and ``release``: asked for once.
+        """Iterate over claims gained and lost other than by ``claim`` and ``release``. Called once.
 
-        The first is a ``GainedClaims``, perhaps empty, of what is to be taken up at the start. ``held`` is newer: a
-        change that it contradicts is out of date. Raises EngineError when this process has lost the right to work.
+        The first item is a ``GainedClaims``, perhaps empty, with the conversations to continue at the start. A change
+        that contradicts ``current_claim`` is out of date. Raises EngineError when this process may no longer work.
         """
         ...
 
     async def release(self, conversations: Collection[str]) -> None:
-        """Give back conversations in which nothing waits; those with unread arrivals stay held, and these come.
+        """Release conversations without waiting deliveries; those with unread arrivals stay claimed.
 
-        Not held any more from the moment of the call on, except for those that stay. Raises EngineError.
+        The others are unclaimed from the call on. Raises EngineError.
         """
         ...
 
     async def give_up(self) -> None:
-        """Give back everything, on purpose: other processes take it without waiting. Nothing is claimed after it.
+        """Release every claim, so that other processes need not wait for its expiry. No claim is made afterwards.
 
-        Commits that wait come to their end, in seconds, whether or not they are kept. Raises EngineError.
+        Pending commits end within seconds, stored or not. Raises EngineError.
         """
         ...
 
     # Work
 
     def commit(self, claim: Claim, outcome: Outcome) -> Awaitable[None]:
-        """Make an outcome permanent, whole or not at all. Commits of one conversation come one after the other.
+        """Store an outcome whole or not at all. The caller serialises the commits of one conversation.
 
-        A coroutine, or a future of the loop: then the commit goes on by itself, and no worker waits for it.
-
-        The key of an outside message is kept with it, and nothing is committed under a key of that name again.
+        Returns a coroutine, or a future of the loop for a commit that proceeds without a waiting worker. The key of an
+        outside message is stored too, and no later commit may have the same key.
 
         Args:
-            claim: the one under which the outcome was decided.
+            claim: in force when the outcome was decided.
             outcome: of one step.
 
         Raises FencedError when the claim is lost, ConflictError when the stored conversation is not of version
@@ -141,89 +136,89 @@ class Engine(Protocol):
         ...
 
     async def load(self, conversation: str) -> Conversation | None:
-        """The conversation as last committed; None when it is unknown, closed or set aside.
+        """Load a conversation as last committed; None when it is unknown, closed or suspended.
 
         Raises DamagedError when it cannot be read.
         """
         ...
 
     async def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
-        """Let an open conversation, which may be illegible, go on no more; gives what is told of its requests.
+        """Suspend an open conversation, which may be unreadable; returns the final events of its requests.
 
-        It is kept as it is and counts as closed, in every other way, until an operator puts it back.
+        It stays stored and counts as closed until an operator resumes it.
 
         Args:
             conversation: its id.
-            reason: why it cannot go on.
+            reason: why it cannot continue.
             at: in seconds since the epoch.
         """
         ...
 
     def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
-        """The open conversations that the pump counts at its start, each with its principal.
+        """Iterate over the open conversations that the pump counts at its start, with their principals.
 
-        All of an engine that is not shared, none of a shared one (``open_count``).
+        A shared engine yields nothing (see ``open_count``).
         """
         ...
 
     async def open_count(self, principal: str) -> int | None:
-        """Open conversations of a principal, over all processes; None where the pump's own count is whole.
+        """Count a principal's open conversations over all processes; None if the pump's own count is complete.
 
         Raises EngineError.
         """
         ...
 
     def idle(self, before: float) -> AsyncIterator[str]:
-        """Open conversations that have not changed since, in seconds since the epoch, and that no other process has."""
+        """Iterate over open conversations unchanged since a time that no other process has."""
         ...
 
     async def expire(self, now: float, calendar: Calendar = ...) -> int:
-        """Forget conversations that were closed longer ago than this engine keeps them; gives how many.
+        """Delete closed conversations past their retention; returns how many.
 
         Args:
-            now: what the clock says, in seconds since the epoch.
-            calendar: what is known of the clock.
+            now: the clock time, in seconds since the epoch.
+            calendar: known jumps of the clock.
         """
         ...
 
     async def calendar(self) -> Calendar:
-        """The calendar that an earlier server has kept, as far as it is known."""
+        """Load the calendar of an earlier server, or an empty one."""
         ...
 
     async def keep_calendar(self, calendar: Calendar) -> None:
-        """Keep the calendar for the servers to come. Raises EngineError."""
+        """Store the calendar for later servers. Raises EngineError."""
         ...
 
     def conversations_of(self, principal: str) -> AsyncIterator[str]:
-        """The principal's conversations that are open or of which something was not acknowledged, oldest first."""
+        """Iterate over a principal's conversations that are open or have unacknowledged events, oldest first."""
         ...
 
     def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
-        """The events that left the conversation and were not acknowledged, in order.
+        """Iterate over the unacknowledged events of a conversation, in order.
 
-        What may have been passed on by a server that is gone is marked ``redelivered``.
+        Events that an earlier server may have passed on are marked ``redelivered``.
         """
         ...
 
     async def find_conversation(self, conversation: str) -> ConversationFound | None:
-        """The owner of a conversation that is open, set aside, or closed and kept; None for any other."""
+        """Find the owner of an open, suspended or retained conversation; None for any other."""
         ...
 
     async def discard(self, delivery: str) -> bool:
-        """Take a dead letter off the list; what is recorded of it stays. False when there is none of that id.
+        """Remove a dead letter from the list; its records stay. False for an unknown id.
 
         Raises EngineError.
         """
         ...
 
     async def find_named(self, name: str) -> str | None:
-        """The conversation that has a name of its principal's own; None when none has it. Raises EngineError."""
+        """Find the conversation with a name of its principal's, or None. Raises EngineError."""
         ...
 
     async def give_name(self, name: str, conversation: str, at: float) -> str:
-        """Give a conversation that is about to begin the name of its principal's own id, or find the one that has it.
+        """Name a new conversation by its principal's own id, or find the one that has the name.
 
-        A name goes with its conversation; one whose conversation never began may go with time.
+        A name is deleted with its conversation, or after a while if that never began.
 
         Args:
             name: a digest, of principal and id.
@@ -237,89 +232,84 @@ class Engine(Protocol):
     async def read_events(
         self, conversation: str, after: EventPlace, most: int, *, gaps: bool = False
     ) -> Sequence[Reply | Done]:
-        """The events that left a conversation after a place, acknowledged or not, in order; the first of them.
+        """Read a page of a conversation's events after a place, acknowledged or not, in order.
 
-        Of a conversation that is kept each event is, or this says that it is not. What is given costs as much as there
-        is after the place, however much there is before it.
+        The cost depends only on the events after the place.
 
         Args:
-            conversation: its id, of one that ``standing`` knows.
-            after: the place; UNDECIDED begins with the earliest that is kept.
-            most: how many events at most; and no more bytes of messages than PAGE, but one event at least. An empty
-                result says that there is no more.
-            gaps: give what is kept though something before it is not, in place of the ForgottenError. What was not
-                acknowledged is then among it.
+            conversation: its id, known to ``find_conversation``.
+            after: the place; UNDECIDED begins with the earliest stored event.
+            most: greatest number of events. Their messages have at most PAGE bytes, except for a single larger one. An
+                empty result is the end.
+            gaps: return the stored events, which include every unacknowledged one, despite missing events before them.
 
-        Raises ForgottenError when something that left after the place is not kept any more, LookupError when the
-        conversation is not.
+        Raises ForgottenError when events after the place are no longer stored, LookupError for an unknown conversation.
         """
         ...
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
-        """The receipt of a commit in a conversation, open or closed, under a key of this name; None without one."""
+        """Find the receipt for a key in an open or closed conversation, or None."""
         ...
 
     def read_request_events(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
-        """Everything that left for a request with a key, in order, whether or not it was acknowledged.
+        """Iterate over all events of a request with a key, acknowledged or not, in order.
 
-        What was acknowledged, and what the outbox would mark, is marked ``redelivered``.
+        Acknowledged ones, and those that the outbox marks, are marked ``redelivered``.
         """
         ...
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
-        """A gateway has passed on the event at this place.
+        """Note that a gateway has passed on the event at a place.
 
-        Not waited for: after a crash it may be redelivered all the same.
+        Not awaited: after a crash the event may be redelivered.
         """
         ...
 
     def confirm(self, conversation: str, place: EventPlace) -> None:
-        """Its principal has taken everything up to a place. Not waited for either."""
+        """Note that its principal has every event up to a place. Not awaited."""
         ...
 
     def abandon(self, conversation: str) -> None:
-        """A gateway wants nothing of what has left so far. Not waited for either."""
+        """Note that a gateway needs no event emitted so far. Not awaited."""
         ...
 
     # Conversations that another process has
 
     async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
-        """Keep an arrival for the process that has its conversation, or will have it; returns once it is kept.
+        """Store an arrival for the present or next owner of its conversation; returns once it is stored.
 
-        What is handed in under one id is one arrival, however often it is.
+        Arrivals with the same id count once.
 
-        Returns: the future of its fate, which is cancelled when the engine closes before. Raises EngineError.
+        Returns: the future of its fate, cancelled if the engine closes first. Raises EngineError.
         """
         ...
 
     def arrivals(self) -> AsyncIterator[Arrival]:
-        """Everything handed in for conversations of this process, in order for each; ends when the engine closes.
+        """Iterate over arrivals for conversations of this process, in order for each, until the engine closes.
 
-        An arrival that was not settled may be given again, and is when its conversation was lost and is claimed again.
-        A conversation of nobody for which something is handed in is claimed for it; what is handed in for one that is
-        over is given to any process, which says so.
+        An unsettled arrival may come again, and does when its conversation is lost and claimed again. An unclaimed
+        conversation is claimed for its arrival; an arrival for an ended one comes to any process, which rejects it.
         """
         ...
 
     def settle(self, arrival: Arrival, fate: Fate) -> None:
-        """Keep what became of an arrival, whose step is committed. Not waited for.
+        """Store the fate of an arrival after its step is committed. Not awaited.
 
-        Where this is not kept the arrival is given again, to the process that has the conversation then.
+        If this is lost, the arrival comes again to the owner of the conversation.
         """
         ...
 
     def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:
-        """News of conversations that this process does not have, in order for each: ``left`` gives what has left them.
+        """Iterate over news of conversations of other processes, in order for each; see ``read_events``.
 
-        Those of ``wanted``, which is asked again and again, and each that begins or ceases to wait for a person. One
-        that was not wanted before is named at once, and any may be named more often than necessary. Ends at once where
-        there is no other process.
+        Covers ``wanted``, which is called repeatedly, and conversations that begin or cease to wait for a person. A
+        newly wanted one is reported at once, and any may be reported too often. Ends at once without other processes.
         """
         ...
 
     def exclusive(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Be the only one, among all processes, that is inside under a name; waits for that. Raises EngineError.
+        """Hold a lock shared by all processes. Raises EngineError.
 
-        A process that is taken for dead is inside no more, and is not informed: it is for order, not for safety.
+        A process presumed dead loses it without notice, so it gives order, not safety.
         """
         ...

@@ -1,7 +1,4 @@
-"""The errors that cross the seams.
-
-Owns which trouble of an engine or of a gateway's has a name. Refuses to know how one comes about.
-"""
+"""Errors of engines and of gateways' requests."""
 
 from __future__ import annotations
 
@@ -14,30 +11,30 @@ if TYPE_CHECKING:
 
 
 class EngineError(Exception):
-    """The engine could not commit, and kept nothing of the outcome."""
+    """The engine could not commit and stored no part of the outcome."""
 
 
 class QuotaError(RuntimeError):
-    """The principal has as much of something as it may have. Others are not concerned."""
+    """The principal has reached a quota of its own."""
 
 
 class ConflictError(EngineError):
-    """The conversation has moved on since the outcome was decided: load it and decide again."""
+    """The conversation has changed since the decision: load it and decide again."""
 
 
 class FencedError(EngineError):
-    """Another process has the conversation now: let go of it. Nothing is decided again and nothing waited for."""
+    """Another process has the conversation now: drop it, without retrying or waiting."""
 
 
 class UnheardError(EngineError):
-    """Nothing was heard of it in time: it is kept for the process that has the conversation, and may be done yet."""
+    """No outcome arrived in time: the request is stored for the owner of the conversation and may still take effect."""
 
     def __init__(self) -> None:
-        super().__init__("nothing was heard of it in time: it is kept, and may be carried out yet")
+        super().__init__("no outcome arrived in time: the request is stored and may still take effect")
 
 
 class UnfitError(EngineError):
-    """The outcome itself cannot be kept: the engine's answer to it stays the same."""
+    """The outcome itself cannot be stored, now or later."""
 
 
 class DamagedError(EngineError):
@@ -45,7 +42,7 @@ class DamagedError(EngineError):
 
 
 class RepeatedError(EngineError):
-    """A message is there already under the id that its sender gave this one: nothing of this one is kept."""
+    """The same message was committed before under its sender's id; this one was not stored."""
 
     def __init__(self, receipt: Receipt) -> None:
         super().__init__("a message is there already under this id of its sender's")
@@ -53,11 +50,11 @@ class RepeatedError(EngineError):
 
 
 class OtherMessageError(ValueError):
-    """Another message is there already under this id of the sender's: nothing of this one is kept."""
+    """Another message was committed before under this sender's id; this one was not stored."""
 
 
 class UnkeptError(RuntimeError):
-    """Nothing of a message was kept, so that nothing will come of it. ``why`` says why."""
+    """A message was not stored and has no effect. ``why`` is the reason."""
 
     def __init__(self, why: RejectReason) -> None:
         super().__init__(_UNKEPT[str(why)])
@@ -66,14 +63,14 @@ class UnkeptError(RuntimeError):
 
 _UNKEPT = {
     "stopping": "the server is stopping or not running",
-    "over": "the conversation is over",
+    "over": "the conversation has ended",
     "unkept": "the server cannot keep messages at present",
 }
 
 
 class ForgottenError(LookupError):
-    """Events that left after a place are not kept any more. After ``since`` everything is."""
+    """Some events after a place are no longer stored; all after ``since`` are."""
 
     def __init__(self, since: EventPlace) -> None:
-        super().__init__("some of what left after this place is not kept any more")
+        super().__init__("some events after this place are no longer stored")
         self.since = since

@@ -1,7 +1,4 @@
-"""The seam to gateways, and the values that cross it.
-
-Owns what a gateway may do with conversations. Refuses to hold any implementation.
-"""
+"""Protocol through which gateways use conversations, and its values."""
 
 from __future__ import annotations
 
@@ -21,22 +18,22 @@ if TYPE_CHECKING:
 
 
 class RejectReason(StrEnum):
-    """The reasons why nothing of a message was kept."""
+    """Reasons why a message was not stored."""
 
     STOPPING = "stopping"  # the server is: another one, or a later one, may take it
     OVER = "over"  # the conversation is
-    UNKEPT = "unkept"  # the engine cannot keep it at present, or does not say what became of its id
+    UNKEPT = "unkept"  # the engine cannot store it now, or does not know its id's fate
 
 
 class SubmitResult(NamedTuple):
-    """The fate of a message that was handed in.
+    """Result of submitting a message.
 
     Args:
-        request: the server's id of the request that it is; of one that was not kept nothing will come.
-        code: None for an accepted one; the Code of the SystemError that answers it for one that was refused; or why it
-            was not kept.
-        again: whether the same message was there already, under the sender's own id: then all of this is the first's.
-        after: a place in the conversation that everything which leaves for this request comes after.
+        request: the server's id of the request.
+        code: None if accepted; the Code of the SystemError that refuses it; or why it was not stored.
+        again: whether the same message was submitted before under the sender's own id; all fields are then of the
+            first one.
+        after: a place before every event of this request.
     """
 
     request: str
@@ -46,22 +43,20 @@ class SubmitResult(NamedTuple):
 
 
 class WatchEnd(StrEnum):
-    """The reasons why a watch ends."""
+    """Reasons why a watch ends."""
 
-    CLOSED = "closed"  # the conversation is over, and all that left it was given
-    LAGGED = "lagged"  # more has left than waits for a watcher; come back with ``after``
-    GONE = (
-        "gone"  # what left after the place that was given is not kept any more; after this one everything is
-    )
+    CLOSED = "closed"  # the conversation has ended, and all its events were delivered
+    LAGGED = "lagged"  # the watcher is too slow; resume with ``after``
+    GONE = "gone"  # events after the given place are no longer stored; all after this one are
     STOPPING = "stopping"  # the server is
 
 
 class WatchStop(NamedTuple):
-    """The last item of a watch.
+    """Last item of a watch.
 
     Args:
         reason: why it ends.
-        after: the place to come back with.
+        after: the place to resume from.
     """
 
     reason: WatchEnd
@@ -69,18 +64,18 @@ class WatchStop(NamedTuple):
 
 
 class RecordGap(NamedTuple):
-    """Steps that a reader of records was too slow for. ``missed``: how many."""
+    """Gap in a stream of records: the reader was too slow for ``missed`` steps."""
 
     missed: int
 
 
 class ConversationFound(NamedTuple):
-    """A conversation as far as its gateway has to know it.
+    """Summary of a conversation for its gateway.
 
     Args:
         conversation: its id.
-        principal: whose it is.
-        over: whether it takes no message any more.
+        principal: its owner.
+        over: whether it has ended.
     """
 
     conversation: str
@@ -89,7 +84,7 @@ class ConversationFound(NamedTuple):
 
 
 class ConversationHandle(Protocol):
-    """One conversation, as the gateway that opened it sees it."""
+    """Handle of one conversation for the gateway that opened it."""
 
     @property
     def id(self) -> str:
@@ -98,11 +93,11 @@ class ConversationHandle(Protocol):
 
     @property
     def over(self) -> bool:
-        """True when nothing more comes of the conversation: it is over, or the server ends."""
+        """True when the conversation has ended or the server stops."""
         ...
 
     async def send(self, data: bytes, to: str | None = None, *, request: str | None = None) -> SubmitResult:
-        """Hand in an envelope or a bare payload; gives what became of it, once it is committed or refused.
+        """Submit an envelope or a bare payload; returns once it is committed or refused.
 
         Args:
             data: the envelope or the payload.
@@ -117,39 +112,39 @@ class ConversationHandle(Protocol):
     def replies(
         self, data: bytes, to: str | None = None, *, request: str | None = None
     ) -> AsyncIterator[Reply]:
-        """Hand in a message and give its replies as they come, until nothing more can. As ``send`` otherwise.
+        """Submit a message as ``send`` does, and iterate over its replies until its request ends.
 
-        Of a request that was made before, what it was answered comes again, marked ``redelivered``.
+        Replies to an earlier submission of the same request come again, marked ``redelivered``.
 
-        Raises UnkeptError when nothing of the message was kept.
+        Raises UnkeptError when the message was not stored.
         """
         ...
 
     def events(self) -> AsyncIterator[Reply | Done]:
-        """Everything that ``replies`` does not take, in order, until the conversation is closed.
+        """Iterate over the events that ``replies`` does not take, until the conversation closes.
 
-        What it gives counts as taken when the task that took it comes back to the handle, or leaves.
+        An event is acknowledged when its task asks for the next one or leaves.
         """
         ...
 
     def progress(self) -> AsyncIterator[Progress]:
-        """Words of listeners on how far they are, from now on: shown or lost, and of many the latest wait."""
+        """Iterate over later progress reports; a slow reader loses the older ones."""
         ...
 
     def detach(self) -> None:
-        """Go without ending the conversation: what still comes is kept until its principal resumes it."""
+        """Leave without ending the conversation; later events are stored until its principal resumes it."""
         ...
 
     async def close(self) -> None:
-        """End the conversation, cancelling all that runs in it."""
+        """End the conversation and cancel its invocations."""
         ...
 
 
 class Ingress(Protocol):
-    """The door for gateways, which have authenticated the principal.
+    """Entrance for gateways, which have authenticated the principal.
 
-    A conversation is named by its id. Where a principal is named beside it, one of another principal's is no other than
-    one that is unknown: LookupError is raised for both, after the same work. None names an operator, whose are all.
+    A conversation of another principal is indistinguishable from an unknown one: both raise LookupError after the same
+    work. A principal of None is an operator, who may use every conversation.
     """
 
     async def open(
@@ -161,28 +156,27 @@ class Ingress(Protocol):
         kept: bool = False,
         door: str = "",
     ) -> ConversationHandle:
-        """Open a conversation, with which the principal's rights are kept. A bare name gives orders, to every listener.
+        """Open a conversation and store the principal's rights with it. A bare name has full rights.
 
         Args:
-            principal: whose it is.
-            key: an id of the principal's own. The same id gives the same conversation for as long as that is kept, also
-                when it is over. A gateway that had it before is detached.
-            most: conversations that this principal may have open, this one too; None for as many as everybody.
-            kept: whether the opening is committed before this returns, for a gateway that tells its id to others.
-                Otherwise the first message commits it.
-            door: the name of a gateway that comes back to its own conversations alone; no ``key`` then.
+            principal: its owner.
+            key: an id of the principal's own. The same id returns the same conversation while that is stored, even
+                after its end. A gateway that had it before is detached.
+            most: greatest number of open conversations of this principal, including this one; None for the default.
+            kept: commit the opening before returning, for a gateway that shares the id; else the first message does.
+            door: the name of a gateway that resumes only its own conversations; excludes ``key``.
 
-        Raises ValueError for a name, a target or a key that is not to be had, QuotaError when it has as many open as it
-        may, UnkeptError when none can be opened now.
+        Raises ValueError for an invalid name, target or key, QuotaError when the principal has too many open, and
+        UnkeptError when none can be opened now.
         """
         ...
 
     def conversation(self, conversation: str) -> Conversation | None:
-        """A conversation as it stands, for operators; None when it is unknown or over."""
+        """Return the present state of a conversation, for operators; None when it is unknown or has ended."""
         ...
 
     async def find_conversation(self, principal: str | None, conversation: str) -> ConversationFound:
-        """The owner of a conversation, and whether it is over. Raises LookupError."""
+        """Find the owner of a conversation and whether it has ended. Raises LookupError."""
         ...
 
     async def submit(
@@ -194,14 +188,14 @@ class Ingress(Protocol):
         *,
         request: str | None = None,
     ) -> SubmitResult:
-        """Hand in a message for a conversation that this gateway need not hold. Takes what ``send`` of a handle does.
+        """Submit a message to a conversation without a handle. The arguments are those of ``ConversationHandle.send``.
 
         Raises LookupError, OtherMessageError, and ValueError when ``request`` is no id.
         """
         ...
 
     async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
-        """Find the first reply to a message sent under an id of its sender's, or its end; None while it has none.
+        """Find the first reply to a message by its sender's id, or the end of its request; None before either.
 
         Raises LookupError and EngineError.
         """
@@ -214,45 +208,44 @@ class Ingress(Protocol):
         after: EventPlace = UNDECIDED,
         caught_up: Callable[[], None] = ...,
     ) -> AsyncIterator[Reply | Done | Progress | WatchStop]:
-        """Everything that has left a conversation after a place, and what leaves it from now on; an Ended at the end.
+        """Iterate over the events after a place, past and future; the last item is a WatchStop.
 
-        Any number may watch at once; for each a bounded number of events and bytes waits. Nothing counts as taken by
-        it: see ``confirm``. Without a place it begins with the earliest event that is kept. ``caught_up`` is called
-        when all that had left by then was given, and may be called again.
+        Many may watch at once, each with a bounded queue. Watching acknowledges nothing: see ``confirm``. By default it
+        begins with the earliest stored event. ``caught_up`` is called after the past events, and may be called again.
 
         Raises LookupError, at the first item.
         """
         ...
 
     async def confirm(self, principal: str, conversation: str, place: EventPlace) -> None:
-        """Count everything up to a place as taken by the principal. Raises LookupError."""
+        """Acknowledge every event up to a place for the principal. Raises LookupError."""
         ...
 
     async def cancel(self, principal: str | None, conversation: str, request: str, *, by: str = "") -> bool:
-        """End one request, with all that runs for it. False when it is at rest, or unknown.
+        """Cancel one request and its invocations. False when it has ended or is unknown.
 
         Args:
-            principal: whose it is; None for an operator.
+            principal: its owner; None for an operator.
             conversation: its id.
             request: the server's id of the request.
             by: the operator, for the record.
 
-        Raises LookupError, EngineError, and UnheardError of it where the end may come yet.
+        Raises LookupError, EngineError, and its subclass UnheardError when the end may still come.
         """
         ...
 
     async def end(self, principal: str | None, conversation: str, *, by: str = "") -> None:
-        """End a conversation, cancelling all that runs in it. One that is over stays so.
+        """End a conversation and cancel its invocations; no effect if it has ended.
 
-        A principal that ends it wants nothing more of what has left; what an operator ends is kept for its principal.
+        This discards its events if the principal ends it, and keeps them for the principal if an operator does.
 
-        Raises LookupError, EngineError, and UnheardError of it where the end may come yet.
+        Raises LookupError, EngineError, and its subclass UnheardError when the end may still come.
         """
         ...
 
     def records(self, principal: str | None = None) -> AsyncIterator[tuple[AuditRecord, ...] | RecordGap]:
-        """The records of each step from now on, of one principal's conversations or of all, until the server stops.
+        """Iterate over the records of later steps, of one principal's conversations or of all, until the server stops.
 
-        Steps that a reader was too slow for are counted in place.
+        A RecordGap counts the steps that a slow reader missed.
         """
         ...

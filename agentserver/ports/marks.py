@@ -1,7 +1,4 @@
-"""The seam to what is noted of work that may end the process.
-
-Owns the marks and what a later server is told of them. Refuses to hold any implementation.
-"""
+"""Protocol of the marks of running deliveries, which show a later server what ended the process."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ if TYPE_CHECKING:
 
 
 class PreviousRun(NamedTuple):
-    """The end of the server before, as far as it is known.
+    """Known facts about the end of the previous server.
 
     Args:
-        running: ids of the deliveries that were worked on; none after an end that was no delivery's fault.
-        held: the one that held the event loop until the process was ended for it; empty for none.
-        ends: suspects that are not acquitted, and how often the process ended while each ran alone.
+        running: ids of the running deliveries; empty after an end that was not caused by a delivery.
+        held: the delivery that blocked the event loop until the process was ended, or empty.
+        ends: the suspects, and how often the process ended while each ran alone.
     """
 
     running: frozenset[str]
@@ -29,38 +26,38 @@ NO_PREVIOUS_RUN = PreviousRun(frozenset(), "", {})
 
 
 class Marks(Protocol):
-    """Keeps for the next server, here or in another process, what is being worked on.
+    """Store of the running deliveries for the next server, here or in another process.
 
-    Nothing else here raises; only ``past``, ``begin`` and ``kept`` wait.
+    Only the documented errors are raised; only ``previous_run``, ``begin`` and ``wait_until_marked`` wait.
     """
 
     @property
     def at_once(self) -> bool:
-        """True where a mark is there as soon as it is entered: ``kept`` needs not be waited for then."""
+        """True when a mark is stored as soon as it is entered, without ``wait_until_marked``."""
         ...
 
     async def previous_run(self, previous: int) -> PreviousRun:
-        """The end of the process that had a lease before; NO_PAST when that cannot be read, or it gave everything back.
+        """Return how the process with an earlier lease ended; NO_PREVIOUS_RUN if unreadable or ended in order.
 
-        Raises FencedError when this process has lost what it gained: it may not run here.
+        Raises FencedError when this process has lost the gained claims and may not continue them.
 
-        What is running there is all of that process's: a delivery that ran beside others is no culprit.
+        ``running`` has all deliveries of that process: one that ran together with others is not a suspect.
         """
         ...
 
     async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
-        """Keep suspects with their ends for good, and make room for so many calls at once.
+        """Store suspects with their counts, and make room for ``calls`` concurrent calls.
 
-        Called at the start, and for each ``Gained`` that has suspects. Earlier suspects stay. Raises FencedError.
+        Called at the start and for each ``GainedClaims`` with suspects. Earlier suspects stay. Raises FencedError.
         """
         ...
 
     def enter(self, delivery: str, conversation: str) -> int:
-        """Mark a delivery of a conversation; gives the slot to ``leave``."""
+        """Mark a delivery of a conversation; returns the slot for ``leave``."""
         ...
 
     async def wait_until_marked(self, slot: int) -> None:
-        """Wait until the next server would find a mark, or it is left."""
+        """Wait until a mark is stored or cleared."""
         ...
 
     def leave(self, slot: int) -> None:
@@ -68,13 +65,13 @@ class Marks(Protocol):
         ...
 
     def acquit(self, delivery: str) -> None:
-        """Forget a suspect."""
+        """Remove a suspect."""
         ...
 
     def hold(self, delivery: str) -> None:
-        """The process is about to be ended, because this one has held the event loop for too long."""
+        """Note that this delivery blocked the event loop too long and the process will be ended."""
         ...
 
     def end(self) -> None:
-        """The end that comes now is no delivery's fault. May be called from any thread."""
+        """Note that no delivery caused the coming end. May be called from any thread."""
         ...

@@ -1,7 +1,4 @@
-"""The seam to people who approve messages.
-
-Owns how one is shown and where answers are left. Refuses to hold any implementation.
-"""
+"""Protocols for the people who approve messages."""
 
 from __future__ import annotations
 
@@ -14,23 +11,23 @@ if TYPE_CHECKING:
 
 
 class Approver(Protocol):
-    """Shows a person the messages that wait for an approval. Absent, the answer is no.
+    """Display of the messages that wait for an approval. Without one they are denied.
 
-    The answer comes back through ``answer`` of the server that runs the conversations, at any time.
+    The answer comes back through the server's ``answer``, at any time.
     """
 
     def show(self, approval: Approval) -> None:
-        """A message waits. Must not block or raise."""
+        """Show a waiting message. Must not block or raise."""
         ...
 
 
 class Answers(Protocol):
-    """The place where people leave answers without being shown the question by this process."""
+    """Store of answers from people that another process has asked."""
 
     async def list_pending(self) -> Sequence[tuple[ApprovalAnswer, float]]:
-        """The answers that were left, each with its time in seconds since the epoch. Raises EngineError."""
+        """List the answers, each with its time in seconds since the epoch. Raises EngineError."""
         ...
 
     async def drop(self, approvals: Sequence[str]) -> None:
-        """Forget the answers to these approvals: they were decided about. Raises EngineError."""
+        """Remove the answers to decided approvals. Raises EngineError."""
         ...

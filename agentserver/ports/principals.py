@@ -1,7 +1,4 @@
-"""The seam to where principals are kept, and how much each has asked of late.
-
-Owns the needs that tokens and rates have of a store. Refuses to know the form of what is kept.
-"""
+"""Protocols of the stores of principals and of their request rates."""
 
 from __future__ import annotations
 
@@ -12,19 +9,19 @@ if TYPE_CHECKING:
 
 
 class UnusableError(ValueError):
-    """Principals are kept and cannot be used. The text says why."""
+    """Stored principals cannot be used. The text says why."""
 
 
 class AwayError(UnusableError):
-    """The store does not answer. It may do so again."""
+    """The store does not answer at present."""
 
 
 class KeptPrincipals(NamedTuple):
-    """Principals as they were read.
+    """Principals as read from a store.
 
     Args:
-        edition: of what was read; another one means that it may be something else. None where nothing is kept.
-        data: the bytes that are kept.
+        edition: changes with the data; None for an empty store.
+        data: the stored bytes.
     """
 
     edition: Hashable
@@ -32,18 +29,18 @@ class KeptPrincipals(NamedTuple):
 
 
 class PrincipalStore(Protocol):
-    """Keeps the principals of an organism as one text. Its ``str`` is its name for people. Every method blocks."""
+    """Store of the principals of an organism as one text. Its ``str`` is its name for people. Every method blocks."""
 
     def edition(self) -> Hashable:
-        """Look at the edition that is kept; None where nothing is, or it cannot be told. Raises AwayError."""
+        """Return the current edition; None when the store is empty or has no editions. Raises AwayError."""
         ...
 
     def read(self) -> KeptPrincipals:
-        """Read what is kept. Raises UnusableError, and AwayError of it."""
+        """Read the principals. Raises UnusableError, or its subclass AwayError."""
         ...
 
     def change(self, change: Callable[[bytes], bytes]) -> None:
-        """Put what ``change`` makes of the text in its place, while nobody else changes it.
+        """Replace the text by the result of ``change``, under a lock.
 
         Raises UnusableError, OSError, and what ``change`` raises; then nothing has changed.
         """
@@ -51,10 +48,10 @@ class PrincipalStore(Protocol):
 
 
 class PaceStore(Protocol):
-    """Adds up what principals have asked of several servers. Every method blocks."""
+    """Store that adds up the requests of principals to several servers. Every method blocks."""
 
     def exchange(self, spent: Mapping[str, float]) -> Mapping[str, float]:
-        """Add to the buckets of principals; gives the seconds until each of them is full again, over all servers.
+        """Add to the buckets of principals; returns the seconds until each is full again, over all servers.
 
         Args:
             spent: by name, the seconds for which a bucket has to fill on account of this server since the last time.

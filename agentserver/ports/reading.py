@@ -1,7 +1,4 @@
-"""The seam to what an engine has kept, for operators.
-
-Owns what their tools may ask. Refuses to hold any implementation.
-"""
+"""Protocol through which operators' tools read an engine."""
 
 from __future__ import annotations
 
@@ -23,10 +20,9 @@ if TYPE_CHECKING:
 
 
 class EngineReader(Protocol):
-    """Gives operators what an engine has kept, as values. Synchronous; changes nothing.
+    """Read-only, synchronous view of an engine for operators' tools.
 
-    The tools of operators need no more of an engine: traces, replay, what-if, approvals, dead letters, lists.
-    Each method raises UnreadableError (core/encoding/snapshot.py) for a conversation that is not what was written.
+    Each method raises UnreadableError (core/encoding/snapshot.py) for a damaged conversation.
     """
 
     @property
@@ -38,63 +34,63 @@ class EngineReader(Protocol):
         ...
 
     def find(self, prefix: str) -> Sequence[str]:
-        """The conversations whose ids begin so: at most 8 of them."""
+        """Find up to 8 conversations by a prefix of their ids."""
         ...
 
     def conversations(self) -> Iterable[Summary]:
-        """The conversations, the one that was touched last first."""
+        """List the conversations, the last touched first."""
         ...
 
     def active(self) -> Sequence[str]:
-        """The open conversations in which a delivery is queued, held or running, in the order of their opening."""
+        """List the open conversations with queued, held or running deliveries, in the order of opening."""
         ...
 
     def load(self, conversation: str) -> Conversation | None:
-        """An open conversation as last committed; None when it is unknown, closed or set aside."""
+        """Load an open conversation as last committed; None when it is unknown, closed or suspended."""
         ...
 
     def approvals(self, conversation: str) -> Sequence[Approval]:
-        """The messages of an open conversation that wait for a person."""
+        """List the messages of an open conversation that wait for a person."""
         ...
 
     def list_asking(self) -> Sequence[str]:
-        """The open conversations in which something waits for a person."""
+        """List the open conversations with messages that wait for a person."""
         ...
 
     def answers(self) -> Sequence[tuple[ApprovalAnswer, float]]:
-        """The answers of people that no server has taken, each with its time in seconds since the epoch."""
+        """List the answers that no server has taken, each with its time in seconds since the epoch."""
         ...
 
     def list_decisions(self, most: int = 100, principal: str | None = None) -> Sequence[DecidedApproval]:
-        """The messages that waited for a person and do no more, with who answered; the last ones, the latest first.
+        """List the latest decisions on messages that waited for a person, newest first.
 
         Args:
-            most: of them.
-            principal: whose conversations; None for all.
+            most: greatest number.
+            principal: owner of the conversations; None for all.
         """
         ...
 
     def list_charges(self, since: float = 0.0) -> Sequence[ChargeSum]:
-        """The charges since a time, in seconds since the epoch: by listener, model and principal, the dearest first."""
+        """List the charges since a time by listener, model and principal, the largest first."""
         ...
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
-        """The steps of a conversation. Raises LookupError when it is unknown, UnrecordedError without steps."""
+        """Read the steps of a conversation. Raises LookupError for an unknown one, UnrecordedError without steps."""
         ...
 
     def find_altered(self, recorded: RecordedConversation) -> int | None:
-        """The first version whose step is not what was written; None when all are, or when nothing seals steps."""
+        """Find the first version whose step was altered; None if intact or if steps are not sealed."""
         ...
 
     def dead(self, most: int | None = None, prefix: str = "") -> Sequence[DeadLetter]:
-        """The dead letters, oldest first; those that were queued again or discarded are none.
+        """List the dead letters, oldest first, without those that were queued again or discarded.
 
         Args:
-            most: that are given, the latest; None for all.
-            prefix: of the ids of their deliveries. Messages of others are not read.
+            most: number of the latest ones; None for all.
+            prefix: of their delivery ids; other messages are not read.
         """
         ...
 
     def list_suspended(self) -> Sequence[SuspendedConversation]:
-        """The conversations that are set aside and can be put back, oldest first."""
+        """List the suspended conversations that can be resumed, oldest first."""
         ...

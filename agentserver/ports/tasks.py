@@ -1,7 +1,6 @@
-"""The end of tasks.
+"""Reliable cancellation of tasks.
 
-Owns that a cancelled task does end: what a library does inside it may lose a cancellation, as ``asyncio.wait_for`` of
-Python 3.11 does when its result comes in the same turn of the loop. Refuses to know what a task is for.
+A library may lose a cancellation, as ``asyncio.wait_for`` of Python 3.11 does when its result comes in the same turn.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 AGAIN: Final = 5.0
-"""Seconds that a cancelled task has for what it does at its end, before it is cancelled once more."""
+"""Seconds that a cancelled task has for its cleanup before it is cancelled again."""
 
 
 async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], again: float = AGAIN) -> None:
-    """Cancel tasks and wait until they are done. What one of them raises is not raised here.
+    """Cancel tasks and wait until they are done. Their exceptions are discarded.
 
     Args:
-        tasks: futures of the running loop; those that are done already are left as they are.
-        again: seconds after which one that goes on is cancelled once more.
+        tasks: futures of the running loop.
+        again: seconds after which a task that still runs is cancelled again.
     """
     every = frozenset(tasks)
     while running := {task for task in every if not task.done()}:
@@ -29,4 +28,4 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], again: float = A
             task.cancel()
         await asyncio.wait(running, timeout=again)
     for task in every:
-        _ = task.cancelled() or task.exception()  # else the loop complains that nobody looked
+        _ = task.cancelled() or task.exception()  # else the loop logs an unretrieved exception

@@ -1,4 +1,4 @@
-"""The seam to time and randomness. Refuses to hold any implementation."""
+"""Protocol of time and randomness."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """The entrance of time and randomness."""
+    """Source of time and randomness."""
 
     def moment(self) -> Moment:
-        """The present time with a fresh seed."""
+        """Return the present time with a new seed."""
         ...
 
     def steady(self) -> float:
-        """Seconds, since some time or other, by a clock that cannot be set."""
+        """Return seconds of a monotonic clock."""
         ...

@@ -333,7 +333,7 @@ class Late:
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (UnheardError(), "nothing was heard of it in time: it is kept, and may be carried out yet"),
+        (UnheardError(), "no outcome arrived in time: the request is stored and may still take effect"),
         (EngineError("no broker"), "it cannot be kept at present: say it again later"),
     ],
 )

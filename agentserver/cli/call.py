@@ -25,7 +25,7 @@ from agentserver.cli import host, project
 from agentserver.cli.process import GracefulEnd
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
     from typing import BinaryIO
 
     from agentserver.assembly import Server
@@ -338,7 +338,7 @@ def command(organism: Path | None, **asked: Any) -> None:
     data = call.file.read() if call.file is not None else _compose_message(server, call, values)
     exchange = partial(_exchange, server, call, data, project.principal(server.organism))
     ending = GracefulEnd(server.organism.limits.drain, server.acquit)
-    host.run_session(ending, partial(_interruptible, ending, exchange))
+    host.run_session(ending, partial(host.run_until_signal, ending, exchange, lambda number: 128 + number))
 
 
 def _parse_fields(fields: tuple[str, ...], pairs: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -383,28 +383,6 @@ def _codec(server: Server, listener: str, root: str | None) -> Codec:
         names = ", ".join(local(codec.name) for codec in codecs)
         raise click.UsageError(f"{listener} takes {names}: choose one with --root")
     return codecs[0]
-
-
-async def _interruptible(ending: GracefulEnd, exchange: Callable[[], Awaitable[int]]) -> int:
-    """Run the exchange until a signal cancels it."""
-    import anyio
-
-    from agentserver.supervision import Ending, start_errand
-
-    status = SILENT
-
-    async def listen() -> None:
-        nonlocal status
-        number = await anext(ending.signals())
-        status = 128 + number
-        ending.begin(status)
-        tasks.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as tasks:
-        start_errand(tasks, "waits for signals", Ending.OWNER, listen)
-        status = await exchange()
-        tasks.cancel_scope.cancel()
-    return status
 
 
 async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> int:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     import anyio
-    from anyio import CancelScope
     from watchfiles import Change
 
     from agentserver.assembly import Server
@@ -92,26 +91,40 @@ def _innermost_error(group: BaseExceptionGroup[Exception]) -> Exception:
     return _innermost_error(error) if isinstance(error, BaseExceptionGroup) else error
 
 
-async def serve_until_signal(
-    server: Server, ending: GracefulEnd, serve: Callable[[], Awaitable[None]]
+async def run_until_signal(
+    ending: GracefulEnd, work: Callable[[], Awaitable[int]], status_of: Callable[[int], int] = lambda _: 0
 ) -> int:
-    """Run the server until ``serve`` returns or a signal ends both. Returns status 0."""
+    """Run work until it returns its status or a signal cancels it, whose status ``status_of`` tells."""
     import anyio
 
     from agentserver.supervision import Ending, start_errand
 
-    async with server, anyio.create_task_group() as tasks:
-        signals = partial(_stop_on_signal, ending, tasks.cancel_scope)
-        start_errand(tasks, "waits for signals", Ending.SERVER, signals)
-        await serve()
+    status = 0
+
+    async def stop_on_signal() -> None:
+        nonlocal status
+        status = status_of(await anext(ending.signals()))
+        ending.begin(status)
         tasks.cancel_scope.cancel()
-    return 0
+
+    async with anyio.create_task_group() as tasks:
+        start_errand(tasks, "waits for signals", Ending.OWNER, stop_on_signal)
+        status = await work()
+        tasks.cancel_scope.cancel()
+    return status
 
 
-async def _stop_on_signal(ending: GracefulEnd, scope: CancelScope) -> None:
-    async for _ in ending.signals():
-        ending.begin(0)
-        scope.cancel()
+async def serve_until_signal(
+    server: Server, ending: GracefulEnd, serve: Callable[[], Awaitable[None]]
+) -> int:
+    """Run the server until ``serve`` returns or a signal ends both. Returns status 0."""
+
+    async def serve_whole() -> int:
+        await serve()
+        return 0
+
+    async with server:
+        return await run_until_signal(ending, serve_whole)
 
 
 reload_option = click.option(

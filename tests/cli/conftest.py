@@ -159,6 +159,16 @@ def command(monkeypatch):
     warnings.resetwarnings()
 
 
+def spawn(*args, **more):
+    """Start the command in a process of its own, whose streams are pipes unless told otherwise."""
+    options = {
+        "env": environment(),
+        "text": True,
+        **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
+    }
+    return subprocess.Popen([sys.executable, "-m", "agentserver", *args], **{**options, **more})
+
+
 def environment(**more):
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
     return {**kept, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", **more}

@@ -16,7 +16,7 @@ from agentserver.core.messages import Delivery, Question
 from agentserver.core.records.details import GuardNote
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Approval
-from tests.cli.conftest import HANDLERS, environment
+from tests.cli.conftest import HANDLERS, environment, spawn
 from tests.cli.test_run import Terminal
 from tests.machine import HANGS
 
@@ -78,17 +78,7 @@ def server(guarded):
     running = []
 
     def start():
-        running.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "agentserver", "run"],
-                cwd=guarded,
-                env=environment(),
-                text=True,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-            )
-        )
+        running.append(spawn("run", cwd=guarded, stderr=subprocess.STDOUT))
         return running[-1]
 
     yield start

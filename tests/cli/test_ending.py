@@ -16,7 +16,7 @@ import pytest
 
 from agentserver.cli import process
 from agentserver.cli.process import GracefulEnd
-from tests.cli.conftest import environment
+from tests.cli.conftest import environment, spawn
 from tests.machine import HANGS
 
 HANDLERS = """
@@ -65,10 +65,7 @@ def running(tmp_path):
     def run(handler, drain, number=0, *, again=False, stall="1h"):
         (tmp_path / "odd.py").write_text(HANDLERS)
         (tmp_path / "organism.yaml").write_text(ORGANISM.format(handler, drain, stall))
-        with subprocess.Popen(
-            [sys.executable, "-m", "agentserver", "run"],
-            cwd=tmp_path, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ) as process:  # fmt: skip
+        with spawn("run", cwd=tmp_path) as process:
             process.stdin.write(f"@{handler}/Ping\n")
             process.stdin.flush()
             while "at work" not in process.stdout.readline():

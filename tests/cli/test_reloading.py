@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
+from functools import partial
 
 import pytest
 
-from tests.cli.conftest import environment
+from tests.cli.conftest import environment, spawn
 from tests.machine import HANGS
 
 CODE = """
@@ -51,12 +50,10 @@ class Session:
 
     def __init__(self, folder, *options, **variables):
         self.folder = folder
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "agentserver", "run", *options],
-            cwd=folder, env=environment(**variables), text=True,
-            preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509 - nohup ignores it
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        take_hangups = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
+        self.process = spawn(
+            "run", *options, cwd=folder, env=environment(**variables), preexec_fn=take_hangups
+        )
 
     def say(self, line):
         self.process.stdin.write(f"{line}\n")

@@ -23,7 +23,7 @@ from agentserver.cli.run import _choose_input, history_file
 from agentserver.config import load
 from agentserver.gateways.console.console import Console
 from agentserver.trace.terminal import Screen
-from tests.cli.conftest import environment
+from tests.cli.conftest import environment, spawn
 from tests.machine import HANGS
 
 
@@ -69,10 +69,7 @@ def test_a_closed_pipe_ends_the_script_quietly(project):
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_signals_end_a_script(project, number, status, tmp_path):
     project = own(project, tmp_path, "1ms" if number == signal.SIGINT else "20s")
-    with subprocess.Popen(
-        [sys.executable, "-m", "agentserver", "run"],
-        cwd=project, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as running:  # fmt: skip
+    with spawn("run", cwd=project) as running:
         running.stdin.write(f"@waiter seconds={60 if number == signal.SIGINT else 1}\n")
         running.stdin.flush()
         assert "console -> waiter" in running.stdout.readline()
@@ -93,10 +90,8 @@ def own(project, folder, drain):
 
 
 def test_ctrl_c_ends_a_call_with_130(project):
-    with subprocess.Popen(
-        [sys.executable, "-m", "agentserver", "--log-level", "debug", "call", "waiter", "--seconds", "60"],
-        cwd=project, env=environment(), stderr=subprocess.PIPE, text=True,
-    ) as running:  # fmt: skip
+    args = ("--log-level", "debug", "call", "waiter", "--seconds", "60")
+    with spawn(*args, cwd=project, stdin=None, stdout=None) as running:
         for line in running.stderr:
             if "sent console -> waiter" in line:
                 break

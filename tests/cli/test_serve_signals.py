@@ -19,7 +19,7 @@ from contextlib import closing
 import httpx
 import pytest
 
-from tests.cli.conftest import environment
+from tests.cli.conftest import environment, spawn
 from tests.cli.test_reloading import CODE
 from tests.machine import HANGS
 
@@ -46,10 +46,7 @@ class Served:
             cwd=folder, env=environment(), capture_output=True, text=True, check=True, timeout=TIMEOUT,
         )  # fmt: skip
         token = max(re.findall(r"[A-Za-z0-9_.-]{40,}", added.stdout + added.stderr), key=len)
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "agentserver", "serve", *options],
-            cwd=folder, env=environment(), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        self.process = spawn("serve", *options, cwd=folder, stdin=None)
         self.address = self.process.stderr.readline().strip()
         assert self.address.startswith("http://127.0.0.1:"), self.address + self.process.stderr.read()
         self.client = httpx.Client(
@@ -187,11 +184,8 @@ def test_a_server_whose_terminal_is_gone_ends_unless_it_was_to_outlast_it(tmp_pa
         fcntl.ioctl(follower, termios.TIOCSCTTY, 0)
         signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
 
-    with subprocess.Popen(
-        [sys.executable, "-m", "agentserver", "serve"],
-        cwd=tmp_path, env=environment(), text=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, preexec_fn=take_terminal,  # noqa: PLW1509 - a terminal is taken in the child
-    ) as process:  # fmt: skip
+    nowhere = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    with spawn("serve", cwd=tmp_path, preexec_fn=take_terminal, **nowhere) as process:
         os.close(follower)
         assert process.stderr.readline().startswith("http://")
         os.close(leader)

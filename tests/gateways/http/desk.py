@@ -222,6 +222,13 @@ async def opened(client: httpx.AsyncClient) -> str:
     return f"/v1/conversations/{answer.json()['conversation']}"
 
 
+@asynccontextmanager
+async def talk(**options):
+    """A desk, a client of Ada's, and the path of her new conversation."""
+    async with desk(**options) as door, door.client() as ada:
+        yield door, ada, await opened(ada)
+
+
 async def until(condition, within: float = 100) -> None:
     """Wait for what no event tells."""
     with anyio.fail_after(within):

@@ -5,14 +5,13 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tests.gateways.http.desk import desk, heard, opened, person, until
+from tests.gateways.http.desk import desk, heard, opened, person, talk, until
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_message_is_answered_with_its_first_reply():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (_, ada, path):
         answer = await ada.post(f"{path}/messages?to=greeter&payload=Greet", json={"name": "Ada"})
         said = answer.json()
         assert answer.status_code == 200
@@ -26,8 +25,7 @@ async def test_a_message_is_answered_with_its_first_reply():
 
 
 async def test_xml_is_answered_with_the_envelope():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (door, ada, path):
         codec = door.server.rules.codecs.of(type_of("Greet"))
         body = codec.encode(type_of("Greet")("Ada"))
         answer = await ada.post(
@@ -103,8 +101,7 @@ async def test_a_message_that_comes_to_rest_without_an_answer_has_no_content():
 
 
 async def test_who_does_not_wait_is_told_the_request():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (_, ada, path):
         answer = await ada.post(
             f"{path}/messages?to=cashier", json={"amount": 5}, headers={"prefer": "respond-async"}
         )
@@ -115,16 +112,14 @@ async def test_who_does_not_wait_is_told_the_request():
 
 
 async def test_a_wait_ends_with_its_time_and_the_message_goes_on():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (_, ada, path):
         answer = await ada.post(f"{path}/messages?to=pauser&wait=1", json={"seconds": 1.5})
         assert answer.status_code == 202
         assert await heard(ada, path, "there")
 
 
 async def test_a_request_can_be_cancelled_without_its_conversation():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (_, ada, path):
         asked = await ada.post(
             f"{path}/messages?to=pauser", json={"seconds": 60}, headers={"prefer": "respond-async"}
         )
@@ -136,16 +131,14 @@ async def test_a_request_can_be_cancelled_without_its_conversation():
 
 
 async def test_a_conversation_that_was_ended_is_over():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (_, ada, path):
         assert (await ada.delete(path)).status_code == 204
         answer = await ada.post(f"{path}/messages?to=cashier", json={"amount": 1})
         assert answer.status_code == 410
 
 
 async def test_the_same_key_is_the_same_request_and_pays_once():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (door, ada, path):
         key = {"idempotency-key": "k-1"}
         first, again = [
             await ada.post(f"{path}/messages?to=cashier", json={"amount": 5}, headers=key) for _ in range(2)
@@ -160,8 +153,7 @@ async def test_the_same_key_is_the_same_request_and_pays_once():
 @pytest.mark.parametrize("wait", [0, 30])
 @pytest.mark.parametrize("accept", ["application/json", "application/xml"])
 async def test_a_repeated_message_gets_the_answer_that_exists_and_is_told_so(wait, accept):
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (door, ada, path):
         answers = {}
         for key, to, body in (
             ("reply", "cashier", {"amount": 5}),
@@ -182,8 +174,7 @@ async def test_a_repeated_message_gets_the_answer_that_exists_and_is_told_so(wai
 
 
 async def test_an_answer_says_in_its_json_whether_the_message_was_there_before():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (_, ada, path):
         key = {"idempotency-key": "k-1"}
         accepted = [
             await ada.post(f"{path}/messages?to=pauser&wait=0", json={"seconds": 0.5}, headers=key)
@@ -200,8 +191,7 @@ async def test_an_answer_says_in_its_json_whether_the_message_was_there_before()
 
 
 async def test_a_message_that_was_refused_is_refused_again_without_a_wait():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (_, ada, path):
         key = {"idempotency-key": "k-1", "content-type": "application/xml"}
         found = [
             await ada.post(f"{path}/messages?to=cashier&wait=0", content=b"<odd/>", headers=key)
@@ -249,8 +239,7 @@ async def test_a_stranger_reaches_only_whom_it_may_address():
 
 
 async def test_a_full_queue_is_told_when_to_come_again():
-    async with desk(limits={"principal_queue": 1}) as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk(limits={"principal_queue": 1}) as (_, ada, path):
         for _ in range(3):
             asked = {"prefer": "respond-async"}
             answer = await ada.post(f"{path}/messages?to=pauser", json={"seconds": 60}, headers=asked)
@@ -267,8 +256,7 @@ async def test_as_many_conversations_as_one_may_have():
 
 
 async def test_a_server_that_stops_takes_nothing_and_says_so():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (door, ada, path):
         assert (await ada.get("/readyz")).status_code == 200
         door.door.stop()
         assert (await ada.get("/readyz")).status_code == 503
@@ -297,8 +285,7 @@ async def test_who_waits_when_the_server_stops_is_told_the_request():
 
 
 async def test_who_goes_while_it_waits_holds_nothing():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (door, ada, path):
         with anyio.move_on_after(0.3):
             await ada.post(f"{path}/messages?to=pauser&wait=30", json={"seconds": 30})
         await until(lambda: not len(door.door.holding))
@@ -340,8 +327,7 @@ async def test_more_waits_than_one_may_hold_are_told_the_request_at_once():
     ],
 )
 async def test_a_refusal_says_what_is_missing_and_what_is_possible(query, told):
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (_, ada, path):
         answer = await ada.post(f"{path}/messages?{query}", json={"amount": 1})
         assert answer.json()["detail"] == told
     async with desk() as door, door.client("eve") as eve:
@@ -364,8 +350,7 @@ async def test_a_refusal_says_what_is_missing_and_what_is_possible(query, told):
     ],
 )
 async def test_what_is_no_parameter_is_a_bad_request(query, headers):
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (door, ada, path):
         answer = await ada.post(f"{path}/messages?{query}", json={"amount": 1}, headers=headers)
         assert answer.status_code == 400
         assert door.books.paid == 0

@@ -18,7 +18,7 @@ from agentserver.gateways.http.parts import caller
 from agentserver.gateways.principals import Rate, Rates, Role
 from agentserver.gateways.principals.callers import REFUSALS
 from tests.foreign_json.bombs import PLAIN
-from tests.gateways.http.desk import NoPace, desk, opened
+from tests.gateways.http.desk import NoPace, desk, opened, talk
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -126,8 +126,7 @@ async def test_a_type_that_names_json_anywhere_has_the_body_counted(kinds):
 
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_a_body_that_is_too_large_is_not_taken(chunked):
-    async with desk(body=10_000) as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk(body=10_000) as (_, ada, path):
         body = b'{"name": "' + b"x" * 20_000 + b'"}'
 
         async def pieces():
@@ -157,8 +156,7 @@ async def nothing(stream):
     ("limit", "sending"), [("patience", drip), ("pause", nothing)], ids=["little comes", "nothing comes"]
 )
 async def test_a_body_that_does_not_come_in_time_is_answered_with_408(limit, sending):
-    async with desk(**{limit: 0.2}) as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk(**{limit: 0.2}) as (door, _, path):
         head = f"POST {path}/messages?to=cashier HTTP/1.1\r\nhost: 127.0.0.1:{door.port}\r\nauthorization: Bearer ada\r\n"
         async with await door.connect() as stream, anyio.create_task_group() as tasks:
             await stream.send(
@@ -354,8 +352,7 @@ async def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(p
 
 
 async def test_a_refusal_for_a_quota_says_what_helps():
-    async with desk(limits={"principal_conversations": 1}) as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk(limits={"principal_conversations": 1}) as (_, ada, path):
         refused = await ada.post("/v1/conversations")
         assert refused.status_code == 429
         assert refused.json()["detail"] == (

@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from tests.gateways.http.desk import desk, opened, until
+from tests.gateways.http.desk import talk, until
 
 pytestmark = pytest.mark.anyio
 BODY = json.dumps({"amount": 5}).encode()
@@ -34,8 +34,7 @@ async def lost(door, path, until_byte, *, read=False):
     ids=["in the head", "before the body", "in the body", "before the answer", "in the answer"],
 )
 async def test_a_payment_whose_connection_was_lost_is_paid_once(until_byte, read):
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (door, ada, path):
         await lost(door, path, until_byte, read=read)
         again = await ada.post(
             f"{path}/messages?to=cashier", json={"amount": 5}, headers={"idempotency-key": "once"}
@@ -47,8 +46,7 @@ async def test_a_payment_whose_connection_was_lost_is_paid_once(until_byte, read
 
 
 async def test_a_stream_whose_connection_was_lost_goes_on_where_it_was():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (door, ada, path):
         first = (await ada.post(f"{path}/messages?to=cashier", json={"amount": 1})).json()
         async with await door.connect() as stream:
             ask = f"GET {path}/events HTTP/1.1\r\nhost: 127.0.0.1:{door.port}\r\nauthorization: Bearer ada\r\n\r\n"

@@ -15,7 +15,7 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.gateways.http import connections
 from agentserver.gateways.http.forms import place_id
-from tests.gateways.http.desk import Books, desk, heard, opened, organism, server_sent, until
+from tests.gateways.http.desk import Books, desk, heard, opened, organism, server_sent, talk, until
 
 pytestmark = pytest.mark.anyio
 
@@ -38,8 +38,7 @@ async def socket(door, path, name="ada", **options):
 
 
 async def test_events_have_their_place_as_id_and_the_end_says_where_to_come_back():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (_, ada, path):
         reply = await pay(ada, path, 5)
         events = await read(ada, f"{path}/events?wait=1")
         assert [(kind, name) for kind, name, _ in events] == [
@@ -52,8 +51,7 @@ async def test_events_have_their_place_as_id_and_the_end_says_where_to_come_back
 
 
 async def test_a_stream_goes_on_after_the_last_event_that_its_reader_had():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (_, ada, path):
         first, second = await pay(ada, path, 1), await pay(ada, path, 2)
         again = await read(ada, f"{path}/events?wait=1", **{"last-event-id": first["place"]})
         assert [data["request"] for kind, _, data in again if kind == "reply"] == [second["request"]]
@@ -65,8 +63,7 @@ async def test_all_that_is_there_is_told_however_short_the_wait(tmp_path):
     """Of what a journal keeps nothing was told to who did not wait: it is read by another thread."""
     guards = build(await anyio.to_thread.run_sync(lambda: organism(Books()))).rules.guards
     engine = SqliteEngine(JournalOptions(tmp_path / "j"), guards)
-    async with desk(engine=engine) as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk(engine=engine) as (_, ada, path):
         paid = [await pay(ada, path, amount) for amount in range(1, 4)]
         events = await read(ada, f"{path}/events?wait=0")
         assert [data["request"] for kind, _, data in events if kind == "reply"] == [
@@ -76,16 +73,14 @@ async def test_all_that_is_there_is_told_however_short_the_wait(tmp_path):
 
 
 async def test_a_place_that_is_none_is_a_bad_request():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (_, ada, path):
         for bad in ("x", "1", "1-", "-1-1", "1-1-1", "01-1", "1" * 30 + "-1", "\u0663-1"):
             assert (await ada.get(f"{path}/events", params={"after": bad})).status_code == 400
         assert (await ada.get(f"{path}/events", headers={"last-event-id": "x"})).status_code == 400
 
 
 async def test_a_silent_stream_shows_signs_of_life():
-    async with desk(beat=0.05) as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk(beat=0.05) as (_, ada, path):
         assert await heard(ada, path, ": \n\n: \n\n: \n\n")
 
 
@@ -141,8 +136,7 @@ async def test_two_watch_and_a_third_that_never_reads_holds_nobody_up():
 
 
 async def test_a_websocket_has_the_same_events():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (door, ada, path):
         reply = await pay(ada, path, 5)
         async with socket(door, f"{path}/events") as one:
             assert {**json.loads(await one.recv()), "again": False} == reply
@@ -152,8 +146,7 @@ async def test_a_websocket_has_the_same_events():
 
 
 async def test_what_was_taken_over_a_websocket_counts_as_taken():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (door, ada, path):
         conversation, confirmed = path.rpartition("/")[2], []
         acknowledge = door.server.engine.acknowledge
 
@@ -171,8 +164,7 @@ async def test_what_was_taken_over_a_websocket_counts_as_taken():
 
 
 async def test_a_place_that_is_said_again_and_again_is_confirmed_once():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (door, ada, path):
         asked = []
         confirm = door.server.confirm
 
@@ -195,8 +187,7 @@ async def test_a_place_that_is_said_again_and_again_is_confirmed_once():
 
 @pytest.mark.parametrize("word", ["x", "{}", '{"taken": 7}', '{"taken": "1-1", "more": 1}', "[" * 5000])
 async def test_a_word_that_is_none_ends_a_websocket(word):
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (door, ada, path):
         async with socket(door, f"{path}/events") as one:
             await one.send(word)
             with pytest.raises(ConnectionClosed) as closed:
@@ -230,8 +221,7 @@ async def test_a_websocket_that_is_refused_is_told_so_and_the_log_shows_no_error
 
 
 async def test_the_server_ends_a_websocket_with_its_reason():
-    async with desk() as door, door.client() as ada:
-        path = await opened(ada)
+    async with talk() as (door, _, path):
         async with socket(door, f"{path}/events") as one:
             await until(lambda: len(door.door.holding))
             door.door.stop()

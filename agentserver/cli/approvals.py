@@ -10,23 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentserver.cli import project
+from agentserver.cli import project, reading
 from agentserver.cli.project import Verbs
-from agentserver.cli.reading import (
-    JournalArguments,
-    ListPrinter,
-    Source,
-    find_source,
-    find_source_and_secrets,
-    format_time,
-    journal_option,
-    list_options,
-    only_match,
-    open_reader,
-    read_each,
-    redaction_option,
-    report_storage_errors,
-)
 
 if TYPE_CHECKING:
     from agentserver.config.yaml.secrets import Secrets
@@ -50,16 +35,16 @@ TAKEN = "a running server reads it within about a second, a stopped one when it 
     short_help="List or show messages that wait for approval.",
     invoke_without_command=True,
 )
-@redaction_option
-@list_options
-def command(given: JournalArguments, *, lists: ListPrinter) -> None:
+@reading.redaction_option
+@reading.list_options
+def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the messages of the journal that wait for a person's approval, oldest first.
 
     Answer with agentserver approve and agentserver deny. All three work with or without a running server.
     """
     if click.get_current_context().invoked_subcommand is not None:
         return
-    kept, secrets = find_source_and_secrets(given)
+    kept, secrets = reading.find_source_and_secrets(given)
     found, answers = _list_waiting(kept)
     lists.print(
         (_redact_approval(one, secrets) for one in found),
@@ -71,8 +56,8 @@ def command(given: JournalArguments, *, lists: ListPrinter) -> None:
 
 @command.command("show")
 @click.argument("approval")
-@redaction_option
-def show(given: JournalArguments, approval: str) -> None:
+@reading.redaction_option
+def show(given: reading.JournalArguments, approval: str) -> None:
     """Show APPROVAL, an id or its beginning, in full: the guards' questions, the lineage, and the message.
 
     The message is shown as fields, if the organism is known, and as it is sent; texts are quoted, one line for
@@ -83,12 +68,16 @@ def show(given: JournalArguments, approval: str) -> None:
 
     parent = click.get_current_context().parent
     outer = parent.params if parent is not None else {}
-    given = JournalArguments(given.organism or outer.get("organism"), given.journal or outer.get("journal"))
-    kept, secrets = find_source_and_secrets(given)
+    given = reading.JournalArguments(
+        given.organism or outer.get("organism"), given.journal or outer.get("journal")
+    )
+    kept, secrets = reading.find_source_and_secrets(given)
     found, answers = _list_waiting(kept)
     one, rules = _find_approval(found, approval), project.rules_or_none(given.organism)
     delivery = one.delivery
-    click.echo(f"approval {one.id}, asked {format_time(one.at)}{_describe_answer(answers.get(one.id))}")
+    click.echo(
+        f"approval {one.id}, asked {reading.format_time(one.at)}{_describe_answer(answers.get(one.id))}"
+    )
     click.echo(f"{_describe_route(one)}, hop {delivery.hop}, in conversation {delivery.conversation}")
     shown = [
         *approval_view.reasons(_redact_approval(one, secrets)),
@@ -107,8 +96,8 @@ def show(given: JournalArguments, approval: str) -> None:
     is_flag=True,
     help="Approve all messages that the guard considers the same, in this conversation.",
 )
-@journal_option
-def approve(given: JournalArguments, digest: str, *, always: bool) -> None:
+@reading.journal_option
+def approve(given: reading.JournalArguments, digest: str, *, always: bool) -> None:
     """Approve the message with DIGEST; --always also approves later ones like it.
 
     DIGEST is the last line of agentserver approvals show, or its beginning.
@@ -117,7 +106,7 @@ def approve(given: JournalArguments, digest: str, *, always: bool) -> None:
     """
     from agentserver.core.state.approvals import Answer
 
-    kept = find_source(given)
+    kept = reading.find_source(given)
     found, _ = _list_waiting(kept)
     one = _find_by_digest(found, digest)
     _check_other(kept, one, project.rules_or_none(given.organism))
@@ -126,12 +115,12 @@ def approve(given: JournalArguments, digest: str, *, always: bool) -> None:
 
 @click.command("deny", short_help="Deny a message that waits.")
 @click.argument("approval")
-@journal_option
-def deny(given: JournalArguments, approval: str) -> None:
+@reading.journal_option
+def deny(given: reading.JournalArguments, approval: str) -> None:
     """Deny the message of APPROVAL, an id or its beginning; its sender gets a refusal. Revokes an approve."""
     from agentserver.core.state.approvals import Answer
 
-    kept = find_source(given)
+    kept = reading.find_source(given)
     found, _ = _list_waiting(kept)
     one = _find_approval(found, approval)
     if len(approval) < MIN_ID:  # the intended message may be gone, and this another one
@@ -139,21 +128,21 @@ def deny(given: JournalArguments, approval: str) -> None:
     _record_answer(kept, one, Answer.DENY)
 
 
-def _list_waiting(kept: Source) -> tuple[list[Approval], dict[str, ApprovalAnswer]]:
+def _list_waiting(kept: reading.Source) -> tuple[list[Approval], dict[str, ApprovalAnswer]]:
     """List the waiting messages, and the answers that no server has read yet, by approval."""
-    with open_reader(kept) as reader:
-        each = read_each(reader, reader.approvals)
+    with reading.open_reader(kept) as reader:
+        each = reading.read_each(reader, reader.approvals)
         found = sorted((one for many in each for one in many), key=lambda approval: approval.at)
         answers = reader.answers() if found else ()
     return found, {answered.approval: answered for answered, _ in answers}
 
 
-def _record_answer(kept: Source, one: Approval, answer: Answer) -> None:
+def _record_answer(kept: reading.Source, one: Approval, answer: Answer) -> None:
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.engines.sqlite import maintenance as journal_answers
 
     answered = ApprovalAnswer(one.id, one.digest, answer, project.user())
-    with report_storage_errors():
+    with reading.report_storage_errors():
         if kept.shared is not None:
             from agentserver.engines.journal import records
             from agentserver.engines.postgres.operations import changing  # needs an extra
@@ -174,7 +163,7 @@ def _record_answer(kept: Source, one: Approval, answer: Answer) -> None:
 
 def _find_approval(found: list[Approval], prefix: str) -> Approval:
     matching = [one for one in found if one.id.startswith(prefix)]
-    return only_match(matching, f"messages wait for an approval under {prefix!r}")
+    return reading.only_match(matching, f"messages wait for an approval under {prefix!r}")
 
 
 def _find_by_digest(found: list[Approval], prefix: str) -> Approval:
@@ -190,24 +179,24 @@ def _find_by_digest(found: list[Approval], prefix: str) -> Approval:
     return project.refuse(why)
 
 
-def _check_other(kept: Source, one: Approval, rules: Rules | None) -> None:
+def _check_other(kept: reading.Source, one: Approval, rules: Rules | None) -> None:
     """End the command if the organism requires another approver. The server checks again."""
     from agentserver.core.decide import approving
 
     if rules is None or rules.blueprint.limits.approvers == "anyone":
         return
-    with open_reader(kept, rules.guards) as reader:
+    with reading.open_reader(kept, rules.guards) as reader:
         conversation = reader.load(one.delivery.conversation)
     why = "" if conversation is None else approving.bar_approver(conversation, project.user(), rules)
     if why:
         project.refuse(why)
 
 
-def _origins(kept: Source, one: Approval, rules: Rules | None) -> Origins | None:
+def _origins(kept: reading.Source, one: Approval, rules: Rules | None) -> Origins | None:
     """Find the origins of a message's values; None if the organism is unknown or does not track them."""
     if rules is None:
         return None
-    with open_reader(kept, rules.guards) as reader:
+    with reading.open_reader(kept, rules.guards) as reader:
         conversation = reader.load(one.delivery.conversation)
     return None if conversation is None else rules.origins(conversation, one.delivery)
 
@@ -244,7 +233,7 @@ def _approval_line(one: Approval, answered: ApprovalAnswer | None) -> str:
     from agentserver.core.records.wording import WORDING
 
     question = escape_unseen(WORDING.first(one.questions[0].why))[:200]
-    return f"{one.id}  {format_time(one.at)}  {_describe_route(one)}  {question}{_describe_answer(answered)}"
+    return f"{one.id}  {reading.format_time(one.at)}  {_describe_route(one)}  {question}{_describe_answer(answered)}"
 
 
 def _question_fields(question: Question) -> dict[str, object]:

@@ -10,20 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.cli import project
-from agentserver.cli.reading import (
-    JournalArguments,
-    ListPrinter,
-    find_conversation,
-    find_source,
-    find_source_and_secrets,
-    format_time,
-    journal_option,
-    list_options,
-    open_reader,
-    recorded_conversation,
-    redaction_option,
-)
+from agentserver.cli import project, reading
 from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
 
 if TYPE_CHECKING:
@@ -36,15 +23,15 @@ if TYPE_CHECKING:
 
 
 @click.command("conversations", short_help="List the conversations of the journal.")
-@journal_option
+@reading.journal_option
 @click.option("--open", "only_open", is_flag=True, help="Only unfinished ones.")
 @click.option("--principal", help="Only conversations of this principal.")
-@list_options
+@reading.list_options
 def conversations_command(
-    given: JournalArguments, *, only_open: bool, principal: str | None, lists: ListPrinter
+    given: reading.JournalArguments, *, only_open: bool, principal: str | None, lists: reading.ListPrinter
 ) -> None:
     """List the conversations of the journal, most recently active first."""
-    with open_reader(find_source(given)) as reader:
+    with reading.open_reader(reading.find_source(given)) as reader:
         wanted = (
             one
             for one in reader.conversations()
@@ -61,7 +48,7 @@ def _conversation_line(aside: frozenset[str], one: Summary) -> str:
     charged = Amount(one.tokens, one.money)
     spent = f"  {charged}" if charged != NOTHING_SPENT else ""
     return (
-        f"{one.id}  {format_time(one.touched)}  {state:8}  {one.steps:5} steps  {one.waiting} waiting  "
+        f"{one.id}  {reading.format_time(one.touched)}  {state:8}  {one.steps:5} steps  {one.waiting} waiting  "
         f"{one.unread} not fetched  {one.principal}{spent}"
     )
 
@@ -76,7 +63,7 @@ class TraceFormat(StrEnum):
 
 @click.command("trace", short_help="Show what happened in a conversation.")
 @click.argument("conversation")
-@redaction_option
+@reading.redaction_option
 @click.option(
     "--json", "form", flag_value=TraceFormat.JSON, type=TraceFormat, help="Print one JSON object per record."
 )
@@ -95,17 +82,16 @@ class TraceFormat(StrEnum):
     " another option): redact every payload, except its length and hash.",
 )
 @project.output_option
-def trace_command(given: JournalArguments, conversation: str, **asked: Any) -> None:
+def trace_command(given: reading.JournalArguments, conversation: str, **asked: Any) -> None:
     """Show what happened in CONVERSATION, an id or its beginning: an indented tree of calls with times.
 
     Secrets of the organism are never shown.
     """
     from agentserver.trace.redact import Redaction, redact_records
 
-    kept, secrets = find_source_and_secrets(given)
-    with open_reader(kept) as reader:
-        key = find_conversation(reader, conversation)
-        records = recorded_conversation(reader, key).records()
+    with reading.open_redacted(given) as (reader, secrets):
+        key = reading.find_conversation(reader, conversation)
+        records = reading.recorded_conversation(reader, key).records()
     records = redact_records(records, Redaction(asked["fields"], secrets.redact))
     if asked["no_payloads"]:
         records = tuple(record._replace(message=b"") for record in records)
@@ -129,10 +115,10 @@ _CLEAR = "\x1b[H\x1b[J"
 
 
 @click.command("top", short_help="Follow a running server live.")
-@journal_option
+@reading.journal_option
 @click.option("--pid", type=int, help="Process to follow where several servers run in one folder.")
 @click.option("--once", is_flag=True, help="Show the current state once and exit.")
-def top_command(given: JournalArguments, pid: int | None, *, once: bool) -> None:
+def top_command(given: reading.JournalArguments, pid: int | None, *, once: bool) -> None:
     """Follow the server that runs an organism: conversations, queues, running handlers, refusals, approvals.
 
     On a terminal the screen refreshes each second, until Ctrl-C or the end of the server. Piped, it prints one
@@ -163,16 +149,14 @@ def top_command(given: JournalArguments, pid: int | None, *, once: bool) -> None
         project.say("the server has ended", err=True)
 
 
-def _find_kept_file(given: JournalArguments) -> Path:
+def _find_kept_file(given: reading.JournalArguments) -> Path:
     """Find the file that a server's socket is named after."""
-    from agentserver.cli.reading import find_journal
-
     if given.journal is None and project.find_organism(given.organism) is not None:
         file = project.find_organism_or_raise(given.organism)
         seen = project.glimpse(file)
         if seen.unkept or seen.engine is not None:
             return file.resolve()
-    return find_journal(given)
+    return reading.find_journal(given)
 
 
 def _overview_lines(peer: socket.socket) -> Iterator[str]:

@@ -8,23 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from agentserver.cli import project
+from agentserver.cli import project, reading
 from agentserver.cli.journal import open_changing, open_for_writing
 from agentserver.cli.project import Verbs
-from agentserver.cli.reading import (
-    JournalArguments,
-    ListPrinter,
-    find_journal,
-    find_source,
-    find_source_and_secrets,
-    format_time,
-    journal_option,
-    list_options,
-    only_match,
-    open_reader,
-    read_each,
-    redaction_option,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +30,7 @@ def command() -> None:
 
 
 def _find_letter(reader: EngineReader, prefix: str) -> DeadLetter:
-    return only_match(reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
+    return reading.only_match(reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
 
 
 class _ListedDelivery(NamedTuple):
@@ -58,9 +44,7 @@ class _ListedDelivery(NamedTuple):
     def line(self) -> str:
         """Format it for people."""
         fields = self.fields()
-        place = (
-            f"{fields['id']}  {format_time(self.at)}  {fields['sender']} -> {fields['to']} {fields['root']}"
-        )
+        place = f"{fields['id']}  {reading.format_time(self.at)}  {fields['sender']} -> {fields['to']} {fields['root']}"
         return f"{place}  {str(fields['reason'])[:200]}".rstrip()
 
     def fields(self) -> dict[str, object]:
@@ -74,43 +58,38 @@ class _ListedDelivery(NamedTuple):
 
 
 @command.command("list")
-@redaction_option
-@list_options
-def list_letters(given: JournalArguments, *, lists: ListPrinter) -> None:
+@reading.redaction_option
+@reading.list_options
+def list_letters(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the dead letters, oldest first."""
-    kept, secrets = find_source_and_secrets(given)
-    with open_reader(kept) as reader:
+    with reading.open_redacted(given) as (reader, secrets):
         listed = (_ListedDelivery(one.delivery, one.at, one.reason, secrets) for one in reader.dead())
         lists.print(listed, _ListedDelivery.line, _ListedDelivery.fields, "there are no dead letters")
 
 
 @command.command("show")
 @click.argument("delivery")
-@redaction_option
-def show(given: JournalArguments, delivery: str) -> None:
+@reading.redaction_option
+def show(given: reading.JournalArguments, delivery: str) -> None:
     """Show one dead letter: its reason and its message."""
-    from agentserver.trace.terminal import visible_lines
-
-    kept, secrets = find_source_and_secrets(given)
-    with open_reader(kept) as reader:
+    with reading.open_redacted(given) as (reader, secrets):
         letter = _find_letter(reader, delivery)
     one = letter.delivery
     state = "open" if letter.open else "finished"
-    for text in (
-        f"delivery {one.id}, given up {format_time(letter.at)}",
+    shown = (
+        f"delivery {one.id}, given up {reading.format_time(letter.at)}",
         f"from {one.sender} to {one.to}, hop {one.hop}",
         f"in conversation {one.conversation} of {letter.principal}, which is {state}",
         letter.reason,
         one.message.decode("utf-8", "backslashreplace"),
-    ):
-        for row in visible_lines(secrets.redact(text)):
-            click.echo(row)
+    )
+    reading.print_visible(shown, secrets.redact)
 
 
 @command.command("discard")
 @click.argument("delivery")
-@journal_option
-def discard(given: JournalArguments, delivery: str) -> None:
+@reading.journal_option
+def discard(given: reading.JournalArguments, delivery: str) -> None:
     """Remove one from the list. Its records stay. The server must not be running."""
     from agentserver.engines.journal import retention
     from agentserver.engines.journal.reader import Reader
@@ -133,20 +112,20 @@ class _DecisionBooks(NamedTuple):
 
 
 @contextmanager
-def _open_books(given: JournalArguments) -> Iterator[_DecisionBooks]:
+def _open_books(given: reading.JournalArguments) -> Iterator[_DecisionBooks]:
     """Open the journal to commit a decision."""
     from agentserver.engines.journal.reader import Reader
     from agentserver.engines.sqlite.writer import Writer
 
     rules = project.server(project.load(given.organism)).rules
-    kept = find_source(given)
+    kept = reading.find_source(given)
     if kept.shared is not None:
         from agentserver.engines.postgres.operations import commit_decision  # needs an extra
 
-        with open_reader(kept, rules.guards) as reader:
+        with reading.open_reader(kept, rules.guards) as reader:
             yield _DecisionBooks(rules, reader, partial(commit_decision, kept.shared, rules.guards))
         return
-    path = find_journal(given)
+    path = reading.find_journal(given)
     with open_for_writing(path) as connection:
         writer = Writer(connection, path, rules.guards)
         yield _DecisionBooks(
@@ -167,8 +146,8 @@ def _commit(books: _DecisionBooks, decide: Callable[[], Outcome]) -> None:
 
 @command.command("requeue")
 @click.argument("delivery")
-@journal_option
-def requeue_letter(given: JournalArguments, delivery: str) -> None:
+@reading.journal_option
+def requeue_letter(given: reading.JournalArguments, delivery: str) -> None:
     """Requeue one; the next run handles it.
 
     The server must not be running, unless servers share a database.
@@ -219,15 +198,15 @@ def _redrive(books: _DecisionBooks, letter: DeadLetter) -> str:
 
 def _next_deliveries(reader: EngineReader) -> Iterator[tuple[Conversation, Delivery]]:
     """Yield the deliveries that the next run handles first: one of each thread."""
-    for conversation in filter(None, read_each(reader, reader.load)):
+    for conversation in filter(None, reading.read_each(reader, reader.load)):
         threads = conversation.tree.nodes.values()
         yield from ((conversation, thread.inbox[0]) for thread in threads if thread.inbox)
 
 
 @command.command("next", short_help="List what the next run handles first.")
-@journal_option
-@list_options
-def list_next(given: JournalArguments, *, lists: ListPrinter) -> None:
+@reading.journal_option
+@reading.list_options
+def list_next(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the queued deliveries that the next run handles first, one of each thread.
 
     If handlers crash the whole process again and again, one of these is the cause. The server finds it within a
@@ -235,7 +214,7 @@ def list_next(given: JournalArguments, *, lists: ListPrinter) -> None:
     """
     loaded = project.load(given.organism)
     rules = project.server(loaded).rules
-    with open_reader(find_source(given), rules.guards) as reader:
+    with reading.open_reader(reading.find_source(given), rules.guards) as reader:
         listed = (
             _ListedDelivery(delivery, conversation.touched, "", loaded.secrets)
             for conversation, delivery in _next_deliveries(reader)
@@ -258,8 +237,8 @@ def _fail_delivery(delivery: Delivery, rules: Rules, reason: str) -> FinishedInv
 @command.command("add", short_help="Give up a delivery that the next run would handle.")
 @click.argument("delivery")
 @click.option("--reason", default="no reason given", show_default=True, help="Reason to record.")
-@journal_option
-def add(given: JournalArguments, delivery: str, reason: str) -> None:
+@reading.journal_option
+def add(given: reading.JournalArguments, delivery: str, reason: str) -> None:
     """Give up a delivery that the next run would handle.
 
     The server must not be running, unless servers share a database. Its caller gets a SystemError, as from a

@@ -6,19 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from agentserver.cli import project
-from agentserver.cli.reading import (
-    JournalArguments,
-    find_source_and_secrets,
-    open_reader,
-    recorded_conversation,
-    redaction_option,
-)
+from agentserver.cli import project, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from agentserver.cli.reading import Source
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.records.audit import AuditRecord
     from agentserver.ports import EngineReader
@@ -33,8 +25,8 @@ MIN_ID: Final = 4
 
 @click.command("explain", short_help="Explain why something was refused, and what to change.")
 @click.argument("what", metavar="ID|CODE")
-@redaction_option
-def command(given: JournalArguments, what: str) -> None:
+@reading.redaction_option
+def command(given: reading.JournalArguments, what: str) -> None:
     """Explain why something was refused, where to look and what to change.
 
     CODE is the code of a refusal or a finding: routing, rule:destination, config:name, or a whole line from
@@ -53,7 +45,7 @@ def command(given: JournalArguments, what: str) -> None:
         return
     if len(what) < MIN_ID or not (what.isascii() and what.replace("-", "").isalnum()):
         project.refuse(f"no code and no finding is called {what!r}", "agentserver explain codes lists all")
-    kept, secrets = find_source_and_secrets(given)
+    kept, secrets = reading.find_source_and_secrets(given)
     _explain(kept, secrets, what)
 
 
@@ -72,12 +64,12 @@ def _entry_lines(entry: Remedy, margin: str = "") -> Iterator[str]:
     yield f"{margin}  Change:  {entry.change}"
 
 
-def _explain(kept: Source, secrets: Secrets, what: str) -> None:
+def _explain(kept: reading.Source, secrets: Secrets, what: str) -> None:
     """Explain every refusal of a conversation, request or delivery."""
     from agentserver.trace.redact import Redaction, redact_records
     from agentserver.trace.why import asked_about
 
-    with open_reader(kept) as reader:
+    with reading.open_reader(kept) as reader:
         key, chosen = _find_records(reader, what)
     refused = [
         record for record in redact_records(chosen, Redaction((), secrets.redact)) if asked_about(record)
@@ -94,13 +86,13 @@ def _find_records(reader: EngineReader, what: str) -> tuple[str, Sequence[AuditR
     """Find the conversation and records of an id. Ends the command unless it is unique."""
     keys = reader.find(what)
     if len(keys) == 1:
-        return keys[0], recorded_conversation(reader, keys[0]).records()
+        return keys[0], reading.recorded_conversation(reader, keys[0]).records()
     if len(keys) > 1:
         project.refuse(f"{len(keys)} conversations begin with {what!r}")
     letters = reader.dead(prefix=what)
     latest = (summary.id for summary, _ in zip(reader.conversations(), range(SEARCHED), strict=False))
     for key in dict.fromkeys((*(letter.delivery.conversation for letter in letters), *latest)):
-        records = recorded_conversation(reader, key).records()
+        records = reading.recorded_conversation(reader, key).records()
         chosen = [one for one in records if one.delivery.startswith(what) or one.request.startswith(what)]
         if chosen:
             return key, chosen

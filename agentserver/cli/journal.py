@@ -9,24 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.characters.printing import format_amount
-from agentserver.cli import project
+from agentserver.cli import project, reading
 from agentserver.cli.project import Verbs
-from agentserver.cli.reading import (
-    JournalArguments,
-    ListPrinter,
-    Source,
-    find_conversation,
-    find_journal,
-    find_source,
-    find_source_and_secrets,
-    format_time,
-    journal_option,
-    list_options,
-    only_match,
-    open_reader,
-    recorded_conversation,
-    report_storage_errors,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,19 +22,19 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_changing(given: JournalArguments) -> Iterator[Any]:
+def open_changing(given: reading.JournalArguments) -> Iterator[Any]:
     """Open a journal or a database for a verb that changes idle conversations.
 
     A journal in use by a server is refused.
     """
-    kept = find_source(given)
+    kept = reading.find_source(given)
     if kept.shared is None:
-        with open_for_writing(find_journal(given)) as connection:
+        with open_for_writing(reading.find_journal(given)) as connection:
             yield connection
         return
     from agentserver.engines.postgres import operations as database  # needs an extra
 
-    with report_storage_errors(), database.changing(kept.shared) as connection:
+    with reading.report_storage_errors(), database.changing(kept.shared) as connection:
         yield connection
 
 
@@ -64,7 +48,11 @@ def open_for_writing(path: Path) -> Iterator[Any]:
         project.refuse(
             f"{path}: there is no journal; agentserver run creates it, and --journal names another"
         )
-    with report_storage_errors(), Lock(path), closing(open_writing(JournalOptions(path))) as connection:
+    with (
+        reading.report_storage_errors(),
+        Lock(path),
+        closing(open_writing(JournalOptions(path))) as connection,
+    ):
         yield connection
 
 
@@ -80,24 +68,24 @@ def _journal_limit(organism: Path | None) -> int | None:
 
 
 @command.command("stats")
-@journal_option
-def stats(given: JournalArguments) -> None:
+@reading.journal_option
+def stats(given: reading.JournalArguments) -> None:
     """Print the size and contents of the journal."""
     from agentserver.engines.sqlite import maintenance as journal_care
 
-    kept = find_source(given)
+    kept = reading.find_source(given)
     if kept.path is None:
         _print_totals(kept)
         return
     path = kept.path
-    with report_storage_errors():
+    with reading.report_storage_errors():
         found = journal_care.stats(path)
     project.say(f"{path}: {found.size} bytes, {found.log} more in its log, {found.free} of them free")
     limit = _journal_limit(given.organism) if given.journal is None else None
     if limit is not None:
         project.say(f"limit: {found.held} of {limit} bytes are in use, {100 * found.held / limit:.1f} %")
     project.say(
-        f"conversations: {found.open} open, {found.closed} finished; oldest from {format_time(found.oldest)}"
+        f"conversations: {found.open} open, {found.closed} finished; oldest from {reading.format_time(found.oldest)}"
     )
     project.say(
         f"steps: {found.steps}; queued: {found.queued}; dead: {found.dead}; not fetched: {found.unread}; "
@@ -105,12 +93,12 @@ def stats(given: JournalArguments) -> None:
     )
 
 
-def _print_totals(kept: Source) -> None:
+def _print_totals(kept: reading.Source) -> None:
     """Print the totals of an engine without a file."""
-    with open_reader(kept) as reader:
+    with reading.open_reader(kept) as reader:
         found, dead = list(reader.conversations()), len(reader.dead())
     opened = sum(one.closed is None for one in found)
-    oldest = format_time(min((one.opened for one in found), default=None))
+    oldest = reading.format_time(min((one.opened for one in found), default=None))
     project.say(f"conversations: {opened} open, {len(found) - opened} finished; oldest from {oldest}")
     steps, queued = sum(one.steps for one in found), sum(one.waiting for one in found)
     unread = sum(one.unread for one in found)
@@ -118,12 +106,12 @@ def _print_totals(kept: Source) -> None:
 
 
 @command.command("vacuum")
-@journal_option
-def vacuum(given: JournalArguments) -> None:
+@reading.journal_option
+def vacuum(given: reading.JournalArguments) -> None:
     """Return the space of deleted conversations to the file system. The server must not be running."""
     from agentserver.engines.sqlite import maintenance as journal_care
 
-    path = find_journal(given)
+    path = reading.find_journal(given)
     before = path.stat().st_size if path.is_file() else 0
     with open_for_writing(path) as connection:
         journal_care.vacuum(connection)
@@ -132,16 +120,16 @@ def vacuum(given: JournalArguments) -> None:
 
 @command.command("restore")
 @click.argument("copy", type=project.FILE)
-@journal_option
-def restore(given: JournalArguments, copy: Path) -> None:
+@reading.journal_option
+def restore(given: reading.JournalArguments, copy: Path) -> None:
     """Replace the journal with COPY, which export has made. The server must not be running.
 
     The copy is checked first. The previous journal is kept next to the new one, under the printed name.
     """
     from agentserver.engines.sqlite import restore as journal_restore
 
-    path = find_journal(given)
-    with report_storage_errors():
+    path = reading.find_journal(given)
+    with reading.report_storage_errors():
         kept = journal_restore.restore(copy, path)
     project.say(f"{path}: restored from {copy}, {path.stat().st_size} bytes")
     if kept is not None:
@@ -149,11 +137,11 @@ def restore(given: JournalArguments, copy: Path) -> None:
 
 
 @command.command("verify")
-@journal_option
-def verify(given: JournalArguments) -> None:
+@reading.journal_option
+def verify(given: reading.JournalArguments) -> None:
     """Verify that nothing in the journal was altered; exit code 1 if something was. The server may be running."""
-    kept, found = find_source(given), 0
-    with report_storage_errors():
+    kept, found = reading.find_source(given), 0
+    with reading.report_storage_errors():
         for line in _find_faults(kept):
             found += 1
             project.say(line)
@@ -163,7 +151,7 @@ def verify(given: JournalArguments) -> None:
     project.exit_command(1 if found else 0)
 
 
-def _find_faults(kept: Source) -> Iterator[str]:
+def _find_faults(kept: reading.Source) -> Iterator[str]:
     if kept.shared is not None:
         from agentserver.engines.postgres import operations as database  # needs an extra
 
@@ -175,9 +163,9 @@ def _find_faults(kept: Source) -> Iterator[str]:
     return _find_altered(kept)
 
 
-def _find_altered(kept: Source) -> Iterator[str]:
+def _find_altered(kept: reading.Source) -> Iterator[str]:
     """Yield the altered conversations of an engine without a file."""
-    with open_reader(kept) as reader:
+    with reading.open_reader(kept) as reader:
         found = [(one.id, _describe_fault(reader, one.id)) for one in reader.conversations()]
     return (f"conversation {key}: {fault}" for key, fault in found if fault)
 
@@ -187,15 +175,15 @@ def _describe_fault(reader: EngineReader, conversation: str) -> str:
     from agentserver.core.encoding.snapshot import UnreadableError
 
     try:
-        step = reader.find_altered(recorded_conversation(reader, conversation))
+        step = reader.find_altered(reading.recorded_conversation(reader, conversation))
     except UnreadableError as error:
         return str(error)
     return "" if step is None else f"step {step} was altered"
 
 
 @command.command("accept-loss", short_help="Continue although the journal has lost messages.")
-@journal_option
-def accept_loss(given: JournalArguments) -> None:
+@reading.journal_option
+def accept_loss(given: reading.JournalArguments) -> None:
     """Continue with a journal that has lost commits, or is missing. The server must not be running.
 
     A server does not start when the head stored next to the journal shows that commits are missing. This gives
@@ -204,8 +192,8 @@ def accept_loss(given: JournalArguments) -> None:
     from agentserver.engines.sqlite import head
     from agentserver.engines.sqlite.lock import Lock
 
-    path = find_journal(given)
-    with report_storage_errors(), Lock(path):
+    path = reading.find_journal(given)
+    with reading.report_storage_errors(), Lock(path):
         lost = head.accept(path)
     project.say(f"{path}: the next start accepts it" if lost else f"{path}: no head is stored next to it")
 
@@ -213,9 +201,9 @@ def accept_loss(given: JournalArguments) -> None:
 @command.command("export")
 @click.argument("target", type=project.FILE)
 @click.argument("conversations", nargs=-1)
-@journal_option
+@reading.journal_option
 def export(
-    given: JournalArguments,
+    given: reading.JournalArguments,
     target: Path,
     conversations: tuple[str, ...],
 ) -> None:
@@ -226,20 +214,20 @@ def export(
     """
     from agentserver.engines.sqlite import restore as journal_restore
 
-    kept = find_source(given)
+    kept = reading.find_source(given)
     if kept.shared is not None:
         if conversations:
             project.refuse("a database is copied whole: name no conversations")
         from agentserver.engines import moving  # needs an extra
 
-        with report_storage_errors():
+        with reading.report_storage_errors():
             moved = moving.export_journal(kept.shared, target, _report_progress)
         project.say(f"{target}: {_describe_moved(moved)}, {target.stat().st_size} bytes")
         return
-    path = find_journal(given)
-    with open_reader(find_source(JournalArguments(given.organism, path))) as reader:
-        wanted = [find_conversation(reader, prefix) for prefix in conversations]
-    with report_storage_errors():
+    path = reading.find_journal(given)
+    with reading.open_reader(reading.find_source(reading.JournalArguments(given.organism, path))) as reader:
+        wanted = [reading.find_conversation(reader, prefix) for prefix in conversations]
+    with reading.report_storage_errors():
         journal_restore.export(path, target, wanted)
     project.say(f"{target}: {target.stat().st_size} bytes")
 
@@ -254,7 +242,7 @@ def import_journal(file: Path, organism: Path | None) -> None:
     use by a server. Repeat the command to resume an interrupted import. FILE is not changed; agentserver
     journal export does the reverse.
     """
-    kept = find_source(JournalArguments(organism))
+    kept = reading.find_source(reading.JournalArguments(organism))
     if kept.shared is None:
         instead = "agentserver journal restore replaces a journal with a copy"
         project.refuse(f"the organism has no engine: to import a journal into; {instead}")
@@ -262,7 +250,7 @@ def import_journal(file: Path, organism: Path | None) -> None:
         project.refuse(f"{file}: there is no journal")
     from agentserver.engines import moving  # needs an extra
 
-    with report_storage_errors():
+    with reading.report_storage_errors():
         moved = moving.import_journal(file, kept.shared, _report_progress)
         _import_principals(project.find_organism_or_raise(organism), file)
     project.say(f"{kept}: {_describe_moved(moved)} from {file}")
@@ -305,21 +293,20 @@ def aside_group() -> None:
 
 def _find_quarantined(found: Sequence[SuspendedConversation], prefix: str) -> SuspendedConversation:
     matching = [one for one in found if one.id.startswith(prefix)]
-    return only_match(matching, f"quarantined conversations begin with {prefix!r}")
+    return reading.only_match(matching, f"quarantined conversations begin with {prefix!r}")
 
 
 @aside_group.command("list")
-@journal_option
-@list_options
-def list_quarantined(given: JournalArguments, *, lists: ListPrinter) -> None:
+@reading.journal_option
+@reading.list_options
+def list_quarantined(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the quarantined conversations, oldest first."""
-    kept, secrets = find_source_and_secrets(given)
-    with open_reader(kept) as reader:
+    with reading.open_redacted(given) as (reader, secrets):
         found = [one._replace(reason=secrets.redact(one.reason)) for one in reader.list_suspended()]
     lists.print(
         found,
         lambda one: (
-            f"{one.id}  {format_time(one.at)}  {one.waiting} waiting  {one.principal}  {one.reason[:200]}"
+            f"{one.id}  {reading.format_time(one.at)}  {one.waiting} waiting  {one.principal}  {one.reason[:200]}"
         ),
         lambda one: one._asdict(),
         "no conversation is quarantined",
@@ -328,30 +315,26 @@ def list_quarantined(given: JournalArguments, *, lists: ListPrinter) -> None:
 
 @aside_group.command("show")
 @click.argument("conversation")
-@journal_option
-def show_quarantined(given: JournalArguments, conversation: str) -> None:
+@reading.journal_option
+def show_quarantined(given: reading.JournalArguments, conversation: str) -> None:
     """Show why CONVERSATION, an id or its beginning, is quarantined.
 
     ``agentserver trace`` shows what happened in it.
     """
-    from agentserver.trace.terminal import visible_lines
-
-    kept, secrets = find_source_and_secrets(given)
-    with open_reader(kept) as reader:
+    with reading.open_redacted(given) as (reader, secrets):
         one = _find_quarantined(reader.list_suspended(), conversation)
-    for text in (
-        f"conversation {one.id} of {one.principal}, quarantined {format_time(one.at)}",
+    shown = (
+        f"conversation {one.id} of {one.principal}, quarantined {reading.format_time(one.at)}",
         f"waiting deliveries: {one.waiting}",
         one.reason,
-    ):
-        for row in visible_lines(secrets.redact(text), whole=True):
-            click.echo(row)
+    )
+    reading.print_visible(shown, secrets.redact, whole=True)
 
 
 @aside_group.command("repair", short_help="Resume one that the organism can read now.")
 @click.argument("conversation")
-@journal_option
-def repair(given: JournalArguments, conversation: str) -> None:
+@reading.journal_option
+def repair(given: reading.JournalArguments, conversation: str) -> None:
     """Read CONVERSATION, an id or its beginning, with the current organism, and resume it if that succeeds.
 
     The next run handles what waits in it. Its principal got an error for what waits, and then gets the outcome
@@ -373,8 +356,8 @@ def repair(given: JournalArguments, conversation: str) -> None:
 
 @aside_group.command("discard", short_help="End one for good.")
 @click.argument("conversation")
-@journal_option
-def discard_quarantined(given: JournalArguments, conversation: str) -> None:
+@reading.journal_option
+def discard_quarantined(given: reading.JournalArguments, conversation: str) -> None:
     """End CONVERSATION, an id or its beginning: drop what waits in it, and let its records age out.
 
     The server must not be running.

@@ -13,17 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.cli import project
+from agentserver.cli import project, reading
 from agentserver.cli.project import Verbs
-from agentserver.cli.reading import (
-    READERS,
-    JournalArguments,
-    ListPrinter,
-    format_time,
-    journal_option,
-    list_options,
-    report_storage_errors,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,8 +79,8 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate
     show_default=True,
     help="Most open conversations.",
 )
-@journal_option
-def add(given: JournalArguments, name: str, **said: Any) -> None:
+@reading.journal_option
+def add(given: reading.JournalArguments, name: str, **said: Any) -> None:
     """Add the principal NAME. Its token is printed only once, alone on standard output.
 
     By default it is a stranger, whose words are untrusted text, and may address no listener. A revoked
@@ -117,9 +108,9 @@ def add(given: JournalArguments, name: str, **said: Any) -> None:
 
 
 @command.command("list", short_help="List the principals.")
-@list_options
-@journal_option
-def list_principals(given: JournalArguments, *, lists: ListPrinter) -> None:
+@reading.list_options
+@reading.journal_option
+def list_principals(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the principals, including revoked ones. No part of a token is shown."""
     from agentserver.gateways.principals import tokens
 
@@ -132,8 +123,8 @@ def list_principals(given: JournalArguments, *, lists: ListPrinter) -> None:
 
 @command.command("revoke", short_help="Revoke a principal's tokens.")
 @click.argument("name")
-@journal_option
-def revoke(given: JournalArguments, name: str) -> None:
+@reading.journal_option
+def revoke(given: reading.JournalArguments, name: str) -> None:
     """Revoke the principal NAME. A running server ends its streams within a second; its conversations stay."""
     from agentserver.gateways.principals import tokens
 
@@ -160,8 +151,8 @@ def _grace(ctx: click.Context, param: click.Parameter, value: str) -> float:
     show_default=True,
     help="How long its current token stays valid, in s, m, h or d; 0s ends it at once.",
 )
-@journal_option
-def rotate(given: JournalArguments, name: str, grace: float) -> None:
+@reading.journal_option
+def rotate(given: reading.JournalArguments, name: str, grace: float) -> None:
     """Give the principal NAME a new token, printed only once, alone on standard output.
 
     The current token stays valid for --grace, so that programs can be updated. A token that is still valid from
@@ -173,12 +164,13 @@ def rotate(given: JournalArguments, name: str, grace: float) -> None:
     with _report_store_errors(store, name):
         token = tokens.rotate(store, name, grace)
     project.say(
-        f"{name} has a new token; the former one is valid until {format_time(time.time() + grace)}:", err=True
+        f"{name} has a new token; the former one is valid until {reading.format_time(time.time() + grace)}:",
+        err=True,
     )
     project.say(token)
 
 
-def _find_store(given: JournalArguments, *, begins: bool = False) -> PrincipalStore:
+def _find_store(given: reading.JournalArguments, *, begins: bool = False) -> PrincipalStore:
     """Find the store of principals. Ends the command if its place is unknown.
 
     In a database, ``begins`` creates the tables, as the first server that starts does.
@@ -188,7 +180,7 @@ def _find_store(given: JournalArguments, *, begins: bool = False) -> PrincipalSt
 
     if given.journal is not None:
         return document.principal_file(given.journal)
-    if READERS in project.shared_values() and given.organism is None:
+    if reading.READERS in project.shared_values() and given.organism is None:
         project.refuse("name the organism with --organism: its principals are stored next to it")
     default = Path(Journal().path)
     if project.find_organism(given.organism) is None and project.is_file(default):
@@ -205,12 +197,7 @@ def _find_store(given: JournalArguments, *, begins: bool = False) -> PrincipalSt
         return shared
     if seen.unkept:
         return document.principal_file(main)
-    if seen.journal is None:
-        why = seen.astray or seen.unread or f"{main}: journal: it cannot be read"
-        project.refuse(
-            *why.split("\n"), "which journal the organism has is not known: name it with --journal"
-        )
-    return document.principal_file(seen.journal)
+    return document.principal_file(reading.journal_of(seen, main))
 
 
 def _make_tables(keys: Postgres) -> None:
@@ -218,7 +205,7 @@ def _make_tables(keys: Postgres) -> None:
 
     from agentserver.assembly import postgres_options
 
-    with report_storage_errors():
+    with reading.report_storage_errors():
         options = postgres_options(keys)
         from agentserver.engines.postgres.operations import migrate
 
@@ -299,14 +286,14 @@ def _principal_line(entry: PrincipalEntry) -> str:
     from agentserver.characters.printing import escape_unseen
 
     caller, may = entry.caller, entry.caller.principal.may
-    state = "" if entry.revoked is None else f"  revoked {format_time(entry.revoked)}"
+    state = "" if entry.revoked is None else f"  revoked {reading.format_time(entry.revoked)}"
     if entry.former is not None:
-        state += f"  former token until {format_time(entry.former.until)}"
+        state += f"  former token until {reading.format_time(entry.former.until)}"
     if caller.listener:
         of = f"worker    of {escape_unseen(caller.listener)}  {caller.rate}"
-        return f"{escape_unseen(caller.name)}  {of}  added {format_time(entry.added)}{state}"
+        return f"{escape_unseen(caller.name)}  {of}  added {reading.format_time(entry.added)}{state}"
     to = "all" if may is None else ",".join(may) or "none"
     return (
         f"{escape_unseen(caller.name)}  {caller.role:8}  {caller.principal.trust:8}  to {escape_unseen(to)}  "
-        f"{caller.rate}  {caller.open} open  added {format_time(entry.added)}{state}"
+        f"{caller.rate}  {caller.open} open  added {reading.format_time(entry.added)}{state}"
     )

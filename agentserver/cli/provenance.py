@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentserver.cli import project
+from agentserver.cli import project, reading
 from agentserver.cli.project import Verbs
-from agentserver.cli.reading import (
-    JournalArguments,
-    find_conversation,
-    find_source,
-    open_reader,
-    recorded_conversation,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -63,9 +56,9 @@ def suggest(
     rules = project.rules(loaded)
     deliveries: Iterable[Delivery] = ()
     if conversation is not None:
-        with open_reader(find_source(JournalArguments(organism, journal))) as reader:
-            key = find_conversation(reader, conversation)
-            deliveries = recorded_conversation(reader, key).deliveries.values()
+        with reading.open_reader(reading.find_source(reading.JournalArguments(organism, journal))) as reader:
+            key = reading.find_conversation(reader, conversation)
+            deliveries = reading.recorded_conversation(reader, key).deliveries.values()
     found = tuple(shapes(loaded, rules, deliveries))
     mode = "audit" if loaded.provenance is None else ""
     place = "keys for provenance: or for a policy file" if mode else "keys to add to the declared ones"

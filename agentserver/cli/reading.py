@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import TypeAlias
 
+    from agentserver.config.glimpse import Glimpse
     from agentserver.config.keys.models import Postgres
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.encoding.recorded import RecordedConversation
@@ -131,6 +132,11 @@ def find_journal(given: JournalArguments) -> Path:
         project.refuse("the organism keeps its conversations in a database: this needs a journal file")
     if seen.unkept:
         project.refuse("the organism keeps no journal; name one with --journal")
+    return journal_of(seen, file)
+
+
+def journal_of(seen: Glimpse, file: Path) -> Path:
+    """Return the journal that an organism's file names. Ends the command if that cannot be read."""
     if seen.journal is None:
         why = seen.astray or seen.unread or f"{file}: journal: it cannot be read"
         more = "which journal the organism has is not known: name it with --journal"
@@ -171,6 +177,23 @@ def open_reader(kept: Source, guards: Sequence[CoreGuard] = ()) -> Iterator[Engi
     """Open a reader, also while a server writes. An unreadable source ends the command."""
     with report_storage_errors(), kept.open(guards) as reader:
         yield reader
+
+
+@contextmanager
+def open_redacted(given: JournalArguments) -> Iterator[tuple[EngineReader, Secrets]]:
+    """Open what a verb reads, with the secrets to redact from it (``find_source_and_secrets``)."""
+    kept, secrets = find_source_and_secrets(given)
+    with open_reader(kept) as reader:
+        yield reader, secrets
+
+
+def print_visible(texts: Iterable[str], redact: Callable[[str], str], *, whole: bool = False) -> None:
+    """Print texts without secrets, in lines whose characters are all visible."""
+    from agentserver.trace.terminal import visible_lines
+
+    for text in texts:
+        for line in visible_lines(redact(text), whole=whole):
+            click.echo(line)
 
 
 @contextmanager

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.characters.printing import format_amount
-from agentserver.cli import project
-from agentserver.cli.reading import (
-    JournalArguments,
-    find_conversation,
-    find_source,
-    journal_option,
-    open_reader,
-    recorded_conversation,
-)
+from agentserver.cli import project, reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -54,7 +46,7 @@ def test_{name}() -> None:
 
 @click.command("replay", short_help="Decide recorded conversations again and compare.")
 @click.argument("conversations", nargs=-1, metavar="[CONVERSATION]...")
-@journal_option
+@reading.journal_option
 @click.option(
     "--against", type=project.FILE, metavar="OTHER", help="Compare with the rules of this organism."
 )
@@ -66,7 +58,7 @@ def test_{name}() -> None:
     help="Write the one CONVERSATION to FILE (.json), and next to it a pytest test that decides it again.",
 )
 def command(
-    given: JournalArguments,
+    given: reading.JournalArguments,
     conversations: tuple[str, ...],
     **asked: Any,
 ) -> None:
@@ -81,13 +73,13 @@ def command(
     _check_options(conversations, asked)
     loaded = project.load(given.organism)
     rules = project.server(loaded).rules
-    kept = find_source(given)
+    kept = reading.find_source(given)
     other = _load_other(loaded, asked)
     say = _redacting_printer(loaded, other)
     report: _Comparison | _WhatIf = _Comparison(say, rules)
     if other is not None:
         report = _WhatIf(say, rules, project.server(other).rules)
-    with open_reader(kept) as reader:
+    with reading.open_reader(kept) as reader:
         for recorded in _read_recorded(reader, conversations):
             altered = reader.find_altered(recorded)
             report.take(recorded, altered)
@@ -142,10 +134,10 @@ def load_under_policy(loaded: Organism, policy: Path) -> Organism:
 
 
 def _read_recorded(reader: EngineReader, prefixes: Sequence[str]) -> Iterator[RecordedConversation]:
-    keys = [find_conversation(reader, prefix) for prefix in prefixes]
+    keys = [reading.find_conversation(reader, prefix) for prefix in prefixes]
     if not prefixes:
         keys = [one.id for one in reader.conversations()]
-    return (recorded_conversation(reader, key) for key in keys)
+    return (reading.recorded_conversation(reader, key) for key in keys)
 
 
 class _Comparison:

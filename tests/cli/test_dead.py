@@ -259,7 +259,8 @@ def test_a_payment_that_a_listener_wrote_is_refused_with_the_reason_in_lines(enf
     letter = dead("list").split()[0]
     told = dead("requeue", letter, status=2)
     assert (
-        "boss wrote it, and what boss had read is not known outside its conversation, which is over" in told
+        "boss wrote it, and the sources of boss are not known outside its conversation, which has ended"
+        in told
     )
     assert "\\n" not in told
     assert dead("list").startswith(letter)

@@ -74,7 +74,7 @@ class ExternalText(Protocol):
 
     @property
     def at(self) -> datetime:
-        """When they were received."""
+        """The time at which they were received."""
         ...
 
     @property

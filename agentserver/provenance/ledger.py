@@ -95,7 +95,7 @@ class Ledger:
 
     @property
     def tainted(self) -> bool:
-        """Whether any untrusted text has been seen, which labels the run as a whole."""
+        """True when any untrusted text has been seen, which labels the run as a whole."""
         return bool(self.texts) or self.overflow or self.foreign
 
     def needs_indexing(self, more: int = 0) -> bool:

@@ -76,7 +76,7 @@ class Verdict:
 
     @property
     def allowed(self) -> bool:
-        """Whether the call may run without asking a person."""
+        """True when the call may run without asking a person."""
         return self.decision is Decision.ALLOW
 
     @property

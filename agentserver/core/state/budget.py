@@ -38,9 +38,7 @@ def room(limits: Limits, conversation: Conversation, request: str) -> Room:
     """Return the permitted size of a result that is concluded now."""
     entry = conversation.requests.get(request)
     spent = 0 if entry is None else entry.messages
-    # `left` in place: a room is made for every invocation.
-    messages = min(limits.messages - spent, limits.conversation_messages - conversation.messages)
-    return _new(Room, (max(1, messages), limits.principal_bytes))
+    return _new(Room, (max(1, messages_left(limits, conversation.messages, spent)), limits.principal_bytes))
 
 
 def find_overrun(said: Drafts | Refusal, left: int) -> Detail | None:

@@ -93,7 +93,7 @@ def changed(before: bytes, changes: bytes) -> bytes:
 
 
 def places(step: int, version: int, delivery: int, deliveries: int, event: int, events: int) -> bytes:
-    """Which rows a step made: its own, and of its deliveries and events the number of the first and how many."""
+    """Rows that a step made: its own, and of its deliveries and events the number of the first and how many."""
     return b"%d %d %d %d %d %d" % (step, version, delivery, deliveries, event, events)
 
 

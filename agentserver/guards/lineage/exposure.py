@@ -78,7 +78,7 @@ class Exposure:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no listener has received untrusted text."""
+        """True when no listener has received untrusted text."""
         return not self.first and self.everyone is None
 
     def find_text(self, listener: str, thread: str, recall: Recall) -> FirstText | None:

@@ -97,7 +97,7 @@ class References:
 
     @property
     def full(self) -> bool:
-        """Whether the bound on messages with inserted values is reached."""
+        """True when the bound on messages with inserted values is reached."""
         return len(self.put_in) >= PUT_IN
 
     def select_fitting(self, more: Mapping[str, ReferencedValue]) -> dict[str, ReferencedValue]:

@@ -81,12 +81,12 @@ class Case:
 
     @cached_property
     def exposed(self) -> bool:
-        """Whether untrusted text may have influenced something in the call."""
+        """True when untrusted text may have influenced something in the call."""
         return self.call.exposed and self.ledger.tainted
 
     @cached_property
     def steered(self) -> bool:
-        """Whether untrusted text may have caused the call itself, so that all of it is suspect."""
+        """True when untrusted text may have caused the call itself, so that all of it is suspect."""
         return self.exposed and not self.call.put_in
 
     def is_suspect(self, argument: Argument) -> bool:
@@ -95,7 +95,7 @@ class Case:
 
     @cached_property
     def reports_only(self) -> bool:
-        """Whether untrusted content is only reported and affects no decision."""
+        """True when untrusted content is only reported and affects no decision."""
         effects = {self.policy.effect_of(rule, self.call.sink) for rule in (Rule.CONTENT, Rule.LINK)}
         return effects.isdisjoint({Effect.BLOCK, Effect.ASK})
 

@@ -49,7 +49,7 @@ class Channel:
 
     @property
     def closed(self) -> bool:
-        """Whether the capacity is finite."""
+        """True when the capacity is finite."""
         return self.bits < UNBOUNDED
 
     def __str__(self) -> str:

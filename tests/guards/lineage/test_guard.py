@@ -953,7 +953,9 @@ def test_a_redriven_letter_to_a_sink_is_no_order_of_the_principals(mode):
     new = story(replace(BASE, mode=mode))
     redriven = RedrivenLetter(letter, "again", "ada")
     if mode is Mode.ENFORCE:
-        with pytest.raises(LookupError, match="agent wrote it, and the sources of agent are not known outside"):
+        with pytest.raises(
+            LookupError, match="agent wrote it, and the sources of agent are not known outside"
+        ):
             redrive(new.conversation, redriven, new.rules, new.moment())
         return
     outcome = redrive(new.conversation, redriven, new.rules, new.moment())

@@ -41,7 +41,7 @@ from agentserver.reloading.obstacles import (
     succession,
 )
 from agentserver.rulebook import NO_GUARDS, rules
-from agentserver.supervision import Ending, start_helper
+from agentserver.supervision import EndEffect, start_helper
 from agentserver.trace.store import TraceBook
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ class Server(ServerIngress):
 
     Args:
         organism: the checked configuration.
-        rules: by which its conversations decide.
+        rules: of its conversations.
         engine: stores conversations.
         clock: time and randomness.
         trace: recent events.
@@ -182,7 +182,7 @@ class Server(ServerIngress):
             self._pump = await stack.enter_async_context(pump)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
-            start_helper(tasks, "watches what editions keep open", Ending.SERVER, self._keepers.watch)
+            start_helper(tasks, "watches what editions keep open", EndEffect.SERVER, self._keepers.watch)
             self._stack = stack.pop_all()
         return self
 

@@ -223,7 +223,7 @@ class PromptMessage:
     """One message of a prompt.
 
     Args:
-        role: who says it. A ``tool`` tells the result of a call.
+        role: the author. A ``tool`` message is the result of a call.
         content: its text.
         calls: of an ``assistant``, the calls that it made.
         id: of a ``tool``, the id of the call.
@@ -244,7 +244,7 @@ class Prompt:
     Args:
         messages: in order.
         tools: that the model may call.
-        answer: the tool by which it has to answer, unless it calls another one; None lets it write text.
+        answer: the tool for its answer, unless it calls another one; None lets it write text.
         max_tokens: that it may write.
     """
 
@@ -292,12 +292,12 @@ class Request:
     Args:
         messages: as mappings or PromptMessages.
         agent: its name for charges and records.
-        until: when the invocation has to be over, by ``time.monotonic()``.
+        until: the deadline of the invocation, by ``time.monotonic()``.
         tools: that the model may call; an ``@xmlify`` class is a tool of its name that takes its fields.
-        output: the ``@xmlify`` class that the answer has to be of; or the tool by which the model has to answer, whose
+        output: the ``@xmlify`` class of the answer; or the tool that the model has to answer with, whose
             call then comes with the others.
         repairs: how often an answer that is not of the class is sent back.
-        purse: charges each attempt; None charges nobody.
+        purse: charges each attempt; None charges none.
         prompt: SHA-256 of the text that the agent begins with, in hexadecimal, for the trace, or empty.
         partial: whether an answer that is not whole is an answer too.
     """
@@ -330,7 +330,7 @@ class Backend:
     """A place that answers.
 
     Args:
-        name: by which models refer to it.
+        name: used by models.
         provider: the protocol that it speaks.
         model: the provider's name for the model.
         key: the secret that it requires, or empty.
@@ -411,7 +411,7 @@ class ReadyAgent:
         model: its name in the organism.
         prompt: the text that it begins with, as it was when the organism was loaded.
         answer: the class of its answers.
-        answers: the name of the tool by which the model gives one.
+        answers: the name of the tool for answers.
         tools: the messages that it may send to its peers.
         turns: calls of the model for one request.
         repairs: of these, calls that only correct an error of the model.

@@ -101,7 +101,7 @@ class Code(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SystemError:
-    """The payload by which the system tells a listener that a message of its own came to nothing.
+    """Report of the system to a listener that a message of its own failed.
 
     Only the system makes one. A handler may pass one that it was called with on to its caller, unchanged.
     """
@@ -119,8 +119,8 @@ class TodoUntil:
     """Asks ``system.todo`` to watch the sending thread for replies.
 
     Args:
-        wait_for: a payload class, or its element name with or without ``{namespace}``; ``"*"`` for whatever answers a
-            call of this thread, of any class.
+        wait_for: a payload class, or its element name with or without ``{namespace}``; ``"*"`` for any answer to
+            a call of this thread.
         from_listener: only count replies of this listener.
         description: what the nudge calls it; one line.
         count: how many replies complete the todo.
@@ -181,7 +181,7 @@ class Watcher(Protocol):
 
     @property
     def watcher_id(self) -> str:
-        """The id by which it is closed."""
+        """The id for closing it."""
         ...
 
     @property

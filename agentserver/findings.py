@@ -1,8 +1,6 @@
-"""Findings about a call, as values, and their telling.
+"""Findings about a call as values, and their description for people.
 
-Owns both: the form in which a judgement of provenance is kept, and the words in which a person reads it. Refuses to
-judge, and to know messages: provenance makes these values, the core keeps them, and whatever shows them asks here.
-Pure. Every layout follows from the values alone; another wording changes no layout.
+Provenance makes these values and the core stores them. The layout follows from the values, not from the wording.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ class TrailHop(NamedTuple):
 
 
 class Trail(NamedTuple):
-    """The way of untrusted words to an argument.
+    """Path of untrusted text to an argument.
 
     Args:
         source: the listener that brought them in.
@@ -78,17 +76,17 @@ class FindingFacts(NamedTuple):
 
     @property
     def remedied(self) -> bool:
-        """True when it blocks and a person is told what would let it pass."""
+        """True when it blocks and its description includes a remedy."""
         return self.effect == "block" and self.rule in REMEDIED
 
     @property
     def quotes(self) -> bool:
-        """True when it says no more than that an argument holds untrusted words."""
+        """True when an argument merely holds untrusted words."""
         return self.trail is not None and self.role == "payload" and not (self.detail or self.remedied)
 
 
-class Exposed(NamedTuple):
-    """The untrusted text that the sender of a call was given first.
+class SenderExposure(NamedTuple):
+    """First untrusted text that the sender of a call received.
 
     Args:
         listener: the sender.
@@ -108,7 +106,7 @@ class RecordText(NamedTuple):
 
     Args:
         field: its path.
-        text: what stands in it.
+        text: its content.
         arguments: the arguments of the call that it fills.
     """
 
@@ -118,12 +116,12 @@ class RecordText(NamedTuple):
 
 
 class Delegation(NamedTuple):
-    """A record of somebody else's, fields of which are to decide a call: it is shown whole to the person who is asked.
+    """Record by another author whose fields decide a call; shown whole to the person who is asked.
 
     Args:
-        source: the listener that said it.
+        source: the listener that sent it.
         step: the number of the observation.
-        record: the path of its item; empty for all that was said.
+        record: the path of its item; empty for the whole message.
         texts: its fields.
     """
 
@@ -159,10 +157,10 @@ class AnsweredText(NamedTuple):
     Args:
         source: the listener that brought it in.
         step: the number of the observation.
-        record: the path of its item; empty for all that was said.
+        record: the path of its item; empty for the whole message.
         texts: its fields.
-        holds: True where values of the call stand in it; else it is the last that was read.
-        cut: True where not all of it is shown.
+        holds: True when it holds values of the call; else it is the last one read.
+        cut: True when it is shortened.
     """
 
     source: str
@@ -222,20 +220,20 @@ def redact_origins(found: Origins, redact: Callable[[str], str]) -> Origins:
 
 
 def origin_words(one: ValueOrigin) -> str:
-    """The origin of a value in words."""
+    """Describe the origin of a value."""
     field = f", field {one.field}" if one.field else ""
     return ORIGINS[one.kind].format(where=f"{one.source}() at step {one.step}{field}")
 
 
 def answered_words(one: AnsweredText) -> str:
-    """The heading of a stranger's text."""
+    """Write the heading of a stranger's text."""
     why = "values of the message stand in it" if one.holds else "the last text of a stranger that was read"
     shown = ", not all of it" if one.cut else ""
     return f"a stranger's text, of {one.source}() at step {one.step} ({why}{shown})"
 
 
 class Findings(NamedTuple):
-    """The judgement of a call, without what it was judged by.
+    """Judgement of a call.
 
     Args:
         sink: the listener that would be called.
@@ -243,12 +241,11 @@ class Findings(NamedTuple):
         mode: ``audit``, ``confirm`` or ``enforce``.
         decision: ``allow``, ``ask`` or ``deny``.
         findings: the weightiest first.
-        became: what became of the call, where ``decision`` does not tell: ``permitted`` before, for the rest of the
+        became: the fate of the call, if ``decision`` leaves it open: ``permitted`` earlier for the rest of the
             conversation, ``approved`` now, or ``deny``.
         more: findings that were left out.
-        exposed: what its sender was given; None for a sender that was given nothing untrusted, and where an earlier
-            server did not keep it.
-        delegation: the record of which every argument in question is a field, where a person is asked.
+        exposed: the untrusted text that its sender received; None without any, or if unknown.
+        delegation: if a person is asked, the record whose fields are all arguments in question.
     """
 
     sink: str
@@ -258,17 +255,17 @@ class Findings(NamedTuple):
     findings: tuple[FindingFacts, ...]
     became: str = ""
     more: int = 0
-    exposed: Exposed | None = None
+    exposed: SenderExposure | None = None
     delegation: Delegation | None = None
 
     @property
     def presumed(self) -> bool:
-        """True when something is held against the call for what its sender was given, and for no origin of a value."""
+        """True when a finding is based on the sender's exposure and not on the origin of a value."""
         return any(one.trail is None and one.rule not in DECLARED for one in self.findings)
 
 
 DECLARED: Final = frozenset({"denied", "strict", "bound", "budget", "prose"})
-"""Rules that fire for what was declared, or for what the conversation as a whole has come to: whoever sends."""
+"""Rules that follow from declarations or from the conversation as a whole, for any sender."""
 
 REMEDIED: Final = frozenset(
     {
@@ -361,11 +358,11 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "remedy budget": "Remedy: the quarantined channel has told as much as it may",
     }
 )
-"""Each phrase in which findings are told. Their fields are those of the values."""
+"""The phrases for findings; the fields are those of the values."""
 
 
-class Telling:
-    """Findings in words.
+class FindingsWriter:
+    """Writer of findings for people.
 
     Args:
         phrases: the wording; one for each key of ``PHRASES``.
@@ -375,24 +372,26 @@ class Telling:
         self._phrases = phrases
 
     def full(self, findings: Findings, *, hops: bool = True) -> tuple[str, ...]:
-        """All of them, a line each for what was judged and what became of it; ``hops`` have lines of their own."""
-        told = [line for one in findings.findings for line in self._finding(findings, one, hops=hops)]
+        """Describe all findings; ``hops`` get lines of their own."""
+        told = [
+            line for one in findings.findings for line in self._describe_finding(findings, one, hops=hops)
+        ]
         return (
             self._head(findings),
             *told,
-            *self._delegated(findings),
-            *self._given(findings),
+            *self._describe_delegation(findings),
+            *self._describe_exposure(findings),
             *self._tail(findings),
         )
 
     def brief(self, findings: Findings, where: str) -> tuple[str, ...]:
-        """Arguments that merely hold untrusted words, in one line for each argument.
+        """Describe findings with one line for each argument that merely holds untrusted words.
 
-        The first finding, which weighs most, and each about a value that decides something are told in full.
+        The first and gravest finding, and each about a deciding value, are described in full.
 
         Args:
-            findings: what is told.
-            where: what to type for the rest.
+            findings: the value.
+            where: the command that shows the rest.
         """
         told: list[str] = []
         places: dict[str, dict[str, None]] = {}
@@ -400,9 +399,9 @@ class Telling:
             if number and one.quotes and one.trail is not None:
                 places.setdefault(one.argument, {})[self._say("place", **self._origin(one.trail))] = None
             else:
-                told += self._finding(findings, one, hops=True)
-        also = [self._also(argument, list(found), where) for argument, found in places.items()]
-        shown = (*self._delegated(findings), *self._given(findings))
+                told += self._describe_finding(findings, one, hops=True)
+        also = [self._describe_others(argument, list(found), where) for argument, found in places.items()]
+        shown = (*self._describe_delegation(findings), *self._describe_exposure(findings))
         return (self._head(findings), *told, *shown, *also, *self._tail(findings))
 
     def _say(self, phrase: str, **about: object) -> str:
@@ -412,7 +411,7 @@ class Telling:
         how = "tainted" if any(one.trail for one in findings.findings) else "untainted"
         return self._say(f"head {findings.decision}", sink=findings.sink, how=self._say(how))
 
-    def _finding(self, findings: Findings, one: FindingFacts, *, hops: bool) -> list[str]:
+    def _describe_finding(self, findings: Findings, one: FindingFacts, *, hops: bool) -> list[str]:
         about = {"argument": one.argument, "value": f'"{one.value}"', "sink": findings.sink}
         if one.trail is None:
             phrase = "reason" if one.argument else "reason of call"
@@ -432,8 +431,8 @@ class Telling:
             told.append(self._say(f"remedy {one.rule}", value=one.value))
         return told
 
-    def _delegated(self, findings: Findings) -> Iterator[str]:
-        """The record that is to decide, whole, a line for each of a text's."""
+    def _describe_delegation(self, findings: Findings) -> Iterator[str]:
+        """Show the deciding record whole, line by line."""
         record = findings.delegation
         if record is None:
             return
@@ -445,8 +444,8 @@ class Telling:
             yield self._say("delegated field", field=one.field, line=first)
             yield from (self._say("delegated line", line=line) for line in more)
 
-    def _given(self, findings: Findings) -> Sequence[str]:
-        """The line about what the sender was given, where something is presumed for it."""
+    def _describe_exposure(self, findings: Findings) -> Sequence[str]:
+        """Describe the sender's exposure, if a finding is based on it."""
         given = findings.exposed
         if given is None or not findings.presumed:
             return ()
@@ -459,7 +458,7 @@ class Telling:
         return [self._say(phrase, **given._asdict())]
 
     def _lineage(self, findings: Findings, argument: str, trail: Trail, *, hops: bool) -> Sequence[str]:
-        """The way of one value, hop by hop."""
+        """Describe the path of one value, hop by hop."""
         began = self._say("lineage", origin=self._say("origin", **self._origin(trail)))
         steps = [self._say("undone", via=trail.via)] if trail.via else []
         steps.append(self._say("value", excerpt=f'"{trail.excerpt}"'))
@@ -474,7 +473,7 @@ class Telling:
         field = f".{trail.field}" if trail.field and not trail.field.startswith("[") else trail.field
         return {"source": trail.source, "field": field, "step": trail.step}
 
-    def _also(self, argument: str, places: Sequence[str], where: str) -> str:
+    def _describe_others(self, argument: str, places: Sequence[str], where: str) -> str:
         phrase, more = ("also more", len(places) - NAMED) if len(places) > NAMED else ("also", 0)
         named = ", ".join(places[:NAMED])
         return self._say(phrase, argument=argument, places=named, more=more, where=where)

@@ -1,7 +1,6 @@
-"""The rules that an organism's conversations decide by, made of its configuration.
+"""Rules of an organism's conversations, built from its configuration.
 
-Owns the order of guards, and what a listener is told of its peers. Refuses to know engines, the pump and the lifetime
-of a server: who only asks what an organism would allow needs none of them.
+It needs no engine, pump or server, so that tools can ask what an organism would allow.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ NO_GUARDS: Mapping[str, Guard] = MappingProxyType({})
 
 
 def blueprint(organism: Organism, codecs: Codecs, explain: Callable[[Listener], str]) -> Blueprint:
-    """The frozen facts of an organism; ``explain`` tells each listener what its peers accept."""
+    """Build the blueprint of an organism; ``explain`` describes a listener's peers."""
     listeners = {bound.listener.name: bound.listener for bound in organism.listeners}
     roots = {
         name: frozenset(codecs.of(payload).name for payload in listener.payloads)
@@ -52,8 +51,8 @@ def blueprint(organism: Organism, codecs: Codecs, explain: Callable[[Listener], 
     return Blueprint(listeners, organism.limits, roots, services, usage, budgets)
 
 
-def explaining(organism: Organism, codecs: Codecs) -> Callable[[Listener], str]:
-    """The function that tells a listener what its peers accept, and which intents it may use."""
+def make_explainer(organism: Organism, codecs: Codecs) -> Callable[[Listener], str]:
+    """Return a function that describes a listener's peers and its intents."""
     handoffs = organism.handoffs
     shown = {bound.listener.name: _as_asked(bound.listener, handoffs) for bound in organism.listeners}
 
@@ -65,7 +64,7 @@ def explaining(organism: Organism, codecs: Codecs) -> Callable[[Listener], str]:
 
 
 def _as_asked(listener: Listener, handoffs: Handoffs | None) -> Listener:
-    """A listener with the payloads by which it can be reached: a task comes from the server, a handoff from peers."""
+    """Return a listener with the payloads that peers can send it: a handoff in place of a task."""
     if handoffs is None or Task not in listener.payloads:
         return listener
     others = [payload for payload in listener.payloads if payload is not Task]
@@ -79,24 +78,24 @@ def guards_of(
     listeners: Mapping[str, Listener],
     more: Mapping[str, Guard] = NO_GUARDS,
 ) -> tuple[CoreGuard, ...]:
-    """Every guard, in the order in which they are asked: the server's own, the organism's, then those of the program.
+    """List the guards in the order in which they are asked: the server's, the organism's, the program's.
 
-    Lineage is none of them unless the organism asks for it. All take the facts of listeners from ``listeners``.
+    Lineage is included only if the organism configures it. All read the facts of ``listeners``.
     """
     trusted, said = None, organism.provenance
     if said is not None:
-        trusted = _trusted(said, handed_over(organism), listeners, organism.addressed)
+        trusted = _lineage_settings(said, handed_over(organism), listeners, organism.addressed)
     own = make_builtin_guards(OrganismFacts(listeners, codecs, trusted, organism.secrets.redact))
     return (*own, *host_guards(merge_guards(organism.guards.items(), more.items()), codecs, listeners))
 
 
-def _trusted(
+def _lineage_settings(
     said: Provenance,
     handoffs: Handoffs | None,
     listeners: Mapping[str, Listener],
     addressed: frozenset[str],
 ) -> TrustSettings:
-    """The settings of lineage, with what follows from them for these listeners."""
+    """Return the settings of lineage, completed for these listeners."""
     from agentserver.guards.lineage.trust import TrustSettings, count_intent_bits, find_carriers
 
     peers = {name: sorted(one.peers & listeners.keys()) for name, one in listeners.items()}
@@ -108,15 +107,15 @@ def _trusted(
 
 
 def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
-    """The rules by which the organism's conversations decide.
+    """Build the rules of the organism's conversations.
 
     Args:
         organism: the checked configuration.
-        guards: by name, those of the program beside the organism's, asked in this order after all others.
+        guards: those of the program, by name, asked in this order after all others.
 
     Raises:
         PayloadError: payload classes cannot be used together, or one does not fit the schema that its listener names.
-        TypeError: one of the guards is none.
+        TypeError: an object is not a guard.
         ValueError: a name of a guard is taken, or its settings do not fit the listeners.
     """
     discovered = [
@@ -133,7 +132,7 @@ def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
     known = familiar.names([envelope.SCHEMA, *(codec.xsd() for codec in codecs)])
     bounds = Bounds(bytes=organism.limits.payload, names=known)
     rewriter = None if handoffs is None else intents(handoffs, codecs, bounds)
-    explain = explaining(organism, codecs)
+    explain = make_explainer(organism, codecs)
     facts = blueprint(organism, codecs, explain)
     return Rules(
         facts,
@@ -147,12 +146,12 @@ def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
 
 
 def handed_over(organism: Organism) -> Handoffs | None:
-    """The handing over of work. Where tasks are taken and no intents are declared, every request is refused."""
+    """Build the handoff rules. Tasks without declared intents are all refused."""
     taken = any(Task in bound.listener.payloads for bound in organism.listeners)
     return organism.handoffs or (Handoffs(Vocabulary({}, frozenset())) if taken else None)
 
 
 def intents(handoffs: Handoffs, codecs: Codecs, bounds: Bounds) -> IntentRewriter:
-    """The rewriter that turns handoffs into tasks."""
+    """Return the rewriter that turns handoffs into tasks."""
     bound = {codecs.of(payload).name: by_target for payload, by_target in handoffs.payloads.items()}
     return IntentRewriter(handoffs.vocabulary, bound, codecs, bounds, handoffs.scrub)

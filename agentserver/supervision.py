@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
 __all__ = [
-    "Ending",
+    "EndEffect",
     "HelperError",
     "QueueThread",
     "run_errand",
@@ -44,7 +44,7 @@ LOOK = 0.5
 logger = logging.getLogger("agentserver.helpers")
 
 
-class Ending(StrEnum):
+class EndEffect(StrEnum):
     """Consequence of the end of a helper that its owner did not end."""
 
     SERVER = "the server ends"
@@ -62,7 +62,7 @@ class HelperError(Exception):
 def start_helper(
     tasks: TaskGroup,
     name: str,
-    ending: Ending,
+    ending: EndEffect,
     work: Callable[[], Awaitable[object]],
     end: Callable[[str], Awaitable[object]] | None = None,
 ) -> None:
@@ -84,7 +84,7 @@ def start_helper(
 def start_errand(
     tasks: TaskGroup,
     name: str,
-    ending: Ending,
+    ending: EndEffect,
     work: Callable[[], Awaitable[object]],
     end: Callable[[str], Awaitable[object]] | None = None,
 ) -> None:
@@ -99,7 +99,7 @@ def run_errand(
     work: Coroutine[Any, Any, T],
     name: str,
     expected: tuple[type[Exception], ...] = (),
-    ending: Ending = Ending.TOLD,
+    ending: EndEffect = EndEffect.TOLD,
 ) -> asyncio.Task[T]:
     """Start a task that ends by itself and that a caller may await.
 
@@ -115,7 +115,7 @@ def run_errand(
 
 
 def start_thread(
-    name: str, ending: Ending, work: Callable[[], object], end: Callable[[str], object] | None = None
+    name: str, ending: EndEffect, work: Callable[[], object], end: Callable[[str], object] | None = None
 ) -> threading.Thread:
     """Start a daemon thread. It may return; its exception is logged and has its consequence.
 
@@ -186,7 +186,7 @@ class QueueThread(Generic[T]):
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = start_thread(self._name, Ending.RESTART, self._run)
+        self._thread = start_thread(self._name, EndEffect.RESTART, self._run)
 
     def put(self, item: T) -> bool:
         """Queue an item. Returns False and counts it if the queue is full. Neither blocks nor raises."""
@@ -218,12 +218,12 @@ class QueueThread(Generic[T]):
                 self._take([waiting.popleft() for _ in range(min(self._batch, len(waiting)))])
 
 
-def _label(kind: str, name: str, ending: Ending) -> str:
+def _label(kind: str, name: str, ending: EndEffect) -> str:
     return f"{kind} {name}: {ending.value}"
 
 
 async def _run_helper(
-    told: tuple[str, Ending, bool],
+    told: tuple[str, EndEffect, bool],
     work: Callable[[], Awaitable[object]],
     end: Callable[[str], Awaitable[object]] | None,
 ) -> None:
@@ -243,7 +243,7 @@ async def _run_helper(
         if returns and error is None:
             return
         reason = _reason(name, ending, error)
-        if ending is not Ending.RESTART and end is None:
+        if ending is not EndEffect.RESTART and end is None:
             raise _add_reason(error, reason)
         logger.error("%s", reason, exc_info=error)
         if end is not None:
@@ -266,7 +266,7 @@ def _pause(failures: int) -> float:
     return min(SOONEST * 2.0 ** min(failures, 20), LATEST)
 
 
-def _reason(name: str, ending: Ending, error: BaseException | None) -> str:
+def _reason(name: str, ending: EndEffect, error: BaseException | None) -> str:
     what = "returned" if error is None else f"ended with {type(error).__name__}"
     return f"the helper that {name} {what}; {ending.value}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.findings import PHRASES, REMEDIED, Exposed, Findings, Telling
+from agentserver.findings import PHRASES, REMEDIED, Findings, FindingsWriter, SenderExposure
 from agentserver.provenance import Observation, Standing
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode
 from agentserver.provenance.explanation import explain, export_findings
@@ -13,7 +13,7 @@ from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy.declarations import Policy, Rule
 from tests.core.samples import FOUND, TO, body
 
-TELLING = Telling()
+TELLING = FindingsWriter()
 HEAD = "BLOCKED: outbox() called with tainted inputs"
 TO_TOLD = [
     "Taint source: fetcher() at step 8, field text",
@@ -129,7 +129,7 @@ def test_a_finding_is_kept_once_and_no_more_than_asked_for():
 )
 def test_a_presumption_names_what_its_sender_was_given(text, line):
     plan = FOUND.findings[1]
-    exposed = found(plan)._replace(exposed=Exposed("router", *text))
+    exposed = found(plan)._replace(exposed=SenderExposure("router", *text))
     assert TELLING.full(exposed)[-2:] == (line, ACTION)
     assert line in TELLING.brief(exposed, "/trace")
     for other in (

@@ -32,7 +32,7 @@ from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind, serve
 from agentserver.gateways.principals import Tokens
 from agentserver.gateways.principals.document import PrincipalFile
-from agentserver.supervision import Ending
+from agentserver.supervision import EndEffect
 from agentserver.testing import Testbed
 from agentserver.testing.standins import Standins
 from agentserver.worker.wall.raising import missing
@@ -119,7 +119,7 @@ def told(name):
     """What a helper does, and the ending that its name states."""
     found = re.fullmatch(r"(helper|errand) (.+): (.+)", name)
     assert found is not None, name
-    return found[2], Ending(found[3])
+    return found[2], EndEffect(found[3])
 
 
 def running():
@@ -183,10 +183,10 @@ async def ends_the_listener(whole, name, task, caplog):
 
 
 CONSEQUENCES = {
-    Ending.RESTART: restarts,
-    Ending.WORKER: ends_the_worker,
-    Ending.OWNER: ends_the_connection,
-    Ending.LISTENER: ends_the_listener,
+    EndEffect.RESTART: restarts,
+    EndEffect.WORKER: ends_the_worker,
+    EndEffect.OWNER: ends_the_connection,
+    EndEffect.LISTENER: ends_the_listener,
 }
 
 
@@ -236,7 +236,7 @@ async def test_a_helper_that_the_server_cannot_do_without_ends_it(home, name, ho
     with pytest.raises(BaseException) as raised:
         async with standing(home, "small.yaml"):
             task = next(task for each, task in (await settled()).items() if each.startswith(name))
-            assert told(task.get_name())[1] is Ending.SERVER
+            assert told(task.get_name())[1] is EndEffect.SERVER
             how(task)
             with anyio.fail_after(HANGS):
                 await anyio.sleep_forever()
@@ -278,7 +278,7 @@ async def test_each_thread_of_a_server_is_started_again(home, caplog):
         assert all(name.startswith(POOLS) for name in others), others
         for thread in found:
             name, ending = told(thread.name)
-            assert ending is Ending.RESTART
+            assert ending is EndEffect.RESTART
             kill_thread(thread)
             while not said(caplog, name):
                 await bed.ask(words.Try("hello", "you"), "bystander")  # wakes those that wait for work

@@ -8,7 +8,15 @@ from pathlib import Path
 
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import NAMES, GuardNote
-from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
+from agentserver.findings import (
+    Delegation,
+    FindingFacts,
+    Findings,
+    RecordText,
+    SenderExposure,
+    Trail,
+    TrailHop,
+)
 from agentserver.provenance.explanation import MOST
 from agentserver.trace.text import json_lines
 
@@ -39,7 +47,7 @@ def test_each_kind_is_documented_with_its_members():
 
 def test_the_parts_of_findings_are_documented():
     told = [row[1] for row in rows("in | members")]
-    kinds = (FindingFacts, Trail, TrailHop, Exposed, Delegation, RecordText)
+    kinds = (FindingFacts, Trail, TrailHop, SenderExposure, Delegation, RecordText)
     assert told == [list(part._fields) for part in kinds]
     assert list(Findings._fields) in [row[1] for row in rows("kind | members | meaning")]
     assert f"at most {MOST}" in PAGE

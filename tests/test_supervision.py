@@ -10,7 +10,14 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from agentserver import supervision
-from agentserver.supervision import Ending, HelperError, run_errand, start_errand, start_helper, start_thread
+from agentserver.supervision import (
+    EndEffect,
+    HelperError,
+    run_errand,
+    start_errand,
+    start_helper,
+    start_thread,
+)
 from tests.helpers import Killed, helper, kill
 from tests.machine import HANGS
 
@@ -40,7 +47,7 @@ async def lasting():
 
 
 @pytest.mark.parametrize(("work", "what"), [(returning, "returned"), (failing, "ended with Killed")])
-@pytest.mark.parametrize("ending", [Ending.SERVER, Ending.OWNER])
+@pytest.mark.parametrize("ending", [EndEffect.SERVER, EndEffect.OWNER])
 async def test_the_end_of_a_helper_ends_its_owner(work, what, ending):
     with pytest.raises(BaseExceptionGroup) as raised:
         async with anyio.create_task_group() as tasks:
@@ -54,7 +61,7 @@ async def test_the_end_of_a_helper_ends_its_owner(work, what, ending):
 async def test_one_that_is_cancelled_by_anybody_but_its_owner_has_ended():
     with pytest.raises(BaseExceptionGroup) as raised:
         async with anyio.create_task_group() as tasks:
-            start_helper(tasks, "works", Ending.SERVER, lasting)
+            start_helper(tasks, "works", EndEffect.SERVER, lasting)
             await anyio.wait_all_tasks_blocked()
             helper("works").cancel()
             await anyio.sleep_forever()
@@ -65,7 +72,7 @@ async def test_one_that_is_cancelled_by_anybody_but_its_owner_has_ended():
 
 async def test_one_that_its_owner_cancels_ends_quietly(caplog):
     async with anyio.create_task_group() as tasks:
-        for ending in Ending:
+        for ending in EndEffect:
             start_helper(tasks, f"works {ending}", ending, lasting)
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
@@ -81,7 +88,7 @@ async def test_one_is_started_again_and_nobody_else_hears_of_it(caplog, how):
         await anyio.sleep_forever()
 
     async with anyio.create_task_group() as tasks:
-        start_helper(tasks, "works", Ending.RESTART, work)
+        start_helper(tasks, "works", EndEffect.RESTART, work)
         for count in range(1, 4):
             with anyio.fail_after(HANGS):
                 while len(begun) < count:  # noqa: ASYNC110 - a pause of its own
@@ -105,17 +112,17 @@ async def test_the_consequence_may_be_the_owners_own(caplog):
         told.append(reason)
 
     async with anyio.create_task_group() as tasks:
-        start_helper(tasks, "works", Ending.LISTENER, failing, end)
+        start_helper(tasks, "works", EndEffect.LISTENER, failing, end)
     assert told == ended(caplog) == ["the helper that works ended with Killed; its listener answers internal"]
 
 
 async def test_an_errand_may_return_and_may_not_fail_unseen(caplog):
     async with anyio.create_task_group() as tasks:
-        start_errand(tasks, "fetches", Ending.OWNER, returning)
+        start_errand(tasks, "fetches", EndEffect.OWNER, returning)
     assert ended(caplog) == []
     with pytest.raises(BaseExceptionGroup):
         async with anyio.create_task_group() as tasks:
-            start_errand(tasks, "fetches", Ending.OWNER, failing)
+            start_errand(tasks, "fetches", EndEffect.OWNER, failing)
 
 
 async def test_an_errand_that_nobody_awaits_is_seen_to_fail(caplog):
@@ -143,10 +150,10 @@ def test_a_thread_is_started_again_or_has_its_consequence(caplog):
             raise Killed
         over.set()
 
-    start_thread("counts", Ending.RESTART, work).join(HANGS)
+    start_thread("counts", EndEffect.RESTART, work).join(HANGS)
     assert over.is_set()
     assert told == []
     runs.clear()
-    start_thread("counts", Ending.SERVER, work, told.append).join(HANGS)
+    start_thread("counts", EndEffect.SERVER, work, told.append).join(HANGS)
     assert told == ["the helper that counts ended with Killed; the server ends"]
     assert len(ended(caplog)) == 3

@@ -97,7 +97,7 @@ async def run_until_signal(
     """Run work until it returns its status or a signal cancels it, whose status ``status_of`` tells."""
     import anyio
 
-    from agentserver.supervision import Ending, start_errand
+    from agentserver.supervision import EndEffect, start_errand
 
     status = 0
 
@@ -108,7 +108,7 @@ async def run_until_signal(
         tasks.cancel_scope.cancel()
 
     async with anyio.create_task_group() as tasks:
-        start_errand(tasks, "waits for signals", Ending.OWNER, stop_on_signal)
+        start_errand(tasks, "waits for signals", EndEffect.OWNER, stop_on_signal)
         status = await work()
         tasks.cancel_scope.cancel()
     return status
@@ -224,7 +224,7 @@ class Hangups:
 
         import anyio
 
-        from agentserver.supervision import Ending, start_errand, start_helper
+        from agentserver.supervision import EndEffect, start_errand, start_helper
 
         wake, loop = asyncio.Event(), asyncio.get_running_loop()
         self._wake = partial(loop.call_soon_threadsafe, wake.set)
@@ -240,10 +240,10 @@ class Hangups:
 
         stop = anyio.Event()
         async with anyio.create_task_group() as tasks:
-            start_helper(tasks, "reloads the organism", Ending.SERVER, reload_each)
+            start_helper(tasks, "reloads the organism", EndEffect.SERVER, reload_each)
             if self._watches:
                 watch = partial(_watch_files, server, wake.set, stop, self._since)
-                start_errand(tasks, "watches the files of the organism", Ending.SERVER, watch)
+                start_errand(tasks, "watches the files of the organism", EndEffect.SERVER, watch)
             try:
                 yield
             finally:

@@ -101,7 +101,7 @@ class GracefulEnd:
 
     def __enter__(self) -> Self:
         """Install the signal handlers. Must be called in the main thread."""
-        from agentserver.supervision import Ending, start_thread
+        from agentserver.supervision import EndEffect, start_thread
 
         os.set_blocking(self._writing, False)
         self._handlers = {number: signal.signal(number, self._note) for number in HANDLED}
@@ -110,7 +110,7 @@ class GracefulEnd:
             before=self._fork, after_in_parent=self._unblock, after_in_child=self._reset_child
         )
         self._thread = start_thread(
-            "waits for signals", Ending.SERVER, self._watch, lambda _: self._leave(STALLED)
+            "waits for signals", EndEffect.SERVER, self._watch, lambda _: self._leave(STALLED)
         )
         return self
 

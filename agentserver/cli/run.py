@@ -74,7 +74,7 @@ def open_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[
     import anyio
 
     from agentserver.gateways.console.console import Console
-    from agentserver.supervision import Ending, start_errand
+    from agentserver.supervision import EndEffect, start_errand
     from agentserver.trace.terminal import Screen, columns_of, wants_colour
 
     _escape_unencodable(sys.stdout)
@@ -98,7 +98,7 @@ def open_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[
         async with anyio.create_task_group() as tasks:
             for handle in await _fetch_missed(server, screen):
                 following = partial(_follow, handle, server, screen)
-                start_errand(tasks, "follows an earlier conversation", Ending.OWNER, following)
+                start_errand(tasks, "follows an earlier conversation", EndEffect.OWNER, following)
             with above:
                 status = await console.run(lines)
             tasks.cancel_scope.cancel()

@@ -62,7 +62,7 @@ from agentserver.gateways.http.streams import ServerSent
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.ports import RecordGap, WatchEnd, WatchStop
-from agentserver.supervision import Ending, start_errand
+from agentserver.supervision import EndEffect, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
@@ -364,10 +364,10 @@ class RunStream:
             await say(CustomEvent(name=REFUSED, value={"interruptId": each.interrupt}))
         out, items = anyio.create_memory_object_stream["Item"]()
         async with anyio.create_task_group() as tasks, items, out:
-            start_errand(tasks, "looks at a run", Ending.OWNER, partial(self._look, out))
-            start_errand(tasks, "watches a run", Ending.OWNER, partial(self._watch, out))
+            start_errand(tasks, "looks at a run", EndEffect.OWNER, partial(self._look, out))
+            start_errand(tasks, "watches a run", EndEffect.OWNER, partial(self._watch, out))
             # After the records are read, so that nothing is missed.
-            start_errand(tasks, "begins a run", Ending.OWNER, partial(out.send, None))
+            start_errand(tasks, "begins a run", EndEffect.OWNER, partial(out.send, None))
             async for item in items:
                 for event in await self._to_events(item):
                     await say(event)

@@ -22,7 +22,7 @@ from agentserver.handoff.managed.agents import SourceLost
 from agentserver.handoff.managed.orchestrate import current_time
 from agentserver.handoff.requests import RequestRefusal
 from agentserver.payload.generate import Unencodable
-from agentserver.supervision import Ending, start_errand
+from agentserver.supervision import EndEffect, start_errand
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Bridge:
         handle = await self.ingress.open(self.principal)
         lost: SourceLost | None = None
         async with anyio.create_task_group() as tasks:
-            start_errand(tasks, "passes answers on", Ending.OWNER, partial(self._answers, handle))
+            start_errand(tasks, "passes answers on", EndEffect.OWNER, partial(self._answers, handle))
             try:
                 await to_thread.run_sync(self._listen, source, handle, abandon_on_cancel=True)
             except SourceLost as error:

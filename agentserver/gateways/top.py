@@ -27,7 +27,7 @@ from agentserver.characters.printing import format_amount
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.gateways.hosts import ServerView
-from agentserver.supervision import Ending, start_errand, start_helper
+from agentserver.supervision import EndEffect, start_errand, start_helper
 from agentserver.trace.terminal import Style
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ async def serve_overviews(overviews: Overviews, path: Path, every: float = EVERY
     try:
         async with anyio.create_task_group() as tasks:
             serve = partial(_Readers(overviews, every).serve, listening)
-            start_helper(tasks, "shows the server to agentserver top", Ending.RESTART, serve)
+            start_helper(tasks, "shows the server to agentserver top", EndEffect.RESTART, serve)
             try:
                 yield
             finally:
@@ -300,7 +300,9 @@ class _Readers:
                     peer.close()
                     continue
                 self._count += 1
-                start_errand(tasks, "shows the server to a reader", Ending.OWNER, partial(self._tell, peer))
+                start_errand(
+                    tasks, "shows the server to a reader", EndEffect.OWNER, partial(self._tell, peer)
+                )
 
     async def _tell(self, peer: socket.socket) -> None:
         loop = asyncio.get_running_loop()

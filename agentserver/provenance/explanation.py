@@ -10,7 +10,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from agentserver.characters.printing import CUT, replace_unseen
-from agentserver.findings import Delegation, FindingFacts, Findings, RecordText, Telling, Trail, TrailHop
+from agentserver.findings import (
+    Delegation,
+    FindingFacts,
+    Findings,
+    FindingsWriter,
+    RecordText,
+    Trail,
+    TrailHop,
+)
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy.declarations import Effect
@@ -64,7 +72,7 @@ def _make_printable(text: str) -> str:
 
 def explain(verdict: Verdict, *, became: str = "") -> str:
     """Explain a verdict in full, one block for each finding; see ``Findings`` for ``became``."""
-    return "\n".join(Telling().full(export_findings(verdict, became=became), hops=False))
+    return "\n".join(FindingsWriter().full(export_findings(verdict, became=became), hops=False))
 
 
 def redact_verdict(verdict: Verdict, redact: Callable[[str], str]) -> Verdict:

@@ -14,7 +14,7 @@ from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.ports import EngineError, Fate, FencedError, OtherMessageError, RejectReason
 from agentserver.pump.owners import NO, OTHER, OVER, UNFIT, UNKNOWN
 from agentserver.pump.schedule import KeyedLock, backoff
-from agentserver.supervision import Ending, start_errand
+from agentserver.supervision import EndEffect, start_errand
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -83,7 +83,7 @@ class Arrivals:
             async for arrival in self._engine.arrivals():
                 await room.acquire()
                 dealing = partial(self._deal, arrival, room)
-                start_errand(tasks, "decides about an arrival", Ending.SERVER, dealing)
+                start_errand(tasks, "decides about an arrival", EndEffect.SERVER, dealing)
 
     async def _deal(self, arrival: Arrival, room: asyncio.Semaphore) -> None:
         """Decide one arrival, in order within its conversation."""

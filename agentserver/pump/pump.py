@@ -39,7 +39,7 @@ from agentserver.pump.slices import run_uncancelled
 from agentserver.pump.steps import ClaimTable, Steps
 from agentserver.pump.timekeeper import Timekeeper, sweep
 from agentserver.pump.watchdog import Watchdog, end_forks
-from agentserver.supervision import Ending, start_errand, start_helper
+from agentserver.supervision import EndEffect, start_errand, start_helper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
@@ -220,20 +220,20 @@ class Pump:
 
     def _start_helpers(self) -> None:
         for number in range(self._limits.concurrency):
-            start_errand(self._tasks, f"takes deliveries, number {number}", Ending.SERVER, self._work)
+            start_errand(self._tasks, f"takes deliveries, number {number}", EndEffect.SERVER, self._work)
         views, waiting = self.entrance.views, self._waiting
         parts = self._live, self._engine, self._boundary, self._time
         sweeping = partial(sweep, *parts, lambda: self._limits.idle)
-        start_helper(self._tasks, "closes idle conversations", Ending.RESTART, sweeping)
+        start_helper(self._tasks, "closes idle conversations", EndEffect.RESTART, sweeping)
         watching = partial(waiting.watch, self._time, self.answer, views.approvals)
-        start_helper(self._tasks, "holds approvals to their time", Ending.SERVER, watching)
-        start_helper(self._tasks, "lets committed steps go", Ending.SERVER, self._steps.let_go)
-        start_errand(self._tasks, "follows claims", Ending.SERVER, self._taking.follow)
-        start_errand(self._tasks, "takes arrivals", Ending.SERVER, self.entrance.arrivals.take)
+        start_helper(self._tasks, "holds approvals to their time", EndEffect.SERVER, watching)
+        start_helper(self._tasks, "lets committed steps go", EndEffect.SERVER, self._steps.let_go)
+        start_errand(self._tasks, "follows claims", EndEffect.SERVER, self._taking.follow)
+        start_errand(self._tasks, "takes arrivals", EndEffect.SERVER, self.entrance.arrivals.take)
         if self._engine.shared:
-            start_helper(self._tasks, "gives conversations back", Ending.RESTART, self.releasing.run)
+            start_helper(self._tasks, "gives conversations back", EndEffect.RESTART, self.releasing.run)
         following = partial(views.follow, waiting.stir)
-        start_errand(self._tasks, "follows views of other processes", Ending.SERVER, following)
+        start_errand(self._tasks, "follows views of other processes", EndEffect.SERVER, following)
 
     async def _leave(self) -> None:
         with suppress(EngineError):  # then others take the conversations once its lease is over
@@ -245,7 +245,7 @@ class Pump:
         return self._editions.rules.blueprint.limits
 
     def _spawn(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        start_errand(self._tasks, "finishes a step", Ending.SERVER, work)
+        start_errand(self._tasks, "finishes a step", EndEffect.SERVER, work)
 
     async def drain(self) -> None:
         """Refuse new messages and let messages at work finish, until ``limits.drain`` seconds after the first call."""

@@ -12,7 +12,7 @@ import anyio
 from agentserver.core.messages import UNDECIDED
 from agentserver.ports import DamagedError, EngineError, News
 from agentserver.pump.schedule import backoff
-from agentserver.supervision import Ending, start_helper
+from agentserver.supervision import EndEffect, start_helper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -64,8 +64,8 @@ class Views:
     async def follow(self, stir: Callable[[], None]) -> None:
         """Show news from the engine until it closes; ``stir`` is called when a person is asked."""
         async with anyio.create_task_group() as tasks:
-            start_helper(tasks, "shows moved conversations", Ending.SERVER, self._follow_moves)
-            start_helper(tasks, "shows missed news", Ending.SERVER, partial(self._show_again, stir))
+            start_helper(tasks, "shows moved conversations", EndEffect.SERVER, self._follow_moves)
+            start_helper(tasks, "shows missed news", EndEffect.SERVER, partial(self._show_again, stir))
             async for news in self._engine.news(self._list_wanted):
                 await self.show(news)
                 if news.asks:

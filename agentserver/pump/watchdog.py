@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from agentserver.supervision import Ending, start_thread
+from agentserver.supervision import EndEffect, start_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,7 +109,7 @@ class Watchdog:
         self._loop = asyncio.get_running_loop()
         self._ident = threading.get_ident()
         self._round.set()
-        start_thread("looks whether the event loop is held", Ending.RESTART, self._watch)
+        start_thread("looks whether the event loop is held", EndEffect.RESTART, self._watch)
         return self
 
     def __exit__(

@@ -18,7 +18,7 @@ import anyio.to_thread
 from agentserver.config.organism import refuse_call
 from agentserver.pump.editions import Callee
 from agentserver.reloading.process_keys import connection_key, worker_key
-from agentserver.supervision import Ending, run_errand
+from agentserver.supervision import EndEffect, run_errand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -75,7 +75,7 @@ class EditionKeeper(Generic[T]):
             lost: is called with the reason if the contexts were left without ``close``.
         """
         made: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._task = run_errand(self._keep(made), "keeps an edition open", (Exception,), Ending.SERVER)
+        self._task = run_errand(self._keep(made), "keeps an edition open", (Exception,), EndEffect.SERVER)
         try:
             waiting: list[asyncio.Future[Any]] = [made, self._task]
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -18,7 +18,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_s
 
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.extras import find_version
-from agentserver.supervision import Ending, start_errand
+from agentserver.supervision import EndEffect, start_errand
 from agentserver.telemetry.chats import TracedCompleter
 from agentserver.telemetry.export import Collector, Export, Sender
 from agentserver.telemetry.otlp import Encoder
@@ -197,9 +197,11 @@ async def _end(export: Export, metrics: ClientMetrics | None) -> None:
     end = partial(to_thread.run_sync, limiter=alone)
     async with anyio.create_task_group() as ending:
         spans = partial(end, export.end, time.monotonic() + PATIENCE)
-        start_errand(ending, "sends the last spans", Ending.OWNER, spans)
+        start_errand(ending, "sends the last spans", EndEffect.OWNER, spans)
         if metrics is not None:
-            start_errand(ending, "sends the last metrics", Ending.OWNER, partial(end, metrics.end, PATIENCE))
+            start_errand(
+                ending, "sends the last metrics", EndEffect.OWNER, partial(end, metrics.end, PATIENCE)
+            )
 
 
 def _metrics(wanted: TelemetrySettings, resource: Mapping[str, str], own: str) -> ClientMetrics:

@@ -25,7 +25,7 @@ from agentserver.core.messages import Reply
 from agentserver.core.state.approvals import Answer
 from agentserver.gateways.console.view import state
 from agentserver.ports import RejectReason, UnkeptError
-from agentserver.supervision import Ending, start_errand
+from agentserver.supervision import EndEffect, start_errand
 from agentserver.testing.approvals import Person, give_answer
 from agentserver.testing.clock import FakeClock
 from agentserver.testing.models import ScriptedModel
@@ -312,8 +312,8 @@ async def organism(  # noqa: PLR0913 - a keyword each
     async with _unwrap_failure(), server:
         bed = Testbed(server, await server.open(PRINCIPAL), standins, strict, timeout, person)
         async with anyio.create_task_group() as tasks:
-            start_errand(tasks, "listens for answers", Ending.OWNER, bed.listen)
-            start_errand(tasks, "answers approvals", Ending.OWNER, partial(person.attend, server))
+            start_errand(tasks, "listens for answers", EndEffect.OWNER, bed.listen)
+            start_errand(tasks, "answers approvals", EndEffect.OWNER, partial(person.attend, server))
             await anyio.lowlevel.checkpoint()
             yield bed
             await bed.handle.close()

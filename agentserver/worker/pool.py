@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 import anyio
 
-from agentserver.supervision import Ending, run_errand, start_errand, start_helper
+from agentserver.supervision import EndEffect, run_errand, start_errand, start_helper
 from agentserver.worker import frames, reading
 from agentserver.worker.frames import FrameError, FrameSocket
 from agentserver.worker.reading import answer_question
@@ -219,9 +219,9 @@ class Workers:
         self._group = await anyio.create_task_group().__aenter__()
         async with anyio.create_task_group() as starting:
             for _ in range(self.plan.warm):
-                start_errand(starting, f"starts a worker of {self._name}", Ending.OWNER, self._warm)
+                start_errand(starting, f"starts a worker of {self._name}", EndEffect.OWNER, self._warm)
         name = f"holds the calls of {self._name} to their limits"
-        start_helper(self._group, name, Ending.LISTENER, self._look, self._fail)
+        start_helper(self._group, name, EndEffect.LISTENER, self._look, self._fail)
         return self
 
     async def __aexit__(
@@ -251,7 +251,7 @@ class Workers:
             worker.kill()
 
     def _run_errand(self, name: str, work: Callable[[], Awaitable[object]]) -> None:
-        start_errand(self._group, f"{name} of {self._name}", Ending.LISTENER, work, self._fail)
+        start_errand(self._group, f"{name} of {self._name}", EndEffect.LISTENER, work, self._fail)
 
     async def exchange(self, ask: Callable[[], frames.CallFrame], counterpart: Counterpart) -> Outcome:
         """Let a worker make a call. A cancelled call leaves its worker a second to finish.
@@ -424,7 +424,7 @@ class Workers:
         worker = Worker(process, handle, ours, self.plan.setup.longest, scratch)
         self._all.add(worker)
         name, hear = f"logs the output of {self._name}", partial(self._hear, worker)
-        start_errand(self._group, name, Ending.WORKER, hear, partial(_wait_for_end, worker))
+        start_errand(self._group, name, EndEffect.WORKER, hear, partial(_wait_for_end, worker))
         return worker
 
     async def _keep(self, worker: Worker) -> None:

@@ -22,7 +22,15 @@ from agentserver.core.records.details import (
 )
 from agentserver.core.records.wording import PHRASES, DetailWording
 from agentserver.findings import PHRASES as FINDINGS
-from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
+from agentserver.findings import (
+    Delegation,
+    FindingFacts,
+    Findings,
+    RecordText,
+    SenderExposure,
+    Trail,
+    TrailHop,
+)
 
 UNSAID = {**dict.fromkeys(HandoffAttempt._fields), "timestamp": "", "source": "", "params_keys": ()}
 
@@ -81,7 +89,7 @@ SAMPLES = (
     FOUND,
     *(FOUND._replace(decision=decision, mode=mode) for decision in ("ask", "allow") for mode in ("audit", "confirm")),
     *(FOUND._replace(became=became) for became in ("permitted", "approved", "deny")),
-    *(FOUND._replace(exposed=Exposed("router", *text)) for text in WAYS),
+    *(FOUND._replace(exposed=SenderExposure("router", *text)) for text in WAYS),
     FOUND._replace(delegation=RECORD),
     FOUND._replace(findings=(TO, *map(body, range(6)), body(7, "subject"), body(8, "subject", "quite"))),
     HandoffAttempt("t", "a", "b", "review", "approve", None, ("ticket",), 1, 2, 3, "0" * 64, None, 0, None),

@@ -6,7 +6,15 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
+from agentserver.findings import (
+    Delegation,
+    FindingFacts,
+    Findings,
+    RecordText,
+    SenderExposure,
+    Trail,
+    TrailHop,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -338,7 +346,7 @@ WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         Charge: frozenset({"what"}),
         Findings: frozenset({"sink"}),
         FindingFacts: frozenset({"argument", "value", "detail"}),
-        Exposed: frozenset({"listener", "source", "giver"}),
+        SenderExposure: frozenset({"listener", "source", "giver"}),
         Delegation: frozenset({"source", "record"}),
         RecordText: frozenset({"field", "text", "arguments"}),
         Trail: frozenset({"source", "field", "excerpt", "quoted", "via"}),

@@ -27,7 +27,7 @@ from agentserver.core.records.details import (
     Unknown,
 )
 from agentserver.findings import PHRASES as FINDINGS
-from agentserver.findings import Findings, Telling
+from agentserver.findings import Findings, FindingsWriter
 from agentserver.spending import Amount
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def _describe_note(words: DetailWording, note: GuardNote, _: str) -> tuple[str, 
 
 
 def _describe_findings(words: DetailWording, findings: Findings, where: str) -> tuple[str, ...]:
-    telling = Telling(words.findings)
+    telling = FindingsWriter(words.findings)
     return telling.brief(findings, where) if where else telling.full(findings)
 
 

@@ -36,7 +36,7 @@ from agentserver.engines.postgres.rows import DRAW, ClaimedRows, Numbers
 from agentserver.engines.postgres.threads import ReadingThread, SyncConnection
 from agentserver.engines.postgres.writer import Ties, Writer
 from agentserver.ports import ConversationFound, DamagedError, EngineError, FencedError
-from agentserver.supervision import Ending, run_errand, start_helper
+from agentserver.supervision import EndEffect, run_errand, start_helper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -173,7 +173,7 @@ class PostgresEngine(JournalReads):
         except (EngineError, *DRIVER, TimeoutError) as error:
             await self._close()
             raise refused(error) from error
-        self._helping = run_errand(self._help(), "keeps the engine's helpers", ending=Ending.OWNER)
+        self._helping = run_errand(self._help(), "keeps the engine's helpers", ending=EndEffect.OWNER)
         await asyncio.sleep(0)
         return self
 
@@ -188,7 +188,7 @@ class PostgresEngine(JournalReads):
                 ("looks for the fates of arrivals", self._inbox.watch_fates),
                 ("writes the fates of arrivals", self._inbox.write_fates),
             ):
-                start_helper(tasks, name, Ending.RESTART, work)
+                start_helper(tasks, name, EndEffect.RESTART, work)
 
     async def _reach(self) -> None:
         """Reach the database, within the time that the start may wait for it, and look at its tables."""

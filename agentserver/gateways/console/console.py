@@ -30,7 +30,7 @@ from agentserver.gateways.console.lines import (
 )
 from agentserver.gateways.console.session import ConsoleSessions, CurrentTakers
 from agentserver.ports import QuotaError
-from agentserver.supervision import Ending, start_errand
+from agentserver.supervision import EndEffect, start_errand
 from agentserver.trace import text
 from agentserver.trace.terminal import Style, own_lines
 
@@ -140,9 +140,9 @@ class Console:
         stop = self._host.stream.attach(self._note)
         try:
             async with anyio.create_task_group() as tasks:
-                start_errand(tasks, "hears signals", Ending.OWNER, self._signals)
-                start_errand(tasks, "shows hops", Ending.OWNER, self._hops.show)
-                start_errand(tasks, "shows approvals", Ending.OWNER, self.approvals.watch)
+                start_errand(tasks, "hears signals", EndEffect.OWNER, self._signals)
+                start_errand(tasks, "shows hops", EndEffect.OWNER, self._hops.show)
+                start_errand(tasks, "shows approvals", EndEffect.OWNER, self.approvals.watch)
                 with self._reading:
                     await self._converse(lines, tasks)
                 await self._wind_up()
@@ -212,8 +212,8 @@ class Console:
             self._mistake(str(error))
             return
         self._sessions.count_started(session)
-        start_errand(tasks, "follows a conversation", Ending.OWNER, partial(self._hops.follow, session))
-        start_errand(tasks, "delivers a line", Ending.OWNER, partial(self._deliver, session, letter))
+        start_errand(tasks, "follows a conversation", EndEffect.OWNER, partial(self._hops.follow, session))
+        start_errand(tasks, "delivers a line", EndEffect.OWNER, partial(self._deliver, session, letter))
 
     async def _act(self, meaning: Meaning) -> TypedMessage | None:
         match meaning:

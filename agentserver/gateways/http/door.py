@@ -23,7 +23,7 @@ from agentserver.gateways.http.parts import (
     header,
     server_stopping,
 )
-from agentserver.supervision import Ending, start_helper
+from agentserver.supervision import EndEffect, start_helper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -95,7 +95,7 @@ class HttpDoor:
             for part in self._parts:
                 if part.lifespan is not None:
                     await stack.enter_async_context(part.lifespan())
-            start_helper(tasks, "ends what revoked principals hold", Ending.RESTART, self.holding.look)
+            start_helper(tasks, "ends what revoked principals hold", EndEffect.RESTART, self.holding.look)
             yield
 
     def _own(self) -> Iterable[DoorPart]:

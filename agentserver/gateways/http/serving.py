@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from agentserver.gateways.http.connections import GONE
-from agentserver.supervision import Ending, start_errand
+from agentserver.supervision import EndEffect, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -288,7 +288,7 @@ async def serve(
     web.lifespan = config.lifespan_class(config)
     async with anyio.create_task_group() as tasks:
         await web.startup(sockets=[listening])
-        start_errand(tasks, "keeps the time of HTTP", Ending.SERVER, web.main_loop)
+        start_errand(tasks, "keeps the time of HTTP", EndEffect.SERVER, web.main_loop)
         try:
             yield
         finally:

@@ -20,7 +20,7 @@ from agentserver.gateways.http import forms
 from agentserver.gateways.http.connections import STOPPING
 from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.ports import WatchStop
-from agentserver.supervision import Ending, start_errand
+from agentserver.supervision import EndEffect, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -152,7 +152,7 @@ class ServerSent:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             async with anyio.create_task_group() as tasks:
                 alive = partial(self._alive, receive, send, held)
-                start_errand(tasks, "keeps a stream alive", Ending.OWNER, alive)
+                start_errand(tasks, "keeps a stream alive", EndEffect.OWNER, alive)
                 await self.stream.run(say)
                 tasks.cancel_scope.cancel()
         last = self.written(self.stream.end(held))
@@ -192,7 +192,9 @@ class OverSocket:
         with suppress(WebSocketDisconnect), self.holding.hold(self.stream.caller) as held:
             await socket.accept()
             async with anyio.create_task_group() as tasks:
-                start_errand(tasks, "listens to a socket", Ending.OWNER, partial(self._listen, socket, held))
+                start_errand(
+                    tasks, "listens to a socket", EndEffect.OWNER, partial(self._listen, socket, held)
+                )
                 with suppress(WebSocketDisconnect):
                     await self.stream.run(say)
                 tasks.cancel_scope.cancel()

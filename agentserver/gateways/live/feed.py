@@ -17,7 +17,7 @@ from agentserver.gateways.http.streams import wait_for_disconnect
 from agentserver.gateways.live import views
 from agentserver.payload.names import local
 from agentserver.ports import RecordGap, UnkeptError
-from agentserver.supervision import Ending, start_errand
+from agentserver.supervision import EndEffect, start_errand
 from agentserver.trace.redact import redact_records
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ class Feed:
                     lambda: wait_for_disconnect(receive),
                     lambda: self._tell(send),
                 ):
-                    start_errand(tasks, "feeds a live view", Ending.OWNER, partial(end_with, work))
+                    start_errand(tasks, "feeds a live view", EndEffect.OWNER, partial(end_with, work))
             with suppress(OSError):  # the browser is gone
                 await send({"type": "http.response.body", "body": b"event: ended\ndata: {}\n\n"})
         finally:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from agentserver.ports.principals import UnusableError
-from agentserver.supervision import Ending, start_helper
+from agentserver.supervision import EndEffect, start_helper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -178,7 +178,7 @@ class Rates:
             return
         async with anyio.create_task_group() as tasks:
             exchange = partial(self._exchange_often, self._shared, period)
-            start_helper(tasks, "adds up rates with other servers", Ending.RESTART, exchange)
+            start_helper(tasks, "adds up rates with other servers", EndEffect.RESTART, exchange)
             try:
                 yield
             finally:

@@ -19,7 +19,7 @@ from agentserver import bearer
 from agentserver.gateways.principals import document
 from agentserver.gateways.principals.document import PrincipalEntry
 from agentserver.ports.principals import AwayError
-from agentserver.supervision import Ending, start_helper
+from agentserver.supervision import EndEffect, start_helper
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
@@ -107,7 +107,7 @@ class Tokens:
         await self.refresh()
         async with anyio.create_task_group() as tasks:
             watch = partial(self._watch, period)
-            start_helper(tasks, "reads principals again when they change", Ending.RESTART, watch)
+            start_helper(tasks, "reads principals again when they change", EndEffect.RESTART, watch)
             self._watched = True
             try:
                 yield

@@ -20,7 +20,7 @@ from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
 from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM, TODO, Drafts, HandlerReturn
 from agentserver.core.records.details import Ground
-from agentserver.findings import Exposed
+from agentserver.findings import SenderExposure
 from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage.exposure import FirstText
 from agentserver.guards.lineage.hiding import HidingRules
@@ -351,7 +351,7 @@ class LineageGuard:
         said = self._read_proposal(proposal)
         ordered = self._parties.gives_orders(said.sender, known) and not redriven
         judged, text = self._judge_provenance(known, said, at, ordered=ordered)
-        exposed = None if text is None else Exposed(said.sender, *text)
+        exposed = None if text is None else SenderExposure(said.sender, *text)
         return translate_verdict(judged, exposed, known.approved, self._redact) or confined
 
     def _read_proposal(self, proposal: Proposal) -> ObservedMessage:
@@ -457,7 +457,7 @@ def _first_text(put_in: InsertedValues | None, said: ObservedMessage, memory: Me
 
 
 def translate_verdict(
-    verdict: Judgement, exposed: Exposed | None, approved: frozenset[str], redact: Callable[[str], str]
+    verdict: Judgement, exposed: SenderExposure | None, approved: frozenset[str], redact: Callable[[str], str]
 ) -> Verdict:
     """Translate a judgement into a verdict of a guard. For a call that passes, only bounded work is reported."""
     if verdict.allowed:

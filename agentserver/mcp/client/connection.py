@@ -22,7 +22,7 @@ from agentserver.foreign_json.threads import ReadingThreads
 from agentserver.mcp.client.messages import UNREADABLE, MessageForms, ServerMessages
 from agentserver.mcp.client.process import open_pipes
 from agentserver.payload.foreign.lock import TOOLS, LockError, ServerLock, differences, tool
-from agentserver.supervision import Ending, start_errand
+from agentserver.supervision import EndEffect, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -231,9 +231,9 @@ async def _first(waits: tuple[Wait, ...], beside: Wait) -> None:
             await wait()
             tasks.cancel_scope.cancel()
 
-        start_errand(tasks, "listens to an MCP server", Ending.OWNER, beside)
+        start_errand(tasks, "listens to an MCP server", EndEffect.OWNER, beside)
         for each in waits:
-            start_errand(tasks, "waits for an MCP server", Ending.OWNER, partial(wait_for, each))
+            start_errand(tasks, "waits for an MCP server", EndEffect.OWNER, partial(wait_for, each))
 
 
 def format_failure(error: BaseException) -> str:
@@ -263,7 +263,7 @@ async def keep_connected(server: McpServer, directory: Path, launcher: Launcher)
     connection = Connection(server, directory, launcher)
     async with anyio.create_task_group() as tasks:
         name = f"keeps the connection to {server.name}"
-        start_errand(tasks, name, Ending.LISTENER, connection.run, connection.give_up)
+        start_errand(tasks, name, EndEffect.LISTENER, connection.run, connection.give_up)
         yield connection
         tasks.cancel_scope.cancel()
 

@@ -20,7 +20,7 @@ import anyio
 from agentserver.characters.printing import clean_line
 from agentserver.foreign_json.threads import ReadingThreads
 from agentserver.mcp.client.messages import LIMITS, OverLimitError
-from agentserver.supervision import Ending, start_errand
+from agentserver.supervision import EndEffect, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
@@ -110,7 +110,7 @@ async def _start(launch: Launch, directory: Path, name: str) -> AsyncIterator[Pr
         async with anyio.create_task_group() as watching:
             if launch.watch is not None:
                 watch = partial(launch.watch, process.pid)
-                start_errand(watching, f"holds the program of {name} to its limits", Ending.OWNER, watch)
+                start_errand(watching, f"holds the program of {name} to its limits", EndEffect.OWNER, watch)
             yield process
             watching.cancel_scope.cancel()
     finally:
@@ -132,7 +132,7 @@ async def _open_streams(
             ("writes to", partial(_write, process, outgoing, lost, messages)),
             ("logs", partial(_log, process, name)),
         ):
-            start_errand(tasks, f"{what} the program of {name}", Ending.OWNER, work)
+            start_errand(tasks, f"{what} the program of {name}", EndEffect.OWNER, work)
         try:
             yield given, taken
         finally:

@@ -22,7 +22,7 @@ from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.names import local
 from agentserver.ports import Ingress, RejectReason, UnkeptError
-from agentserver.supervision import Ending, start_errand
+from agentserver.supervision import EndEffect, start_errand
 from agentserver.wire import envelope
 from agentserver.wire.canonical import canonical
 
@@ -471,9 +471,9 @@ class Calls:
         with anyio.move_on_after(self.deadline):
             async with anyio.create_task_group() as tasks:
                 running = partial(waiting.run, beat, tasks.cancel_scope)
-                start_errand(tasks, "looks after a call", Ending.OWNER, running)
+                start_errand(tasks, "looks after a call", EndEffect.OWNER, running)
                 if hearing is not None:
-                    start_errand(tasks, "follows the progress of a call", Ending.OWNER, hearing)
+                    start_errand(tasks, "follows the progress of a call", EndEffect.OWNER, hearing)
                 waiting.replies += await _collect(answers)
                 waiting.over = True
                 tasks.cancel_scope.cancel()

@@ -28,7 +28,15 @@ from agentserver.core.records.details import (
     Unknown,
 )
 from agentserver.core.records.wording import WORDING
-from agentserver.findings import Delegation, Exposed, FindingFacts, Findings, RecordText, Trail, TrailHop
+from agentserver.findings import (
+    Delegation,
+    FindingFacts,
+    Findings,
+    RecordText,
+    SenderExposure,
+    Trail,
+    TrailHop,
+)
 from agentserver.trace.redact import EVERY, Redaction, redact_records
 from agentserver.trace.text import json_lines, tree_text
 from tests.core.samples import handoff
@@ -39,7 +47,7 @@ dump, load = KEPT.plain, KEPT.value
 TRAIL = Trail("fetcher", "text", 2, "eve", "Eve", "base64", (TrailHop("router", "text", 3),), "d")
 FOUND = Findings(
     "outbox", 4, "enforce", "deny", (FindingFacts("destination", "block", "to", "eve", "destination", "so", TRAIL),),
-    exposed=Exposed("writer", "fetcher", 3, "router"),
+    exposed=SenderExposure("writer", "fetcher", 3, "router"),
     delegation=Delegation("fetcher", 2, "[0]", (RecordText("[0].text", "eve\nwrites", ("to",)),)),
 )  # fmt: skip
 ATTEMPT = handoff(

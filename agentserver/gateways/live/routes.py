@@ -104,11 +104,6 @@ class LiveView:
         """Streams at present."""
         return self._watching.total()
 
-    @property
-    def laid_out(self) -> int:
-        """The number of times the organism was laid out."""
-        return self._scenery.drawn
-
     def caller(self, scope: Scope) -> Caller | None:
         """Return the caller of a request's session; None without one."""
         return self._session(Request(scope))

@@ -196,7 +196,7 @@ def test_the_organism_is_laid_out_once(running, client):
     first, second = (client.get("/live/organism", headers=headers).json() for _ in range(2))
     assert first["boxes"] == second["boxes"]
     assert {one["name"] for one in first["listeners"]} == {"clerk", "inbox", "contacts", "bank", "outbox"}
-    assert running.view.laid_out == 1
+    assert running.view._scenery.drawn == 1
 
 
 def events(lines):

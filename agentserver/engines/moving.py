@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from agentserver.engines.journal.connection import snapshot, transaction
 from agentserver.engines.journal.seal import digest
 from agentserver.engines.postgres import history
-from agentserver.engines.postgres.operations import connected
+from agentserver.engines.postgres.operations import open_database
 from agentserver.engines.sqlite import head
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import LOCK, Lock, beside
@@ -94,7 +94,7 @@ def import_journal(path: Path, options: PostgresOptions, told: Callable[[int, in
 
     It is verified first. One that was cut short goes on where it ended.
     """
-    with Lock(path), closing(open_reading(path)) as source, connected(options) as target:
+    with Lock(path), closing(open_reading(path)) as source, open_database(options) as target:
         faults = list(islice(findings(path), FAULTS))
         if faults:
             raise EngineError(f"{path}: it is damaged, and is not moved: {'; '.join(faults)}")
@@ -121,7 +121,7 @@ def export_journal(options: PostgresOptions, path: Path, told: Callable[[int, in
     part = path.with_name(f"{path.name}.part")
     if path.exists():
         raise EngineError(f"{path}: exists already")
-    with Lock(part), connected(options) as source:
+    with Lock(part), open_database(options) as source:
         with snapshot(source), closing(open_writing(JournalOptions(part))) as target:
             moved = move(source, target, told)
             with transaction(target):

@@ -85,7 +85,7 @@ def test_what_is_aside_is_listed_and_shown(damaged):
     key, _ = damaged
     (line,) = journal("list").splitlines()
     assert line.startswith(key)
-    assert "what is kept of it is not what was written" in line
+    assert "its stored rows fail their seal" in line
     assert json.loads(journal("list", "--json"))["id"] == key
     assert "quarantined" in journal("show", key[:8])
     assert "no quarantined conversations" in journal("show", "nobody", status=2)

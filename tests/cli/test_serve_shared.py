@@ -127,7 +127,7 @@ def test_a_database_that_is_away_at_the_start_is_a_refusal_with_its_reason(tmp_p
 def test_a_database_without_tables_is_a_refusal_where_nobody_may_make_them(home, database, monkeypatch):
     begun(home, database, monkeypatch, ", migrate: never")
     status, told = ended(home, "run")
-    assert (status, "agentserver engine migrate makes them" in told) == (2, True), told
+    assert (status, "create them with agentserver engine migrate" in told) == (2, True), told
 
 
 def test_a_database_that_forgets_what_it_acknowledged_is_a_refusal(home, postgres, database, monkeypatch):

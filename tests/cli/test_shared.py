@@ -85,7 +85,7 @@ def moved(home):
 
 
 def test_tables_are_made_once(home):
-    assert "has no tables: agentserver engine migrate makes them" in verb("conversations", status=2)
+    assert "has no tables: create them with agentserver engine migrate" in verb("conversations", status=2)
     assert verb("engine", "migrate") == "schema works: tables created or upgraded\n"
     assert verb("engine", "migrate") == "schema works: tables are up to date\n"
 
@@ -94,7 +94,7 @@ def test_the_first_principal_makes_the_tables_unless_migrate_is_never(home):
     main = home / "organism.yaml"
     text = main.read_text()
     main.write_text(text.replace("schema: works", "schema: works, migrate: never"))
-    assert "has no tables: agentserver engine migrate makes them" in verb(
+    assert "has no tables: create them with agentserver engine migrate" in verb(
         "principals", "add", "ada", status=2
     )
     main.write_text(text)
@@ -131,7 +131,7 @@ def test_a_damaged_step_is_found(moved, postgres, database):
     postgres.execute(
         "update works.step set cause = 'other' where number = (select min(number) from works.step)", name
     )
-    assert "is not what was written" in verb("journal", "verify", status=1)
+    assert "breaks the chain" in verb("journal", "verify", status=1)
 
 
 def test_a_person_answers_once(moved):

@@ -1,1 +1,1 @@
-"""The journal in SQL: tables, rows of steps, seals, and their reading, for every database that keeps one. Internal."""
+"""The journal in SQL, shared by every database that keeps one. Internal."""

@@ -1,7 +1,7 @@
-"""The connection to a journal's database, as far as reading and the care of it need one.
+"""The protocol of a database connection, and its transactions.
 
-Owns the Protocol and the transaction. Statements are written once, with ``?`` and ``?1`` for values, in SQL that SQLite
-and Postgres understand; what differs is translated by the connection. Must not know any driver.
+Statements are written once, with ``?`` and ``?1`` for values, in SQL that SQLite and Postgres understand. A connection
+translates what differs.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class Rows(Protocol):
-    """The rows of a statement."""
+    """Iterator over the rows of a statement."""
 
     def fetchone(self) -> Any:
-        """The next row, a tuple; None after the last."""
+        """Fetch the next row, a tuple; None after the last."""
         ...
 
     def fetchall(self) -> list[Any]:
-        """All further rows, tuples."""
+        """Fetch the remaining rows, tuples."""
         ...
 
     def __iter__(self) -> Iterator[Any]: ...
 
 
 class Connection(Protocol):
-    """A synchronous connection, used by one thread at a time. ``sqlite3.Connection`` is one."""
+    """Synchronous connection used by one thread at a time, such as ``sqlite3.Connection``."""
 
     @property
     def in_transaction(self) -> bool:
@@ -46,7 +46,7 @@ class Connection(Protocol):
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
-    """Write in one transaction; in the one that is open, where one is."""
+    """Run the block in a transaction, or in the one that is already open."""
     if connection.in_transaction:
         yield
         return
@@ -59,14 +59,14 @@ def transaction(connection: Connection) -> Iterator[None]:
 
 
 def _roll_back(connection: Connection) -> None:
-    """Roll back what is not committed, if anything is: a database may have done so itself."""
+    """Roll back an open transaction; the database may have done so itself."""
     if connection.in_transaction:
         connection.execute("rollback")
 
 
 @contextmanager
 def snapshot(connection: Connection) -> Iterator[None]:
-    """Read everything as of one moment, whatever others write; in the transaction that is open, if one is."""
+    """Read from one snapshot, or within the transaction that is already open."""
     if connection.in_transaction:
         yield
         return

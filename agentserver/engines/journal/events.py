@@ -1,8 +1,4 @@
-"""The events that have left the conversations of a journal, as values.
-
-Owns the columns of one, and which come after a place: those of a step are found by the step, those of a conversation
-that was set aside by the row that says so. Refuses to change anything.
-"""
+"""Queries for events that left conversations, with steps or on suspension. Read-only."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ EVENT = "e.version, e.position, e.request, e.sender, e.root, e.message, e.flag"
 
 
 def make_event(conversation: str, row: Sequence[object], *, again: bool = False) -> Reply | Done:
-    """The event with these columns."""
+    """Make an event from its columns."""
     version, position, request, sender, root, message, flag = row
     place = EventPlace(version, position)  # type: ignore[arg-type]
     if message is None:
@@ -35,7 +31,7 @@ def make_event(conversation: str, row: Sequence[object], *, again: bool = False)
 def read_events_after(
     connection: Connection, conversation: str, after: EventPlace, most: int
 ) -> list[Reply | Done]:
-    """The first events of a conversation after a place, acknowledged or not. Raises LookupError when it is unknown."""
+    """Read the first events after a place, acknowledged or not. Raises LookupError for an unknown conversation."""
     row = connection.execute("select number from conversation where id = ?", (conversation,)).fetchone()
     if row is None:
         raise LookupError(conversation)
@@ -60,7 +56,7 @@ def read_events_after(
 def _find_suspension_events(
     connection: Connection, number: int, after: EventPlace
 ) -> list[tuple[object, ...]]:
-    """The rows of what left a conversation when it was set aside: two for each request that was open then."""
+    """Find the rows of events that suspensions emitted: two for each request that was open."""
     return connection.execute(
         f"select {EVENT} from suspension a join event e"  # noqa: S608 - our own text
         " on e.number >= a.first_event and e.number < a.first_event + a.events and e.conversation = a.conversation"
@@ -74,10 +70,7 @@ def _place(row: Sequence[object]) -> tuple[object, object]:
 
 
 def find_refusal(connection: Connection, number: int, name: str, request: str) -> str:
-    """The code with which a message under a name was refused at once; empty when it was accepted.
-
-    What is refused is answered by the step that received it, and nothing else is.
-    """
+    """Find the code with which the step that received a message refused it; empty when it was accepted."""
     row = connection.execute(
         "select s.cause, s.records from step s where s.conversation = ?1 and s.version ="
         " (select min(version) from event where request = ?2 and conversation = ?1)",

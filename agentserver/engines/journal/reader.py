@@ -1,8 +1,4 @@
-"""The contents of a journal, as values.
-
-Owns the reading of rows, for the engine and for verbs that examine a journal that a server is writing. Refuses to
-change anything.
-"""
+"""Read access to a journal, for the engine and for commands that examine a running server's journal."""
 
 from __future__ import annotations
 
@@ -45,7 +41,7 @@ if TYPE_CHECKING:
 
 
 MOST: Final = 1 << 62
-"""Rows, where no number of them is asked for."""
+"""A limit that no list reaches."""
 
 
 class Reader:
@@ -53,7 +49,7 @@ class Reader:
 
     Args:
         connection: to the journal.
-        guards: those whose memories are kept.
+        guards: guards whose memories are stored.
     """
 
     recorded = True
@@ -64,23 +60,23 @@ class Reader:
         self._going = suspension.ACTIVE
 
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
-        """Read the memories of these guards from now on."""
+        """Replace the guards whose memories are read."""
         self._guards = tuple(guards)
 
     # For the engine
 
     def load(self, conversation: str) -> Conversation | None:
-        """An open conversation. Raises UnreadableError."""
+        """Load an open conversation. Raises UnreadableError."""
         kept = self.snapshot(conversation)
         return None if kept is None else restore(kept, self._guards)
 
     def load_aside(self, conversation: str) -> Conversation | None:
-        """A conversation that is set aside, as it would be if it were not. Raises UnreadableError."""
+        """Load a suspended conversation. Raises UnreadableError."""
         kept = self._snapshot(conversation)
         return None if kept is None else restore(kept, self._guards)
 
     def snapshot(self, conversation: str) -> Snapshot | None:
-        """An open conversation as it was written. Raises UnreadableError for one that is not what was written."""
+        """Take a snapshot of an open conversation. Raises UnreadableError when it fails its seal."""
         return (
             None if suspension.is_suspended(self._connection, conversation) else self._snapshot(conversation)
         )
@@ -92,7 +88,7 @@ class Reader:
         return found.snapshot()
 
     def damaged(self) -> list[UnreadableError]:
-        """The damage to open conversations, an error for each."""
+        """Find damaged open conversations, an error for each."""
         found = []
         for key in self._ids(f"select id from conversation where {self._going} order by number"):  # noqa: S608 - our own text
             try:
@@ -102,21 +98,21 @@ class Reader:
         return found
 
     def active(self) -> list[str]:
-        """The open conversations in which something is queued, in the order in which they were opened."""
+        """List open conversations with queued deliveries, oldest first."""
         return self._ids(
             f"select id from conversation where {self._going}"  # noqa: S608 - our own text
             " and number in (select conversation from delivery where state = 0)"
         )
 
     def open_conversations(self) -> list[tuple[str, str]]:
-        """Each open conversation with its principal, in the order in which they were opened."""
+        """List open conversations with their principals, oldest first."""
         rows = self._connection.execute(
             f"select id, principal from conversation where {self._going} order by number"  # noqa: S608 - our own text
         )
         return [(key, principal) for key, principal in rows]
 
     def idle(self, before: float, condition: str = "", *values: object) -> list[str]:
-        """The open conversations ``c`` that nothing touched since, and for which a condition holds."""
+        """List open conversations ``c`` untouched since a time, for which a condition holds."""
         return self._ids(
             f"select c.id from conversation c where c.touched < ?1 and {self._going} {condition} order by c.touched",  # noqa: S608 - our own text
             before,
@@ -171,7 +167,7 @@ class Reader:
     def read_request_events(
         self, conversation: str, request: str, earlier: Callable[[int], bool]
     ) -> list[Reply | Done]:
-        """Everything that left for a request; what was acknowledged, and what ``outbox`` would mark, is marked."""
+        """Read all events of a request; acknowledged ones, and those that ``outbox`` marks, count as redelivered."""
         rows = self._connection.execute(
             f"select e.number, e.waiting, {EVENT} from event e"  # noqa: S608
             " join conversation c on c.number = e.conversation"
@@ -191,7 +187,7 @@ class Reader:
     # For people
 
     def find(self, prefix: str) -> list[str]:
-        """The conversations whose ids begin so, at most a few. A shell may give what is no UTF-8, and no id's."""
+        """Find conversations by a prefix of their ids, at most a few. A shell may pass invalid UTF-8."""
         if any("\ud800" <= each <= "\udfff" for each in prefix):
             return []
         return self._ids(
@@ -314,7 +310,7 @@ _PRICED = "substr(s.cause, 1, 11) in (x'5b312c5b22726573657276', x'5b312c5b22736
 
 
 def read_decided_approvals(connection: Connection, most: int, principal: str | None) -> list[DecidedApproval]:
-    """The last answers of people, and denials in their place, the latest first."""
+    """Read the last approvals and denials, the latest first."""
     rows = connection.execute(
         "select c.number, c.id, c.principal, s.at, s.cause, s.records from step s"  # noqa: S608 - our own text
         f" join conversation c on c.number = s.conversation where {_DECIDED}"
@@ -331,7 +327,7 @@ def read_decided_approvals(connection: Connection, most: int, principal: str | N
 
 
 def read_charges(connection: Connection, since: float) -> tuple[ChargeSum, ...]:
-    """The charges of the steps since a time."""
+    """Sum the charges of the steps since a time."""
     rows = connection.execute(
         "select c.number, c.id, c.principal, s.at, s.seed, s.cause, s.records from step s"  # noqa: S608 - our own text
         f" join conversation c on c.number = s.conversation where {_PRICED} and s.at >= ?"
@@ -352,13 +348,13 @@ def read_charges(connection: Connection, since: float) -> tuple[ChargeSum, ...]:
 def _find_record(
     connection: Connection, place: tuple[int, str, float], records: bytes, events: Collection[str]
 ) -> AuditRecord:
-    """The one record of these events in a step. Raises UnreadableError."""
+    """Find the step's record of one of these events. Raises UnreadableError."""
     number, key, at = place
     found = next((one for one in record_rows.kept_records(records) if one.event in events), None)
     if found is None:
-        raise UnreadableError(f"conversation {key}: a step does not say what was decided")
+        raise UnreadableError(f"conversation {key}: a step lacks the record of its decision")
     deliveries: dict[str, Delivery] = {}
-    if found.about is None:  # its delivery has the rest
+    if found.about is None:  # the delivery completes the record
         deliveries = {found.delivery: _find_delivery(connection, number, key, found.delivery)}
     return record_rows.whole_record(found, key, at, deliveries)
 
@@ -372,7 +368,7 @@ def _find_delivery(connection: Connection, number: int, key: str, delivery: str)
         (number, delivery),
     ).fetchone()
     if row is None:
-        raise UnreadableError(f"conversation {key}: a delivery that was decided about is not there")
+        raise UnreadableError(f"conversation {key}: the delivery of a decision is missing")
     return read_delivery(key, row)
 
 
@@ -380,19 +376,19 @@ T = TypeVar("T")
 
 
 class JournalReads(ABC):
-    """The readings that every journal answers alike."""
+    """Asynchronous reads that all journals share."""
 
     @abstractmethod
     async def _ask(self, work: Callable[[Reader], T]) -> T:
-        """Have a reader do something in its thread. Raises EngineError for what its driver raises."""
+        """Run a function with a reader in its thread. Raises EngineError for errors of the driver."""
 
     @abstractmethod
     def _numbered_before(self, number: int) -> bool:
-        """True for the number of an event that an earlier server may have passed on."""
+        """Check whether an earlier server may have delivered the event with this number."""
 
     @abstractmethod
-    def _gone(self, conversation: str) -> Callable[[EventPlace], bool]:
-        """The test for acknowledged places, for a look at the outbox that comes before they are written."""
+    def _make_gone_test(self, conversation: str) -> Callable[[EventPlace], bool]:
+        """Make a test for places whose acknowledgements are not written yet."""
 
     async def load(self, conversation: str) -> Conversation | None:
         """The conversation as last committed."""
@@ -428,14 +424,14 @@ class JournalReads(ABC):
 
     async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
         """The events that were not acknowledged; those that an earlier server may have passed on are marked."""
-        gone = self._gone(conversation)
+        gone = self._make_gone_test(conversation)
         for event in await self._ask(lambda reader: reader.outbox(conversation, self._numbered_before)):
             if not gone(event.place):
                 yield event
 
     async def read_request_events(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
         """Everything that left for a request."""
-        gone = self._gone(conversation)
+        gone = self._make_gone_test(conversation)
         for event in await self._ask(
             lambda reader: reader.read_request_events(conversation, request, self._numbered_before)
         ):

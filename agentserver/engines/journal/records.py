@@ -1,8 +1,6 @@
-"""Answers to questions, by way of the journal.
+"""Small tables of the journal: operators' answers, conversation names and the calendar.
 
-Owns the table in which another process, which does not run the conversation, leaves what a person answered until the
-server that has it, or the next one, decides about it. Refuses to know whether an answer counts: it may be to a
-message that does not wait any more.
+Another process stores an answer here; the server that runs the conversation reads it and decides whether it counts.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 
 
 AUTHOR = 256
-"""Characters of who answered."""
+"""Most characters of an answer's author."""
 
 _KNOWN = {str(answer): answer for answer in Answer}
 _LEAVE = "insert into answer values (?, ?, ?, ?, ?, ?) on conflict do nothing returning approval"
@@ -36,29 +34,29 @@ _DENY = (
 
 
 class StoredAnswers:
-    """The answers in the journal of a running engine.
+    """Pending answers in the journal of a running engine.
 
     Args:
-        do: has the thread of the engine work on its connection.
+        do: runs a function with the connection, in the engine's thread.
     """
 
     def __init__(self, do: Callable[[Callable[[Connection], Any]], Awaitable[Any]]) -> None:
         self._do = do
 
     async def list_pending(self) -> list[tuple[ApprovalAnswer, float]]:
-        """The answers that stand. Raises EngineError."""
+        """Read pending answers. Raises EngineError."""
         answers: list[tuple[ApprovalAnswer, float]] = await self._do(read_answers)
         return answers
 
     async def drop(self, approvals: Sequence[str]) -> None:
-        """Forget answers that were decided about. Raises EngineError."""
+        """Delete answers that were decided. Raises EngineError."""
         await self._do(lambda connection: drop_answers(connection, approvals))
 
 
 def put_answer(connection: Connection, answered: ApprovalAnswer, at: float) -> bool:
-    """Leave an answer. The first one counts, but that a denial takes the place of an approval.
+    """Store an answer. The first one counts, except that a denial replaces an approval.
 
-    Returns False when another one stands.
+    Returns False when an earlier answer counts.
     """
     statement = _DENY if answered.answer is Answer.DENY else _LEAVE
     row = (answered.approval, answered.digest, str(answered.answer), answered.by, float(at))
@@ -66,9 +64,9 @@ def put_answer(connection: Connection, answered: ApprovalAnswer, at: float) -> b
 
 
 def read_answers(connection: Connection) -> list[tuple[ApprovalAnswer, float]]:
-    """The answers that stand, with when they were given.
+    """Read pending answers with their times.
 
-    One that this version does not know is a denial, and so is one that is not what was written.
+    An unknown answer or one that fails its seal counts as a denial.
     """
     rows = connection.execute("select approval, digest, said, author, at, seal from answer order by at")
     return [
@@ -82,7 +80,7 @@ def _read_verdict(row: list[Any], sealed: bytes) -> Answer:
 
 
 def drop_answers(connection: Connection, approvals: Sequence[str]) -> None:
-    """Forget the answers to these."""
+    """Delete the answers to some approvals."""
     connection.executemany("delete from answer where approval = ?", [(key,) for key in approvals])
 
 
@@ -100,28 +98,24 @@ def claim_name(connection: Connection, name: str, conversation: str, at: float) 
 
 
 def find_named_conversation(connection: Connection, name: str) -> str | None:
-    """The conversation that has a name; None when none has it. Raises EngineError for a row that was altered."""
+    """Find the conversation with a name. Raises EngineError for a row that was altered."""
     row = connection.execute("select conversation, at, seal from opening where name = ?", (name,)).fetchone()
     if row is None:
         return None
     found, since, seal = row
     if seal != digest((name, found, since)):
-        raise EngineError("the name of a conversation is not what was written")
+        raise EngineError("the name of a conversation fails its seal")
     return str(found)
 
 
 def find_damaged_names(connection: Connection) -> list[str]:
-    """The damage to names."""
+    """List names that fail their seals, a line each."""
     rows = connection.execute("select name, conversation, at, seal from opening order by name").fetchall()
-    return [
-        f"the name of conversation {row[1]} is not what was written"
-        for *row, seal in rows
-        if seal != digest(row)
-    ]
+    return [f"the name of conversation {row[1]} fails its seal" for *row, seal in rows if seal != digest(row)]
 
 
 def forget_names(connection: Connection, before: float) -> None:
-    """Forget the names, given before, of conversations that never began."""
+    """Delete old names of conversations that never began."""
     connection.execute(
         "delete from opening where at < ? and not exists"
         " (select 1 from conversation c where c.id = opening.conversation)",
@@ -130,7 +124,7 @@ def forget_names(connection: Connection, before: float) -> None:
 
 
 def keep_names_of(connection: Connection, conversations: Collection[str]) -> None:
-    """Forget every name but those of some conversations."""
+    """Delete all names except those of some conversations."""
     names = [
         (name,)
         for name, key in connection.execute("select name, conversation from opening")
@@ -143,15 +137,15 @@ logger = logging.getLogger("agentserver.journal")
 
 
 def is_calendar_intact(connection: Connection) -> bool:
-    """True when the kept calendar is as it was written."""
+    """Check the calendar against its seal."""
     rows = connection.execute("select jumps, last, seal from calendar").fetchall()
     return len(rows) < 2 and all(seal == digest((jumps, last)) for jumps, last, seal in rows)  # noqa: PLR2004 - one row
 
 
 def read_calendar(connection: Connection) -> Calendar:
-    """The known part of the calendar. Where nothing can be read, no time that has passed so far counts."""
+    """Read the calendar. An unreadable one counts no time before now."""
     if not is_calendar_intact(connection):
-        logger.error("the journal's calendar is not what was written: all deadlines count from now")
+        logger.error("the journal's calendar fails its seal: all deadlines count from now")
         return Calendar(last=0.0)
     row = connection.execute("select jumps, last from calendar").fetchone()
     if row is None:
@@ -161,7 +155,7 @@ def read_calendar(connection: Connection) -> Calendar:
 
 
 def write_calendar(connection: Connection, calendar: Calendar) -> None:
-    """Write it."""
+    """Replace the calendar."""
     row = (json.dumps(calendar.jumps), float(calendar.last or 0.0))
     with transaction(connection):
         connection.execute("delete from calendar")

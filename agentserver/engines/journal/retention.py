@@ -1,7 +1,4 @@
-"""The end of what a journal keeps: ageing out, discarding, and the check of a chain.
-
-Owns what is removed and when. Must not touch an open conversation.
-"""
+"""Removal of closed conversations and of dead letters, and the check of a conversation's chain."""
 
 from __future__ import annotations
 
@@ -19,11 +16,11 @@ if TYPE_CHECKING:
     from agentserver.engines.journal.connection import Connection
 
 AT_ONCE = 64
-"""Conversations that one transaction removes."""
+"""Most conversations removed in one transaction."""
 
 
 def expire_conversations(connection: Connection, before: float) -> int:
-    """Remove some of the conversations that were closed before; gives how many."""
+    """Remove some of the conversations closed before a time. Returns their count."""
     rows = connection.execute(
         "select number from conversation where touched < ?1 and closed < ?1 and closed is not null"
         " order by touched limit ?2",
@@ -37,7 +34,7 @@ def expire_conversations(connection: Connection, before: float) -> int:
 
 
 def remove_conversations(connection: Connection, numbers: Collection[int]) -> None:
-    """Remove conversations with everything that belongs to them."""
+    """Remove conversations with all their rows."""
     with transaction(connection):
         for number in numbers:
             steps = connection.execute(
@@ -65,7 +62,7 @@ def remove_conversations(connection: Connection, numbers: Collection[int]) -> No
 
 
 def discard_letter(connection: Connection, delivery: str) -> bool:
-    """Take a dead letter off the list; what is recorded of it stays. False when there is none of that id."""
+    """Discard a dead letter, but keep its record. Returns False for an unknown id."""
     row = connection.execute(
         "select number, reason, ended from delivery where id = ? and state = ?", (delivery, DeliveryEnd.DEAD)
     ).fetchone()
@@ -80,7 +77,7 @@ def discard_letter(connection: Connection, delivery: str) -> bool:
 
 
 def find_broken_link(recorded: RecordedConversation) -> int | None:
-    """The first version of a conversation whose step is not what was written; None when all are."""
+    """Find the first version whose step breaks the chain; None for an intact chain."""
     chain = GENESIS
     for expected, step in enumerate(recorded.steps, 1):
         chain = chained(chain, *step.moment, step.cause, step.records, *step.rows)

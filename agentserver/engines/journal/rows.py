@@ -1,7 +1,4 @@
-"""The rows of one transaction, and the statements that write them.
-
-Owns the order of the columns. Refuses to know what the rows mean.
-"""
+"""The rows of one transaction, and the statements that write them."""
 
 from __future__ import annotations
 
@@ -23,17 +20,17 @@ if TYPE_CHECKING:
 Row: TypeAlias = tuple[object, ...]
 
 _AT_ONCE = (64, 16, 4, 1)
-"""Rows that one run of a statement writes. Each run lets go of Python's lock, and has to wait for it afterwards."""
+"""Rows per statement. Each run releases the GIL and waits to get it back."""
 
 
 class _Statement:
-    """A statement on several rows.
+    """Statement that writes several rows.
 
     Args:
         columns: of a row.
-        before: the rows.
-        after: the rows.
-        row: the form of a row, if not all of its columns are given as they are.
+        before: text before the rows.
+        after: text after the rows.
+        row: the placeholders of a row, unless one for each column.
     """
 
     def __init__(self, columns: int, before: str, after: str = "", row: str = "") -> None:
@@ -42,7 +39,7 @@ class _Statement:
         self._texts = MappingProxyType(texts)
 
     def run(self, connection: Connection, rows: Sequence[Sequence[object]]) -> None:
-        """Write rows, of which no two may be about the same."""
+        """Write rows, which must have distinct keys."""
         at = 0
         for size, text in self._texts.items():
             while len(rows) - at >= size:
@@ -55,7 +52,7 @@ def _insert(table: str, columns: int, after: str = "", row: str = "") -> _Statem
 
 
 def _update(table: str, *columns: str) -> _Statement:
-    """Rows have the values of these columns, and their number at the end."""
+    """Make an update statement; each row holds these columns and then its number."""
     changed = ", ".join(f"{name} = n.{name}" for name in columns)
     before = f"with n({', '.join(columns)}, number) as ("
     after = f") update {table} set {changed} from n where {table}.number = n.number"  # noqa: S608 - our own names
@@ -84,11 +81,11 @@ _NO_WHOLE = "delete from state where conversation = ?"
 
 
 _LINK = 12
-"""The index of the link among the columns of a step."""
+"""The index of the chain link among the columns of a step."""
 
 
 class DeliveryEnd(IntEnum):
-    """The ways in which a delivery ends."""
+    """State of a delivery, or how it ended."""
 
     QUEUED = 0
     DONE = 1
@@ -99,7 +96,7 @@ class DeliveryEnd(IntEnum):
 
 
 class Left(NamedTuple):
-    """An event that has left; all of its conversation without a version, all up to this place with ``before``."""
+    """Acknowledged events: one, all up to this place with ``before``, or all of a conversation without a version."""
 
     conversation: str
     version: int | None = None
@@ -108,21 +105,21 @@ class Left(NamedTuple):
 
 
 class DeliveryRow(NamedTuple):
-    """The number of a delivery's row, and of the conversation that it is of."""
+    """The number of a delivery's row, and of its conversation."""
 
     number: int
     owner: int
 
 
 class EndedDelivery(NamedTuple):
-    """The end of a delivery, in the order of its columns.
+    """Update that ends a delivery, in the order of its columns.
 
     Args:
         ended: seconds since the epoch.
         number: of its row.
-        owner: number of the conversation that it is of.
-        within: number of the conversation whose step ended it. It is another one where a dead letter becomes a request
-            of its own.
+        owner: number of its conversation.
+        within: number of the conversation whose step ended it. It differs from ``owner`` when a dead letter is
+            redriven.
     """
 
     state: int
@@ -135,17 +132,17 @@ class EndedDelivery(NamedTuple):
 
 
 class FoldedRows(NamedTuple):
-    """The rows of one transaction, of which no two are about the same row of a table. Each is whole or changes one.
+    """Rows of one transaction with distinct keys, each an insert or an update.
 
     Args:
         opened: new conversations, with their last state.
-        deliveries: new ones, with what has become of them.
-        ended: what has become of older ones.
-        values: new or changed ones.
-        gone: the keys of values that are no more.
-        wholes: states that are kept whole.
-        over: the numbers of conversations of which no state is kept any more.
-        states: the last states of older conversations.
+        deliveries: new deliveries, with their final states.
+        ended: ends of older deliveries.
+        values: new or changed values.
+        gone: keys of removed values.
+        wholes: whole states.
+        over: numbers of closed conversations, whose states are deleted.
+        states: last states of older conversations.
     """
 
     opened: list[Row]
@@ -162,7 +159,7 @@ class FoldedRows(NamedTuple):
 
 
 def make_gone_test(left: Iterable[Left], conversation: str) -> Callable[[EventPlace], bool]:
-    """Make the test for places of events that have left, and are about to be marked so."""
+    """Make a test for places whose acknowledgements are about to be written."""
     found = [one for one in left if one.conversation == conversation]
     places = {(one.version, one.position) for one in found}
     everything = any(one.version is None for one in found)
@@ -172,7 +169,7 @@ def make_gone_test(left: Iterable[Left], conversation: str) -> Callable[[EventPl
 
 @dataclass(slots=True)
 class Rows:
-    """The rows of one transaction, as its steps made them."""
+    """Rows of one transaction, as its steps made them."""
 
     opened: dict[int, Row] = field(default_factory=dict)
     states: dict[int, Row] = field(default_factory=dict)
@@ -185,7 +182,7 @@ class Rows:
     wholes: dict[int, tuple[int, bytes] | None] = field(default_factory=dict)
 
     def fold(self) -> FoldedRows:
-        """Make one row of all that is about the same row of a table, so that one statement can write them all."""
+        """Merge rows with the same key, so that one statement can write a table."""
         states, ended = dict(self.states), dict(self.ended)
         return FoldedRows(
             [(*row, *states.pop(number)[:-1]) for number, row in self.opened.items()],
@@ -202,7 +199,7 @@ class Rows:
         )
 
     def write(self, connection: Connection) -> None:
-        """Write them, a table at a time."""
+        """Write the rows, a table at a time."""
         rows = self.fold()
         for removal, keys in ((_NO_VALUE, rows.gone), (_NO_WHOLE, [(number,) for number in rows.over])):
             if keys:
@@ -224,13 +221,13 @@ class Rows:
     def end(
         self, row: DeliveryRow, within: int, ending: DeliveryEnd, reason: str = "", at: float | None = None
     ) -> None:
-        """Add the end of a delivery by a step of the conversation ``within``."""
+        """Record the end of a delivery by a step of the conversation ``within``."""
         number, owner = row
         mark = seal.mark(number, ending, reason, at)
         self.ended[number] = EndedDelivery(int(ending), reason, at, mark, number, owner, within)
 
     def links(self) -> list[bytes]:
-        """The links that the steps add to their chains, in order."""
+        """List the chain links that the steps add, in order."""
         return [step[_LINK] for step in self.steps]  # type: ignore[misc]
 
 

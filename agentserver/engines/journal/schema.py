@@ -1,7 +1,4 @@
-"""The tables of a journal, stated once for every dialect of SQL.
-
-Owns their definition, and what differs of it between databases. Refuses to know what the rows mean.
-"""
+"""The journal's tables, declared once for every SQL dialect."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FORMAT: Final = 1
-"""The format of the tables. There is no release yet, so no other format is read."""
+"""The format of the tables. No other format is read."""
 
 _TABLES: Final = """
     create table conversation (
@@ -158,13 +155,13 @@ _TABLES: Final = """
 """
 """The tables.
 
-``delivery.state``: 0 queued or held, 1 done, 2 dropped, 3 dead, 4 discarded by an operator, 5 a request of its own.
+``delivery.state``: see ``DeliveryEnd`` in engines/journal/rows.py.
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
-``step_decided``, ``step_priced``: the steps whose cause begins with the answer of a person, or with a charge.
-``conversation.asks``: how many messages in it wait for a person.
+``step_decided``, ``step_priced``: steps whose cause is a person's answer, or a charge.
+``conversation.asks``: the number of messages that wait for a person.
 ``state``, ``step.changes``, ``delivery.call``: see engines/journal/stored.py. Seals, marks and chains: see
 engines/journal/seal.py; ``value``: see core/encoding/snapshot.py; ``receipt``: see core/receipts.py; ``handoff``:
-see engines/sqlite/handoffs.py; the other tables: the modules of engines/journal that bear their names.
+see engines/sqlite/handoffs.py; ``suspension``: engines/journal/suspension.py; the others: engines/journal/records.py.
 """
 
 NAMES: Final = tuple(re.findall(r"create table (\w+)", _TABLES))
@@ -174,14 +171,14 @@ _WORD = re.compile(r"\b(integer|real|blob|counter|rowkey)\b|@(\w+)|x'([0-9a-f]*)
 
 
 class Dialect(NamedTuple):
-    """The forms in which one database states what another states otherwise.
+    """Forms that differ between databases.
 
     Args:
-        types: of columns: ``integer``, ``real``, ``blob``, ``counter``, which numbers rows by itself, and ``rowkey``,
-            the number of a row of history.
-        options: of tables: ``table``, ``lookup`` for one that is read by its primary key alone, ``history`` and
-            ``history_lookup`` for rows that go with their conversation.
-        literal: of bytes, around their hexadecimal digits.
+        types: of columns: ``integer``, ``real``, ``blob``, ``counter`` for an automatic number, and ``rowkey`` for the
+            number of a history row.
+        options: of tables: ``table``, ``lookup`` for one read only by its primary key, ``history`` and
+            ``history_lookup`` for rows that expire with their conversation.
+        literal: text around the hexadecimal digits of a bytes literal.
     """
 
     types: Mapping[str, str]
@@ -189,7 +186,7 @@ class Dialect(NamedTuple):
     literal: tuple[str, str]
 
     def tables(self) -> str:
-        """Write the statements that make the tables of an empty journal."""
+        """Render the statements that create an empty journal's tables."""
         return _WORD.sub(self._form, _TABLES).replace(") ;", ");")
 
     def _form(self, found: re.Match[str]) -> str:

@@ -1,8 +1,7 @@
-"""Digests of the journal's rows, so that one that is not what was written is noticed.
+"""Digests that detect rows changed by accident.
 
-Owns what each digest is of. A link of a conversation's chain is of a step and of every row that the step made; a seal
-is of a conversation's row and of everything that belongs to its present state; a mark is of what changes in a row
-afterwards. They show accidents, not a forger. Refuses to know where rows are read and written.
+A chain link covers a step and every row that the step wrote. A seal covers a conversation's row and its current state.
+A mark covers the columns of a row that change later. None of them protects against forgery.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ GENESIS: Final = bytes(32)
 """The predecessor of the first link in the chain of a conversation."""
 
 STATE: Final = 16
-"""Bytes of the digest of a state in the row of its conversation."""
+"""Bytes of a state's digest in its conversation's row."""
 
 WAITS, GONE = b"\x01", b"\x00"
-"""The marks of an event that waits in the outbox, and of one that has left it."""
+"""The marks of an event in the outbox, and of one acknowledged."""
 
 
 class Sealed(NamedTuple):
-    """The columns of a conversation's row that its seal is of. Times are seconds since the epoch."""
+    """Sealed columns of a conversation's row. Times are seconds since the epoch."""
 
     number: int
     id: str
@@ -40,13 +39,13 @@ class Sealed(NamedTuple):
     asks: int
 
     def seal(self, belongings: int) -> bytes:
-        """The seal: of the row, and of the sum of the digests of what belongs to it."""
+        """Compute the seal of the row and of the summed digests of its queue and values."""
         *columns, chain, state, rights, asks = self
         return digest((*columns, rights, asks), chain, belongings.to_bytes(16, "big"), state)
 
 
 def digest(columns: Iterable[object], *data: bytes) -> bytes:
-    """The digest, 16 bytes, of columns that are text, numbers or None, and of bytes."""
+    """Compute a 16-byte digest of columns (text, numbers or None) and of bytes."""
     hashed = blake2b("\0".join(map(str, columns)).encode("utf-8", "surrogatepass"), digest_size=16)
     for each in data:
         hashed.update(b"%d:" % len(each))
@@ -55,50 +54,50 @@ def digest(columns: Iterable[object], *data: bytes) -> bytes:
 
 
 def added(total: int, one: bytes) -> int:
-    """The sum with one more digest, or with one less when it is in already: their exclusive or."""
+    """Add a digest to a sum, or remove one that is in it, by exclusive or."""
     return total ^ int.from_bytes(one, "big")
 
 
 def delivery(number: int, conversation: int, row: Sequence[object]) -> bytes:
-    """The digest of a delivery's columns from ``id`` to ``call``, which never change."""
+    """Compute the digest of a delivery's immutable columns, from ``id`` to ``call``."""
     *before, message, hop, about, call = row
     return digest((number, conversation, *before, hop, about, call), message)  # type: ignore[arg-type]
 
 
 def event(conversation: int, row: Sequence[object]) -> bytes:
-    """The digest of an event's columns ``number, version, position, request, sender, root, message, flag``."""
+    """Compute the digest of an event's columns ``number, version, position, request, sender, root, message, flag``."""
     *before, message, flag = row
     return digest((conversation, *before, flag), message or b"")  # type: ignore[arg-type]
 
 
 def value(conversation: int, owner: str, name: str, data: bytes) -> bytes:
-    """The digest of a value's row."""
+    """Compute the digest of a value's row."""
     return digest((conversation, owner, name), data)
 
 
 def mark(number: int, state: int, reason: str, ended: float | None) -> bytes:
-    """The mark of what has become of a delivery."""
+    """Compute the mark of a delivery's state."""
     text = f"{number}\0{int(state)}\0{reason}\0{ended}".encode("utf-8", "surrogatepass")
     return blake2b(text, digest_size=16).digest()[:8]
 
 
 def state(data: bytes) -> bytes:
-    """The digest of a state as it was kept whole; of none for a conversation that is kept as changes alone."""
+    """Compute the digest of a whole state, empty if only changes are stored."""
     return blake2b(data, digest_size=STATE).digest()
 
 
 def changed(before: bytes, changes: bytes) -> bytes:
-    """The digest of a state after a step, of which the changes are kept."""
+    """Compute the digest of a state after a step that stored its changes."""
     return blake2b(before + changes, digest_size=STATE).digest()
 
 
 def places(step: int, version: int, delivery: int, deliveries: int, event: int, events: int) -> bytes:
-    """Rows that a step made: its own, and of its deliveries and events the number of the first and how many."""
+    """Encode a step's own number, and the ranges of its deliveries and events."""
     return b"%d %d %d %d %d %d" % (step, version, delivery, deliveries, event, events)
 
 
 def chained(chain: bytes, now: float, seed: bytes, *parts: bytes) -> bytes:
-    """The next link of a conversation's chain: a digest of the link before it and of everything the step kept."""
+    """Compute the next chain link: a digest of the previous link and all the step's data."""
     framed = [chain]
     for part in (now.hex().encode(), seed, *parts):
         framed += len(part).to_bytes(8, "big"), part

@@ -1,7 +1,6 @@
-"""An outcome as data: all that is kept of it, before it has numbers and seals.
+"""An outcome as data, before its rows are numbered and sealed.
 
-Owns what of the state a step has: its changes, or now and then the whole. Refuses to know rows, and whether the step is
-kept.
+A step stores the changes of the state, or occasionally the whole state.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ if TYPE_CHECKING:
     ]
 
 CHANGES: Final = 8192
-"""Bytes of changes up to which no state is kept whole, however small it is."""
+"""Bytes of changes below which even a small state is not stored whole."""
 
 
 class GivenReceipt(NamedTuple):
-    """The receipt that a step gives for a message under its sender's id. ``name`` and ``content`` are of its key."""
+    """Receipt of a message sent with an idempotency key. ``name`` and ``content`` describe the key."""
 
     name: str
     content: str
@@ -51,10 +50,10 @@ class GivenReceipt(NamedTuple):
 
 
 class LeavingEvent(NamedTuple):
-    """An event that leaves with a step: a reply when it has a message, else the end of a request.
+    """Event that a step emits: a reply if it has a message, else the end of a request.
 
     Args:
-        flag: for a reply whether it is an error, for an end whether the request was answered.
+        flag: whether a reply is an error, or whether an ended request was answered.
     """
 
     request: str
@@ -65,29 +64,29 @@ class LeavingEvent(NamedTuple):
 
 
 class StepData(NamedTuple):
-    """All that is kept of an outcome. Deliveries are columns as of ``row_delivery``; texts and bytes are as they stand.
+    """Stored data of an outcome. Deliveries are columns of ``row_delivery``.
 
     Args:
-        rights: of the principal; empty where they are full.
-        before: version of the conversation that it was decided on.
-        version: after it.
+        rights: of the principal; empty for full rights.
+        before: version of the conversation before the step.
+        version: version after it.
         touched: seconds since the epoch.
-        moment: in which it was decided.
-        cause: what it was decided about.
-        records: of what happened.
-        outside: whether it takes a message from outside.
-        done: id of the delivery that was consumed.
-        asking: by how many more messages, or fewer, wait for a person.
-        reason: for which the consumed delivery is a dead letter; None when it is none.
+        moment: time and seed of the decision.
+        cause: encoded input of the decision.
+        records: encoded audit records.
+        outside: whether it accepts a message from outside.
+        done: id of the consumed delivery.
+        asking: change in the number of messages that wait for a person.
+        reason: why the consumed delivery is a dead letter; None when it is not.
         added: new deliveries.
-        dropped: ids of deliveries that will never be handled.
-        revived: the dead letter that is queued again.
-        redriven: conversation and id of the dead letter that became a request of its own.
+        dropped: ids of dropped deliveries.
+        revived: the requeued dead letter.
+        redriven: conversation and id of the dead letter that became a new request.
         events: in order.
-        changes: of the state; empty when the state is whole, or the conversation over.
-        state: the whole state; empty when changes are given, or the conversation is over.
-        values: by owner and name; of the owners that have changed, or of all when ``replacing``.
-        entries: those that have come or, as None, are gone, by owner and name.
+        changes: of the state; empty for a whole state or a closed conversation.
+        state: the whole state; empty if changes are given, or for a closed conversation.
+        values: by owner and name; of changed owners, or of all when ``replacing``.
+        entries: added entries, or None for removed ones, by owner and name.
     """
 
     conversation: str
@@ -119,13 +118,13 @@ class StepData(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """An outcome with what of it can be bytes whether or not it is kept.
+    """Outcome with the parts that can be encoded before it is committed.
 
     Args:
-        moment: in which it was decided.
-        cause: what it was decided about.
-        records: of what happened.
-        changes: of the conversation; None when it is closed, or not known what it was.
+        moment: time and seed of the decision.
+        cause: encoded input of the decision.
+        records: encoded audit records.
+        changes: of the conversation; None if it is closed or its previous state is unknown.
     """
 
     outcome: Outcome
@@ -136,11 +135,11 @@ class Encoded(NamedTuple):
 
 
 class StoredState(NamedTuple):
-    """A conversation as it is stored.
+    """Stored state of a conversation.
 
     Args:
-        last: the conversation as it is stored.
-        room: bytes of changes that may still come before the state is kept whole again.
+        last: the conversation as stored.
+        room: bytes of changes left before the state is stored whole again.
     """
 
     last: Conversation
@@ -148,10 +147,10 @@ class StoredState(NamedTuple):
 
 
 class StepMaker:
-    """Makes steps of outcomes.
+    """Converts outcomes to step data.
 
     Args:
-        guards: those whose memories are kept.
+        guards: guards whose memories are stored.
     """
 
     def __init__(self, guards: Sequence[CoreGuard] = ()) -> None:
@@ -159,14 +158,14 @@ class StepMaker:
         self.adopt(guards)
 
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
-        """Keep the memories of these guards from now on."""
+        """Replace the guards whose memories are stored."""
         self._guards = tuple(guards)
         self._dump = snapshot.memory_dumper(self._guards)
 
     def encode(self, outcome: Outcome) -> Encoded | EngineError:
-        """The part of an outcome that does not depend on what is stored, or why it cannot be kept."""
+        """Encode the part of an outcome that is independent of stored state, or return the error."""
         if outcome.moment is None:
-            return UnfitError("an outcome that no step has decided cannot be kept")
+            return UnfitError("an outcome that no step has decided cannot be stored")
         try:
             cause, records = recording.dump_cause(outcome), record_rows.dump_records(outcome)
             changed = self._changes(outcome)
@@ -180,7 +179,7 @@ class StepMaker:
         return changes.diff(outcome.since, outcome.conversation, self._dump)
 
     def step(self, encoded: Encoded) -> StepData:
-        """The step of an outcome, if what is known to be stored is. Raises TypeError and ValueError."""
+        """Make the step of an outcome, based on the state believed to be stored. Raises TypeError and ValueError."""
         outcome, after = encoded.outcome, encoded.outcome.conversation
         cause = outcome.cause
         return StepData(
@@ -221,18 +220,18 @@ class StepMaker:
         return b"", snapshot.state(after), False, values, entries
 
     def _stored(self, outcome: Outcome) -> StoredState | None:
-        """The stored state, when the outcome was decided on it: its changes are all that differs then."""
+        """Find the stored state if the outcome was decided on it, so that its changes suffice."""
         since = outcome.since
         if since is None:
             return None
-        if not outcome.before:  # nothing is: unless something is in it already, it begins with its changes
+        if not outcome.before:  # a new conversation begins with changes, unless it already holds state
             opened = Origin.from_conversation(outcome.conversation).conversation()
             return StoredState(since, CHANGES) if since == opened._replace(touched=since.touched) else None
         known = self._known.get(outcome.conversation.id)
         return known if known is not None and known.last is since else None
 
-    def kept(self, encoded: Encoded, step: StepData) -> None:
-        """Take a step for stored."""
+    def note_stored(self, encoded: Encoded, step: StepData) -> None:
+        """Remember that a step is stored."""
         after = encoded.outcome.conversation
         if after.closed:
             self._known.pop(after.id, None)
@@ -244,7 +243,7 @@ class StepMaker:
             self._known[after.id] = StoredState(after, room - len(step.changes))
 
     def forget(self, conversation: str | None = None) -> None:
-        """Know no more what is stored of a conversation; of any without one."""
+        """Forget the stored state of a conversation, or of all."""
         if conversation is None:
             self._known.clear()
         else:
@@ -263,5 +262,5 @@ def _event(event: Reply | Done) -> LeavingEvent:
 
 
 def from_outside(outcome: Outcome) -> bool:
-    """True when an outcome takes something from outside, which is refused when nothing new can be kept."""
+    """Check whether an outcome accepts something from outside, which is refused while storage is unavailable."""
     return isinstance(outcome.cause, ConversationOpening | OutsideMessage | TurnedAway | DismissedMessage)

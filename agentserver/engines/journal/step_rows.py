@@ -1,8 +1,4 @@
-"""Steps as rows: numbered, linked and sealed.
-
-Owns which versions are stored, the numbers that are given, and what each row is sealed with. The same steps in the same
-order give the same rows. Refuses to know where a step comes from, and transactions.
-"""
+"""Numbers, chains and seals the rows of steps. The same steps in the same order give the same rows."""
 
 from __future__ import annotations
 
@@ -27,30 +23,30 @@ _ID = 0
 
 
 class StoredRows(Protocol):
-    """The stored rows on which those of a step build."""
+    """Lookup of stored rows that a step builds on."""
 
     def find(self, conversation: str) -> RowCache | None:
-        """The stored rows of a conversation; None when it is unknown. The version of one that is over fits no step."""
+        """Find the stored rows of a conversation; None if unknown. A closed one has a version that fits no step."""
         ...
 
     def dead(self, conversation: str, delivery: str) -> DeliveryRow | None:
-        """Find the row of a dead letter of a conversation; None when there is none."""
+        """Find the row of a dead letter, or None."""
         ...
 
     def receipt(self, number: int, name: str) -> Receipt | None:
-        """The receipt in a conversation, by its number, under a name."""
+        """Find the receipt with a name in a conversation, by number."""
         ...
 
     def take(self, table: str, count: int) -> int:
-        """Take numbers for rows of a table, which follow each other; returns the first."""
+        """Reserve consecutive row numbers of a table. Returns the first."""
         ...
 
 
 class StepRows:
-    """Makes rows of steps, and remembers the stored rows of open conversations.
+    """Converts steps to rows, and caches stored rows of open conversations.
 
     Args:
-        stored: rows of the journal; nobody else writes those of a conversation meanwhile.
+        stored: rows of the journal; only this process writes those of its conversations.
     """
 
     def __init__(self, stored: StoredRows) -> None:
@@ -58,7 +54,7 @@ class StepRows:
         self._kept: dict[str, RowCache] = {}
 
     def forget(self, conversation: str | None = None) -> None:
-        """Forget the stored rows of a conversation; of every one without it."""
+        """Forget the stored rows of a conversation, or of all."""
         if conversation is None:
             self._kept.clear()
         else:
@@ -67,13 +63,13 @@ class StepRows:
     def objection(
         self, conversation: str, before: int, receipt: str | None, rows: Rows
     ) -> EngineError | None:
-        """Say why a step cannot be kept; None when it can.
+        """Find the error for a step that cannot be committed; None if it can.
 
         Args:
-            conversation: that it is of.
+            conversation: id of its conversation.
             before: the version that it was decided on.
-            receipt: the name of the receipt that it gives.
-            rows: that were made and not written yet.
+            receipt: the name of its receipt.
+            rows: unwritten rows.
         """
         kept = self._kept.get(conversation)
         if kept is None:
@@ -82,10 +78,10 @@ class StepRows:
                 self._kept[conversation] = kept
         if (0 if kept is None else kept.version) != before:
             return ConflictError(conversation)
-        return None if kept is None or receipt is None else self._repeated((kept.number, receipt), rows)
+        return None if kept is None or receipt is None else self._find_repeated((kept.number, receipt), rows)
 
-    def _repeated(self, place: tuple[int, str], rows: Rows) -> RepeatedError | None:
-        """The error for a key of an outside message that is there already, stored or in the same transaction."""
+    def _find_repeated(self, place: tuple[int, str], rows: Rows) -> RepeatedError | None:
+        """Make the error for an idempotency key that was used before, also in the same transaction."""
         known = self._stored.receipt(*place)
         if known is None:
             added = next((row[2:] for row in rows.receipts if row[:2] == place), None)
@@ -93,7 +89,7 @@ class StepRows:
         return None if known is None else RepeatedError(known)
 
     def add(self, step: StepData, rows: Rows) -> None:
-        """Add the rows of a step that nothing is to be said against."""
+        """Add the rows of a step that passed ``objection``."""
         kept = self._kept[step.conversation] if step.before else self._open(step, rows)
         self._keep_state(step, kept, rows)
         self._add(step, kept, rows)
@@ -108,7 +104,7 @@ class StepRows:
             del self._kept[step.conversation]
 
     def _keep_state(self, step: StepData, kept: RowCache, rows: Rows) -> None:
-        """Add the state of the conversation, unless the step itself has what changes, and its values."""
+        """Add changed values, and the whole state unless the step holds its changes."""
         if step.replacing:
             rows.values.update(kept.replace(step.values))
         else:
@@ -126,7 +122,7 @@ class StepRows:
             rows.wholes[kept.number] = (step.version, step.state)
 
     def _add(self, step: StepData, kept: RowCache, rows: Rows) -> None:
-        """Add what a step makes for ever: the step with its changes, its deliveries, what it let go."""
+        """Add the immutable rows: the step, its deliveries and its events."""
         delivery = self._stored.take("delivery", 0 if step.revived else len(step.added))
         event = self._stored.take("event", len(step.events))
         added = self._add_deliveries(step, delivery, kept, rows)
@@ -158,7 +154,7 @@ class StepRows:
             step.touched,
             0,
             GENESIS,
-            state=seal.state(b""),  # of nothing, to which the first changes are
+            state=seal.state(b""),  # the first changes apply to an empty state
             rights=step.rights,
         )
         key = (kept.number, step.conversation, step.principal, step.root, kept.rights)
@@ -166,13 +162,13 @@ class StepRows:
         return kept
 
     def _add_deliveries(self, step: StepData, first: int, kept: RowCache, rows: Rows) -> list[bytes]:
-        """Gives the digest of each new row."""
+        """Add rows. Returns the digest of each."""
         if step.revived is not None:
             self._revive(step.conversation, step.revived, kept, rows)
             return []
         if step.redriven is not None:
-            told = f"redriven in conversation {step.conversation}"
-            rows.end(self._dead(*step.redriven), kept.number, DeliveryEnd.REDRIVEN, told, step.touched)
+            text = f"redriven in conversation {step.conversation}"
+            rows.end(self._dead(*step.redriven), kept.number, DeliveryEnd.REDRIVEN, text, step.touched)
         digests = []
         for number, columns in enumerate(step.added, first):
             digests.append(seal.delivery(number, kept.number, columns))
@@ -188,7 +184,7 @@ class StepRows:
         rows.end(row, kept.number, DeliveryEnd.QUEUED)
 
     def _dead(self, conversation: str, delivery: str) -> DeliveryRow:
-        """Find the row of a dead letter. Raises ValueError where there is none."""
+        """Find the row of a dead letter. Raises ValueError if it is missing."""
         row = self._stored.dead(conversation, delivery)
         if row is None:
             raise ValueError("only a dead letter can be queued again")
@@ -202,7 +198,7 @@ class StepRows:
             rows.end(kept.unqueue(delivery), kept.number, DeliveryEnd.DROPPED, "", step.touched)
 
     def _add_events(self, step: StepData, first: int, kept: RowCache, rows: Rows) -> list[bytes]:
-        """Gives the digest of each new row."""
+        """Add rows. Returns the digest of each."""
         digests = []
         for position, event in enumerate(step.events):
             columns = (first + position, step.version, position, *event)

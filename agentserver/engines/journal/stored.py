@@ -1,8 +1,7 @@
-"""A conversation of a journal as its rows have it, held against its seal.
+"""A conversation as stored in rows, verified against its seal.
 
-Owns the columns of a delivery, and which rows belong to the present state of a conversation. Its state is kept whole
-now and then, or never yet, and each step since then has the changes that it made: a step writes what it changes, and to
-read a conversation costs what is in it rather than what has happened in it. Refuses to know what a state means.
+The state is stored whole only occasionally. Each later step stores its changes, so that a step writes only its
+changes, and reading a conversation costs the size of its state rather than of its history.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RowCache:
-    """The stored rows of an open conversation, so that they need not be read before they are written.
+    """Cache of an open conversation's stored rows, which saves reads before writes.
 
     Args:
         values: by owner and name.
         queued: the number and the digest of each delivery's row, by its id.
-        belongings: the sum of the digests of the values and of what is queued.
-        state: the digest of its state, of the changes since it was kept whole included.
-        rights: of the principal, as they stand in its row.
-        asks: how many messages wait for a person.
+        belongings: the sum of the digests of the values and of queued deliveries.
+        state: the digest of its state, including later changes.
+        rights: the principal's rights, as in its row.
+        asks: the number of messages that wait for a person.
     """
 
     number: int
@@ -51,18 +50,18 @@ class RowCache:
     asks: int = 0
 
     def queue(self, key: str, number: int, digest: bytes) -> None:
-        """A delivery waits in it."""
+        """Add a queued delivery."""
         self.queued[key] = number, digest
         self.belongings = seal.added(self.belongings, digest)
 
     def unqueue(self, key: str) -> DeliveryRow:
-        """Remove a delivery that no longer waits. Returns its row."""
+        """Remove a queued delivery. Returns its row."""
         number, digest = self.queued.pop(key)
         self.belongings = seal.added(self.belongings, digest)
         return DeliveryRow(number, self.number)
 
     def store(self, owner: str, values: Mapping[str, bytes]) -> dict[tuple[int, str, str], bytes | None]:
-        """Everything of an owner's is this now; gives what that changes, with None for what is removed."""
+        """Replace an owner's values. Returns the changed ones, with None for removed ones."""
         known = self.values.get(owner, {})
         changed: dict[tuple[int, str, str], bytes | None] = {}
         for name in known.keys() | values.keys() if known else values.keys():
@@ -78,7 +77,7 @@ class RowCache:
         return changed
 
     def replace(self, values: Mapping[str, Mapping[str, bytes]]) -> dict[tuple[int, str, str], bytes | None]:
-        """Everything of every owner is this now; gives what ``store`` does."""
+        """Replace all values. Returns the changes as ``store`` does."""
         changed: dict[tuple[int, str, str], bytes | None] = {}
         for owner in {**self.values, **values}:
             changed.update(self.store(owner, values.get(owner, {})))
@@ -87,7 +86,7 @@ class RowCache:
     def amend(
         self, owner: str, changes: Mapping[str, bytes | None]
     ) -> dict[tuple[int, str, str], bytes | None]:
-        """Change some of an owner's values, and look at no other; None removes one. Gives what ``store`` does."""
+        """Change some of an owner's values; None removes one. Returns the changes as ``store`` does."""
         known = self.values.setdefault(owner, {})
         for name, now in changes.items():
             self._exchange(owner, name, known.pop(name, None), now)
@@ -98,14 +97,14 @@ class RowCache:
         return {(self.number, owner, name): now for name, now in changes.items()}
 
     def _exchange(self, owner: str, name: str, before: bytes | None, now: bytes | None) -> None:
-        """Let the sum of the digests have one value in place of another."""
+        """Replace a value in the sum of digests."""
         for each in (before, now):
             if each is not None:
                 self.belongings = seal.added(self.belongings, seal.value(self.number, owner, name, each))
 
 
 def row_delivery(delivery: Delivery) -> tuple[object, ...]:
-    """The columns of a delivery, from ``id`` to ``call``."""
+    """Convert a delivery to columns, from ``id`` to ``call``."""
     return (
         delivery.id,
         delivery.request,
@@ -127,7 +126,7 @@ COLUMNS = (
 
 
 def read_delivery(conversation: str, row: Sequence[object]) -> Delivery:
-    """The delivery with these columns."""
+    """Make a delivery from its columns."""
     key, request, thread, origin, sender, to, root, message, hop, about, call = row
     return Delivery(
         key,  # type: ignore[arg-type]
@@ -146,7 +145,7 @@ def read_delivery(conversation: str, row: Sequence[object]) -> Delivery:
 
 
 def _call_text(call: Call) -> str:
-    """A call as a column; empty for one of which nothing is known."""
+    """Encode a call as a column; empty for ``NO_CALL``."""
     return "" if call == NO_CALL else f"{call.order} {call.place} {int(call.refused)} {call.key}"
 
 
@@ -158,14 +157,14 @@ def _call(text: str) -> Call:
 
 
 class Stored(NamedTuple):
-    """A conversation's row with the rows that belong to its present state.
+    """A conversation's row with the rows of its current state.
 
     Args:
-        waiting: each delivery that is queued or held, with the number and the digest of its row.
+        waiting: each queued or held delivery, with the number and the digest of its row.
         values: by owner and name.
         belongings: the sum of the digests of both.
-        state: as it was kept whole; empty for that of a conversation that has just begun.
-        changes: of the steps since then.
+        state: the last whole state; empty for a new conversation.
+        changes: of the later steps.
     """
 
     row: Sealed
@@ -176,11 +175,11 @@ class Stored(NamedTuple):
     changes: tuple[bytes, ...]
 
     def queued(self) -> dict[str, tuple[int, bytes]]:
-        """The number and the digest of each delivery's row, by its id."""
+        """Map delivery ids to the number and digest of each row."""
         return {delivery.id: (number, digest) for number, digest, delivery in self.waiting}
 
     def snapshot(self) -> Snapshot:
-        """The conversation in parts."""
+        """Assemble the snapshot of the conversation."""
         waiting = {delivery.id: delivery for _, _, delivery in self.waiting}
         state = self.state or snapshot.take(_beginning(self.row).conversation()).state
         return Snapshot(state, waiting, self.values, self.changes)
@@ -191,9 +190,9 @@ def _beginning(row: Sealed) -> Origin:
 
 
 def stored(connection: Connection, conversation: str) -> Stored | None:
-    """A conversation as it is stored; None when it is unknown.
+    """Read a stored conversation; None if it is unknown.
 
-    Raises UnreadableError when it is not what was written.
+    Raises UnreadableError when it fails its seal.
     """
     with moment(connection):
         return _stored(connection, conversation)
@@ -214,7 +213,7 @@ def _stored(connection: Connection, conversation: str) -> Stored | None:
             return found
     except (TypeError, ValueError, OverflowError):
         pass
-    raise UnreadableError(f"conversation {conversation}: what is kept of it is not what was written")
+    raise UnreadableError(f"conversation {conversation}: its stored rows fail their seal")
 
 
 def _belonging(connection: Connection, row: Sealed) -> Stored:
@@ -250,7 +249,7 @@ def _state(connection: Connection, row: Sealed) -> tuple[bytes, tuple[bytes, ...
 
 
 def _whole(found: Stored) -> bool:
-    """True when the state and the changes since are those of which the digest is in the conversation's row."""
+    """Check the state and later changes against the digest in the conversation's row."""
     if found.row.closed is not None:
         return True
     digest = seal.state(found.state)
@@ -260,7 +259,7 @@ def _whole(found: Stored) -> bool:
 
 
 def find_rows(connection: Connection, conversation: str) -> RowCache | None:
-    """The stored rows of a conversation; None when it is unknown. One that is closed or aside has version -1."""
+    """Find the stored rows of a conversation; None if unknown. A closed or suspended one has version -1."""
     if suspension.is_suspended(connection, conversation):
         return RowCache(0, 0.0, -1, GENESIS)
     found = stored(connection, conversation)
@@ -274,7 +273,7 @@ def find_rows(connection: Connection, conversation: str) -> RowCache | None:
 
 
 def find_dead_row(connection: Connection, conversation: str, delivery: str) -> DeliveryRow | None:
-    """Find the row of a dead letter of a conversation; None when there is none."""
+    """Find the row of a dead letter, or None."""
     row = connection.execute(
         "select d.number, d.conversation from delivery d join conversation c on c.number = d.conversation"
         " where c.id = ? and d.id = ? and d.state = ?",
@@ -284,7 +283,7 @@ def find_dead_row(connection: Connection, conversation: str, delivery: str) -> D
 
 
 def find_receipt(connection: Connection, number: int, name: str) -> Receipt | None:
-    """The receipt in a conversation, by its number, under a name."""
+    """Find the receipt with a name in a conversation, by number."""
     row = connection.execute(
         "select request, content from receipt where conversation = ? and name = ?", (number, name)
     ).fetchone()

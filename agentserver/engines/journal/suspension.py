@@ -1,7 +1,6 @@
-"""Conversations of a journal that are set aside: they cannot go on, and nothing is decided about them until they can.
+"""The table of suspended conversations: no step runs in one until an operator resumes or discards it.
 
-Owns the table that says which and why, and the condition by which everything else leaves them out. Their own rows stay
-as they are until an operator puts them back or discards them. Refuses to know why one cannot go on.
+A suspended conversation keeps its own rows unchanged.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ if TYPE_CHECKING:
 _SUSPENDED = "select conversation from suspension where ended is null"
 
 ACTIVE = f"closed is null and number not in ({_SUSPENDED})"
-"""The condition for the row of a conversation that is open and not set aside."""
+"""The condition for an open conversation that is not suspended."""
 
 
 def is_suspended(connection: Connection, conversation: str) -> bool:
-    """True when a conversation is aside now."""
+    """Check whether a conversation is suspended."""
     row = connection.execute(
         f"select 1 from conversation where id = ? and number in ({_SUSPENDED})",  # noqa: S608 - our own text
         (conversation,),
@@ -39,23 +38,23 @@ def is_suspended(connection: Connection, conversation: str) -> bool:
 
 
 def find_damaged_suspensions(connection: Connection) -> list[str]:
-    """The damage to rows that say what is aside, and to the events that left then."""
+    """List suspensions that fail their seals, a line each."""
     rows = connection.execute("select number, conversation, seal from suspension order by number").fetchall()
     return [
-        f"why conversation {conversation} was set aside is not what was written"
+        f"the suspension of conversation {conversation} fails its seal"
         for number, conversation, sealed in rows
         if sealed != _digest(connection, number)
     ]
 
 
 def count_suspension_events(connection: Connection) -> int:
-    """Count the events that left conversations when they were set aside: no step has let them go."""
+    """Count the events that suspensions emitted."""
     (events,) = connection.execute("select coalesce(sum(events), 0) from suspension").fetchone()
     return int(events)
 
 
 def list_suspended(connection: Connection) -> list[SuspendedConversation]:
-    """The conversations that are aside, oldest first."""
+    """List suspended conversations, oldest first."""
     rows = connection.execute(
         "select c.id, c.principal, a.at, a.reason,"
         " (select count(*) from delivery d where d.conversation = c.number and d.state = 0)"
@@ -71,9 +70,9 @@ def suspend(
     at: float,
     draw: Callable[[int], int] | None = None,
 ) -> tuple[Reply | Done, ...]:
-    """Set an open conversation aside; gives what leaves it. One that is closed or unknown stays as it is.
+    """Suspend an open conversation, unless it is closed or unknown. Returns the events that leave it.
 
-    ``draw`` gives the first of so many numbers of events, where several servers number them.
+    ``draw`` reserves event numbers where several servers share them, and returns the first.
     """
     with transaction(connection):
         row = connection.execute(
@@ -103,7 +102,7 @@ def suspend(
 def read_suspension_events(
     connection: Connection, conversation: str, reason: str, at: float
 ) -> tuple[Reply | Done, ...]:
-    """Read what left a conversation when it was set aside at this time for this reason; nothing where it was not."""
+    """Read the events of the suspension with this time and reason. Returns none if there is no such suspension."""
     rows = connection.execute(
         f"select {events.EVENT} from conversation c join suspension a on a.conversation = c.number and a.ended is null"  # noqa: S608
         " join event e on e.number >= a.first_event and e.number < a.first_event + a.events"
@@ -120,15 +119,15 @@ def _next_event_number(connection: Connection) -> int:
 
 
 def resume(connection: Connection, conversation: str, at: float) -> None:
-    """Let a conversation that is aside go on with the next start. Raises LookupError when it is not aside."""
+    """Resume a suspended conversation at the next start. Raises LookupError when it is not suspended."""
     with transaction(connection):
         _end_suspension(connection, conversation, at)
 
 
 def discard_suspended(connection: Connection, conversation: str, at: float) -> None:
-    """End a conversation that is aside: what is queued in it is dropped, and it ages out like any other.
+    """Close a suspended conversation and drop its queued deliveries; it expires like any other.
 
-    Raises LookupError when it is not aside.
+    Raises LookupError when it is not suspended.
     """
     with transaction(connection):
         number = _end_suspension(connection, conversation, at)
@@ -154,7 +153,7 @@ def discard_suspended(connection: Connection, conversation: str, at: float) -> N
 
 
 def remove_suspensions(connection: Connection, number: int) -> None:
-    """Forget that a conversation was ever aside, with what left it then. In a transaction of the caller's."""
+    """Delete the suspensions of a conversation with their events, in the caller's transaction."""
     rows = connection.execute(
         "select first_event, events from suspension where conversation = ?", (number,)
     ).fetchall()
@@ -166,7 +165,7 @@ def remove_suspensions(connection: Connection, number: int) -> None:
 
 
 def _find_open_requests(connection: Connection, number: int) -> list[str]:
-    """The requests that have not come to rest, as far as deliveries tell, in order."""
+    """Find requests without an end, by their deliveries, in order."""
     rows = connection.execute(
         "select d.request from step s join delivery d"
         " on d.number >= s.first_delivery and d.number < s.first_delivery + s.deliveries"
@@ -180,7 +179,7 @@ def _find_open_requests(connection: Connection, number: int) -> list[str]:
 
 
 def _find_last_place(connection: Connection, number: int, version: int) -> EventPlace:
-    """The last place that is taken: what comes now follows what the last step, or an earlier aside, let go."""
+    """Find the last used event place, after the last step and earlier suspensions."""
     (steps,) = connection.execute(
         "select coalesce(sum(events), 0) from step where conversation = ? and version = ?", (number, version)
     ).fetchone()
@@ -191,7 +190,7 @@ def _find_last_place(connection: Connection, number: int, version: int) -> Event
 
 
 def _end_suspension(connection: Connection, conversation: str, at: float) -> int:
-    """Mark it as aside no more; gives the number of its row."""
+    """End the suspension of a conversation. Returns the number of its row."""
     row = connection.execute(
         f"select number from conversation where id = ? and number in ({_SUSPENDED})",  # noqa: S608 - our own text
         (conversation,),
@@ -206,7 +205,7 @@ def _end_suspension(connection: Connection, conversation: str, at: float) -> int
 
 
 def _seal(connection: Connection, conversation: int) -> None:
-    """Seal what was written of a conversation's being aside."""
+    """Seal the suspensions of a conversation."""
     rows = connection.execute(
         "select number from suspension where conversation = ?", (conversation,)
     ).fetchall()
@@ -217,7 +216,7 @@ def _seal(connection: Connection, conversation: int) -> None:
 
 
 def _digest(connection: Connection, number: int) -> bytes:
-    """The digest of a row and of the events that left then."""
+    """Compute the digest of a suspension and its events."""
     row = connection.execute(
         "select number, conversation, at, reason, first_event, events, ended from suspension where number = ?",
         (number,),

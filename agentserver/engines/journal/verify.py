@@ -1,7 +1,4 @@
-"""The check of a journal's rows: is everything in it what was written?
-
-Owns the list of what is checked, in the order of the findings. Changes and repairs nothing.
-"""
+"""Verification of a whole journal. Read-only."""
 
 from __future__ import annotations
 
@@ -21,24 +18,24 @@ if TYPE_CHECKING:
     from agentserver.engines.journal.connection import Connection
 
 _TABLES = ("step", "delivery", "event", "value", "receipt", "state")
-"""The tables in which every row belongs to a conversation."""
+"""Tables whose rows all belong to a conversation."""
 
 
 def find_faults(
     connection: Connection, driver: tuple[type[Exception], ...], kept: str = "true"
 ) -> Iterator[str]:
-    """Find rows that are not what was written, as lines; none when all are.
+    """Find damaged rows, a line each.
 
     Args:
-        connection: to be read as of one moment.
-        driver: the errors of its driver, by which a conversation that cannot be read is a finding.
-        kept: the condition for rows whose conversation is kept still.
+        connection: within a snapshot.
+        driver: errors of its driver, which count as findings.
+        kept: the condition for rows whose conversation has not expired.
     """
     yield from _conversations(connection, (*driver, TypeError, ValueError, OverflowError), kept)
     yield from _marks(connection)
     yield from _answers(connection)
     if not records.is_calendar_intact(connection):
-        yield "the calendar is not what was written"
+        yield "the calendar fails its seal"
     yield from suspension.find_damaged_suspensions(connection)
     yield from records.find_damaged_names(connection)
 
@@ -63,7 +60,7 @@ def _conversations(
     for table, count in claimed.items():
         (rows,) = connection.execute(f"select count(*) from {table} where {kept}").fetchone()  # noqa: S608 - our own names
         if rows != count:
-            yield f"the file: {rows} rows of {table}, of which {count} belong to a conversation"
+            yield f"the file: {rows} rows of {table}, but {count} belong to a conversation"
 
 
 def _conversation(reader: Reader, connection: Connection, key: str, claimed: dict[str, int]) -> Iterator[str]:
@@ -74,15 +71,15 @@ def _conversation(reader: Reader, connection: Connection, key: str, claimed: dic
     found = stored(connection, key)
     broken = find_broken_link(recorded)
     if broken is not None:
-        yield f"step {broken} is not what was written"
+        yield f"step {broken} breaks the chain"
     elif found is not None and (found.row.version, found.row.chain) != _end(recorded.steps):
-        yield "its steps are not those that it has come by"
+        yield "its last step does not match its row"
     else:
         yield from _receipts(connection, recorded)
 
 
 def _receipts(connection: Connection, recorded: RecordedConversation) -> Iterator[str]:
-    """Ids that senders gave their messages: they stand in the causes of the steps too."""
+    """Compare receipts with the idempotency keys in the causes of steps."""
     rows = connection.execute(
         "select r.name, r.request, r.content from receipt r join conversation c on c.number = r.conversation"
         " where c.id = ? order by r.name",
@@ -90,7 +87,7 @@ def _receipts(connection: Connection, recorded: RecordedConversation) -> Iterato
     )
     given = (recording.receipt(step.cause) for step in recorded.steps)
     if sorted((name, *receipt[:2]) for name, receipt in filter(None, given)) != rows.fetchall():
-        yield "the ids of its senders are not those that they gave"
+        yield "its receipts do not match the steps that issued them"
 
 
 def _end(steps: tuple[RecordedStep, ...]) -> tuple[int, bytes]:
@@ -98,16 +95,16 @@ def _end(steps: tuple[RecordedStep, ...]) -> tuple[int, bytes]:
 
 
 def _marks(connection: Connection) -> Iterator[str]:
-    """Damage to the columns of a row that change after it was written."""
+    """Check the marks of mutable columns."""
     for *columns, mark in connection.execute("select number, state, reason, ended, mark from delivery"):
         if mark != seal.mark(*columns):
-            yield f"what became of delivery {columns[0]} is not what was written"
+            yield f"the state of delivery {columns[0]} fails its mark"
     for number, waiting, mark in connection.execute("select number, waiting, mark from event"):
         if mark != (seal.WAITS if waiting else seal.GONE):
-            yield f"whether event {number} waits is not what was written"
+            yield f"the state of event {number} fails its mark"
 
 
 def _answers(connection: Connection) -> Iterator[str]:
     for *row, sealed in connection.execute("select approval, digest, said, author, at, seal from answer"):
         if sealed != seal.digest(row):
-            yield "an answer to a question is not what was written"
+            yield "an answer fails its seal"

@@ -1,8 +1,8 @@
 """A batch of steps as one SQL statement, which is its own transaction.
 
-Owns the statement. It changes only conversations that this process still has at the epoch of its claim and at the
-version that the step was decided on, and gives their numbers; every other part touches only those. So it is fenced, and
-sent again as it is after a lost connection it changes nothing twice. Refuses to know what a missing number means.
+The statement changes only conversations that this process still owns, at the epoch of its claim and the version that
+the step was decided on, and returns their numbers. It is therefore fenced, and idempotent when it is sent again after a
+lost connection.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _BIGINT, _INT, _TEXT, _BYTES, _FLOAT = "bigint", "int", "text", "bytea", "float8
 
 
 class Prepared(NamedTuple):
-    """A step as rows, ready to be sent.
+    """Step as rows, ready to send.
 
     Args:
-        claim: under which it was decided.
+        claim: under which the step was decided.
         before: version of the conversation that it was decided on.
         number: of the conversation.
         step: number of the step.
-        chain: the link that the step adds.
-        receipt: the name of the receipt that it gives.
+        chain: the chain link that the step adds.
+        receipt: the name of its receipt.
         rows: of this step alone.
     """
 
@@ -42,7 +42,7 @@ class Prepared(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A part of the statement that is there when it has rows. ``{0}`` stands for ``unnest`` with its columns."""
+    """Optional part of the statement. ``{0}`` is replaced by ``unnest`` with its columns."""
 
     name: str
     columns: Sequence[tuple[str, str]]
@@ -158,8 +158,8 @@ _LEFT = _Part(
 )
 
 
-def write(group: Sequence[Prepared], left: Iterable[Left]) -> tuple[str, list[list[Any]]]:
-    """Write the statement, with its values, for steps of different conversations and for events that have left."""
+def compose_statement(group: Sequence[Prepared], left: Iterable[Left]) -> tuple[str, list[list[Any]]]:
+    """Compose the statement and its values from steps of different conversations and acknowledged events."""
     heads = _filled((_OPENED, _MOVED), group)
     passed_on: list[Sequence[Any]] = [
         (one.conversation, one.version, one.position, _kind(one)) for one in left

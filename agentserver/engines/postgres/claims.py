@@ -1,7 +1,6 @@
-"""The conversations that this process has claimed.
+"""Claims of this process on conversations, including takeover from dead servers.
 
-Owns the memory of claims, the statements that set them, and what is taken over from servers that are gone. Whether a
-claim still holds is decided by each commit, in the database. Refuses to know what is done with a conversation.
+A claim is cached here; the database decides at each commit whether it still holds.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from agentserver.engines.postgres.connection import DRIVER, AwayError, refused
+from agentserver.engines.postgres.connection import DRIVER, AwayError, make_refusal
 from agentserver.engines.postgres.hints import EVERYBODY, Topic
 from agentserver.ports import Claim, EngineError, GainedClaims, LostClaims
 
@@ -24,19 +23,19 @@ if TYPE_CHECKING:
     from agentserver.engines.postgres.leases import Lease
 
 AT_ONCE = 64
-"""Conversations that are taken over by one statement. Between two of them other servers get theirs."""
+"""Most conversations that one statement takes over, so that other servers get their share."""
 
 LOOK, AGAIN = 1.0, 0.02
-"""Seconds between two looks for what servers that are gone have left, and after one that has found something."""
+"""Seconds between two polls for orphaned conversations, and after a successful one."""
 
 LATE = 0.02
-"""Seconds from the end of another server's lease to the look that finds it over."""
+"""Seconds from the end of another server's lease to the poll that detects it."""
 
 REST = 30.0
-"""Seconds without a step after which a conversation may be claimed though its owner lives."""
+"""Seconds without a step after which a conversation may be claimed from a live owner."""
 
 UNSURE = 60.0
-"""Seconds after a claim without an answer for which its statement may still be done, by a connection that was lost."""
+"""Seconds for which an unanswered claim may still take effect through a lost connection."""
 
 QUEUED = "exists (select from @delivery d where d.conversation = c.number and d.state = 0)"
 ACTIVE = (
@@ -52,7 +51,7 @@ _CLAIM = (
     f" select (select epoch from claimed) as epoch, c.owner = $1 or {FREE} as left_over"
     " from @conversation c where c.id = $2 and c.closed is null"
 )
-"""Says also whether what was not claimed, as deliveries wait in it, may be taken over at once."""
+"""Also returns whether a conversation that was not claimed for its queued deliveries may be taken over at once."""
 _ADOPT = (
     "with free as (select c.number from @conversation c where c.id = any($2::text[]) and c.closed is null"  # noqa: S608 - our own texts
     f" and ({FREE} or c.owner = $1) and not ({QUEUED} and {ACTIVE}) order by c.number for update of c skip locked)"
@@ -79,13 +78,13 @@ _STILL = "select c.id, c.epoch from @conversation c where c.id = any($2::text[])
 
 
 class Claims:
-    """The claims of this process.
+    """Claims of this process.
 
     Args:
         link: for statements.
         lease: of this process.
-        hints: wake the look for what is left over.
-        forget: called with conversations that are let go.
+        hints: trigger the poll for orphaned conversations.
+        forget: called with released conversations.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class Claims:
         self._over = False
 
     def current_claim(self, conversation: str) -> Claim | None:
-        """The claim of this process on a conversation."""
+        """Return this process's claim on a conversation."""
         return self._held.get(conversation)
 
     def begin(self, conversation: str) -> Claim:
@@ -107,13 +106,13 @@ class Claims:
         return self._held.setdefault(conversation, Claim(self._lease.incarnation, 1))
 
     async def claim(self, conversation: str) -> Claim | None:
-        """Claim a conversation at rest; None while another process has it or has left work in it."""
-        async with self._claiming:  # so that what another task has claimed meanwhile keeps its epoch
+        """Claim an idle conversation; None while another process owns it or has left work in it."""
+        async with self._claiming:  # a concurrent claim keeps its epoch
             known = self._held.get(conversation)
             return known if known is not None or self._over else await self._claim(conversation)
 
     async def adopt(self, conversations: Collection[str]) -> None:
-        """Claim those of some conversations that no server has and that are at rest, in one statement.
+        """Claim the idle ones of some ownerless conversations in one statement.
 
         Raises EngineError, and what asyncpg raises.
         """
@@ -129,9 +128,9 @@ class Claims:
         try:
             rows = await self._fetch(_CLAIM, owner, conversation)
         except DRIVER as error:
-            raise refused(error) from error
+            raise make_refusal(error) from error
         if not rows:
-            return Claim(owner, 0)  # under which nothing can be committed: it is unknown, or over
+            return Claim(owner, 0)  # unknown or closed: no commit succeeds under this claim
         ((epoch, left_over),) = rows
         if epoch is not None:
             return self._hold(conversation, Claim(owner, epoch))
@@ -140,7 +139,7 @@ class Claims:
         return self._held.get(conversation)
 
     async def _fetch(self, text: str, *values: object) -> list[asyncpg.Record]:
-        """Run a statement that claims. Without its answer it is not known what this process has."""
+        """Run a claiming statement. Without its answer this process does not know its claims."""
         try:
             return await self._link.fetch(text, *values)
         except (AwayError, asyncio.CancelledError):
@@ -148,7 +147,7 @@ class Claims:
             raise
 
     async def _give_back_strays(self) -> None:
-        """Give back what was claimed without an answer and has queued deliveries: it is taken over like any other."""
+        """Release conversations with queued deliveries whose claim was not answered, so that they are taken over."""
         if asyncio.get_running_loop().time() > self._unsure_until:
             return
         owner = self._lease.incarnation
@@ -162,20 +161,20 @@ class Claims:
         self._held[conversation] = claim
         return claim
 
-    # What comes and goes
+    # Changes
 
     async def changes(self) -> AsyncIterator[GainedClaims | LostClaims]:
-        """Give every change. The first is what was left over when this process began, up to a bound."""
+        """Yield every change, beginning with the conversations gained at the start."""
         while (change := await self._changes.get()) is not None:
             yield change
 
     async def begin_taking(self) -> None:
-        """Take over a first share of what is left over, so that ``changes`` gives something at once."""
+        """Take over a first share of orphaned conversations, so that ``changes`` yields at once."""
         if not await self.take():
             self._changes.put_nowait(GainedClaims({}))
 
     async def take_over(self) -> None:
-        """Take over what servers that are gone have left, for ever."""
+        """Take over conversations of dead servers, in a loop."""
         while True:
             taken, pause = 0, LOOK
             try:
@@ -185,12 +184,12 @@ class Claims:
             except AwayError:
                 pass
             except DRIVER as error:
-                raise refused(error) from error
-            # Other servers get their share before this one looks again.
+                raise make_refusal(error) from error
+            # Other servers get their share before this one polls again.
             await (asyncio.sleep(AGAIN) if taken else self._hints.until(Topic.LEASES, min(pause, LOOK)))
 
     async def take(self) -> int:
-        """Take over some conversations; gives how many. Raises EngineError, and what asyncpg raises."""
+        """Take over some conversations. Returns their count. Raises EngineError and asyncpg's errors."""
         if self._over or self._lease.unaccepted:
             return 0
         await self._give_back_strays()
@@ -205,17 +204,17 @@ class Claims:
         return len(rows)
 
     def lose(self, conversation: str, claim: Claim) -> None:
-        """Let go a conversation of which a commit has shown that the claim on it is lost."""
+        """Drop a conversation after a commit showed that its claim is lost."""
         if self._held.get(conversation) == claim:
             self._lose((conversation,))
 
     def drop(self, conversation: str) -> None:
-        """Let go a conversation that is over."""
+        """Drop a closed conversation."""
         self._held.pop(conversation, None)
         self._forget([conversation])
 
     def lose_all(self) -> None:
-        """Let everything go: the lease is over."""
+        """Drop all conversations after the lease was lost."""
         self._lose(tuple(self._held))
         self._hints.stir()
 
@@ -227,7 +226,7 @@ class Claims:
             self._changes.put_nowait(LostClaims(frozenset(conversations)))
 
     async def release(self, conversations: Collection[str]) -> None:
-        """Give back conversations at rest. Those with unread arrivals stay."""
+        """Release idle conversations. Those with unread arrivals stay."""
         before = {key: self._held.pop(key) for key in conversations if key in self._held}
         if not before:
             return
@@ -237,16 +236,16 @@ class Claims:
         try:
             freed = {key for (key,) in await self._link.fetch(_RELEASE, owner, keys)}
             still = await self._link.fetch(_STILL, owner, keys) if len(freed) < len(keys) else ()
-        except (EngineError, *DRIVER) as error:  # it is claimed anew when something is to be decided about it
+        except (EngineError, *DRIVER) as error:  # the next decision claims it again
             self._unsure_until = asyncio.get_running_loop().time() + UNSURE
-            raise refused(error) from error
+            raise make_refusal(error) from error
         for key, epoch in still:
             if key not in freed:
                 self._hold(key, Claim(owner, epoch))
         self._hints.stir(Topic.INBOX)
 
     async def give_up(self) -> None:
-        """Give everything back on purpose, and claim nothing any more. Raises EngineError."""
+        """Release everything, and claim nothing from now on. Raises EngineError."""
         self._over = True
         self._lose(tuple(self._held))
         await self._lease.end()

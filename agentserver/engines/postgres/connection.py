@@ -1,6 +1,8 @@
-"""Connections to the database, and what its errors mean.
+"""Connections to Postgres: options, failover between addresses, reconnection and error classes.
 
-Owns connecting again, and the classes of errors. Refuses to know what is asked.
+The driver tries addresses one after the other, stops at the first that closes the connection, and spends the whole
+timeout on one that does not answer; here they are tried concurrently. A pooler is detected before any statement is
+prepared: the driver numbers its prepared statements, so that clients which share a backend would get each other's.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 
 NEXT: Final = 0.25
-"""Seconds after which the next address is tried as well."""
+"""Seconds after which the next address is tried concurrently."""
 
 _PLACE: Final = re.compile(r"(?P<host>/.*|\[[^\]]*\]|[^:]*)(?::(?P<port>[0-9]+))?")
 
@@ -43,23 +45,23 @@ _PROBE: Final = (
 
 
 class PooledConnection(asyncpg.Connection):  # type: ignore[misc]  # asyncpg has no types
-    """A connection through a pooler: each statement may reach another backend, so that none keeps a state."""
+    """Connection through a pooler: each statement may reach another backend, which keeps no state."""
 
 
 def is_pooled(connection: asyncpg.Connection) -> bool:
-    """Say whether a connection goes through a pooler. ``isinstance`` is true for every connection of asyncpg."""
+    """Check whether a connection goes through a pooler. ``isinstance`` is true for every connection of asyncpg."""
     return PooledConnection in type(connection).__mro__
 
 
 class Address(NamedTuple):
-    """The place of a database."""
+    """Host and port of a database."""
 
     host: str
     port: int
 
 
 def find_addresses(url: str) -> list[Address]:
-    """Find the addresses in a URL or in ``PGHOST``; none where it has only one, which the driver reads."""
+    """Parse several addresses in a URL or in ``PGHOST``; none if there is only one, which the driver parses."""
     parts = urlsplit(url)
     query = parse_qs(parts.query)
     hosts = unquote(parts.netloc.rpartition("@")[2]) or query.get("host", [os.environ.get("PGHOST", "")])[-1]
@@ -76,14 +78,14 @@ def find_addresses(url: str) -> list[Address]:
 
 
 async def connect_for_writing(url: str, within: float, **settings: Any) -> asyncpg.Connection:
-    """Connect to the server that takes writes: the first of its addresses that has one.
+    """Connect to the first address that accepts writes.
 
-    Raises what asyncpg raises of the first address that answered, or TimeoutError.
+    Raises the error of the first address that answered, or TimeoutError.
 
     Args:
         url: of the database.
         within: seconds that it may take.
-        settings: of the connection, as asyncpg has them.
+        settings: keyword arguments of ``asyncpg.connect``.
     """
     how = {"timeout": within, **settings}
     addresses = find_addresses(url)
@@ -101,7 +103,7 @@ async def connect_for_writing(url: str, within: float, **settings: Any) -> async
 
 
 async def _first(attempts: Sequence[asyncio.Future[asyncpg.Connection]]) -> asyncpg.Connection:
-    """Give the first connection, and end those that come after it. Raises the first error where there is none."""
+    """Return the first connection, and close later ones. Raises the first error if none succeeds."""
     error: BaseException | None = None
     left = set(attempts)
     while left:
@@ -128,19 +130,19 @@ async def _attempt(url: str, address: Address, pause: float, how: dict[str, Any]
 
 
 async def _open(url: str, **how: Any) -> asyncpg.Connection:
-    """Connect to one address. Raises ReadOnlySQLTransactionError where it takes no writes."""
+    """Connect to one address. Raises ReadOnlySQLTransactionError if it is read-only."""
     async with AsyncExitStack() as stack:
         connection = await _connect(url, **how)
         stack.callback(connection.terminate)
         if await _find_backend(connection) == connection.get_server_pid():
             stack.pop_all()
             return connection
-    # a pooler names no backend, or another one
+    # a pooler reports no backend, or a different one
     return await _connect(url, connection_class=PooledConnection, statement_cache_size=0, **how)
 
 
 async def _find_backend(connection: asyncpg.Connection) -> int:
-    """Find the process that answers, without a named statement. Raises ReadOnlySQLTransactionError."""
+    """Find the backend's process id, without a named statement. Raises ReadOnlySQLTransactionError."""
     async with connection.transaction():
         backend, reads_only = await (await connection.prepare(_PROBE, name="")).fetchrow()
     if reads_only:
@@ -153,29 +155,29 @@ async def _connect(url: str, **how: Any) -> asyncpg.Connection:
         return await asyncpg.connect(url or None, target_session_attrs="any", **how)
     except asyncpg.InterfaceError:
         raise
-    except ValueError:  # its text may hold a part of the password
+    except ValueError:  # its text may contain part of the password
         text = "its address, or a PG* variable that completes it, is malformed"
         raise asyncpg.InterfaceError(text) from None
 
 
 LEASE = 5.0
-"""Seconds after which a server that has not renewed its lease is taken for dead."""
+"""Seconds after which a server with an unrenewed lease counts as dead."""
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresOptions:
-    """The settings of a database that several servers share.
+    """Settings of a database that several servers share.
 
     Args:
-        url: of the database; empty for what the ``PG*`` variables say.
-        schema: of the organism's tables: several organisms share a database by different schemas.
+        url: of the database; ``PG*`` variables supply an empty one.
+        schema: of the organism's tables; organisms that share a database have different schemas.
         name: of this server, for operators.
-        lease: seconds after which this server is taken for dead when it has not renewed its lease.
+        lease: seconds after which this server counts as dead unless it renews its lease.
         durability: "relaxed" permits asynchronous commits and unlogged tables.
-        migrate: "never" leaves the making of tables to ``agentserver engine migrate``.
-        wait: seconds for which the start waits for a database that is away.
+        migrate: "never" leaves creating tables to ``agentserver engine migrate``.
+        wait: seconds for which the start waits for an unreachable database.
 
     Raises ValueError for a schema that is not a plain lower-case name.
     """
@@ -189,7 +191,7 @@ class PostgresOptions:
     wait: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the schema, which becomes a part of statements."""
+        """Check the schema, which is interpolated into statements."""
         if _SCHEMA.fullmatch(self.schema) is None:
             text = "of lower-case letters, digits and underscores, at most 40 characters, and begins with no digit"
             raise ValueError(f"{self.schema!r} is not a schema: its name consists {text}")
@@ -198,17 +200,17 @@ class PostgresOptions:
 T = TypeVar("T")
 
 CONNECTING = 5.0
-"""Seconds that one attempt to connect may last."""
+"""Seconds that one attempt to connect may take."""
 
 PAUSE = 0.1
-"""Seconds after an attempt to connect in which nobody makes another: callers that have waited for it share its end."""
+"""Seconds after a failed attempt to connect during which callers share its error."""
 
 SILENCE = 10
-"""Seconds after which the kernel gives a connection up whose other end acknowledges nothing."""
+"""Seconds after which the kernel drops a connection whose peer acknowledges nothing."""
 
 LOST = (OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, asyncpg.PostgresConnectionError)
 DRIVER = (asyncpg.PostgresError, *LOST)
-"""Everything that asyncpg raises for a database that is away or refuses."""
+"""Everything that asyncpg raises for an unreachable or refusing database."""
 
 _AWAY = ("08", "57P", "53300", "25006", "25P03", "57014", "28", "3D")
 _DENIED = ("28", "3D", "42501")
@@ -217,21 +219,21 @@ _ROW = ("21", "22", "23", "54")
 
 
 PLANS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
-"""Settings with which a connection plans each statement once, in place of each time.
+"""Settings with which a connection plans each statement only once.
 
-Planning the statement of a commit costs more than running it. A plan has to be right also once a table has grown, so
-it scans no table: what a server asks for while it works has an index.
+Planning a commit costs more than running it. A plan must stay good when a table grows, so it never scans one:
+every query of a working server has an index.
 """
 
 _UNPLANNED = ("08P01", "22023", "42704", "55P02")
-"""The states in which a pooler, or another database of the protocol, refuses settings at the start."""
+"""States with which a pooler or a compatible database refuses startup settings."""
 
 _WAIT_FOR_STANDBY = "SyncRepWaitForLSN"
-"""The function of Postgres that warns where the wait for a synchronous standby was cancelled. No text is translated."""
+"""The Postgres function that warns when the wait for a synchronous standby was cancelled; its text is localized."""
 
 
 class Trouble(Enum):
-    """The consequence of an error for the statement that raised it."""
+    """Consequence of an error for its statement."""
 
     AWAY = auto()
     AGAIN = auto()
@@ -240,11 +242,11 @@ class Trouble(Enum):
 
 
 class AwayError(EngineError):
-    """The database cannot be reached, or takes no writes, at present. Whether the statement was done is unknown."""
+    """The database is unreachable or read-only. Whether the statement took effect is unknown."""
 
 
 def classify(error: BaseException) -> Trouble:
-    """Classify what asyncpg raised."""
+    """Classify an error of asyncpg."""
     if isinstance(error, (asyncpg.DataError, UnicodeError, OverflowError)):
         return Trouble.ROW
     state = getattr(error, "sqlstate", None) or ""
@@ -256,15 +258,15 @@ def classify(error: BaseException) -> Trouble:
 
 
 class Link:
-    """One connection to the database, made again when it is lost. One statement at a time.
+    """Reconnecting connection that runs one statement at a time.
 
-    It holds no state of a session, so that it may go through a pooler.
+    It holds no session state, so that it works through a pooler.
 
     Args:
         options: of the database.
-        role: of the connection, for those who list connections.
-        prepare: is done with each new connection before it is used.
-        within: seconds after which a connection that does not answer counts as lost; None for no limit.
+        role: of the connection, shown in ``application_name``.
+        prepare: called with each new connection before its first statement.
+        within: seconds after which an unresponsive connection counts as lost; None for no limit.
     """
 
     def __init__(
@@ -287,13 +289,13 @@ class Link:
 
     @property
     def connected(self) -> bool:
-        """True while the connection is open, as far as is known."""
+        """True while the connection appears open."""
         return self._connection is not None and not self._connection.is_closed()
 
     async def fetch(self, text: str, *values: Any) -> list[asyncpg.Record]:
-        """Run one statement, in which ``@`` stands for the schema.
+        """Run one statement, in which ``@`` is replaced by the schema.
 
-        Raises AwayError when the database is away, and what asyncpg raises for anything else.
+        Raises AwayError when the database is unreachable, and asyncpg's other errors.
         """
         found = self._texts.get(text)
         if found is None:
@@ -301,34 +303,34 @@ class Link:
         return list(await self.run(lambda connection: connection.fetch(found, *values)))
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do something with the connection. Raises as ``fetch`` does."""
+        """Run a function with the connection. Raises as ``fetch`` does."""
         async with self._lock:
             try:
                 async with asyncio.timeout(self._within):
-                    connection = await self._connected()
+                    connection = await self._ensure_connection()
                     self._unconfirmed = False
                     found = await work(connection)
             except (*DRIVER, TimeoutError) as error:
                 if classify(error) is not Trouble.AWAY:
                     raise
-                away = unreachable(error)
+                away = make_away_error(error)
                 if self._connection is None:
                     self._failed = asyncio.get_running_loop().time(), str(away)
                 self.drop()
                 raise away from error
             except asyncio.CancelledError:
-                self.drop()  # what it is doing is not known any more
+                self.drop()  # its state is unknown
                 raise
             if self._unconfirmed:
-                raise AwayError("the database has ended a commit that no synchronous standby has confirmed")
+                raise AwayError("the database ended a commit that no synchronous standby has confirmed")
             return found
 
-    def _hear(self, _connection: object, message: asyncpg.PostgresLogMessage) -> None:
-        """Notice a commit that was answered without the standby: a cancelled wait is a warning, and no error."""
+    def _detect_unconfirmed(self, _connection: object, message: asyncpg.PostgresLogMessage) -> None:
+        """Detect a commit that no standby confirmed: a cancelled wait is only a warning."""
         if getattr(message, "server_source_function", None) == _WAIT_FOR_STANDBY:
             self._unconfirmed = True
 
-    async def _connected(self) -> Connection:
+    async def _ensure_connection(self) -> Connection:
         if self._connection is not None and not self._connection.is_closed():
             return self._connection
         self.drop()
@@ -338,7 +340,7 @@ class Link:
         async with AsyncExitStack() as stack:
             connection = await connect(self._options, self._role, planned=True)
             stack.callback(connection.terminate)
-            connection.add_log_listener(self._hear)
+            connection.add_log_listener(self._detect_unconfirmed)
             if self._prepare is not None:
                 await self._prepare(connection)
             stack.pop_all()
@@ -346,7 +348,7 @@ class Link:
         return connection
 
     def drop(self) -> None:
-        """Give the connection up without asking for anything to be cancelled: a commit that waits may yet be done."""
+        """Drop the connection without cancelling its statement: a waiting commit may still take effect."""
         connection, self._connection, self.since = self._connection, None, None
         if connection is not None:
             connection.terminate()
@@ -364,8 +366,8 @@ async def connect(options: PostgresOptions, role: str, *, planned: bool = False)
 
     Args:
         options: of the database.
-        role: of the connection, for those who list connections.
-        planned: whether statements are planned once for the connection, where the other end allows that.
+        role: of the connection, shown in ``application_name``.
+        planned: whether to plan statements once for the connection, if the peer allows that.
     """
     name = {"application_name": f"agentserver {role}"}
     opening = partial(connect_for_writing, options.url, CONNECTING)
@@ -380,7 +382,7 @@ async def connect(options: PostgresOptions, role: str, *, planned: bool = False)
 
 
 def _watch_silence(connection: Connection) -> None:
-    """Have the kernel give up a connection into a black hole. A statement is never cancelled for being slow."""
+    """Make the kernel drop an unacknowledged connection. A slow statement is never cancelled."""
     transport = connection._transport  # noqa: SLF001 - asyncpg has no option for it
     found = transport.get_extra_info("socket")
     if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
@@ -398,14 +400,14 @@ def say(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-def unreachable(error: BaseException) -> AwayError:
-    """Make the error for a database to which there is no connection."""
+def make_away_error(error: BaseException) -> AwayError:
+    """Make the error for an unreachable database."""
     denied = (getattr(error, "sqlstate", None) or "").startswith(_DENIED)
     return AwayError(f"the database {'refuses the connection' if denied else 'is away'}: {say(error)}")
 
 
-def refused(error: BaseException) -> EngineError:
-    """Make the error for a statement that the database refuses."""
+def make_refusal(error: BaseException) -> EngineError:
+    """Make the error for a refused statement."""
     state = getattr(error, "sqlstate", None) or ""
     if state == "53100":
         return EngineError(f"the disk of the database is full: {say(error)}")

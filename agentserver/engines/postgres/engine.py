@@ -1,8 +1,4 @@
-"""The engine of several servers that share one Postgres database.
-
-Owns its parts and their life: the lease, claims, the writer of groups, the inbox, hints, tokens, marks and the thread
-that reads. Refuses to know statements.
-"""
+"""The engine of several servers that share one Postgres database."""
 
 from __future__ import annotations
 
@@ -26,12 +22,12 @@ from agentserver.engines.journal.step_data import StepMaker
 from agentserver.engines.journal.stored import find_rows
 from agentserver.engines.postgres import history, tables
 from agentserver.engines.postgres.claims import FREE, Claims
-from agentserver.engines.postgres.connection import DRIVER, Link, connect, refused, unreachable
+from agentserver.engines.postgres.connection import DRIVER, Link, connect, make_away_error, make_refusal
 from agentserver.engines.postgres.hints import EVERYBODY, Hints, Topic
 from agentserver.engines.postgres.inbox import Inbox
 from agentserver.engines.postgres.leases import LONGEST, Acknowledged, Lease, Tokens
 from agentserver.engines.postgres.marks import ServerMarks
-from agentserver.engines.postgres.news import LEFT, STANDING, Questions, Watching
+from agentserver.engines.postgres.news import LEFT, STANDING, NewsPoller, QueryBatch
 from agentserver.engines.postgres.rows import DRAW, ClaimedRows, Numbers
 from agentserver.engines.postgres.threads import ReadingThread, SyncConnection
 from agentserver.engines.postgres.writer import Ties, Writer
@@ -96,10 +92,10 @@ _MINE = f"and (c.owner = ?2 or {FREE.replace('@', '')})"
 logger = logging.getLogger("agentserver.journal")
 
 TRY = 0.5
-"""Seconds between two attempts to reach a database that is away at the start."""
+"""Seconds between two attempts to reach the database at the start."""
 
 ENDING = 5.0
-"""Seconds for which the end of an engine waits for the database."""
+"""Seconds for which closing the engine waits for the database."""
 
 _OPEN = "select count(*) from @conversation where principal = $1 and closed is null"
 _CLOCK = "select jumps, last from @clock where name = $1"
@@ -110,12 +106,12 @@ _KEEP_CLOCK = (
 
 
 class PostgresEngine(JournalReads):
-    """A journal that several servers share.
+    """Engine with a journal that several servers share.
 
     Args:
         options: of the database.
-        guards: those whose memories are kept with the conversations.
-        retention: seconds for which closed conversations are kept; None is for ever.
+        guards: guards whose memories are stored with the conversations.
+        retention: seconds for which closed conversations are kept; None keeps them indefinitely.
     """
 
     shared = True
@@ -136,35 +132,38 @@ class PostgresEngine(JournalReads):
         self._handing = Link(options, "inbox")
         self._inbox = Inbox((self._link, self._handing), self._lease, self._claims, self._hints)
         self._tokens = Tokens(self._link, self._lease, self._hints)
-        self._watching = Watching(self._link, self._claims, self._hints)
-        self._standings, self._leavings = Questions(self._link, STANDING), Questions(self._link, LEFT)
+        self._news = NewsPoller(self._link, self._claims, self._hints)
+        self._owner_queries, self._event_queries = (
+            QueryBatch(self._link, STANDING),
+            QueryBatch(self._link, LEFT),
+        )
         self._numbers = Numbers(self._link)
         self._rows = ClaimedRows(self._numbers)
         self._steps = StepMaker(self._guards)
         ties = Ties(self._lease, self._claims, self._numbers, self._thread, self._acknowledged)
-        self._writer = Writer(options, ties, self._rows, self._steps, self._tell_of)
+        self._writer = Writer(options, ties, self._rows, self._steps, self._notify)
         self.marks = ServerMarks(self._link, self._lease, self._thread)
         self.answers: Answers = StoredAnswers(lambda work: self._do(lambda: work(self._thread.connection)))
 
     @property
     def trouble(self) -> str:
-        """The reason for which nothing new is accepted at present; empty where there is none."""
+        """The reason why new messages are refused at present, or an empty text."""
         if self._lease.unaccepted:
             return (
                 f"the database has lost steps (noticed by {self._lease.unaccepted}): agentserver engine accept-loss"
-                " accepts that"
+                " accepts the loss"
             )
         return self._writer.away or self._lease.away
 
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
-        """Keep the memories of these guards from now on, those of before among them."""
+        """Replace the guards whose memories are stored; they include the previous ones."""
         self._guards = tuple(guards)
         self._steps.adopt(self._guards)
 
     # Life
 
     async def __aenter__(self) -> Self:
-        """Connect, make the tables where they are missing, and begin a lease. Raises EngineError."""
+        """Connect, create missing tables, and begin a lease. Raises EngineError."""
         try:
             await self._reach()
             await self._lease.begin()
@@ -172,26 +171,26 @@ class PostgresEngine(JournalReads):
             await self._claims.begin_taking()
         except (EngineError, *DRIVER, TimeoutError) as error:
             await self._close()
-            raise refused(error) from error
+            raise make_refusal(error) from error
         self._helping = run_errand(self._help(), "keeps the engine's helpers", ending=EndEffect.OWNER)
         await asyncio.sleep(0)
         return self
 
     async def _help(self) -> None:
-        """Run the helpers, in a task of their own: it ends whatever scope the engine was opened in."""
+        """Run the helpers in their own task, outside the caller's cancel scope."""
         async with anyio.create_task_group() as tasks:
             for name, work in (
                 ("renews the lease of this server", self._lease.keep),
-                ("takes over what servers have left", self._claims.take_over),
+                ("takes over orphaned conversations", self._claims.take_over),
                 ("commits steps", self._writer.write),
                 ("sends hints", self._hints.send),
-                ("looks for the fates of arrivals", self._inbox.watch_fates),
+                ("polls for the fates of arrivals", self._inbox.watch_fates),
                 ("writes the fates of arrivals", self._inbox.write_fates),
             ):
                 start_helper(tasks, name, EndEffect.RESTART, work)
 
     async def _reach(self) -> None:
-        """Reach the database, within the time that the start may wait for it, and look at its tables."""
+        """Wait for the database, for as long as the options allow, and check its tables."""
         loop = asyncio.get_running_loop()
         end, reported = loop.time() + self._options.wait, ""
         while True:
@@ -199,7 +198,7 @@ class PostgresEngine(JournalReads):
                 connection = await connect(self._options, "start")
                 break
             except (*DRIVER, TimeoutError) as error:
-                away = unreachable(error)
+                away = make_away_error(error)
                 if loop.time() >= end:
                     raise away from error
                 if str(away) != reported:
@@ -212,7 +211,7 @@ class PostgresEngine(JournalReads):
                 await tables.migrate(connection, self._options)
             elif not await tables.exists(connection, self._options):
                 raise EngineError(
-                    f"schema {self._options.schema} has no tables: agentserver engine migrate makes them"
+                    f"schema {self._options.schema} has no tables: create them with agentserver engine migrate"
                 )
         finally:
             await connection.close(timeout=1.0)
@@ -220,7 +219,7 @@ class PostgresEngine(JournalReads):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Commit what waits as far as the database lets it, give everything back, and close."""
+        """Commit waiting steps if the database answers, release everything, and close."""
         with anyio.CancelScope(shield=True):
             with suppress(EngineError, *DRIVER, TimeoutError):
                 async with asyncio.timeout(ENDING):
@@ -231,8 +230,8 @@ class PostgresEngine(JournalReads):
             self._inbox.end()
             self._claims.end()
             self._tokens.end()
-            self._standings.end()
-            self._leavings.end()
+            self._owner_queries.end()
+            self._event_queries.end()
             self._helping.cancel()
             await asyncio.wait([self._helping])
             await self._close()
@@ -253,8 +252,8 @@ class PostgresEngine(JournalReads):
         for conversation in conversations:
             self._steps.forget(conversation)
 
-    def _tell_of(self, outcome: Outcome) -> None:
-        """Send hints about a step that is kept."""
+    def _notify(self, outcome: Outcome) -> None:
+        """Send hints about a committed step."""
         conversation = outcome.conversation
         if outcome.asking:
             self._hints.tell(EVERYBODY, Topic.NEWS)
@@ -270,7 +269,7 @@ class PostgresEngine(JournalReads):
 
     async def find_conversation(self, conversation: str) -> ConversationFound | None:
         """The owner of a conversation that the journal has."""
-        rows = await self._standings.ask(conversation)
+        rows = await self._owner_queries.ask(conversation)
         return (
             None if not rows else ConversationFound(conversation, rows[0]["principal"], over=rows[0]["over"])
         )
@@ -284,13 +283,13 @@ class PostgresEngine(JournalReads):
         gaps: bool = False,  # noqa: ARG002 - there are none
     ) -> list[Reply | Done]:
         """The events after a place. All of a conversation are kept for as long as it is."""
-        rows = await self._leavings.ask(conversation, *after)
+        rows = await self._event_queries.ask(conversation, *after)
         if not rows:
             raise LookupError(conversation)
         return [make_event(conversation, row[1:8]) for row in rows[:most] if row["version"] is not None]
 
     async def idle(self, before: float) -> AsyncIterator[str]:
-        """Open conversations that nothing touched since and that no other living server has."""
+        """Yield open conversations untouched since a time that no other live server owns."""
         owner = self._lease.incarnation
         for key in await self._ask(lambda reader: reader.idle(before, _MINE, owner)):
             yield key
@@ -298,14 +297,14 @@ class PostgresEngine(JournalReads):
     def _numbered_before(self, number: int) -> bool:
         return number not in self._numbers
 
-    def _gone(self, conversation: str) -> Callable[[EventPlace], bool]:
-        return self._writer.gone(conversation)
+    def _make_gone_test(self, conversation: str) -> Callable[[EventPlace], bool]:
+        return self._writer.make_gone_test(conversation)
 
     async def _ask(self, work: Callable[[Reader], T]) -> T:
         return await self._do(lambda: work(self._reader))
 
     async def read(self, work: Callable[[EngineReader], T]) -> T:
-        """Read by a connection of its own, beside the one of this engine."""
+        """Read with a separate connection."""
         return await asyncio.get_running_loop().run_in_executor(None, self._examine, work)
 
     def _examine(self, work: Callable[[EngineReader], T]) -> T:
@@ -316,7 +315,7 @@ class PostgresEngine(JournalReads):
             connection.close()
 
     async def _do(self, work: Callable[[], T]) -> T:
-        """Have the thread do something."""
+        """Run a function in the reading thread."""
         try:
             return await self._thread.do(work)
         except UnreadableError as error:
@@ -325,11 +324,11 @@ class PostgresEngine(JournalReads):
     # Claims
 
     def current_claim(self, conversation: str) -> Claim | None:
-        """The claim of this process on a conversation."""
+        """Return this process's claim on a conversation."""
         return self._claims.current_claim(conversation)
 
     async def claim(self, conversation: str) -> Claim | None:
-        """Claim a conversation that is at rest."""
+        """Claim an idle conversation."""
         return await self._claims.claim(conversation)
 
     def begin_claim(self, conversation: str) -> Claim:
@@ -337,45 +336,45 @@ class PostgresEngine(JournalReads):
         return self._claims.begin(conversation)
 
     def changes(self) -> AsyncIterator[GainedClaims | LostClaims]:
-        """Give the conversations that this process gains and loses."""
+        """Yield the conversations that this process gains and loses."""
         return self._claims.changes()
 
     async def release(self, conversations: Collection[str]) -> None:
-        """Give back conversations at rest. One with an arrival whose fate is not written would stay."""
+        """Release idle conversations, after writing fates: an arrival without one would keep its conversation."""
         await self._inbox.flush()
         await self._claims.release(conversations)
 
     async def give_up(self) -> None:
-        """Give everything back: commits that wait come to their end first, for a few seconds at most."""
+        """Release everything, after waiting a few seconds for commits."""
         self._writer.end()
         try:
             async with asyncio.timeout(ENDING):
-                await self._writer.rest()
+                await self._writer.drain()
                 await self._claims.give_up()
         except TimeoutError as error:
             raise EngineError(
-                "the database is away: what this server had is taken over once its lease is over"
+                "the database is away: other servers take over when this server's lease expires"
             ) from error
 
     async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
-        """None: ``open_count`` counts those of all processes."""
+        """Yield nothing: ``open_count`` counts across all processes."""
         nothing: tuple[tuple[str, str], ...] = ()
         for each in nothing:
             yield each
 
     async def open_count(self, principal: str) -> int | None:
-        """Count the open conversations of a principal, over all processes."""
+        """Count the open conversations of a principal across all processes."""
         rows = await self._fetch(_OPEN, principal)
         return int(rows[0][0])
 
     # Work
 
     def commit(self, claim: Claim, outcome: Outcome) -> asyncio.Future[None]:
-        """Make an outcome permanent, together with all others that wait."""
+        """Commit an outcome together with all that wait."""
         return self._writer.commit(claim, outcome)
 
     async def load(self, conversation: str) -> Conversation | None:
-        """The conversation as last committed. What its next commit needs to know is read along with it."""
+        """Load the last committed conversation, with the rows that its next commit needs."""
         claim = self._claims.current_claim(conversation)
         if claim is None or self._rows.knows(conversation, claim):
             return await super().load(conversation)
@@ -389,7 +388,7 @@ class PostgresEngine(JournalReads):
         return found
 
     async def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
-        """Let a conversation go on no more. Raises FencedError when another process has it."""
+        """Suspend a conversation. Raises FencedError when another process owns it."""
         claim = self._claims.current_claim(conversation)
         events = await self._do(
             lambda: _suspend(self._thread.connection, self._numbers, claim, (conversation, reason, at))
@@ -398,27 +397,27 @@ class PostgresEngine(JournalReads):
         return events
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
-        """Let an event out of the outbox with the next statement."""
+        """Remove an event from the outbox with the next statement."""
         self._writer.leave(Left(conversation, *place))
 
     def confirm(self, conversation: str, place: EventPlace) -> None:
-        """Let the events up to a place out of the outbox with the next statement."""
+        """Remove the events up to a place from the outbox with the next statement."""
         self._writer.leave(Left(conversation, *place, before=True))
 
     def abandon(self, conversation: str) -> None:
-        """Let everything that has left out of the outbox with the next statement."""
+        """Empty a conversation's outbox with the next statement."""
         self._writer.leave(Left(conversation))
 
     async def discard(self, delivery: str) -> bool:
-        """Take a dead letter off the list."""
+        """Discard a dead letter."""
         return await self._do(lambda: retention.discard_letter(self._thread.connection, delivery))
 
     async def give_name(self, name: str, conversation: str, at: float) -> str:
-        """Give a conversation a name, unless another has it."""
+        """Name a conversation, unless another has the name."""
         return await self._do(lambda: records.claim_name(self._thread.connection, name, conversation, at))
 
     async def expire(self, now: float, calendar: Calendar = STEADY) -> int:
-        """Remove closed conversations whose retention is over, some at a time, and the fates of old arrivals."""
+        """Remove expired conversations in batches, and old fates."""
         with suppress(*DRIVER):
             await self._inbox.expire()
         if self._retention is None:
@@ -434,14 +433,14 @@ class PostgresEngine(JournalReads):
         return total
 
     async def calendar(self) -> Calendar:
-        """The calendar that a server of this name has kept."""
+        """Read the calendar of servers with this name."""
         rows = await self._fetch(_CLOCK, self._options.name)
         if not rows:
             return Calendar()
         return Calendar(tuple(Jump(at, to) for at, to in json.loads(rows[0]["jumps"])), rows[0]["last"])
 
     async def keep_calendar(self, calendar: Calendar) -> None:
-        """Keep the calendar for the next server of this name. Raises EngineError."""
+        """Store the calendar for the next server with this name. Raises EngineError."""
         await self._fetch(
             _KEEP_CLOCK, self._options.name, json.dumps(calendar.jumps), float(calendar.last or 0.0)
         )
@@ -449,29 +448,29 @@ class PostgresEngine(JournalReads):
     # Other processes
 
     async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
-        """Keep an arrival for the process that has its conversation."""
+        """Store an arrival for the process that owns its conversation."""
         if self.trouble:
             raise EngineError(self.trouble)
         return await self._inbox.hand_in(arrival)
 
     def arrivals(self) -> AsyncIterator[Arrival]:
-        """Give the arrivals for this process."""
+        """Yield the arrivals for this process."""
         return self._inbox.arrivals()
 
     def settle(self, arrival: Arrival, fate: Fate) -> None:
-        """Keep what became of an arrival."""
+        """Store the fate of an arrival."""
         self._inbox.settle(arrival.id, fate)
 
     def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:
-        """News of what other processes have."""
-        return self._watching.news(wanted)
+        """Yield news of other processes' conversations."""
+        return self._news.news(wanted)
 
     def exclusive(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Be the only one that is inside under a name."""
+        """Enter a block exclusively among all processes, by name."""
         return self._tokens.have(name)
 
     async def _fetch(self, text: str, *values: object) -> Sequence[Any]:
         try:
             return await self._link.fetch(text, *values)
         except DRIVER as error:
-            raise refused(error) from error
+            raise make_refusal(error) from error

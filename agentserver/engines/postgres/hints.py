@@ -1,9 +1,8 @@
-"""Hints between servers that there is something to look at, so that they need not wait for their next look.
+"""Hints between servers by ``NOTIFY``, which replace waiting for the next poll.
 
-Owns the channels of ``NOTIFY``. A hint may be missing, late or for nothing: each server looks by itself after a bounded
-time. A hint may carry what the look would find, so that no statement is needed. Hints are sent by a statement of their
-own, several at once, since ``NOTIFY`` takes a lock of the whole database. Every role of the database may send one, so
-the names of the channels contain a secret that only those know who may read the tables.
+A hint may be missing, late or spurious: each server polls at a bounded interval. A hint may carry the row that a poll
+would find. Hints are sent in batches by their own statement, since ``NOTIFY`` takes a lock on the whole database. Every
+role of the database may send one, so channel names contain a secret that only readers of the tables know.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ if TYPE_CHECKING:
 
 
 EVERYBODY = 0
-"""The number under which every server hears."""
+"""The channel number of all servers."""
 
 MOST = 7_900
-"""Bytes of a hint with its data. Postgres takes less than 8,000."""
+"""Most bytes of a hint with its data. Postgres limits a payload to less than 8,000."""
 
-HEARD = 1_000
-"""Hints with data that wait to be read. With more of them a look is cheaper."""
+UNREAD = 1_000
+"""Most unread hints with data. Beyond that, a poll is cheaper."""
 
 _TELL = "select pg_notify(channel, topic) from unnest($1::text[], $2::text[]) as hint(channel, topic)"
 
 
 class Topic(StrEnum):
-    """Things that there are to look at."""
+    """Subject of a poll."""
 
     INBOX = "inbox"
     FATES = "fates"
@@ -58,11 +57,11 @@ class Topic(StrEnum):
 
 
 class HintBatch(NamedTuple):
-    """Hints that arrived since the last wait.
+    """Batch of hints since the last wait.
 
     Args:
-        data: of those that carry any, in order.
-        look: whether there may be more to find.
+        data: of hints that carry any, in order.
+        look: whether a poll is due.
     """
 
     data: list[str]
@@ -74,12 +73,12 @@ LOOK_DUE: Final = HintBatch([], look=True)
 
 
 class Hints:
-    """Sends hints, and waits for them.
+    """Sends and receives hints.
 
     Args:
         link: for sending.
 
-    ``secret`` is read from the tables before the first hint is sent or heard.
+    ``secret`` is read from the tables before the first hint is sent or received.
     """
 
     def __init__(self, link: Link) -> None:
@@ -92,41 +91,41 @@ class Hints:
         self._some = asyncio.Event()
 
     async def listen(self, connection: Connection, incarnation: int) -> None:
-        """Hear on a connection what is meant for an incarnation, and for every server.
+        """Listen on a connection to the channels of an incarnation and of all servers.
 
-        A backend that a pooler gives to others next would keep listening, and tell whoever has it.
+        Not through a pooler: its backend would keep listening for its next client.
         """
         for number in () if is_pooled(connection) else {incarnation, EVERYBODY}:
-            await connection.add_listener(self._channel(number), self._hear)
+            await connection.add_listener(self._channel(number), self._receive_hint)
         self.stir()
 
     def _channel(self, incarnation: int) -> str:
         return f"agentserver_{self.secret}_{incarnation}"
 
-    def _hear(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+    def _receive_hint(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
         name, _, data = str(payload).partition(" ")
         with suppress(ValueError):
             topic = Topic(name)
-            if data and len(self._data[topic]) < HEARD:
+            if data and len(self._data[topic]) < UNREAD:
                 self._data[topic].append(data)
                 self._events[topic].set()
             else:
                 self.stir(topic)
 
     def stir(self, *topics: Topic) -> None:
-        """Have this process look, at everything without a topic."""
+        """Make this process poll some topics, or all."""
         for topic in topics or Topic:
             self._look.add(topic)
             self._events[topic].set()
 
     def tell(self, incarnation: int, topic: Topic, data: str = "") -> None:
-        """Send a hint soon, with what there is to find where that is short enough."""
+        """Queue a hint, with its data if that is short enough."""
         text = f"{topic.value} {data}" if data else topic.value
         self._due[incarnation, text if len(text.encode()) <= MOST else topic.value] = None
         self._some.set()
 
     async def until(self, topic: Topic, seconds: float) -> HintBatch:
-        """Wait for a hint, at most so long."""
+        """Wait for a hint, or for some seconds."""
         event = self._events[topic]
         try:
             async with asyncio.timeout(seconds):
@@ -140,19 +139,19 @@ class Hints:
         return HintBatch(data, look)
 
     async def send(self) -> None:
-        """Send what is due, for ever. What cannot be sent is not sent later: the others look by themselves."""
+        """Send queued hints, in a loop. A hint that fails is not sent again, since receivers poll."""
         while True:
             await self._some.wait()
             self._some.clear()
             await self.flush()
 
     async def flush(self) -> None:
-        """Send what is due."""
+        """Send queued hints."""
         due, self._due = list(self._due), {}
         try:
             await self._send(due)
         except (EngineError, *DRIVER) as error:
-            if classify(error) is Trouble.ROW:  # the encoding of the database lacks a character
+            if classify(error) is Trouble.ROW:  # the database's encoding lacks a character
                 with suppress(EngineError, *DRIVER):
                     await self._send([(number, text.partition(" ")[0]) for number, text in due])
 
@@ -161,14 +160,14 @@ class Hints:
 
 
 class KeptArrival(NamedTuple):
-    """An arrival without the conversation and the key, which are columns of its row."""
+    """Arrival without its conversation and key, which are columns of its row."""
 
     principal: str | None
     content: Arriving
 
 
 class ArrivalHint(NamedTuple):
-    """An arrival as a hint carries it, and the incarnation that waits for its fate."""
+    """Arrival in a hint, with the incarnation that waits for its fate."""
 
     asker: int
     id: str
@@ -178,14 +177,14 @@ class ArrivalHint(NamedTuple):
 
 
 class FateHint(NamedTuple):
-    """The fate of an arrival as a hint carries it."""
+    """Fate of an arrival in a hint."""
 
     id: str
     fate: Fate
 
 
 class Tail(NamedTuple):
-    """The latest events of a conversation: all that left it after ``since``, up to a version."""
+    """Latest events of a conversation: all after ``since``, up to a version."""
 
     conversation: str
     version: int
@@ -205,51 +204,51 @@ _TAILS: Final[ValueCodec[Tail]] = derive_kept(Tail)
 
 
 def dump_arrival(arrival: Arrival) -> bytes:
-    """Write an arrival. Raises TypeError for one that has no form."""
+    """Encode an arrival. Raises TypeError for unsupported content."""
     return _ARRIVALS.dump(KeptArrival(arrival.principal, arrival.content))
 
 
 def load_arrival(key: str, conversation: str, data: bytes) -> Arrival:
-    """Read an arrival. Raises ValueError."""
+    """Decode an arrival. Raises ValueError."""
     return Arrival(key, conversation, *_ARRIVALS.load(data))
 
 
 def dump_fate(fate: Fate) -> str:
-    """Write a fate."""
+    """Encode a fate."""
     return _FATES.dump(fate).decode()
 
 
 def load_fate(text: str) -> Fate:
-    """Read a fate. Raises ValueError."""
+    """Decode a fate. Raises ValueError."""
     return _FATES.load(text)
 
 
 def dump_arrival_hint(arrival: Arrival, asker: int) -> str:
-    """Write an arrival for a hint. Raises TypeError for one that has no form."""
+    """Encode an arrival for a hint. Raises TypeError for unsupported content."""
     return _ARRIVAL_HINTS.dump(ArrivalHint(asker, *arrival)).decode()
 
 
 def load_arrival_hint(text: str) -> tuple[int, Arrival]:
-    """Read an arrival and its asker. Raises ValueError."""
+    """Decode an arrival and its asker. Raises ValueError."""
     hint = _ARRIVAL_HINTS.load(text)
     return hint.asker, Arrival(*hint[1:])
 
 
 def dump_fate_hint(key: str, fate: Fate) -> str:
-    """Write a fate for a hint."""
+    """Encode a fate for a hint."""
     return _FATE_HINTS.dump(FateHint(key, fate)).decode()
 
 
 def load_fate_hint(text: str) -> FateHint:
-    """Read a fate. Raises ValueError."""
+    """Decode a fate. Raises ValueError."""
     return _FATE_HINTS.load(text)
 
 
 def dump_tail(tail: Tail) -> str:
-    """Write the latest events of a conversation for a hint."""
+    """Encode the latest events of a conversation for a hint."""
     return _TAILS.dump(tail).decode()
 
 
 def load_tail(text: str) -> Tail:
-    """Read the latest events of a conversation. Raises ValueError."""
+    """Decode the latest events of a conversation. Raises ValueError."""
     return _TAILS.load(text)

@@ -1,9 +1,10 @@
-"""History of conversations, in partitions that are dropped once nothing in them is kept any more.
+"""History of conversations, in partitions that are dropped when they expire.
 
-Steps, deliveries, events and receipts are partitioned by the number of their conversation. A part is a range of
-``WIDTH`` such numbers with one partition of each table. While a part grows old, the numbers go on in the next one. A
-conversation whose retention is over loses its own row at once, and with that every reader; its history goes with the
-part. Rows are deleted only where a conversation that goes on keeps an old part, or where this role may drop no table.
+Steps, deliveries, events and receipts are partitioned by conversation number. A part is a range of ``WIDTH`` numbers
+with one partition of each table; new conversations are numbered from the latest part. When the retention of a
+conversation ends, its own row is deleted at once, which hides it from every reader, and its history is dropped with the
+part. History rows are deleted one by one only where a long-lived conversation keeps an old part, or where the role may
+not drop tables.
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ SHARE: Final = 8
 """Parts in which the history of one retention is kept."""
 
 SHORTEST: Final = 3600.0
-"""Seconds for which numbers of a part are given at least, and for which an earlier part stays in any case.
+"""Shortest time in seconds that a part is current, and that it is then kept.
 
-A server may use numbers for some minutes after it has drawn them: see rows.py."""
+A server may use numbers for some minutes after reserving them: see rows.py."""
 
 PATIENCE_MS: Final = 500
-"""Milliseconds for which a change of partitions waits for a lock. Commits wait behind it for as long."""
+"""Milliseconds for which a partition change waits for its lock, with commits queued behind it."""
 
 AT_ONCE: Final = 256
-"""Conversations that one transaction removes."""
+"""Most conversations removed in one transaction."""
 
 _UPDATED: Final = "fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02"
 _INSERTED: Final = "autovacuum_vacuum_insert_scale_factor = 0.2"
@@ -49,7 +50,7 @@ PARTITIONED: Final = {
     "receipt": _INSERTED,
     "expired": _INSERTED,
 }
-"""The partitioned tables, with the settings of their partitions."""
+"""Partitioned tables, with the settings of their partitions."""
 
 _DUE: Final = """
     select p.number, p.ended is null as current from @history_part p where case
@@ -78,13 +79,13 @@ _LEFT_OVER: Final = (
 )
 
 KEPT: Final = "conversation not in (select conversation from expired)"
-"""The condition for rows of history whose conversation is kept still."""
+"""The condition for history rows whose conversation has not expired."""
 
 logger = logging.getLogger("agentserver.journal")
 
 
 def make_part(schema: str, number: int) -> Iterator[str]:
-    """Write the statements that add a part. Other statements on the tables run on meanwhile.
+    """Yield the statements that add a part, without blocking others on the tables.
 
     Args:
         schema: the quoted name of the schema, with its dot.
@@ -101,9 +102,9 @@ def make_part(schema: str, number: int) -> Iterator[str]:
 
 
 async def keep_parts(options: PostgresOptions, retention: float, *, shortest: float = SHORTEST) -> None:
-    """Begin the next part when it is time, and drop each earlier one of which nothing is kept.
+    """Begin the next part when due, and drop earlier ones without unexpired conversations.
 
-    Where another transaction holds the lock, or this role may not do it, it is left to the next call.
+    When another transaction holds the lock, or the role lacks the privilege, the next call tries again.
     """
     try:
         connection = await connect(options, "history")
@@ -116,15 +117,15 @@ async def keep_parts(options: PostgresOptions, retention: float, *, shortest: fl
         for number, current in due:
             await (_begin_next if current else _drop)(connection, schema, number)
     except (asyncpg.InsufficientPrivilegeError, asyncpg.LockNotAvailableError) as error:
-        logger.info("the partitions of history stay as they are for now: %s", error)
+        logger.info("the history partitions stay unchanged for now: %s", error)
     except DRIVER as error:
-        logger.warning("the partitions of history cannot be kept: %s", error)
+        logger.warning("the history partitions cannot be maintained: %s", error)
     finally:
         connection.terminate()
 
 
 async def _begin_next(connection: Connection, schema: str, number: int) -> None:
-    """Let conversations begin in the next part, unless another server has done so."""
+    """Create the next part for new conversations, unless another server has done so."""
     async with connection.transaction():
         await connection.execute(f"set local lock_timeout = {PATIENCE_MS}")
         if await connection.fetchval(_END.replace("@", schema), number) is None:
@@ -135,7 +136,7 @@ async def _begin_next(connection: Connection, schema: str, number: int) -> None:
 
 
 async def _drop(connection: Connection, schema: str, number: int) -> None:
-    """Drop the tables of a part. What commits meanwhile waits, and then finds no room for a conversation in it."""
+    """Drop the tables of a part. Concurrent commits wait, and then find no partition for its conversations."""
     tables = ", ".join(f"{schema}{table}_{number}" for table in PARTITIONED)
     async with connection.transaction():
         await connection.execute(f"set local lock_timeout = {PATIENCE_MS}")
@@ -147,7 +148,7 @@ async def _drop(connection: Connection, schema: str, number: int) -> None:
 
 
 def expire_conversations(connection: Journal, before: float) -> int:
-    """Remove some of the conversations that were closed before, but for their history. Returns how many."""
+    """Remove some expired conversations except for their history. Returns their count."""
     with transaction(connection):
         rows = connection.execute(_EXPIRED, (before, AT_ONCE)).fetchall()
         if not rows:
@@ -171,7 +172,7 @@ def expire_conversations(connection: Journal, before: float) -> int:
 
 
 def delete_expired_rows(connection: Journal, age: float) -> int:
-    """Delete some of the history that no part took along within ``age`` seconds. Returns of how many conversations."""
+    """Delete history that was not dropped with a part within ``age`` seconds. Returns the number of conversations."""
     numbers = [number for (number,) in connection.execute(_LEFT_OVER, (age, retention.AT_ONCE)).fetchall()]
     if numbers:
         with transaction(connection):
@@ -181,7 +182,7 @@ def delete_expired_rows(connection: Journal, age: float) -> int:
 
 
 def add_parts(connection: Journal, schema: str, numbers: Collection[int]) -> None:
-    """Add the parts for rows that come from another journal. In a transaction of the caller's.
+    """Add the parts for rows from another journal, in the caller's transaction.
 
     Args:
         connection: to the database.

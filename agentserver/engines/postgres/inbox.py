@@ -1,7 +1,6 @@
-"""The inbox of conversations: what processes hand in that do not have them, and what became of it.
+"""The inbox: what processes hand in for conversations of other processes, and the fates of it.
 
-Owns the table, the wait for fates, and the adoption of arrivals whose conversation no server has. Each look is one
-statement. Hints make it earlier, or carry what it would find: an arrival, its fate, and the events that left since.
+Each poll is one statement. Hints trigger it early, or carry its result: an arrival, its fate, or the latest events.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.core.messages import LAST, Cancellation, EventPlace, OutsideMessage, Reply
 from agentserver.engines.postgres.claims import FREE
-from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, refused
+from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, make_refusal
 from agentserver.engines.postgres.hints import (
     LOOK_DUE,
     Tail,
@@ -45,31 +44,31 @@ if TYPE_CHECKING:
     from agentserver.ports import Arrival
 
 SOON, LATER = 0.25, 1.0
-"""Seconds between two looks while something is expected, and while nothing is."""
+"""Seconds between two polls while arrivals are expected, and otherwise."""
 
 BUSY = 10.0
-"""Seconds after an arrival for which others are expected."""
+"""Seconds after an arrival during which others are expected."""
 
 PATIENCE = 5.0
-"""Seconds for which an arrival is sent again to a database that does not answer."""
+"""Seconds for which an arrival is resent to an unresponsive database."""
 
 AT_ONCE = 256
-"""Arrivals that one statement reads, or keeps."""
+"""Most arrivals that one statement reads or stores."""
 
 ASKED = 64
-"""Requests of one conversation of which it is remembered which server has handed them in."""
+"""Most requests of a conversation whose askers are remembered."""
 
 LAZY = 0.1
-"""Seconds for which fates wait to be written together. The server that waits for one has a hint before."""
+"""Seconds for which fates are collected into one statement; a hint reaches the waiting server earlier."""
 
 REMEMBERED = 1_000
-"""Arrivals that are known here after their fates were written: a hint about one may come late."""
+"""Most settled arrivals remembered, since a hint about one may come late."""
 
 EVENTS, BYTES = 4, 4_000
-"""The latest events of a conversation that a hint carries at most, and the bytes of their messages."""
+"""Most events in a hint, and most bytes of their messages."""
 
 KEPT = 3600.0
-"""Seconds for which a fate is kept, so that what is handed in again is found."""
+"""Seconds for which a fate is kept to recognize a repeated arrival."""
 
 _HAND_IN = (
     "with new as (select * from unnest($2::text[], $3::text[], $4::bytea[]) as n(id, conversation, content)),"  # noqa: S608
@@ -78,7 +77,7 @@ _HAND_IN = (
     f" select distinct new.conversation, case when {FREE} then null else c.owner end as owner"
     " from new left join @conversation c on c.id = new.conversation"
 )
-"""Returns the server that has each conversation; null where none has it, or one that is gone."""
+"""Returns the live server that owns each conversation, or null."""
 _LOOK = (
     "select i.id, i.conversation, i.content, i.asker, c.number is null or c.closed is not null as over"  # noqa: S608 - our own texts
     " from @inbox i left join @conversation c on c.id = i.conversation"
@@ -96,17 +95,17 @@ logger = logging.getLogger("agentserver.journal")
 
 
 class PendingArrival(NamedTuple):
-    """An arrival that is being decided about."""
+    """Arrival that awaits its decision."""
 
     conversation: str
     asker: int
 
 
 class Inbox:
-    """The inbox, for one process.
+    """Inbox of one process.
 
     Args:
-        links: for looking, and for writing: a look need not wait for the disk of the database.
+        links: for polling and for writing, so that a poll need not wait for a commit.
         lease: of this process.
         claims: of this process.
         hints: to other processes, and from them.
@@ -125,10 +124,10 @@ class Inbox:
         self._askers: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._over = False
 
-    # For those who ask
+    # Askers
 
     async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
-        """Keep an arrival; gives the future of its fate. Raises EngineError."""
+        """Store an arrival. Returns the future of its fate. Raises EngineError."""
         if self._lease.unaccepted:
             raise EngineError(f"steps are missing in the database (noticed by {self._lease.unaccepted})")
         try:
@@ -138,14 +137,14 @@ class Inbox:
         kept = asyncio.get_running_loop().create_future()
         self._due.append((arrival, data, kept))
         if self._keeping is None or self._keeping.done():
-            self._keeping = run_errand(self._keep_all(), "keeps arrivals")
+            self._keeping = run_errand(self._keep_all(), "stores arrivals")
         await kept
         fate: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
         self._asked[arrival.id].append(fate)
         return fate
 
     async def _keep_all(self) -> None:
-        """Keep what is due, in a task of its own: those who hand in may be cancelled, and others wait for the same."""
+        """Store due arrivals, in a separate task: cancelling one caller must not affect the others."""
         loop = asyncio.get_running_loop()
         while self._due:
             due, self._due = self._due[:AT_ONCE], self._due[AT_ONCE:]
@@ -167,7 +166,7 @@ class Inbox:
                 for one in due:
                     await self._keep([one], end)
                 return
-            _fail(due, refused(error))
+            _fail(due, make_refusal(error))
             return
         for _, _, kept in due:
             if not kept.done():
@@ -182,7 +181,7 @@ class Inbox:
                 self._hints.tell(owner, Topic.INBOX, data)
 
     async def _hand_in(self, columns: tuple[Any, ...], end: float) -> list[asyncpg.Record]:
-        """Send arrivals, again as they are where no answer came: each is there once under its id."""
+        """Send arrivals, and resend them if unanswered: each is stored once under its id."""
         while True:
             try:
                 return await self._writing.fetch(_HAND_IN, self._lease.incarnation, *columns)
@@ -192,7 +191,7 @@ class Inbox:
                 await asyncio.sleep(SOON)
 
     async def watch_fates(self) -> None:
-        """Look for the fates of what was handed in here, for ever."""
+        """Poll for the fates of arrivals from this process, in a loop."""
         loop, heard, look = asyncio.get_running_loop(), LOOK_DUE, 0.0
         while True:
             try:
@@ -216,10 +215,10 @@ class Inbox:
             if not future.done():
                 future.set_result(fate)
 
-    # For those who decide
+    # Owners
 
     async def arrivals(self) -> AsyncIterator[Arrival]:
-        """Give the arrivals for conversations of this process, in order for each conversation, until it is closed."""
+        """Yield arrivals for conversations of this process, ordered within each, until the engine closes."""
         loop, busy_until, look = asyncio.get_running_loop(), 0.0, 0.0
         heard = LOOK_DUE
         while not self._over:
@@ -241,14 +240,14 @@ class Inbox:
             heard = LOOK_DUE if more else await self._hints.until(Topic.INBOX, max(0.0, look - loop.time()))
 
     async def _find(self) -> list[Arrival]:
-        """Look for arrivals, and adopt their conversations where no server has them."""
+        """Poll for arrivals, and claim their ownerless conversations."""
         rows = await self._look()
         if await self._adopt(rows):
             rows = await self._look()
         return self._read(rows)
 
     def _read_hints(self, heard: Sequence[str]) -> list[Arrival] | None:
-        """Read the arrivals of hints; None where the inbox has to be looked into."""
+        """Read the arrivals in hints; None if a poll is needed."""
         found = []
         try:
             for asker, arrival in map(load_arrival_hint, heard):
@@ -263,7 +262,7 @@ class Inbox:
             TypeError,
             LookupError,
             AttributeError,
-        ):  # the look says what is wrong with its row
+        ):  # the poll reports the faulty row
             return None
         return found
 
@@ -275,7 +274,7 @@ class Inbox:
         return await self._link.fetch(_LOOK, self._lease.incarnation, [*self._given], AT_ONCE)
 
     async def _adopt(self, rows: list[asyncpg.Record]) -> bool:
-        """Claim conversations without an owner for which something was handed in; return whether there are any."""
+        """Claim ownerless conversations with arrivals. Returns whether there are any."""
         orphans = {row["conversation"] for row in rows if not self._decidable(row)}
         if orphans:
             await self._claims.adopt(orphans)
@@ -302,7 +301,7 @@ class Inbox:
         return found
 
     def _note_asker(self, arrival: Arrival, asker: int) -> None:
-        """Remember the server that waits for what leaves for a request."""
+        """Remember the server that waits for a request's events."""
         if isinstance(arrival.content, OutsideMessage | Cancellation):
             askers = self._askers[arrival.conversation]
             askers[arrival.content.request] = asker
@@ -310,7 +309,7 @@ class Inbox:
                 del askers[next(iter(askers))]
 
     def notify_askers(self, outcome: Outcome) -> None:
-        """Tell the servers that wait for it what a step has let go, or that its conversation is over."""
+        """Send a step's events to the servers that wait for them, or that its conversation is closed."""
         key = outcome.conversation.id
         askers = self._askers.get(key)
         if not askers:
@@ -323,19 +322,19 @@ class Inbox:
             self._hints.tell(asker, Topic.NEWS, dump_tail(tail))
 
     def settle(self, key: str, fate: Fate) -> None:
-        """An arrival is decided about. Not waited for."""
+        """Record the fate of an arrival, without waiting until it is written."""
         self._settled[key] = fate
         self._settling.set()
         given = self._given.get(key)
         if given is None:
             return
         tail = self._tails.get(given.conversation)
-        if tail is not None:  # heard first: the server that waits then knows that nothing else has left
+        if tail is not None:  # sent first, so that the waiting server knows all events
             self._hints.tell(given.asker, Topic.NEWS, dump_tail(tail))
         self._hints.tell(given.asker, Topic.FATES, dump_fate_hint(key, fate))
 
     async def write_fates(self) -> None:
-        """Write what was settled, for ever."""
+        """Write recorded fates, in a loop."""
         while True:
             await self._settling.wait()
             await asyncio.sleep(LAZY)
@@ -345,7 +344,7 @@ class Inbox:
                 self._settling.set()
 
     async def flush(self) -> None:
-        """Write what was settled. What cannot be written stays."""
+        """Write recorded fates. Those that fail stay recorded."""
         due = dict(self._settled)
         if not due:
             return
@@ -362,7 +361,7 @@ class Inbox:
             del self._written[key]
 
     def forget(self, conversations: frozenset[str]) -> None:
-        """Give the arrivals of conversations that are let go to their next owner."""
+        """Leave the arrivals of released conversations to the next owner."""
         for key in [key for key, given in self._given.items() if given.conversation in conversations]:
             if key not in self._settled:
                 del self._given[key]
@@ -371,11 +370,11 @@ class Inbox:
             self._tails.pop(conversation, None)
 
     async def expire(self) -> None:
-        """Forget old fates. Raises EngineError, and what asyncpg raises."""
+        """Delete old fates. Raises EngineError and asyncpg's errors."""
         await self._writing.fetch(_FORGET, KEPT)
 
     def end(self) -> None:
-        """End ``arrivals``, and cancel the futures of fates that have not come."""
+        """End ``arrivals``, and cancel the futures of unknown fates."""
         self._over = True
         if self._keeping is not None:
             self._keeping.cancel()
@@ -389,7 +388,7 @@ class Inbox:
 
 
 def _extend(tail: Tail | None, outcome: Outcome) -> Tail:
-    """Add what a step has let go to the latest events of its conversation; drop the earliest where there are many."""
+    """Append a step's events to a conversation's latest ones, and drop the earliest beyond the limits."""
     conversation, before = outcome.conversation, outcome.before
     known = tail is not None and tail.version == before
     since, events = (
@@ -406,7 +405,7 @@ def _size(event: Reply | Done) -> int:
 
 
 def _fail(due: Sequence[tuple[Arrival, bytes, asyncio.Future[None]]], error: EngineError) -> None:
-    """Answer those of some arrivals that were not answered."""
+    """Fail unanswered arrivals."""
     for _, _, kept in due:
         if not kept.done():
             kept.set_exception(error)

@@ -1,9 +1,8 @@
-"""The lease of this server: one row for each incarnation, renewed by the clock of the database.
+"""The lease of this server, and what depends on it: lost steps and exclusive tokens.
 
-Owns the incarnation, its renewal, the end of those that have not renewed theirs, and a new incarnation once it is lost.
-A lease is taken for over only by a server that has itself been connected for longer than a lease: after a restart or a
-fail-over of the database each server has the time to renew. Refuses to know what is worked on under a lease: commits
-check the claims by themselves.
+Each incarnation has a row, renewed by the clock of the database. Only a server that has been connected for longer than
+a lease may expire another's: after a restart or failover of the database each server has time to renew. Commits check
+claims by themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.engines.postgres.connection import DRIVER, AwayError, Link, refused
+from agentserver.engines.postgres.connection import DRIVER, AwayError, Link, make_refusal
 from agentserver.engines.postgres.hints import EVERYBODY, Topic
 from agentserver.ports import EngineError
 from agentserver.supervision import run_errand
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
 
 
 FORGOTTEN = 86_400.0
-"""Seconds after which the row of an incarnation that is over is removed: one without a row is over as well."""
+"""Seconds after which a dead incarnation's row is removed. One without a row counts as dead."""
 
 LONGER = 60.0
-"""Seconds by which the lease of another server may be longer. So often rows of incarnations are removed."""
+"""Seconds by which another server's lease may be longer, and between two removals of dead incarnations."""
 
 _BEGIN = (
     "insert into @server (name, expires) values ($1, clock_timestamp() + $2 * interval '1 second')"
@@ -51,9 +50,9 @@ _BURY = (
     " select 0, false, extract(epoch from min(expires) - clock_timestamp())::float8 from @server"
     " where not gone and incarnation <> $1 and expires >= clock_timestamp()"
 )
-"""Ends leases that were not renewed, and returns the seconds until the next one can end.
+"""Expires unrenewed leases, and returns the seconds until the next one can expire.
 
-A lease that would last longer than any was renewed before the clock of the database went back. It is shortened."""
+A lease beyond the longest possible one was renewed before the database's clock was set back. It is shortened."""
 _END = "update @server set gone = true, blameless = blameless or $2 where incarnation = $1"
 _FORGET = "delete from @server where gone and expires < clock_timestamp() - $1 * interval '1 second'"
 
@@ -61,13 +60,13 @@ logger = logging.getLogger("agentserver.journal")
 
 
 class Lease:
-    """The lease of this process.
+    """Lease of this process.
 
     Args:
         options: of the database.
-        hints: are heard on the connection of the lease.
-        lost: called with nothing when the incarnation is over and another begins.
-        compare: says by a new connection whether acknowledged steps are missing.
+        hints: received on the connection of the lease.
+        lost: called when another incarnation has replaced this one.
+        compare: checks through a new connection whether acknowledged steps are missing.
     """
 
     def __init__(
@@ -87,13 +86,13 @@ class Lease:
         self._look = 0.0
 
     async def _prepare(self, connection: Connection) -> None:
-        """Look for losses before anything else: also where nothing is to be committed, and before others are buried."""
+        """Check for losses before anything else, in particular before expiring other leases."""
         await self.look_for_losses(connection)
         if self.incarnation:
             await self._hints.listen(connection, self.incarnation)
 
     async def look_for_losses(self, connection: Connection) -> None:
-        """Accept nothing any more where the database that is connected to misses acknowledged steps."""
+        """Refuse new messages if the connected database misses acknowledged steps."""
         if await self._compare(connection):
             self.unaccepted = self._options.name
 
@@ -105,7 +104,7 @@ class Lease:
         await self.link.run(lambda connection: self._hints.listen(connection, self.incarnation))
 
     async def keep(self) -> None:
-        """Renew the lease for ever, whatever happens to the database."""
+        """Renew the lease in a loop, regardless of errors."""
         while True:
             pause = self._options.lease / 3
             try:
@@ -120,24 +119,22 @@ class Lease:
             await asyncio.sleep(pause)
 
     async def renew(self) -> None:
-        """Renew the lease once, or begin another incarnation where it is over. Raises EngineError."""
+        """Renew the lease once, or begin another incarnation if it expired. Raises EngineError."""
         if self._ended:
             return
         rows = await self.link.fetch(_RENEW, self.incarnation, self._options.lease)
         self.away = ""
         if rows:
             lost = ", ".join(rows[0]["lost"] or ())
-            if self.unaccepted and not lost:  # an operator has accepted that steps are missing
+            if self.unaccepted and not lost:  # an operator has accepted the loss
                 await self.begin_again()
             self.unaccepted = lost
         elif not self._ended:
             await self.begin_again()
 
     async def begin_again(self) -> None:
-        """Work under another incarnation, without anything that was claimed under the one before."""
-        logger.warning(
-            "the lease of this server is over: it begins another one, and lets go all conversations"
-        )
+        """Begin another incarnation, which has none of the claims of the previous one."""
+        logger.warning("the lease of this server expired: it begins another one, and drops all conversations")
         await self.link.fetch(_END, self.incarnation, True)
         before = self.incarnation
         try:
@@ -147,7 +144,7 @@ class Lease:
                 self._lost()
 
     async def bury(self) -> float:
-        """End the leases of servers that have not renewed them; return the seconds until the next one can end.
+        """Expire unrenewed leases of other servers. Returns the seconds until the next one can expire.
 
         Raises EngineError.
         """
@@ -157,17 +154,17 @@ class Lease:
         rows = await self.link.fetch(_BURY, self.incarnation, lease + LONGER)
         buried = [row["incarnation"] for row in rows if row["gone"]]
         for incarnation in buried:
-            text = "server number %d has not renewed its lease: its conversations are taken over"
+            text = "server number %d did not renew its lease: its conversations are taken over"
             logger.warning(text, incarnation)
         for topic in (Topic.LEASES, Topic.INBOX) if buried else ():
-            self._hints.tell(EVERYBODY, topic)  # this server included
+            self._hints.tell(EVERYBODY, topic)  # including this server
         if now >= self._look:
             self._look = now + LONGER
             await self.link.fetch(_FORGET, FORGOTTEN)
         return min((row["left"] for row in rows if row["left"] is not None), default=lease)
 
     async def end(self) -> None:
-        """Give everything back on purpose: others need not wait. Raises EngineError."""
+        """End the lease, so that others need not wait for its expiry. Raises EngineError."""
         if self._ended or not self.incarnation:
             return
         self._ended = True
@@ -179,13 +176,13 @@ class Lease:
 
 
 MOST = 8192
-"""Conversations of which the latest step is remembered."""
+"""Most conversations whose latest step is remembered."""
 
 LONGEST = 3600.0
-"""Seconds for which it is."""
+"""Seconds for which a step is remembered."""
 
 NAMED = 100
-"""Conversations that are named in the row of a loss."""
+"""Most conversations named in the row of a loss."""
 
 _THERE = "select number, chain from {0}.step where number = any($1::bigint[])"
 _NOTE = "insert into {0}.loss (name, conversations) values ($1, $2)"
@@ -200,7 +197,10 @@ class _Step(NamedTuple):
 
 
 class Acknowledged:
-    """The latest acknowledged step of each conversation that was at work here of late.
+    """Latest acknowledged step of each recently active conversation.
+
+    A standby that lagged behind when it took over may lack such steps. Their ids are compared with the database at each
+    new connection; versions would not do, since a lost one may be used again.
 
     Args:
         options: of the database.
@@ -209,9 +209,7 @@ class Acknowledged:
     def __init__(self, options: PostgresOptions) -> None:
         self._options = options
         self._steps: OrderedDict[str, _Step] = OrderedDict()
-        self._comparing = (
-            asyncio.Lock()
-        )  # two connections made at once would note one loss twice, to be accepted twice
+        self._comparing = asyncio.Lock()  # concurrent connections would note a loss twice
 
     def note(self, conversation: str, number: int, chain: bytes) -> None:
         """Remember a step."""
@@ -221,12 +219,12 @@ class Acknowledged:
             self._steps.popitem(last=False)
 
     def forget(self, conversations: Collection[str]) -> None:
-        """Forget what may be removed on purpose, or what was accepted as lost."""
+        """Forget steps of removed conversations, or accepted losses."""
         for conversation in conversations:
             self._steps.pop(conversation, None)
 
     async def compare(self, connection: Connection) -> bool:
-        """Look for what is missing, and note it for all servers; gives whether anything is."""
+        """Find missing steps, and note them for all servers. Returns whether there are any."""
         async with self._comparing:
             return await self._compare(connection)
 
@@ -250,7 +248,7 @@ class Acknowledged:
 
 
 LOOK = 0.5
-"""Seconds between two looks whether a token is free."""
+"""Seconds between two attempts to take a token."""
 
 _TAKE = (
     "insert into @token as t (name, owner) values ($2, $1) on conflict (name) do update set owner = $1"
@@ -261,12 +259,12 @@ _GIVE = "delete from @token where name = $2 and owner = $1"
 
 
 class Tokens:
-    """The tokens of this process.
+    """Exclusive tokens of this process.
 
     Args:
         link: for statements.
-        lease: of this process.
-        hints: to and from those who wait.
+        lease: of this process, which ends its tokens too.
+        hints: to and from waiting processes.
     """
 
     def __init__(self, link: Link, lease: Lease, hints: Hints) -> None:
@@ -276,7 +274,7 @@ class Tokens:
 
     @asynccontextmanager
     async def have(self, name: str) -> AsyncIterator[None]:
-        """Have a token; waits for it. Raises EngineError."""
+        """Hold a token, after waiting for it. Raises EngineError."""
         async with self._here[name]:
             owner = await self._take(name)
             try:
@@ -285,7 +283,7 @@ class Tokens:
                 await self._give(owner, name)
 
     async def _give(self, owner: int, name: str) -> None:
-        """Give a token back, later where that fails: with the lease of this server it would stay here."""
+        """Give a token back, and retry in the background: it would stay here as long as the lease."""
         given = False
         try:
             with suppress(EngineError, *DRIVER):
@@ -310,7 +308,7 @@ class Tokens:
                     given = await self._free(owner, name)
 
     def end(self) -> None:
-        """Give nothing back any more: the lease is over."""
+        """Cancel pending releases, since the lease has ended."""
         for giving in self._giving:
             giving.cancel()
 
@@ -321,5 +319,5 @@ class Tokens:
                 if await self._link.fetch(_TAKE, owner, name):
                     return owner
             except DRIVER as error:
-                raise refused(error) from error
+                raise make_refusal(error) from error
             await self._hints.until(Topic.TOKENS, LOOK)

@@ -1,9 +1,7 @@
-"""The marks of this server: which deliveries may have ended it, so that the next owner lets them run alone.
+"""Marks of poison messages: deliveries that may have crashed this server.
 
-Everything that was queued under an incarnation that is over is suspect; a normal hop writes no mark. Only while
-suspects run alone is the beginning of each kept before it runs: a delivery that is marked then was alone when the
-process ended.
-Owns the table of suspects. Refuses to decide what follows.
+Every delivery queued under a dead incarnation is suspect; a normal hop writes no mark. The next owner runs suspects one
+at a time and marks each before it runs, so that a marked delivery was alone when the process died.
 """
 
 from __future__ import annotations
@@ -25,10 +23,10 @@ if TYPE_CHECKING:
     from agentserver.engines.postgres.threads import ReadingThread
 
 LONGEST = 2.0
-"""Seconds for which a process that is about to end waits for the database."""
+"""Seconds for which an ending process waits for the database."""
 
 SEVERAL = "several"
-"""No delivery's id: with it there is more than one suspect, so that none is taken for the culprit."""
+"""A pseudo id that makes several suspects, so that none is taken for the culprit."""
 
 _SERVER = "select gone, blameless, held from @server where incarnation = $1"
 _SUSPECTS = "select delivery, ends, alone from @suspect where incarnation = $1"
@@ -49,12 +47,12 @@ logger = logging.getLogger("agentserver.engines")
 
 
 class ServerMarks:
-    """The marks of this server in the database.
+    """Marks of this server in the database.
 
     Args:
         link: for statements.
         lease: of this process.
-        thread: reaches the database while the event loop is held.
+        thread: reaches the database while the event loop is blocked.
     """
 
     at_once = False
@@ -68,7 +66,7 @@ class ServerMarks:
         self._slot = 0
 
     async def previous_run(self, previous: int) -> PreviousRun:
-        """The end of an incarnation: what it marked, or else everything that was queued under it."""
+        """Read how an incarnation ended: its marks, or else everything queued under it."""
         if not previous:
             return NO_PREVIOUS_RUN
         try:
@@ -76,7 +74,7 @@ class ServerMarks:
             suspects = await self._link.fetch(_SUSPECTS, previous)
             queued = await self._link.fetch(_QUEUED, self._lease.incarnation)
         except (EngineError, *DRIVER) as error:
-            logger.warning("the end of server number %d cannot be read: %s", previous, error)
+            logger.warning("the marks of server number %d cannot be read: %s", previous, error)
             return NO_PREVIOUS_RUN
         ends = {key: number for key, number, _ in suspects}
         alone = frozenset(key for key, _, marked in suspects if marked)
@@ -87,17 +85,17 @@ class ServerMarks:
         return PreviousRun(running, held, ends)
 
     async def begin(self, suspects: Mapping[str, int], calls: int) -> None:  # noqa: ARG002 - a port's signature
-        """Keep suspects with their ends. Where they cannot be kept, they are only forgotten by the next owner."""
+        """Store suspects with their crash counts. On failure only the next owner lacks them."""
         if not suspects:
             return
         self._suspects |= suspects.keys()
         try:
             await self._link.fetch(_BEGIN, self._lease.incarnation, [*suspects], [*suspects.values()])
         except (EngineError, *DRIVER) as error:
-            logger.warning("suspects cannot be noted: %s", error)
+            logger.warning("suspects cannot be stored: %s", error)
 
     def enter(self, delivery: str, conversation: str) -> int:  # noqa: ARG002 - a port's signature
-        """Mark a suspect; any other delivery needs no mark."""
+        """Mark a suspect; other deliveries need no mark."""
         if delivery not in self._suspects:
             return 0
         self._slot += 1
@@ -111,13 +109,13 @@ class ServerMarks:
             logger.warning("a suspect cannot be marked: %s", error)
 
     async def wait_until_marked(self, slot: int) -> None:
-        """Wait until the mark of a suspect is kept."""
+        """Wait until the mark of a suspect is written."""
         task = self._writing.get(slot)
         if task is not None:
             await asyncio.shield(task)
 
     def leave(self, slot: int) -> None:
-        """Clear a mark: a suspect that is done with is acquitted, and one that is not stays a suspect."""
+        """Clear a mark. A suspect stays one until it is acquitted."""
         self._writing.pop(slot, None)
 
     def acquit(self, delivery: str) -> None:
@@ -143,16 +141,16 @@ class ServerMarks:
                 return
 
     def hold(self, delivery: str) -> None:
-        """Say from the watchdog's thread which delivery has held the event loop."""
-        self._say(lambda: self._thread.execute(_HOLD, (delivery, self._lease.incarnation)))
+        """Record, from the watchdog's thread, which delivery blocks the event loop."""
+        self._write(lambda: self._thread.execute(_HOLD, (delivery, self._lease.incarnation)))
 
     def end(self) -> None:
-        """Say that the end that comes now is no delivery's fault."""
+        """Record that no delivery causes the coming end."""
         self._lease.blameless = True
-        self._say(lambda: self._thread.execute(_END, (self._lease.incarnation,)), wait=False)
+        self._write(lambda: self._thread.execute(_END, (self._lease.incarnation,)), wait=False)
 
-    def _say(self, work: Callable[[], object], *, wait: bool = True) -> None:
+    def _write(self, work: Callable[[], object], *, wait: bool = True) -> None:
         with suppress(RuntimeError, TimeoutError, EngineError, *DRIVER):
-            said = self._thread.submit(work)
+            written = self._thread.submit(work)
             if wait:
-                said.result(LONGEST)
+                written.result(LONGEST)

@@ -1,7 +1,7 @@
-"""News of conversations that other servers have.
+"""Changes of conversations that other servers run, and batched queries about conversations.
 
-Owns one statement that looks at all that gateways here look at, and at all in which something waits for a person. Hints
-make the look earlier, or carry the latest events. Other events are read by gateways, after the place that they have.
+One statement polls every conversation that gateways here watch, and every one in which something waits for a person.
+Hints trigger the poll early, or carry the latest events. Gateways read other events themselves.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.messages import LAST, UNDECIDED, EventPlace
 from agentserver.engines.journal.events import EVENT
-from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, refused
+from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, make_refusal
 from agentserver.engines.postgres.hints import LOOK_DUE, Topic, load_tail
 from agentserver.ports import EngineError, News
 from agentserver.ports.engine import PAGE
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 SOON, LATER = 0.25, 1.0
-"""Seconds between two looks while a gateway looks at something, and while none does."""
+"""Seconds between two polls while a gateway watches something, and otherwise."""
 
 EACH = 2000
-"""Conversations that are looked at in a second at most, however often hints come."""
+"""Most conversations polled per second, regardless of hints."""
 
 _LOOK = (
     "select c.id, c.version, c.closed is not null as over, c.asks > 0 and c.closed is null as asks,"
@@ -45,13 +45,13 @@ _LOOK = (
 )
 
 
-class Watching:
-    """Looks for news.
+class NewsPoller:
+    """Poller for news.
 
     Args:
         link: for statements.
-        claims: of this process, of which there is no news.
-        hints: wake the look.
+        claims: of this process; their conversations have no news.
+        hints: trigger the poll.
     """
 
     def __init__(self, link: Link, claims: Claims, hints: Hints) -> None:
@@ -60,7 +60,7 @@ class Watching:
         self._asking: set[str] = set()
 
     async def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:
-        """Yield the news of wanted conversations, and of each that begins or ceases to ask a person, for ever."""
+        """Yield news of wanted conversations, and of each that begins or stops to wait for a person, in a loop."""
         loop, heard, look = asyncio.get_running_loop(), LOOK_DUE, 0.0
         while True:
             found = self._read_hints(heard.data)
@@ -75,7 +75,7 @@ class Watching:
             heard = await self._hints.until(Topic.NEWS, max(0.0, look - loop.time()))
 
     def _read_hints(self, data: Sequence[str]) -> list[News]:
-        """Read the latest events of conversations from hints. A look finds those of a hint that cannot be read."""
+        """Read the latest events from hints. A poll finds those of an unreadable hint."""
         found = []
         for text in data:
             with suppress(ValueError):
@@ -86,20 +86,20 @@ class Watching:
         return [news for news in found if self._claims.current_claim(news.conversation) is None]
 
     async def _look(self, keys: Sequence[str]) -> list[News]:
-        """Look at some conversations and at all that ask a person. Raises EngineError."""
+        """Poll some conversations and all that wait for a person. Raises EngineError."""
         try:
             rows = await self._link.fetch(_LOOK, keys)
         except AwayError:
             return []
         except DRIVER as error:
-            raise refused(error) from error
+            raise make_refusal(error) from error
         now = {row["id"] for row in rows if row["asks"]}
         changed, self._asking = now ^ self._asking, now
-        news = self._changed(rows, self._seen, changed)
+        news = self._find_changes(rows, self._seen, changed)
         self._seen = {row["id"]: _state(row) for row in rows}
         return news
 
-    def _changed(
+    def _find_changes(
         self, rows: list[asyncpg.Record], seen: dict[str, tuple[object, ...]], changed: set[str]
     ) -> list[News]:
         there = {row["id"]: row for row in rows}
@@ -116,7 +116,7 @@ def _state(row: asyncpg.Record) -> tuple[object, ...]:
 
 
 def _news(key: str, row: asyncpg.Record | None, *, asks: bool) -> News:
-    """Make the news of a conversation. What left when it was set aside has no place here."""
+    """Make the news of a conversation. Events of a suspension have no place."""
     if row is None:
         return News(key, UNDECIDED, asks)
     place = UNDECIDED if row["place"] is None or row["asides"] else EventPlace(row["place"], LAST)
@@ -124,20 +124,20 @@ def _news(key: str, row: asyncpg.Record | None, *, asks: bool) -> News:
 
 
 AT_ONCE = 16
-"""Questions that one statement answers. The answer to each may have ``PAGE`` bytes."""
+"""Most queries that one statement answers, each with up to ``PAGE`` bytes."""
 
 MOST = 64
-"""Events that are read at once of one conversation."""
+"""Most events of one conversation read at once."""
 
 PATIENCE, PAUSE = 5.0, 0.1
-"""Seconds for which a question waits for a database that is away, and between two attempts."""
+"""Seconds for which a query waits for an unreachable database, and between two attempts."""
 
 STANDING = (
     "select n.number, c.principal, c.closed is not null or exists"
     " (select from @suspension a where a.conversation = c.number and a.ended is null) as over"
     " from unnest($1::int[], $2::text[]) as n(number, id) join @conversation c on c.id = n.id"
 )
-"""The principal of a conversation, and whether it is over."""
+"""Finds the principal of a conversation, and whether it is closed or suspended."""
 _OF_STEPS = (
     f"select {EVENT} from @step s join @event e"  # noqa: S608 - our own text
     " on e.number >= s.first_event and e.number < s.first_event + s.events and e.conversation = s.conversation"
@@ -159,37 +159,37 @@ LEFT = (
     " window following as (order by f.version, f.position)) e"
     f" on e.place = 1 or e.size <= {PAGE} order by n.number, e.version, e.position"
 )
-"""The events after a place, no more of them than ``PAGE`` allows.
+"""Reads events after a place, up to ``PAGE`` bytes.
 
-Gives a row without a version for a conversation that nothing has left, and none for one that there is not."""
+Returns a row without a version if there are none, and no row for an unknown conversation."""
 
 
-class Question(NamedTuple):
-    """A question that waits for its answer."""
+class PendingQuery(NamedTuple):
+    """Query that waits for its rows."""
 
     values: Sequence[str | int]
     answer: asyncio.Future[list[asyncpg.Record]]
 
 
-class Questions:
-    """Questions of one kind about conversations.
+class QueryBatch:
+    """Batch of concurrent queries of one kind, which share a statement.
 
     Args:
         link: for the statement.
-        text: gives rows for a list of numbers and lists of values; the first column is the number of a question.
+        text: selects rows by a list of query numbers and lists of values; its first column is the query number.
     """
 
     def __init__(self, link: Link, text: str) -> None:
         self._link, self._text = link, text
-        self._due: list[Question] = []
+        self._due: list[PendingQuery] = []
         self._asking: asyncio.Task[None] | None = None
 
     async def ask(self, *values: str | int) -> list[asyncpg.Record]:
-        """Give the rows for some values. Raises EngineError."""
+        """Query the rows for some values. Raises EngineError."""
         answer: asyncio.Future[list[asyncpg.Record]] = asyncio.get_running_loop().create_future()
-        self._due.append(Question(values, answer))
+        self._due.append(PendingQuery(values, answer))
         if self._asking is None or self._asking.done():
-            self._asking = run_errand(self._ask_all(), "reads for those who wait")
+            self._asking = run_errand(self._ask_all(), "runs batched queries")
         return await answer
 
     async def _ask_all(self) -> None:
@@ -200,23 +200,23 @@ class Questions:
             finally:
                 _fail(due, EngineError("the engine is closed"))
 
-    async def _ask(self, due: Sequence[Question]) -> None:
+    async def _ask(self, due: Sequence[PendingQuery]) -> None:
         found: defaultdict[int, list[asyncpg.Record]] = defaultdict(list)
         try:
             for row in await self._fetch([one.values for one in due]):
                 found[row[0]].append(row)
         except (EngineError, *DRIVER) as error:
-            if len(due) > 1 and classify(error) is Trouble.ROW:  # one of them asks what no statement can
+            if len(due) > 1 and classify(error) is Trouble.ROW:  # one of them has invalid values
                 for one in due:
                     await self._ask([one])
                 return
-            _fail(due, refused(error))
+            _fail(due, make_refusal(error))
         for number, one in enumerate(due):
             if not one.answer.done():
                 one.answer.set_result(found[number])
 
     async def _fetch(self, questions: Sequence[Sequence[str | int]]) -> list[asyncpg.Record]:
-        """Run the statement; again for a while, where the database is away."""
+        """Run the statement, and retry for a while if the database is unreachable."""
         loop = asyncio.get_running_loop()
         end = loop.time() + PATIENCE
         columns = [list(column) for column in zip(*questions, strict=True)]
@@ -229,14 +229,14 @@ class Questions:
                 await asyncio.sleep(PAUSE)
 
     def end(self) -> None:
-        """Answer nothing any more."""
+        """Fail pending queries."""
         if self._asking is not None:
             self._asking.cancel()
         _fail(self._due, EngineError("the engine is closed"))
 
 
-def _fail(due: Sequence[Question], error: EngineError) -> None:
-    """Answer those of some questions that were not answered."""
+def _fail(due: Sequence[PendingQuery], error: EngineError) -> None:
+    """Fail unanswered queries."""
     for one in due:
         if not one.answer.done():
             one.answer.set_exception(error)

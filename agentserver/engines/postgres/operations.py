@@ -1,8 +1,4 @@
-"""The state of a database that servers share, for operators.
-
-Owns what is asked of the database about itself, its servers and their work, and which of its settings weaken a promise.
-Refuses to change anything but the acceptance of a loss.
-"""
+"""Operators' commands on a shared database, which need no lease."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from agentserver.engines.journal import verify
 from agentserver.engines.journal.connection import snapshot, transaction
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.postgres import history, tables
-from agentserver.engines.postgres.connection import DRIVER, connect, refused, unreachable
+from agentserver.engines.postgres.connection import DRIVER, connect, make_away_error, make_refusal
 from agentserver.engines.postgres.engine import PostgresEngine
 from agentserver.engines.postgres.history import PARTITIONED, WIDTH
 from agentserver.engines.postgres.threads import SyncConnection
@@ -72,7 +68,7 @@ _ACCEPT = "update @loss set accepted = clock_timestamp() where accepted is null 
 
 
 class ServerState(NamedTuple):
-    """A server that has a lease. ``began`` in seconds since the epoch, ``lease`` in seconds that are left of it."""
+    """Server with a lease. ``began`` in seconds since the epoch, ``lease`` in remaining seconds."""
 
     number: int
     name: str
@@ -82,7 +78,7 @@ class ServerState(NamedTuple):
 
 
 class Standby(NamedTuple):
-    """A standby of the database, as far as this user of it may see one."""
+    """Standby of the database, as far as this role may see it."""
 
     name: str
     state: str | None
@@ -90,14 +86,14 @@ class Standby(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The work of all servers. Times in seconds since the epoch.
+    """Work of all servers. Times in seconds since the epoch.
 
     Args:
         open: conversations.
         queued: deliveries.
-        oldest: when the conversation was touched last that has waited longest with a queued delivery.
-        inbox: messages for conversations that another server has.
-        waiting: since when the oldest of those has been waiting.
+        oldest: last step of the conversation that has waited longest with a queued delivery.
+        inbox: messages for conversations of other servers.
+        waiting: arrival of the oldest of those.
         dead: letters.
     """
 
@@ -110,11 +106,11 @@ class Work(NamedTuple):
 
 
 class HistoryPart(NamedTuple):
-    """The history of conversations that began within some time. Times in seconds since the epoch.
+    """Part of the history. Times in seconds since the epoch.
 
     Args:
-        ended: when the next part began; None for the present one.
-        conversations: open ones, and closed ones within the retention. Without any, an earlier part is dropped.
+        ended: when the next part began; None for the current one.
+        conversations: open ones, and closed ones within the retention. An earlier part without any is dropped.
         size: of its partitions, in bytes.
     """
 
@@ -126,7 +122,7 @@ class HistoryPart(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """Acknowledged work that a server has found missing, and nobody has accepted."""
+    """Unaccepted loss of acknowledged steps."""
 
     name: str
     at: float
@@ -134,7 +130,7 @@ class Loss(NamedTuple):
 
 
 class EngineState(NamedTuple):
-    """The state of the database. ``size`` in bytes; ``weak`` is a line for each promise that it does not keep."""
+    """State of the database. ``size`` in bytes; ``weak`` has a line for each weakened guarantee."""
 
     version: str
     commits: str
@@ -149,7 +145,7 @@ class EngineState(NamedTuple):
 
 async def read_state(options: PostgresOptions) -> EngineState:
     """Read the state of a database. Raises EngineError."""
-    async with _connected(options) as connection:
+    async with _open_connection(options) as connection:
         database = (await _rows(connection, options, _DATABASE, options.schema))[0]
         standbys = tuple(Standby(*row) for row in await _rows(connection, options, _STANDBYS))
         servers = tuple(ServerState(*row) for row in await _rows(connection, options, _SERVERS))
@@ -173,41 +169,41 @@ async def read_state(options: PostgresOptions) -> EngineState:
 
 
 async def find_weaknesses(options: PostgresOptions) -> tuple[str, ...]:
-    """Find the promises that a database does not keep, a line each. Raises EngineError."""
-    async with _connected(options) as connection:
+    """Find guarantees that the database settings weaken, a line each. Raises EngineError."""
+    async with _open_connection(options) as connection:
         database = (await _rows(connection, options, _DATABASE, options.schema))[0]
         return tuple(tables.find_weaknesses(database["commits"], database["confirming"]))
 
 
 async def migrate(options: PostgresOptions) -> bool:
-    """Make the tables where there are none; gives whether it did. Raises EngineError."""
-    async with _connected(options) as connection:
+    """Create missing tables. Returns whether it did. Raises EngineError."""
+    async with _open_connection(options) as connection:
         return await tables.migrate(connection, options)
 
 
 async def accept_loss(options: PostgresOptions) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Accept every loss that servers have noticed; gives the name of each server with what it misses.
+    """Accept all noted losses. Returns the name of each server with its missing conversations.
 
     Raises EngineError.
     """
-    async with _connected(options) as connection:
+    async with _open_connection(options) as connection:
         return tuple((name, tuple(lost)) for name, lost in await _rows(connection, options, _ACCEPT))
 
 
 @asynccontextmanager
-async def _connected(options: PostgresOptions) -> AsyncIterator[asyncpg.Connection]:
+async def _open_connection(options: PostgresOptions) -> AsyncIterator[asyncpg.Connection]:
     try:
         connection = await connect(options, "command")
     except (*DRIVER, TimeoutError) as error:
-        raise unreachable(error) from error
+        raise make_away_error(error) from error
     try:
         yield connection
     except DRIVER as error:
         state = getattr(error, "sqlstate", None)
         if state in ("42P01", "3F000"):
-            told = f"schema {options.schema} has no tables: agentserver engine migrate makes them"
-            raise EngineError(told) from error
-        raise refused(error) from error
+            text = f"schema {options.schema} has no tables: create them with agentserver engine migrate"
+            raise EngineError(text) from error
+        raise make_refusal(error) from error
     finally:
         connection.terminate()
 
@@ -223,45 +219,47 @@ _THERE = "select to_regclass(?)::text"
 
 
 @contextmanager
-def connected(options: PostgresOptions) -> Iterator[Connection]:
-    """Connect for a command, as if to a file. Raises EngineError, also where there are no tables."""
+def open_database(options: PostgresOptions) -> Iterator[Connection]:
+    """Connect for a command. Raises EngineError, also when the tables are missing."""
     with closing(SyncConnection(options, "command")) as connection:
         if connection.execute(_THERE, (f"{options.schema}.ledger",)).fetchone() == (None,):
-            raise EngineError(f"schema {options.schema} has no tables: agentserver engine migrate makes them")
+            raise EngineError(
+                f"schema {options.schema} has no tables: create them with agentserver engine migrate"
+            )
         yield connection
 
 
 @contextmanager
 def reading(options: PostgresOptions, guards: Sequence[CoreGuard] = ()) -> Iterator[Reader]:
-    """Read what servers have kept, while they run. Raises EngineError.
+    """Read the journal while servers run. Raises EngineError.
 
     Args:
         options: of the database.
-        guards: those whose memories are kept; without them a conversation that holds one cannot be loaded.
+        guards: guards whose memories are stored; a conversation that holds one cannot be loaded without them.
     """
-    with connected(options) as connection:
+    with open_database(options) as connection:
         yield Reader(connection, guards)
 
 
 def find_faults(options: PostgresOptions) -> Iterator[str]:
-    """Find rows that are not what was written, as lines, of one moment. Raises EngineError."""
-    with connected(options) as connection, snapshot(connection):
+    """Find damaged rows within one snapshot, a line each. Raises EngineError."""
+    with open_database(options) as connection, snapshot(connection):
         yield from verify.find_faults(connection, (EngineError,), history.KEPT)
 
 
 @contextmanager
 def changing(options: PostgresOptions) -> Iterator[Connection]:
-    """Change what no server works on, in one transaction. Raises EngineError."""
-    with connected(options) as connection, transaction(connection):
+    """Open a transaction on rows that no server works on. Raises EngineError."""
+    with open_database(options) as connection, transaction(connection):
         yield connection
 
 
 def commit_decision(
     options: PostgresOptions, guards: Sequence[CoreGuard], outcome: Outcome
 ) -> EngineError | None:
-    """Claim the conversation of an outcome and keep the outcome; its servers take up what is queued by it.
+    """Claim the conversation of an outcome and commit it, for servers to continue.
 
-    Returns the reason where it cannot be kept: a server that works on the conversation is one.
+    Returns the error if that fails, for example because a server owns the conversation.
     """
     try:
         asyncio.run(_commit(options, guards, outcome))
@@ -276,8 +274,8 @@ async def _commit(options: PostgresOptions, guards: Sequence[CoreGuard], outcome
         claim = await engine.claim(conversation) if outcome.before else engine.begin_claim(conversation)
         if claim is None:
             raise EngineError(
-                f"a server has conversation {conversation}: decide in its live view, or when the conversation has"
-                " rested for half a minute"
+                f"a server owns conversation {conversation}: decide in its live view, or after half a minute"
+                " without a step"
             )
         await engine.commit(claim, outcome)
         engine.marks.end()

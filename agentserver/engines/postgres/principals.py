@@ -1,7 +1,6 @@
-"""The principals, and the pace of each, in the database that servers share.
+"""Principals and their rate limits in the shared database.
 
-Owns a connection of its own, which may block a thread: it serves commands and polling, never a step. Refuses to know
-the form of principals.
+The connection blocks its thread: it serves commands and polling, never a step.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 ANSWER: Final = 2.0
-"""Seconds in which the database answers, or is away."""
+"""Seconds after which an unresponsive database counts as unreachable."""
 
 _TRIES: Final = 20
 _EDITION: Final = "select edition from principals"
@@ -43,11 +42,11 @@ _SPEND: Final = (
 
 @dataclass
 class PrincipalTable:
-    """The store of principals, and of the pace of each, for servers that share a database.
+    """Store of principals and their rate limits in a shared database.
 
     Args:
-        url: of the database; PG* variables say what it leaves out.
-        schema: that holds the tables.
+        url: of the database; PG* variables complete it.
+        schema: of the tables.
     """
 
     url: str = field(repr=False)
@@ -62,22 +61,22 @@ class PrincipalTable:
         return f"the database (schema {self.schema})"
 
     def edition(self) -> int | None:
-        """Look at the edition that is kept; None where nothing is. Raises UnusableError, and AwayError of it."""
+        """Read the edition; None if there is none. Raises UnusableError, or its subclass AwayError."""
         found = self._fetch(_EDITION)
         return int(found[0][0]) if found else None
 
     def read(self) -> KeptPrincipals:
-        """Read what is kept. Raises UnusableError, and AwayError of it."""
-        return KeptPrincipals(*self._kept())
+        """Read the principals. Raises UnusableError, or its subclass AwayError."""
+        return KeptPrincipals(*self._read_row())
 
     def change(self, change: Callable[[bytes], bytes]) -> None:
-        """Put what ``change`` makes of the text in its place. Raises UnusableError, OSError, and what it raises.
+        """Replace the text with the result of ``change``. Raises UnusableError, OSError, and the errors of ``change``.
 
-        A change of which no answer came may have been made: it is looked for before it is made again.
+        An unanswered change may have taken effect, so it is looked for before it is repeated.
         """
         sent = b""
         for _ in range(_TRIES):
-            edition, data = self._kept()
+            edition, data = self._read_row()
             if sent and data == sent:
                 return
             sent = change(data)
@@ -89,12 +88,12 @@ class PrincipalTable:
                 continue
         raise OSError(f"others changed the principals {_TRIES} times meanwhile; try again")
 
-    def _kept(self) -> tuple[int | None, bytes]:
+    def _read_row(self) -> tuple[int | None, bytes]:
         found = self._fetch(_READ)
         return (int(found[0][0]), bytes(found[0][1])) if found else (None, b"")
 
     def exchange(self, spent: Mapping[str, float]) -> Mapping[str, float]:
-        """Add to the buckets of principals; gives the seconds until each is full again. Raises AwayError."""
+        """Add to the buckets of principals. Returns the seconds until each is full again. Raises AwayError."""
         return dict(self._fetch(_SPEND, list(spent), list(spent.values())))
 
     def close(self) -> None:
@@ -103,7 +102,7 @@ class PrincipalTable:
             self._connection.close()
 
     def _fetch(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Run a statement. Raises UnusableError, and AwayError of it."""
+        """Run a statement. Raises UnusableError, or its subclass AwayError."""
         with self._lock:
             try:
                 return self._run(statement, values)
@@ -111,7 +110,7 @@ class PrincipalTable:
                 raise self._unusable(error.__cause__ or error) from None
 
     def _run(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """Run a statement, once more by a new connection where the one of before is lost."""
+        """Run a statement, and retry with a new connection if the old one is lost."""
         again = self._connection.connected and statement != _WRITE
         try:
             return self._connection.execute(statement, values).fetchall()
@@ -122,7 +121,7 @@ class PrincipalTable:
 
     def _unusable(self, error: BaseException) -> UnusableError:
         if isinstance(error, asyncpg.UndefinedTableError | asyncpg.InvalidSchemaNameError):
-            return UnusableError(f"{self} has no tables: agentserver engine migrate makes them")
+            return UnusableError(f"{self} has no tables: create them with agentserver engine migrate")
         if isinstance(error, asyncpg.InsufficientPrivilegeError):
             return UnusableError(f"{self}: {error}")
         return AwayError(f"{self} does not answer: {say(error)}")

@@ -1,8 +1,4 @@
-"""Steps of this process as rows, numbered from the blocks that it has drawn.
-
-Owns the memory of what is stored of the conversations that are claimed here, each under its claim. Refuses to send
-rows.
-"""
+"""Rows of this process's steps, numbered from blocks that it has reserved."""
 
 from __future__ import annotations
 
@@ -28,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ClaimedRows:
-    """The rows that steps build on: see ``agentserver.engines.journal.step_rows.StoredRows``.
+    """Stored rows that steps build on: see ``agentserver.engines.journal.step_rows.StoredRows``.
 
     Args:
         numbers: of this process.
@@ -42,20 +38,20 @@ class ClaimedRows:
         self._rows = StepRows(self)
 
     def knows(self, conversation: str, claim: Claim) -> bool:
-        """Say whether it is known what is stored of a conversation, since it was claimed."""
+        """Check whether the rows of a conversation were learned under a claim."""
         return self._claims.get(conversation) == claim
 
     def learn(self, conversation: str, claim: Claim, kept: RowCache | None) -> None:
-        """Remember what is stored of a conversation."""
+        """Remember the stored rows of a conversation."""
         self.drop([conversation])
         self._claims[conversation], self._found[conversation] = claim, kept
 
     def learn_letter(self, conversation: str, delivery: str, row: DeliveryRow) -> None:
-        """Remember the row of a dead letter that the next step queues again."""
+        """Remember the row of a dead letter that the next step requeues."""
         self._letters[conversation, delivery] = row
 
     def drop(self, conversations: Collection[str]) -> None:
-        """Forget what is stored of some conversations."""
+        """Forget the stored rows of some conversations."""
         for conversation in conversations:
             self._claims.pop(conversation, None)
             self._found.pop(conversation, None)
@@ -80,44 +76,44 @@ class ClaimedRows:
     # For steps
 
     def find(self, conversation: str) -> RowCache | None:
-        """The rows that were learned."""
+        """Return the learned rows."""
         return self._found.get(conversation)
 
     def dead(self, conversation: str, delivery: str) -> DeliveryRow | None:
-        """The row that was learned."""
+        """Take the learned row."""
         return self._letters.pop((conversation, delivery), None)
 
     def receipt(self, number: int, name: str) -> Receipt | None:  # noqa: ARG002 - the signature of stored rows
-        """None: the statement that commits a step looks for its receipt."""
+        """Return None: the commit statement checks the receipt."""
         return None
 
     def take(self, table: str, count: int) -> int:  # noqa: ARG002 - all tables share the numbers
-        """Take numbers that follow each other."""
+        """Take consecutive numbers."""
         return self._numbers.take(count)
 
 
 def count(encoded: Encoded) -> int:
-    """The numbers that a step needs."""
+    """Count the numbers that a step needs."""
     return 2 + len(encoded.outcome.added) + len(encoded.outcome.replies)
 
 
 BLOCK = 4096
-"""Numbers that are drawn at once."""
+"""Numbers in a reserved block."""
 
 OLDEST = 600.0
-"""Seconds after which the rest of a block is not used any more: the part of history that it is of may be dropped."""
+"""Seconds after which the rest of a block is discarded: its part of history may be dropped."""
 
 MOST = 65_536
-"""Blocks that are remembered: an event of an earlier one counts as told before."""
+"""Most remembered blocks. An event of an earlier one counts as redelivered."""
 
 DRAW = "update @ledger set next = next + $1 returning next - $1"
 
 
 class Numbers:
-    """The numbers that this process has drawn.
+    """Row numbers that this process has reserved.
 
     Args:
-        link: for drawing.
+        link: for reserving blocks.
     """
 
     def __init__(self, link: Link) -> None:
@@ -127,7 +123,7 @@ class Numbers:
         self._blocks: list[tuple[float, float]] = []
 
     async def draw(self, count: int) -> None:
-        """See to it that so many can be taken. Raises EngineError, and what asyncpg raises."""
+        """Reserve a block unless enough numbers are left. Raises EngineError and asyncpg's errors."""
         now = asyncio.get_running_loop().time()
         if self._end - self._next < count or now - self._drawn > OLDEST:
             size = max(BLOCK, count)
@@ -137,21 +133,21 @@ class Numbers:
             self.note(self._next, size)
 
     def note(self, first: int, count: int) -> None:
-        """Remember that so many numbers are of this process."""
+        """Remember a range of numbers as reserved by this process."""
         insort(self._blocks, (first, first + count))
         del self._blocks[:-MOST]
 
     def take(self, count: int) -> int:
-        """Take numbers that follow each other, of those that were drawn; gives the first."""
+        """Take consecutive reserved numbers. Returns the first."""
         first, self._next = self._next, self._next + count
         assert self._next <= self._end
         return first
 
     def drop(self) -> None:
-        """Use no more of what was drawn: a database that lost commits may have given it to another server."""
+        """Discard unused numbers: after lost commits another server may have them too."""
         self._next = self._end = 0
 
     def __contains__(self, number: int) -> bool:
-        """True for a number that this process has drawn."""
+        """Check whether this process reserved a number."""
         place = bisect(self._blocks, (number, math.inf))
         return place > 0 and number < self._blocks[place - 1][1]

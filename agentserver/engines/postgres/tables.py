@@ -1,11 +1,9 @@
-"""The tables by which servers share a journal, beside those of the journal.
+"""Tables that servers need to share a journal, in addition to the journal's own.
 
-Owns their definition, the version of all tables, and their making under a lock. Refuses to know what rows mean.
-
-Every statement of this engine is its own transaction, so that it may go through a pooler. Beyond plain SQL it uses
+Every statement of this engine is its own transaction, so that it works through a pooler. Beyond plain SQL it uses
 ``insert .. on conflict``, data-modifying ``with``, ``for update skip locked``, ``lateral``, window functions,
 ``unnest`` of several arrays, partial indexes and range partitions. ``pg_notify`` and the advisory lock of a migration
-may be missing.
+are optional.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("agentserver.journal")
 
 FORMAT: Final = 1
-"""The format of all tables. There is no release yet, so no other format is read."""
+"""The format of all tables. No other format is read."""
 
 OLDEST: Final = 140_000
 """The oldest version of Postgres that is supported, as its ``server_version_num``."""
@@ -45,7 +43,7 @@ POSTGRES: Final = Dialect(
 )
 
 LOCK: Final = 4_711_026
-"""The number of the advisory lock under which tables are made."""
+"""The number of the advisory lock of a migration."""
 
 TABLES: Final = """
     alter table @conversation add column owner bigint, add column epoch bigint not null default 0,
@@ -126,22 +124,21 @@ TABLES: Final = """
 """
 """The tables.
 
-``conversation.owner`` and ``epoch`` are the claim on it, which each commit checks: see batch.py. ``moved`` is
-when the last step was committed. ``server``: leases.py. ``inbox``: inbox.py.
-``suspect``: marks.py. ``token``: tokens.py. ``loss``: losses.py. ``clock``: the calendar of a server, by its name.
+``conversation.owner`` and ``epoch`` are the claim on it, which each commit checks: see batch.py. ``moved`` is the time
+of the last commit. ``server``, ``token``, ``loss``: leases.py. ``inbox``: inbox.py. ``suspect``: marks.py.
+``clock``: the calendar of a server, by its name.
 
-Each step writes ``conversation.touched``. No index has it, so that the row's other indexes stay as they are.
+Each step writes ``conversation.touched``. It is not indexed, so that the row's indexes need no update.
 
-Tables with a fill factor have rows that are updated after they were written: room on the same page lets an update that
-changes no indexed column spare the indexes. A vacuum at 2 % of dead rows in place of 20 % gives that room back in time
-when there are millions of rows. The inbox is nearly empty, so that a share of it means nothing. The partitions of
-``step``, ``delivery``, ``event``, ``receipt`` and ``expired`` have their settings from history.py.
+A fill factor leaves room on a page for updates of unindexed columns, which then need no index update. Vacuuming at 2 %
+instead of 20 % dead rows reclaims that room in time in tables of millions of rows. The inbox is nearly empty, so it has
+an absolute threshold. history.py has the settings of partitions.
 
-``expired``: the conversations whose retention is over and whose history is not dropped yet. ``history_part``: the
-ranges of conversation numbers that have partitions.
+``expired``: expired conversations whose history is not dropped yet. ``history_part``: ranges of conversation numbers
+with partitions.
 
-``ledger.next``: the number that the next block of rows begins with, see rows.py. ``ledger.secret`` names
-the channels of hints, see hints.py.
+``ledger.next``: the first number of the next block, see rows.py. ``ledger.secret``: part of the channel names, see
+hints.py.
 """
 
 
@@ -158,7 +155,7 @@ NAMES: Final = (*OF_JOURNAL, *re.findall(r"create table @(\w+)", TABLES + PRINCI
 
 
 async def migrate(connection: Connection, options: PostgresOptions) -> bool:
-    """Make the tables where there are none; gives whether it did. Raises EngineError for tables of another format."""
+    """Create missing tables. Returns whether it did. Raises EngineError for tables of another format."""
     schema = f'"{options.schema}"'
     async with connection.transaction():
         await connection.execute("select pg_advisory_xact_lock($1)", LOCK)
@@ -174,7 +171,7 @@ async def migrate(connection: Connection, options: PostgresOptions) -> bool:
 
 
 async def exists(connection: Connection, options: PostgresOptions) -> bool:
-    """Say whether there are tables. Raises EngineError for tables of another format."""
+    """Check whether the tables exist. Raises EngineError for tables of another format."""
     ledger = f'"{options.schema}".ledger'
     if await connection.fetchval("select to_regclass($1)", ledger) is None:
         return False
@@ -185,7 +182,7 @@ async def exists(connection: Connection, options: PostgresOptions) -> bool:
 
 
 async def check(connection: Connection, options: PostgresOptions) -> None:
-    """Refuse a database that does not keep what it is given. Raises EngineError."""
+    """Refuse a database that loses commits in a crash. Raises EngineError."""
     version = int(await connection.fetchval("select current_setting('server_version_num')"))
     if version < OLDEST:
         raise EngineError(
@@ -212,7 +209,7 @@ async def check(connection: Connection, options: PostgresOptions) -> None:
 
 
 def find_weaknesses(commits: str, confirming: str) -> list[str]:
-    """Say which promise a database does not keep, a line each.
+    """List guarantees that settings of the database weaken, a line each.
 
     Args:
         commits: its ``synchronous_commit``.

@@ -1,8 +1,4 @@
-"""The reading of the journal in a thread of its own, by the same synchronous statements that a file is read with.
-
-Owns the thread, its connection, and the translation of a statement: placeholders, literals of bytes, and the schema of
-each table. Refuses to know what is read.
-"""
+"""A thread that reads the journal from Postgres with the same synchronous statements as from SQLite."""
 
 from __future__ import annotations
 
@@ -19,8 +15,8 @@ from agentserver.engines.postgres.connection import (
     Trouble,
     classify,
     connect,
-    refused,
-    unreachable,
+    make_away_error,
+    make_refusal,
 )
 from agentserver.engines.postgres.tables import NAMES, POSTGRES
 
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PATIENCE, PAUSE = 5.0, 0.1
-"""Seconds for which a reading waits for a database that is away, and between two attempts."""
+"""Seconds for which a read waits for an unreachable database, and between two attempts."""
 
 _TABLE = re.compile(rf"\b(from|join|into|update) ({'|'.join(NAMES)})\b")
 _BYTES = re.compile(r"x'([0-9a-f]*)'")
@@ -40,7 +36,7 @@ _PLACE = re.compile(r"\?(\d*)")
 
 
 def translate(statement: str, schema: str) -> str:
-    """Write a statement of the journal for the tables of a schema. Its placeholders are all numbered, or none is."""
+    """Translate a journal statement to Postgres and a schema. Either all or none of its placeholders are numbered."""
     places = iter(range(1, statement.count("?") + 1))
     text = _PLACE.sub(lambda found: f"${found[1] or next(places)}", statement)
     text = _BYTES.sub(lambda found: found[1].join(POSTGRES.literal), text)
@@ -48,21 +44,21 @@ def translate(statement: str, schema: str) -> str:
 
 
 class Cursor:
-    """The rows of a statement."""
+    """Iterator over the rows of a statement."""
 
     def __init__(self, rows: Sequence[Any]) -> None:
         self._rows = iter([tuple(map(_plain, row)) for row in rows])
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        """The rows that are left."""
+        """Iterate over the remaining rows."""
         return self._rows
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row."""
+        """Fetch the next row."""
         return next(self._rows, None)
 
     def fetchall(self) -> list[tuple[Any, ...]]:
-        """The rows that are left."""
+        """Fetch the remaining rows."""
         return list(self._rows)
 
 
@@ -71,12 +67,12 @@ def _plain(value: Any) -> Any:
 
 
 class SyncConnection:
-    """A connection that is used from one thread, and waits there. Made again when it is lost.
+    """Synchronous reconnecting connection, used by one thread.
 
     Args:
         options: of the database.
         role: of the connection.
-        within: seconds in which a statement is answered, or the database is away; None for no limit.
+        within: seconds after which an unresponsive database counts as unreachable; None for no limit.
     """
 
     def __init__(self, options: PostgresOptions, role: str, *, within: float | None = None) -> None:
@@ -88,7 +84,7 @@ class SyncConnection:
 
     @property
     def connected(self) -> bool:
-        """True while the connection is open, as far as is known."""
+        """True while the connection appears open."""
         return self._connection is not None and not self._connection.is_closed()
 
     def execute(self, text: str, values: Sequence[Any] = ()) -> Cursor:
@@ -98,8 +94,8 @@ class SyncConnection:
         except (*DRIVER, TimeoutError) as error:
             if classify(error) is Trouble.AWAY:
                 self.drop()
-                raise unreachable(error) from error
-            raise refused(error) from error
+                raise make_away_error(error) from error
+            raise make_refusal(error) from error
 
     def executemany(self, text: str, rows: Iterable[Sequence[Any]]) -> None:
         """Run a statement for each row. Raises EngineError."""
@@ -128,14 +124,14 @@ class SyncConnection:
         return list(await self._connection.fetch(found, *values))
 
     def drop(self) -> None:
-        """Give the connection up."""
+        """Drop the connection."""
         self.in_transaction = False
         connection, self._connection = self._connection, None
         if connection is not None:
             self._runner.run(_terminate(connection))
 
     def give_up(self) -> None:
-        """End the wait for an answer, from another thread."""
+        """Abort a waiting statement from another thread."""
         connection = self._connection
         if connection is not None:
             with suppress(RuntimeError):  # its loop was closed meanwhile
@@ -152,7 +148,7 @@ async def _terminate(connection: Connection) -> None:
 
 
 class ReadingThread:
-    """The thread that reads for an engine.
+    """Thread that reads for an engine.
 
     Args:
         options: of the database.
@@ -166,17 +162,17 @@ class ReadingThread:
 
     @property
     def connection(self) -> SyncConnection:
-        """The connection; to be used in the thread."""
+        """The connection, for use in the thread."""
         if self._made is None:
             self._made = SyncConnection(self._options, "reading")
         return self._made
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Have the thread do something, from any thread."""
-        return self._pool.submit(self._tidily, work)
+        """Run a function in the thread. May be called from any thread."""
+        return self._pool.submit(self._run_and_clean_up, work)
 
     async def do(self, work: Callable[[], T]) -> T:
-        """Have the thread do something; again for a while, where the database is away. Raises EngineError."""
+        """Run a function in the thread, and retry for a while if the database is unreachable. Raises EngineError."""
         end = asyncio.get_running_loop().time() + PATIENCE
         while True:
             try:
@@ -186,7 +182,7 @@ class ReadingThread:
                     raise
                 await asyncio.sleep(PAUSE)
 
-    def _tidily(self, work: Callable[[], T]) -> T:
+    def _run_and_clean_up(self, work: Callable[[], T]) -> T:
         try:
             return work()
         finally:
@@ -197,11 +193,11 @@ class ReadingThread:
         self.connection.close()
 
     def execute(self, text: str, values: Sequence[Any]) -> Cursor:
-        """Run a statement; in the thread."""
+        """Run a statement, in the thread."""
         return self.connection.execute(text, values)
 
     async def close(self) -> None:
-        """Close the connection, and end the thread: what it waits for has some time to come."""
+        """Close the connection and end the thread, aborting a statement that takes too long."""
         self._over = True
         closing = asyncio.wrap_future(self._pool.submit(self._close))
         done, _ = await asyncio.wait([closing], timeout=PATIENCE)

@@ -1,8 +1,7 @@
-"""Commits in groups: what waits while a statement is on its way shares the next one.
+"""Group commit: steps that arrive while a statement runs share the next one.
 
-Owns the order of a conversation's commits, the retry of a statement whose connection was lost, and the answer to each
-commit. A statement that was not answered is sent again as it is until it is, since the absence of a step proves nothing
-while another connection may still carry it. Refuses to know the statement, which batch.py writes.
+A statement without an answer is sent again unchanged until it is answered: the absence of a step proves nothing while
+another connection may still carry it.
 """
 
 from __future__ import annotations
@@ -15,11 +14,20 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import RedrivenLetter, RequeuedLetter
 from agentserver.core.receipts import Receipt
-from agentserver.engines.journal.rows import Left, make_gone_test
+from agentserver.engines.journal.rows import Left
+from agentserver.engines.journal.rows import make_gone_test as make_test
 from agentserver.engines.journal.step_data import StepMaker, from_outside
 from agentserver.engines.journal.stored import find_dead_row, find_rows
 from agentserver.engines.postgres import batch, tables
-from agentserver.engines.postgres.connection import DRIVER, AwayError, Link, Trouble, classify, refused, say
+from agentserver.engines.postgres.connection import (
+    DRIVER,
+    AwayError,
+    Link,
+    Trouble,
+    classify,
+    make_refusal,
+    say,
+)
 from agentserver.engines.postgres.rows import count
 from agentserver.ports import ConflictError, DamagedError, EngineError, FencedError, RepeatedError, UnfitError
 
@@ -45,17 +53,17 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 MOST = 256
-"""Steps that one statement commits at most."""
+"""Most steps that one statement commits."""
 
 LAZY = 0.02
-"""Seconds for which an event that has left waits for a commit to go with."""
+"""Seconds for which an acknowledgement waits to share a commit."""
 
 SOONEST, LATEST = 0.05, 1.0
-"""Seconds before a statement is sent again."""
+"""Seconds before a statement is resent."""
 
 UNIQUE = "23505"
 NO_PARTITION = "23514"
-"""For a row whose part of history was dropped: its number was drawn long ago."""
+"""The state for a row whose part of history was dropped: its number is too old."""
 
 _DIAGNOSE = (
     "with barrier as (update @server set barrier = barrier + 1 where incarnation = $1)"
@@ -64,13 +72,13 @@ _DIAGNOSE = (
     " from (select 1) as one left join @conversation c on c.id = $2"
     " left join @receipt r on r.conversation = c.number and r.name = $5"
 )
-"""Says why a step is not among those that a statement has committed. What it reads is as durable as its own commit."""
+"""Finds why a statement did not commit a step. Its own write makes the answer as durable as a commit."""
 
 logger = logging.getLogger("agentserver.journal")
 
 
-class Waiting(NamedTuple):
-    """A commit that waits."""
+class PendingCommit(NamedTuple):
+    """Commit that waits."""
 
     encoded: Encoded
     claim: Claim
@@ -78,30 +86,30 @@ class Waiting(NamedTuple):
 
     @property
     def conversation(self) -> str:
-        """The conversation that it is of."""
+        """The id of its conversation."""
         return self.encoded.outcome.conversation.id
 
     def fail(self, error: EngineError) -> None:
-        """Answer that nothing is kept."""
+        """Report that the step was not committed."""
         if not self.done.done():
             self.done.set_exception(error)
 
-    def succeed(self) -> None:
-        """Answer that it is kept."""
+    def complete(self) -> None:
+        """Report that the step was committed."""
         if not self.done.done():
             self.done.set_result(None)
 
 
 class Ready(NamedTuple):
-    """A commit as rows."""
+    """Commit with its rows."""
 
-    waiting: Waiting
+    waiting: PendingCommit
     step: StepData
     prepared: Prepared
 
 
 class Ties(NamedTuple):
-    """Parts of the same process that commits depend on."""
+    """Components of the engine that commits depend on."""
 
     lease: Lease
     claims: Claims
@@ -111,14 +119,14 @@ class Ties(NamedTuple):
 
 
 class Writer:
-    """Commits the steps of one process.
+    """Group committer for the steps of one process.
 
     Args:
         options: of the database.
-        ties: what commits depend on.
-        rows: of what is claimed here.
-        steps: makes steps of outcomes.
-        released: called with each outcome that is kept.
+        ties: components that commits depend on.
+        rows: of claimed conversations.
+        steps: converts outcomes to steps.
+        released: called with each committed outcome.
     """
 
     def __init__(
@@ -132,7 +140,7 @@ class Writer:
         self._options, self._ties, self._rows, self._steps = options, ties, rows, steps
         self._released = released
         self._link = Link(options, "writer", self._prepare_connection)
-        self._waiting: list[Waiting] = []
+        self._waiting: list[PendingCommit] = []
         self._left: list[Left] = []
         self._leaving: list[Left] = []
         self._some = asyncio.Event()
@@ -144,13 +152,13 @@ class Writer:
     # Entrance
 
     def commit(self, claim: Claim, outcome: Outcome) -> asyncio.Future[None]:
-        """Make an outcome permanent, together with all others that wait."""
+        """Commit an outcome together with all that wait."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         encoded = self._objection(claim, outcome) or self._steps.encode(outcome)
         if isinstance(encoded, EngineError):
             done.set_exception(encoded)
             return done
-        self._waiting.append(Waiting(encoded, claim, done))
+        self._waiting.append(PendingCommit(encoded, claim, done))
         self._quiet.clear()
         self._some.set()
         return done
@@ -167,33 +175,33 @@ class Writer:
         return EngineError(self.away) if self.away and from_outside(outcome) else None
 
     def leave(self, left: Left) -> None:
-        """Let events out of the outbox, soon."""
+        """Remove events from the outbox soon."""
         self._left.append(left)
         self._quiet.clear()
         asyncio.get_running_loop().call_later(LAZY, self._some.set)
 
-    def gone(self, conversation: str) -> Callable[[EventPlace], bool]:
-        """Make the test for events that are about to leave the outbox."""
-        return make_gone_test((*self._left, *self._leaving), conversation)
+    def make_gone_test(self, conversation: str) -> Callable[[EventPlace], bool]:
+        """Make a test for places whose acknowledgements are about to be written."""
+        return make_test((*self._left, *self._leaving), conversation)
 
     # Groups
 
     async def write(self) -> None:
-        """Commit what waits, for ever."""
+        """Commit waiting steps, in a loop."""
         while True:
             while self._waiting or self._left:
                 await self._write_group()
             self._quiet.set()
             if (
                 self.away and not self._over
-            ):  # nothing from outside is taken meanwhile, so nothing else would notice
+            ):  # new messages are refused meanwhile, so no commit would notice its return
                 await self._reach()
                 continue
             await self._some.wait()
             self._some.clear()
 
     async def _reach(self) -> None:
-        """Notice that an absent database is back. What waits for it meanwhile is tried soon enough."""
+        """Check whether the database is back."""
         try:
             await self.connect()
         except (EngineError, *DRIVER):
@@ -210,19 +218,19 @@ class Writer:
                 await self._commit(ready, self._leaving)
         except (EngineError, *DRIVER) as error:
             for one in group:
-                self._fail(one, refused(error))
+                self._fail(one, make_refusal(error))
         except asyncio.CancelledError:
             group, self._waiting = [*group, *self._waiting], []
             raise
         finally:
             self._leaving = []
             for one in group:
-                if not one.done.done():  # this task is cancelled, or has failed for a reason of its own
-                    self._fail(one, EngineError("the engine ended before it was known whether this is kept"))
+                if not one.done.done():  # this task was cancelled or failed
+                    self._fail(one, EngineError("the engine closed before the database confirmed the commit"))
 
-    def _next(self) -> list[Waiting]:
-        """Take what waits, one step of each conversation."""
-        group: dict[str, Waiting] = {}
+    def _next(self) -> list[PendingCommit]:
+        """Take waiting commits, one of each conversation."""
+        group: dict[str, PendingCommit] = {}
         rest = []
         for one in self._waiting:
             if one.conversation in group or len(group) >= MOST:
@@ -232,12 +240,12 @@ class Writer:
         self._waiting = rest
         return list(group.values())
 
-    async def _make(self, group: Sequence[Waiting]) -> list[Ready]:
-        """Make rows of what can be kept as far as is known, and answer the rest."""
+    async def _make(self, group: Sequence[PendingCommit]) -> list[Ready]:
+        """Make rows of commits that may succeed, and fail the others."""
         await self._learn(group)
         needed = sum(count(one.encoded) for one in group)
         if needed:
-            await self._patiently(lambda: self._ties.numbers.draw(needed))
+            await self._retry(lambda: self._ties.numbers.draw(needed))
         ready = []
         for one in group:
             if one.done.done():
@@ -248,11 +256,11 @@ class Writer:
             except EngineError as error:
                 self._fail(one, error)
             except (TypeError, ValueError, LookupError, OverflowError) as error:
-                self._fail(one, UnfitError(f"an outcome that cannot be written: {error}"))
+                self._fail(one, UnfitError(f"an outcome that cannot be encoded: {error}"))
         return ready
 
-    async def _learn(self, group: Sequence[Waiting]) -> None:
-        """Read what is stored of conversations that were claimed since, and of letters that are queued again."""
+    async def _learn(self, group: Sequence[PendingCommit]) -> None:
+        """Read the stored rows of newly claimed conversations and of requeued letters."""
         for one in group:
             cause = one.encoded.outcome.cause
             try:
@@ -269,12 +277,12 @@ class Writer:
     def _find(self, conversation: str) -> RowCache | None:
         return find_rows(self._ties.thread.connection, conversation)
 
-    async def _learn_letter(self, one: Waiting, cause: RequeuedLetter | RedrivenLetter) -> None:
+    async def _learn_letter(self, one: PendingCommit, cause: RequeuedLetter | RedrivenLetter) -> None:
         letter = cause.delivery
         key = letter.conversation if isinstance(cause, RedrivenLetter) else one.conversation
         row = await self._read(lambda: find_dead_row(self._ties.thread.connection, key, letter.id))
         if row is None:
-            raise UnfitError("only a dead letter can be queued again")
+            raise UnfitError("only a dead letter can be requeued")
         self._rows.learn_letter(key, letter.id, row)
 
     async def _read(self, work: Callable[[], R]) -> R:
@@ -287,9 +295,9 @@ class Writer:
     # Statements
 
     async def _commit(self, ready: Sequence[Ready], left: Sequence[Left]) -> None:
-        text, values = batch.write([one.prepared for one in ready], left)
+        text, values = batch.compose_statement([one.prepared for one in ready], left)
         try:
-            rows = await self._patiently(lambda: self._link.fetch(text, *values))
+            rows = await self._retry(lambda: self._link.fetch(text, *values))
         except DRIVER as error:
             await self._part(ready, left, error)
             return
@@ -301,7 +309,7 @@ class Writer:
                 await self._diagnose(one)
 
     async def _part(self, ready: Sequence[Ready], left: Sequence[Left], error: Failed) -> None:
-        """Deal with a statement that the database refuses: for one of its rows, or for all."""
+        """Handle a refused statement: split it if one row may be at fault, or fail its commits."""
         if len(ready) > 1 and classify(error) is Trouble.ROW:
             for one in ready:
                 await self._commit([one], ())
@@ -311,19 +319,19 @@ class Writer:
         for one in ready:
             if getattr(error, "sqlstate", None) == NO_PARTITION:
                 self._ties.numbers.drop()
-                self._fail(one.waiting, EngineError(f"its numbers are too old: {say(error)}"))
+                self._fail(one.waiting, EngineError(f"its row numbers are too old: {say(error)}"))
             elif getattr(error, "sqlstate", None) == UNIQUE:
-                if await self._is_kept(one):  # by a statement without an answer, at the same time
+                if await self._is_kept(one):  # by a concurrent unanswered statement
                     continue
-                self._ties.numbers.drop()  # and numbered again when it is committed again
-                self._fail(one.waiting, EngineError(f"numbers were given twice: {say(error)}"))
+                self._ties.numbers.drop()  # so that a repeated commit gets new numbers
+                self._fail(one.waiting, EngineError(f"its row numbers are taken: {say(error)}"))
             elif classify(error) is Trouble.ROW:
-                self._fail(one.waiting, UnfitError(f"the database does not take it: {say(error)}"))
+                self._fail(one.waiting, UnfitError(f"the database refuses a row: {say(error)}"))
             else:
-                self._fail(one.waiting, refused(error))
+                self._fail(one.waiting, make_refusal(error))
 
     async def _diagnose(self, one: Ready) -> None:
-        """Answer a commit of which nothing was changed: now, or because it was kept before."""
+        """Answer a commit that changed no row, which may have been stored by an earlier attempt."""
         prepared, row = one.prepared, await self._look(one)
         if row["kept"]:
             self._keep(one)
@@ -340,10 +348,10 @@ class Writer:
         elif row["request"] is not None:
             self._fail(one.waiting, RepeatedError(Receipt(row["request"], row["content"])))
         else:
-            self._fail(one.waiting, EngineError("the conversation was changed at the same time"))
+            self._fail(one.waiting, EngineError("the conversation was changed concurrently"))
 
     async def _is_kept(self, one: Ready) -> bool:
-        """Answer a commit that was kept before; gives whether it was."""
+        """Confirm a commit if an earlier attempt stored it. Returns whether it did."""
         kept = bool((await self._look(one))["kept"])
         if kept:
             self._keep(one)
@@ -352,29 +360,27 @@ class Writer:
     async def _look(self, one: Ready) -> asyncpg.Record:
         prepared = one.prepared
         key = (prepared.conversation, prepared.step, prepared.chain, prepared.receipt)
-        (row,) = await self._patiently(
-            lambda: self._link.fetch(_DIAGNOSE, self._ties.lease.incarnation, *key)
-        )
+        (row,) = await self._retry(lambda: self._link.fetch(_DIAGNOSE, self._ties.lease.incarnation, *key))
         return row
 
     def _keep(self, one: Ready) -> None:
-        self._steps.kept(one.waiting.encoded, one.step)
+        self._steps.note_stored(one.waiting.encoded, one.step)
         prepared = one.prepared
         self._ties.acknowledged.note(prepared.conversation, prepared.step, prepared.chain)
-        one.waiting.succeed()
+        one.waiting.complete()
         self._released(one.waiting.encoded.outcome)
         if one.step.closed:
             self._ties.claims.drop(prepared.conversation)
 
-    def _fail(self, one: Waiting, error: EngineError) -> None:
+    def _fail(self, one: PendingCommit, error: EngineError) -> None:
         self._rows.drop([one.conversation])
         self._steps.forget(one.conversation)
         one.fail(error)
 
-    # Trouble
+    # Retries
 
-    async def _patiently(self, work: Callable[[], Awaitable[R]]) -> R:
-        """Do something until the database answers. Raises what asyncpg raises for a refusal."""
+    async def _retry(self, work: Callable[[], Awaitable[R]]) -> R:
+        """Retry a call until the database answers. Raises asyncpg's error for a refusal."""
         pause = SOONEST
         while True:
             try:
@@ -384,7 +390,7 @@ class Writer:
             except DRIVER as error:
                 if classify(error) is not Trouble.AGAIN:
                     raise
-                logger.info("a statement is sent again: %s", error)
+                logger.info("a statement is resent: %s", error)
                 await asyncio.sleep(SOONEST)
             else:
                 self.away = ""
@@ -392,9 +398,9 @@ class Writer:
             pause = min(2 * pause, LATEST)
 
     async def _wait(self, error: AwayError, seconds: float) -> None:
-        """Wait for the database; what has not been sent and comes from outside is refused meanwhile."""
+        """Wait for the database, and refuse unsent commits of outside messages meanwhile."""
         if not self.away:
-            logger.error("steps wait until they can be kept: %s", error)
+            logger.error("commits wait for the database: %s", error)
         self.away = str(error)
         waiting, self._waiting = self._waiting, []
         for one in waiting:
@@ -415,15 +421,15 @@ class Writer:
     # Life
 
     async def connect(self) -> None:
-        """Connect. Raises EngineError, and what asyncpg raises."""
+        """Connect. Raises EngineError and asyncpg's errors."""
         await self._link.fetch("select 1")
 
     def end(self) -> None:
-        """Wait for an absent database no longer."""
+        """Stop waiting for an unreachable database."""
         self._over = True
 
-    async def rest(self) -> None:
-        """Wait until nothing waits."""
+    async def drain(self) -> None:
+        """Wait until no commit or acknowledgement waits."""
         if self._left:
             self._some.set()
         await self._quiet.wait()

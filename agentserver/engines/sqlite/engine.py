@@ -290,7 +290,7 @@ class SqliteEngine(JournalReads, SinglePartition):
     def _numbered_before(self, number: int) -> bool:
         return number <= self._before
 
-    def _gone(self, conversation: str) -> Callable[[EventPlace], bool]:
+    def _make_gone_test(self, conversation: str) -> Callable[[EventPlace], bool]:
         return make_gone_test((*self._left, *self._leaving, *self._writer.owed), conversation)
 
     async def calendar(self) -> Calendar:

@@ -195,7 +195,7 @@ class Writer:
             return self._full  # what is in hand goes on, so that it comes to rest
         step = self._steps.step(encoded)
         self._rows.add(step, rows)
-        self._steps.kept(encoded, step)
+        self._steps.note_stored(encoded, step)
         return None
 
 

@@ -88,7 +88,7 @@ async def test_a_change_is_known_at_every_server(store):
 async def test_a_store_that_is_not_there_yet_names_the_command(database, table):
     known = Tokens(table(database))
     await known.refresh()
-    assert known.fault.endswith("has no tables: agentserver engine migrate makes them")
+    assert known.fault.endswith("has no tables: create them with agentserver engine migrate")
     assert not known.away
 
 

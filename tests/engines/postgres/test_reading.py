@@ -103,11 +103,11 @@ def faults(url):
 
 
 DAMAGE = {
-    "update step set records = x'00' where version = 1": "step 1 is not what was written",
-    "update conversation set asks = asks + 1": "what is kept of it is not what was written",
-    "update delivery set reason = 'another'": "what became of delivery",
-    "update event set waiting = 1 - waiting": "waits is not what was written",
-    "insert into receipt values (77, 'name', 'content', 'request')": "rows of receipt, of which 0 belong",
+    "update step set records = x'00' where version = 1": "step 1 breaks the chain",
+    "update conversation set asks = asks + 1": "its stored rows fail their seal",
+    "update delivery set reason = 'another'": "the state of delivery",
+    "update event set waiting = 1 - waiting": "fails its mark",
+    "insert into receipt values (77, 'name', 'content', 'request')": "rows of receipt, but 0 belong",
 }
 
 

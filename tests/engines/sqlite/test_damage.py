@@ -248,7 +248,7 @@ def test_a_conversation_that_is_damaged_is_unreadable_and_the_others_are_not(jou
         reader = Reader(connection)
         first, second, *_ = reader.active()
         connection.execute("update conversation set touched = touched + 1 where id = ?", (first,))
-        with pytest.raises(UnreadableError, match="not what was written"):
+        with pytest.raises(UnreadableError, match="fail their seal"):
             reader.load(first)
         assert reader.load(second) is not None
         assert [first in str(error) for error in reader.damaged()] == [True]
@@ -259,7 +259,7 @@ def test_text_that_is_none_any_more_is_unreadable(journal):
         reader = Reader(connection)
         key = reader.active()[0]
         connection.execute("update delivery set thread = cast(x'ff' as text) where state = 0")
-        with pytest.raises(UnreadableError, match="not what was written"):
+        with pytest.raises(UnreadableError, match="fail their seal"):
             reader.load(key)
 
 
@@ -270,7 +270,7 @@ def test_nothing_is_committed_on_top_of_what_is_damaged(tmp_path):
         assert Writer(connection, path).commit([said]) == [None]
         connection.execute("update delivery set hop = 9")
         (error,) = Writer(connection, path).commit([story.answered(said.conversation, said.ready[0])])
-        assert "not what was written" in str(error)
+        assert "fail their seal" in str(error)
 
 
 def test_a_damaged_head_stops_the_start(journal):
@@ -288,7 +288,7 @@ def test_the_verb_says_what_is_wrong_and_ends_with_one(journal):
         connection.execute("update step set at = at + 1 where number = 1")
     done = CliRunner().invoke(cli, verb)
     assert done.exit_code == 1
-    assert "step 1 is not what was written" in done.output
+    assert "step 1 breaks the chain" in done.output
     assert "1 faults" in done.output
 
 

@@ -239,7 +239,7 @@ async def test_what_cannot_be_read_is_the_engines_error(tmp_path):
     async with Journal(tmp_path / "j")() as engine:
         await keep(engine, outcome)
         engine._connection.execute("update conversation set state = cast('[99]' as blob), seal = x''")
-        with pytest.raises(EngineError, match="not what was written"):
+        with pytest.raises(EngineError, match="fail their seal"):
             await engine.load(outcome.conversation.id)
         engine._connection.execute("drop table value")
         with pytest.raises(EngineError, match="its tables are not those of this agentserver"):

@@ -25,7 +25,7 @@ from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.journal import events, records, seal, suspension
 from agentserver.engines.journal.events import EVENT, make_event
 from agentserver.engines.journal.retention import find_broken_link
-from agentserver.engines.journal.stored import COLUMNS, read_delivery, stored
+from agentserver.engines.journal.stored import COLUMNS, read_delivery, read_stored
 from agentserver.ports import ConversationFound
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Reader:
         )
 
     def _snapshot(self, conversation: str) -> Snapshot | None:
-        found = stored(self._connection, conversation)
+        found = read_stored(self._connection, conversation)
         if found is None or found.row.closed is not None:
             return None
         return found.snapshot()
@@ -92,7 +92,7 @@ class Reader:
         found = []
         for key in self._ids(f"select id from conversation where {self._going} order by number"):  # noqa: S608 - our own text
             try:
-                stored(self._connection, key)
+                read_stored(self._connection, key)
             except UnreadableError as error:
                 found.append(error)
         return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from agentserver.engines.journal import records, suspension
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.rows import DeliveryEnd
-from agentserver.engines.journal.seal import GENESIS, chained, mark
+from agentserver.engines.journal.seal import GENESIS, extend_chain, mark
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -80,7 +80,7 @@ def find_broken_link(recorded: RecordedConversation) -> int | None:
     """Find the first version whose step breaks the chain; None for an intact chain."""
     chain = GENESIS
     for expected, step in enumerate(recorded.steps, 1):
-        chain = chained(chain, *step.moment, step.cause, step.records, *step.rows)
+        chain = extend_chain(chain, *step.moment, step.cause, step.records, *step.rows)
         if chain != step.chain or step.version != expected:
             return expected
     return None

@@ -95,8 +95,8 @@ class DeliveryEnd(IntEnum):
     REDRIVEN = 5
 
 
-class Left(NamedTuple):
-    """Acknowledged events: one, all up to this place with ``before``, or all of a conversation without a version."""
+class Acknowledgement(NamedTuple):
+    """One acknowledged event, or all up to this place with ``before``, or all of a conversation without a version."""
 
     conversation: str
     version: int | None = None
@@ -158,7 +158,7 @@ class FoldedRows(NamedTuple):
     states: list[Row]
 
 
-def make_gone_test(left: Iterable[Left], conversation: str) -> Callable[[EventPlace], bool]:
+def make_gone_test(left: Iterable[Acknowledgement], conversation: str) -> Callable[[EventPlace], bool]:
     """Make a test for places whose acknowledgements are about to be written."""
     found = [one for one in left if one.conversation == conversation]
     places = {(one.version, one.position) for one in found}

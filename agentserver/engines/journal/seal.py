@@ -22,7 +22,7 @@ WAITS, GONE = b"\x01", b"\x00"
 """The marks of an event in the outbox, and of one acknowledged."""
 
 
-class Sealed(NamedTuple):
+class SealedColumns(NamedTuple):
     """Sealed columns of a conversation's row. Times are seconds since the epoch."""
 
     number: int
@@ -53,7 +53,7 @@ def digest(columns: Iterable[object], *data: bytes) -> bytes:
     return hashed.digest()
 
 
-def added(total: int, one: bytes) -> int:
+def toggle_digest(total: int, one: bytes) -> int:
     """Add a digest to a sum, or remove one that is in it, by exclusive or."""
     return total ^ int.from_bytes(one, "big")
 
@@ -86,7 +86,7 @@ def state(data: bytes) -> bytes:
     return blake2b(data, digest_size=STATE).digest()
 
 
-def changed(before: bytes, changes: bytes) -> bytes:
+def digest_changes(before: bytes, changes: bytes) -> bytes:
     """Compute the digest of a state after a step that stored its changes."""
     return blake2b(before + changes, digest_size=STATE).digest()
 
@@ -96,7 +96,7 @@ def places(step: int, version: int, delivery: int, deliveries: int, event: int, 
     return b"%d %d %d %d %d %d" % (step, version, delivery, deliveries, event, events)
 
 
-def chained(chain: bytes, now: float, seed: bytes, *parts: bytes) -> bytes:
+def extend_chain(chain: bytes, now: float, seed: bytes, *parts: bytes) -> bytes:
     """Compute the next chain link: a digest of the previous link and all the step's data."""
     framed = [chain]
     for part in (now.hex().encode(), seed, *parts):

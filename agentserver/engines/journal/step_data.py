@@ -117,7 +117,7 @@ class StepData(NamedTuple):
     entries: Mapping[str, Mapping[str, bytes | None]] = MappingProxyType({})
 
 
-class Encoded(NamedTuple):
+class EncodedOutcome(NamedTuple):
     """Outcome with the parts that can be encoded before it is committed.
 
     Args:
@@ -162,7 +162,7 @@ class StepMaker:
         self._guards = tuple(guards)
         self._dump = snapshot.memory_dumper(self._guards)
 
-    def encode(self, outcome: Outcome) -> Encoded | EngineError:
+    def encode(self, outcome: Outcome) -> EncodedOutcome | EngineError:
         """Encode the part of an outcome that is independent of stored state, or return the error."""
         if outcome.moment is None:
             return UnfitError("an outcome that no step has decided cannot be stored")
@@ -171,14 +171,14 @@ class StepMaker:
             changed = self._changes(outcome)
         except (TypeError, ValueError) as error:
             return UnfitError(f"an outcome that cannot be written: {error}")
-        return Encoded(outcome, outcome.moment, cause, records, changed)
+        return EncodedOutcome(outcome, outcome.moment, cause, records, changed)
 
     def _changes(self, outcome: Outcome) -> Changes | None:
         if outcome.since is None or outcome.conversation.closed:
             return None
         return changes.diff(outcome.since, outcome.conversation, self._dump)
 
-    def step(self, encoded: Encoded) -> StepData:
+    def step(self, encoded: EncodedOutcome) -> StepData:
         """Make the step of an outcome, based on the state believed to be stored. Raises TypeError and ValueError."""
         outcome, after = encoded.outcome, encoded.outcome.conversation
         cause = outcome.cause
@@ -207,9 +207,9 @@ class StepMaker:
             *self._state(encoded),
         )
 
-    def _state(self, encoded: Encoded) -> _State:
+    def _state(self, encoded: EncodedOutcome) -> _State:
         after, changed = encoded.outcome.conversation, encoded.changes
-        known = None if changed is None else self._stored(encoded.outcome)
+        known = None if changed is None else self._find_base(encoded.outcome)
         if changed is None or known is None:
             everything = snapshot.by_owner(snapshot.durable_values(after, self._guards))
             state = b"" if after.closed else snapshot.state(after)
@@ -219,7 +219,7 @@ class StepMaker:
             return made, b"", False, values, entries
         return b"", snapshot.state(after), False, values, entries
 
-    def _stored(self, outcome: Outcome) -> StoredState | None:
+    def _find_base(self, outcome: Outcome) -> StoredState | None:
         """Find the stored state if the outcome was decided on it, so that its changes suffice."""
         since = outcome.since
         if since is None:
@@ -230,7 +230,7 @@ class StepMaker:
         known = self._known.get(outcome.conversation.id)
         return known if known is not None and known.last is since else None
 
-    def note_stored(self, encoded: Encoded, step: StepData) -> None:
+    def note_stored(self, encoded: EncodedOutcome, step: StepData) -> None:
         """Remember that a step is stored."""
         after = encoded.outcome.conversation
         if after.closed:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from agentserver.core.receipts import Receipt
 from agentserver.engines.journal import seal
 from agentserver.engines.journal.rows import DeliveryEnd
-from agentserver.engines.journal.seal import GENESIS, Sealed
+from agentserver.engines.journal.seal import GENESIS, SealedColumns
 from agentserver.engines.journal.stored import RowCache
 from agentserver.ports import ConflictError, RepeatedError
 
@@ -98,7 +98,7 @@ class StepRows:
         closed = step.touched if step.closed else None
         state = (step.touched, step.version, closed, kept.chain, kept.state)
         row = (kept.number, step.conversation, step.principal, step.root, kept.opened)
-        whole = Sealed(*row, *state, kept.rights, kept.asks)
+        whole = SealedColumns(*row, *state, kept.rights, kept.asks)
         rows.states[kept.number] = (*state, kept.asks, whole.seal(kept.belongings), kept.number)
         if step.closed:
             del self._kept[step.conversation]
@@ -116,7 +116,7 @@ class StepRows:
             kept.state = b""
             rows.wholes[kept.number] = None
         elif step.changes:
-            kept.state = seal.changed(kept.state, step.changes)
+            kept.state = seal.digest_changes(kept.state, step.changes)
         else:
             kept.state = seal.state(step.state)
             rows.wholes[kept.number] = (step.version, step.state)
@@ -134,7 +134,7 @@ class StepRows:
         parts = (step.cause, step.records)
         number = self._stored.take("step", 1)
         places = seal.places(number, step.version, *rows_made)
-        kept.chain = seal.chained(kept.chain, *step.moment, *parts, step.changes, places, *added, *left)
+        kept.chain = seal.extend_chain(kept.chain, *step.moment, *parts, step.changes, places, *added, *left)
         rows.steps.append(
             (
                 number,

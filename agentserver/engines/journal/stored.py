@@ -17,7 +17,7 @@ from agentserver.core.receipts import Receipt
 from agentserver.engines.journal import seal, suspension
 from agentserver.engines.journal.connection import snapshot as moment
 from agentserver.engines.journal.rows import DeliveryEnd, DeliveryRow
-from agentserver.engines.journal.seal import GENESIS, Sealed
+from agentserver.engines.journal.seal import GENESIS, SealedColumns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,12 +52,12 @@ class RowCache:
     def queue(self, key: str, number: int, digest: bytes) -> None:
         """Add a queued delivery."""
         self.queued[key] = number, digest
-        self.belongings = seal.added(self.belongings, digest)
+        self.belongings = seal.toggle_digest(self.belongings, digest)
 
     def unqueue(self, key: str) -> DeliveryRow:
         """Remove a queued delivery. Returns its row."""
         number, digest = self.queued.pop(key)
-        self.belongings = seal.added(self.belongings, digest)
+        self.belongings = seal.toggle_digest(self.belongings, digest)
         return DeliveryRow(number, self.number)
 
     def store(self, owner: str, values: Mapping[str, bytes]) -> dict[tuple[int, str, str], bytes | None]:
@@ -100,7 +100,9 @@ class RowCache:
         """Replace a value in the sum of digests."""
         for each in (before, now):
             if each is not None:
-                self.belongings = seal.added(self.belongings, seal.value(self.number, owner, name, each))
+                self.belongings = seal.toggle_digest(
+                    self.belongings, seal.value(self.number, owner, name, each)
+                )
 
 
 def row_delivery(delivery: Delivery) -> tuple[object, ...]:
@@ -156,7 +158,7 @@ def _call(text: str) -> Call:
     return Call(int(order), key, int(place), refused == "1")
 
 
-class Stored(NamedTuple):
+class StoredConversation(NamedTuple):
     """A conversation's row with the rows of its current state.
 
     Args:
@@ -167,14 +169,14 @@ class Stored(NamedTuple):
         changes: of the later steps.
     """
 
-    row: Sealed
+    row: SealedColumns
     waiting: list[tuple[int, bytes, Delivery]]
     values: dict[tuple[str, str], bytes]
     belongings: int
     state: bytes
     changes: tuple[bytes, ...]
 
-    def queued(self) -> dict[str, tuple[int, bytes]]:
+    def map_queued(self) -> dict[str, tuple[int, bytes]]:
         """Map delivery ids to the number and digest of each row."""
         return {delivery.id: (number, digest) for number, digest, delivery in self.waiting}
 
@@ -185,20 +187,20 @@ class Stored(NamedTuple):
         return Snapshot(state, waiting, self.values, self.changes)
 
 
-def _beginning(row: Sealed) -> Origin:
+def _beginning(row: SealedColumns) -> Origin:
     return Origin(row.id, row.principal, row.root, kept.rights_in(row.rights))
 
 
-def stored(connection: Connection, conversation: str) -> Stored | None:
+def read_stored(connection: Connection, conversation: str) -> StoredConversation | None:
     """Read a stored conversation; None if it is unknown.
 
     Raises UnreadableError when it fails its seal.
     """
     with moment(connection):
-        return _stored(connection, conversation)
+        return _read_verified(connection, conversation)
 
 
-def _stored(connection: Connection, conversation: str) -> Stored | None:
+def _read_verified(connection: Connection, conversation: str) -> StoredConversation | None:
     try:
         row = connection.execute(
             "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, asks, seal"
@@ -208,7 +210,7 @@ def _stored(connection: Connection, conversation: str) -> Stored | None:
         if row is None:
             return None
         *columns, sealed = row
-        found = _belonging(connection, Sealed(*columns))
+        found = _belonging(connection, SealedColumns(*columns))
         if _whole(found) and sealed == found.row.seal(found.belongings):
             return found
     except (TypeError, ValueError, OverflowError):
@@ -216,7 +218,7 @@ def _stored(connection: Connection, conversation: str) -> Stored | None:
     raise UnreadableError(f"conversation {conversation}: its stored rows fail their seal")
 
 
-def _belonging(connection: Connection, row: Sealed) -> Stored:
+def _belonging(connection: Connection, row: SealedColumns) -> StoredConversation:
     queued = connection.execute(
         f"select d.number, {COLUMNS} from delivery d where d.conversation = ? and d.state = 0",  # noqa: S608
         (row.number,),
@@ -229,13 +231,13 @@ def _belonging(connection: Connection, row: Sealed) -> Stored:
     held = {(owner, name): data for owner, name, data in values}
     total = 0
     for _, digest, _ in waiting:
-        total = seal.added(total, digest)
+        total = seal.toggle_digest(total, digest)
     for key, data in held.items():
-        total = seal.added(total, seal.value(row.number, *key, data))
-    return Stored(row, waiting, held, total, *_state(connection, row))
+        total = seal.toggle_digest(total, seal.value(row.number, *key, data))
+    return StoredConversation(row, waiting, held, total, *_state(connection, row))
 
 
-def _state(connection: Connection, row: Sealed) -> tuple[bytes, tuple[bytes, ...]]:
+def _state(connection: Connection, row: SealedColumns) -> tuple[bytes, tuple[bytes, ...]]:
     if row.closed is not None:
         return b"", ()
     version, state = connection.execute(
@@ -248,13 +250,13 @@ def _state(connection: Connection, row: Sealed) -> tuple[bytes, tuple[bytes, ...
     return state, tuple(changes for (changes,) in steps)
 
 
-def _whole(found: Stored) -> bool:
+def _whole(found: StoredConversation) -> bool:
     """Check the state and later changes against the digest in the conversation's row."""
     if found.row.closed is not None:
         return True
     digest = seal.state(found.state)
     for changes in found.changes:
-        digest = seal.changed(digest, changes)
+        digest = seal.digest_changes(digest, changes)
     return digest == found.row.state
 
 
@@ -262,13 +264,13 @@ def find_rows(connection: Connection, conversation: str) -> RowCache | None:
     """Find the stored rows of a conversation; None if unknown. A closed or suspended one has version -1."""
     if suspension.is_suspended(connection, conversation):
         return RowCache(0, 0.0, -1, GENESIS)
-    found = stored(connection, conversation)
+    found = read_stored(connection, conversation)
     if found is None:
         return None
     row = found.row
     if row.closed is not None:
         return RowCache(row.number, row.opened, -1, row.chain)
-    held = (snapshot.by_owner(found.values), found.queued(), found.belongings)
+    held = (snapshot.by_owner(found.values), found.map_queued(), found.belongings)
     return RowCache(row.number, row.opened, row.version, row.chain, *held, row.state, row.rights, row.asks)
 
 

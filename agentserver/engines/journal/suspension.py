@@ -14,7 +14,7 @@ from agentserver.core.messages import EventPlace, Reply
 from agentserver.engines.journal import events, seal
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.rows import EVENT
-from agentserver.engines.journal.seal import Sealed
+from agentserver.engines.journal.seal import SealedColumns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,7 +145,7 @@ def discard_suspended(connection: Connection, conversation: str, at: float) -> N
             " from conversation where number = ?",
             (number,),
         ).fetchone()
-        whole = Sealed(*row)._replace(touched=at, closed=at, state=b"", asks=0).seal(0)
+        whole = SealedColumns(*row)._replace(touched=at, closed=at, state=b"", asks=0).seal(0)
         connection.execute(
             "update conversation set closed = ?1, touched = ?1, state = x'', asks = 0, seal = ?2 where number = ?3",
             (at, whole, number),

@@ -9,7 +9,7 @@ from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.engines.journal import records, seal, suspension
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.retention import find_broken_link
-from agentserver.engines.journal.stored import stored
+from agentserver.engines.journal.stored import read_stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,7 +68,7 @@ def _conversation(reader: Reader, connection: Connection, key: str, claimed: dic
     claimed["step"] += len(recorded.steps)
     claimed["delivery"] += sum(len(step.added) for step in recorded.steps)
     claimed["event"] += sum(len(step.events) for step in recorded.steps)
-    found = stored(connection, key)
+    found = read_stored(connection, key)
     broken = find_broken_link(recorded)
     if broken is not None:
         yield f"step {broken} breaks the chain"

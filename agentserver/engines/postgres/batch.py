@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from agentserver.engines.journal.rows import FoldedRows, Left
+    from agentserver.engines.journal.rows import Acknowledgement, FoldedRows
     from agentserver.ports import Claim
 
 _BIGINT, _INT, _TEXT, _BYTES, _FLOAT = "bigint", "int", "text", "bytea", "float8"
 
 
-class Prepared(NamedTuple):
+class PreparedStep(NamedTuple):
     """Step as rows, ready to send.
 
     Args:
@@ -47,7 +47,7 @@ class _Part(NamedTuple):
     name: str
     columns: Sequence[tuple[str, str]]
     text: str
-    rows: Callable[[Prepared], Iterable[Sequence[Any]]]
+    rows: Callable[[PreparedStep], Iterable[Sequence[Any]]]
 
 
 def _columns(text: str) -> list[tuple[str, str]]:
@@ -55,11 +55,11 @@ def _columns(text: str) -> list[tuple[str, str]]:
     return [(name, types[kind]) for name, kind in (one.split(":") for one in text.split())]
 
 
-def _opened(one: Prepared) -> list[Sequence[Any]]:
+def _list_opened(one: PreparedStep) -> list[Sequence[Any]]:
     return [(*row, *one.claim) for row in one.rows.opened]
 
 
-def _moved(one: Prepared) -> list[Sequence[Any]]:
+def _list_moved(one: PreparedStep) -> list[Sequence[Any]]:
     return [(*row, *one.claim, one.before, one.receipt) for row in one.rows.states]
 
 
@@ -70,7 +70,7 @@ _OPENED = _Part(
     "insert into @conversation (number, id, principal, root, rights, opened, touched, version, closed, chain, state,"
     " asks, seal, owner, epoch, moved) select n.*, clock_timestamp() from {0} on conflict (id) do nothing"
     " returning number",
-    _opened,
+    _list_opened,
 )
 _MOVED = _Part(
     "moved",
@@ -80,7 +80,7 @@ _MOVED = _Part(
     " where c.number = n.number and c.owner = n.owner and c.epoch = n.epoch and c.version = n.before"
     " and (n.receipt is null or not exists"
     " (select from @receipt r where r.conversation = n.number and r.name = n.receipt)) returning c.number",
-    _moved,
+    _list_moved,
 )
 _IN = " from {0} where n.conversation in (select number from held)"
 _DELIVERY = (
@@ -158,28 +158,32 @@ _LEFT = _Part(
 )
 
 
-def compose_statement(group: Sequence[Prepared], left: Iterable[Left]) -> tuple[str, list[list[Any]]]:
+def compose_statement(
+    group: Sequence[PreparedStep], left: Iterable[Acknowledgement]
+) -> tuple[str, list[list[Any]]]:
     """Compose the statement and its values from steps of different conversations and acknowledged events."""
-    heads = _filled((_OPENED, _MOVED), group)
+    heads = _fill_parts((_OPENED, _MOVED), group)
     passed_on: list[Sequence[Any]] = [
         (one.conversation, one.version, one.position, _kind(one)) for one in left
     ]
-    rest = _filled(_PARTS, group)
+    rest = _fill_parts(_PARTS, group)
     if passed_on:
         rest.append((_LEFT, passed_on))
     values: list[list[Any]] = []
     texts = [_text(part, rows, values) for part, rows in heads]
-    texts.append(_held([part.name for part, _ in heads]))
+    texts.append(_compose_held([part.name for part, _ in heads]))
     texts += [_text(part, rows, values) for part, rows in rest]
     return f"with {', '.join(texts)} select number from held", values  # noqa: S608 - our own texts
 
 
-def _filled(parts: Iterable[_Part], group: Sequence[Prepared]) -> list[tuple[_Part, list[Sequence[Any]]]]:
+def _fill_parts(
+    parts: Iterable[_Part], group: Sequence[PreparedStep]
+) -> list[tuple[_Part, list[Sequence[Any]]]]:
     found = [(part, [row for one in group for row in part.rows(one)]) for part in parts]
     return [(part, rows) for part, rows in found if rows]
 
 
-def _held(heads: Sequence[str]) -> str:
+def _compose_held(heads: Sequence[str]) -> str:
     rows = " union all ".join(f"select number from {head}" for head in heads)  # noqa: S608 - our own names
     return f"held as materialized ({rows or 'select 0::bigint as number where false'})"
 
@@ -192,5 +196,5 @@ def _text(part: _Part, rows: Sequence[Sequence[Any]], values: list[list[Any]]) -
     return f"{part.name} as ({part.text.format(f'unnest({arrays}) as n({names})')})"
 
 
-def _kind(left: Left) -> int:
+def _kind(left: Acknowledgement) -> int:
     return 2 if left.version is None else int(left.before)

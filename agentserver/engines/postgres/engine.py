@@ -17,7 +17,7 @@ from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.events import make_event
 from agentserver.engines.journal.reader import JournalReads, Reader
 from agentserver.engines.journal.records import StoredAnswers
-from agentserver.engines.journal.rows import Left
+from agentserver.engines.journal.rows import Acknowledgement
 from agentserver.engines.journal.step_data import StepMaker
 from agentserver.engines.journal.stored import find_rows
 from agentserver.engines.postgres import history, tables
@@ -25,7 +25,7 @@ from agentserver.engines.postgres.claims import FREE, Claims
 from agentserver.engines.postgres.connection import DRIVER, Link, connect, make_away_error, make_refusal
 from agentserver.engines.postgres.hints import EVERYBODY, Hints, Topic
 from agentserver.engines.postgres.inbox import Inbox
-from agentserver.engines.postgres.leases import LONGEST, Acknowledged, Lease, Tokens
+from agentserver.engines.postgres.leases import LONGEST, AcknowledgedSteps, Lease, Tokens
 from agentserver.engines.postgres.marks import ServerMarks
 from agentserver.engines.postgres.news import LEFT, STANDING, NewsPoller, QueryBatch
 from agentserver.engines.postgres.rows import DRAW, ClaimedRows, Numbers
@@ -126,7 +126,7 @@ class PostgresEngine(JournalReads):
         self._link = Link(options, "work")
         hinting = self._hinting = Link(options, "hints")
         self._hints = Hints(hinting)
-        self._acknowledged = Acknowledged(options)
+        self._acknowledged = AcknowledgedSteps(options)
         self._lease = Lease(options, self._hints, self._begin_again, self._acknowledged.compare)
         self._claims = Claims(self._link, self._lease, self._hints, self._forget)
         self._handing = Link(options, "inbox")
@@ -398,15 +398,15 @@ class PostgresEngine(JournalReads):
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """Remove an event from the outbox with the next statement."""
-        self._writer.leave(Left(conversation, *place))
+        self._writer.leave(Acknowledgement(conversation, *place))
 
     def confirm(self, conversation: str, place: EventPlace) -> None:
         """Remove the events up to a place from the outbox with the next statement."""
-        self._writer.leave(Left(conversation, *place, before=True))
+        self._writer.leave(Acknowledgement(conversation, *place, before=True))
 
     def abandon(self, conversation: str) -> None:
         """Empty a conversation's outbox with the next statement."""
-        self._writer.leave(Left(conversation))
+        self._writer.leave(Acknowledgement(conversation))
 
     async def discard(self, delivery: str) -> bool:
         """Discard a dead letter."""

@@ -196,7 +196,7 @@ class _Step(NamedTuple):
     at: float
 
 
-class Acknowledged:
+class AcknowledgedSteps:
     """Latest acknowledged step of each recently active conversation.
 
     A standby that lagged behind when it took over may lack such steps. Their ids are compared with the database at each

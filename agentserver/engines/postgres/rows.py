@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from agentserver.core.receipts import issue_receipt
 from agentserver.engines.journal.rows import Rows
 from agentserver.engines.journal.step_rows import StepRows
-from agentserver.engines.postgres.batch import Prepared
+from agentserver.engines.postgres.batch import PreparedStep
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from agentserver.core.receipts import Receipt
     from agentserver.engines.journal.rows import DeliveryRow
-    from agentserver.engines.journal.step_data import Encoded, StepData
+    from agentserver.engines.journal.step_data import EncodedOutcome, StepData
     from agentserver.engines.journal.stored import RowCache
     from agentserver.engines.postgres.connection import Link
     from agentserver.ports import Claim
@@ -57,7 +57,7 @@ class ClaimedRows:
             self._found.pop(conversation, None)
             self._rows.forget(conversation)
 
-    def prepare(self, step: StepData, encoded: Encoded, claim: Claim) -> Prepared:
+    def prepare(self, step: StepData, encoded: EncodedOutcome, claim: Claim) -> PreparedStep:
         """Make the rows of a step. Raises ConflictError, TypeError, ValueError and LookupError."""
         rows = Rows()
         objection = self._rows.objection(step.conversation, step.before, None, rows)
@@ -71,7 +71,7 @@ class ClaimedRows:
         receipt = issue_receipt(encoded.outcome)
         name = None if receipt is None else receipt[0]
         key = step.conversation, claim, step.before
-        return Prepared(*key, number, row[0], row[-1], name, rows.fold())  # type: ignore[arg-type]
+        return PreparedStep(*key, number, row[0], row[-1], name, rows.fold())  # type: ignore[arg-type]
 
     # For steps
 
@@ -92,7 +92,7 @@ class ClaimedRows:
         return self._numbers.take(count)
 
 
-def count(encoded: Encoded) -> int:
+def count(encoded: EncodedOutcome) -> int:
     """Count the numbers that a step needs."""
     return 2 + len(encoded.outcome.added) + len(encoded.outcome.replies)
 

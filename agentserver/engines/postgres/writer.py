@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import RedrivenLetter, RequeuedLetter
 from agentserver.core.receipts import Receipt
-from agentserver.engines.journal.rows import Left
+from agentserver.engines.journal.rows import Acknowledgement
 from agentserver.engines.journal.rows import make_gone_test as make_test
 from agentserver.engines.journal.step_data import StepMaker, from_outside
 from agentserver.engines.journal.stored import find_dead_row, find_rows
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import EventPlace
     from agentserver.core.records.outcome import Outcome
-    from agentserver.engines.journal.step_data import Encoded, StepData
+    from agentserver.engines.journal.step_data import EncodedOutcome, StepData
     from agentserver.engines.journal.stored import RowCache
-    from agentserver.engines.postgres.batch import Prepared
+    from agentserver.engines.postgres.batch import PreparedStep
     from agentserver.engines.postgres.claims import Claims
     from agentserver.engines.postgres.connection import Connection, PostgresOptions
-    from agentserver.engines.postgres.leases import Acknowledged, Lease
+    from agentserver.engines.postgres.leases import AcknowledgedSteps, Lease
     from agentserver.engines.postgres.rows import ClaimedRows, Numbers
     from agentserver.engines.postgres.threads import ReadingThread
     from agentserver.ports import Claim
@@ -80,7 +80,7 @@ logger = logging.getLogger("agentserver.journal")
 class PendingCommit(NamedTuple):
     """Commit that waits."""
 
-    encoded: Encoded
+    encoded: EncodedOutcome
     claim: Claim
     done: asyncio.Future[None]
 
@@ -105,7 +105,7 @@ class Ready(NamedTuple):
 
     waiting: PendingCommit
     step: StepData
-    prepared: Prepared
+    prepared: PreparedStep
 
 
 class Ties(NamedTuple):
@@ -115,7 +115,7 @@ class Ties(NamedTuple):
     claims: Claims
     numbers: Numbers
     thread: ReadingThread
-    acknowledged: Acknowledged
+    acknowledged: AcknowledgedSteps
 
 
 class Writer:
@@ -141,8 +141,8 @@ class Writer:
         self._released = released
         self._link = Link(options, "writer", self._prepare_connection)
         self._waiting: list[PendingCommit] = []
-        self._left: list[Left] = []
-        self._leaving: list[Left] = []
+        self._left: list[Acknowledgement] = []
+        self._leaving: list[Acknowledgement] = []
         self._some = asyncio.Event()
         self._quiet = asyncio.Event()
         self._quiet.set()
@@ -174,7 +174,7 @@ class Writer:
             return EngineError("the engine is closed")
         return EngineError(self.away) if self.away and from_outside(outcome) else None
 
-    def leave(self, left: Left) -> None:
+    def leave(self, left: Acknowledgement) -> None:
         """Remove events from the outbox soon."""
         self._left.append(left)
         self._quiet.clear()
@@ -294,7 +294,7 @@ class Writer:
 
     # Statements
 
-    async def _commit(self, ready: Sequence[Ready], left: Sequence[Left]) -> None:
+    async def _commit(self, ready: Sequence[Ready], left: Sequence[Acknowledgement]) -> None:
         text, values = batch.compose_statement([one.prepared for one in ready], left)
         try:
             rows = await self._retry(lambda: self._link.fetch(text, *values))
@@ -308,7 +308,7 @@ class Writer:
             else:
                 await self._diagnose(one)
 
-    async def _part(self, ready: Sequence[Ready], left: Sequence[Left], error: Failed) -> None:
+    async def _part(self, ready: Sequence[Ready], left: Sequence[Acknowledgement], error: Failed) -> None:
         """Handle a refused statement: split it if one row may be at fault, or fail its commits."""
         if len(ready) > 1 and classify(error) is Trouble.ROW:
             for one in ready:

@@ -18,7 +18,7 @@ from agentserver.core.state.elapsed import STEADY, Calendar
 from agentserver.engines.journal import records, retention
 from agentserver.engines.journal.reader import JournalReads, Reader
 from agentserver.engines.journal.records import StoredAnswers
-from agentserver.engines.journal.rows import Left, make_gone_test
+from agentserver.engines.journal.rows import Acknowledgement, make_gone_test
 from agentserver.engines.single_partition import SinglePartition
 from agentserver.engines.sqlite.file import (
     DRIVER,
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.records.outcome import Outcome
-    from agentserver.engines.journal.step_data import Encoded
+    from agentserver.engines.journal.step_data import EncodedOutcome
     from agentserver.ports import Answers, Claim, EngineReader
 
-    Waiting = tuple[Encoded, asyncio.Future[None]]
+    Waiting = tuple[EncodedOutcome, asyncio.Future[None]]
 
 T = TypeVar("T")
 
@@ -92,8 +92,8 @@ class SqliteEngine(JournalReads, SinglePartition):
         self._reader: Reader
         self._before = 0
         self._waiting: list[Waiting] = []
-        self._left: list[Left] = []
-        self._leaving: list[Left] = []
+        self._left: list[Acknowledgement] = []
+        self._leaving: list[Acknowledgement] = []
         self._passing = False
         self._writing = False
         self._together = False
@@ -164,17 +164,17 @@ class SqliteEngine(JournalReads, SinglePartition):
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """Let an event out of the outbox with the next commit."""
-        self._left.append(Left(conversation, *place))
+        self._left.append(Acknowledgement(conversation, *place))
         self._soon()
 
     def confirm(self, conversation: str, place: EventPlace) -> None:
         """Let the events up to a place out of the outbox with the next commit."""
-        self._left.append(Left(conversation, *place, before=True))
+        self._left.append(Acknowledgement(conversation, *place, before=True))
         self._soon()
 
     def abandon(self, conversation: str) -> None:
         """Let everything that has left out of the outbox with the next commit."""
-        self._left.append(Left(conversation))
+        self._left.append(Acknowledgement(conversation))
         self._soon()
 
     def _soon(self) -> None:

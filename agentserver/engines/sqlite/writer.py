@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from agentserver.core.receipts import issue_receipt
 from agentserver.engines.journal import suspension
-from agentserver.engines.journal.rows import LEFT, Left, Rows
-from agentserver.engines.journal.step_data import Encoded, StepMaker, from_outside
+from agentserver.engines.journal.rows import LEFT, Acknowledgement, Rows
+from agentserver.engines.journal.step_data import EncodedOutcome, StepMaker, from_outside
 from agentserver.engines.journal.step_rows import StepRows
 from agentserver.engines.journal.stored import find_dead_row, find_receipt, find_rows
 from agentserver.engines.sqlite import head as journal_head
@@ -67,7 +67,7 @@ class Writer:
         self._limit = limit
         self._full: EngineError | None = None
         self._broken: EngineError | None = None
-        self.owed: list[Left] = []
+        self.owed: list[Acknowledgement] = []
         self._stored = FileRows(connection)
         self._rows = StepRows(self._stored)
         head = journal_head.read(connection)
@@ -80,7 +80,9 @@ class Writer:
 
     # Commits
 
-    def commit(self, outcomes: Sequence[Outcome], left: Iterable[Left] = ()) -> list[EngineError | None]:
+    def commit(
+        self, outcomes: Sequence[Outcome], left: Iterable[Acknowledgement] = ()
+    ) -> list[EngineError | None]:
         """Commit what can be, in order and in one transaction; gives for each what stood in its way.
 
         Args:
@@ -90,7 +92,7 @@ class Writer:
         return self.write([self.encode(outcome) for outcome in outcomes], left)
 
     def write(
-        self, group: Sequence[Encoded | EngineError], left: Iterable[Left] = ()
+        self, group: Sequence[EncodedOutcome | EngineError], left: Iterable[Acknowledgement] = ()
     ) -> list[EngineError | None]:
         """Commit what ``encode`` made of some outcomes, as ``commit`` does."""
         self._broken = self._broken or self._files.replaced()
@@ -110,7 +112,7 @@ class Writer:
         # One of them cannot be written: each for itself, so that the others do not suffer.
         return [self.write([one])[0] for one in group]
 
-    def _attempt(self, group: Sequence[Encoded | EngineError]) -> list[EngineError | None] | Exception:
+    def _attempt(self, group: Sequence[EncodedOutcome | EngineError]) -> list[EngineError | None] | Exception:
         rows = Rows()
         try:
             self._connection.execute("begin immediate")
@@ -183,7 +185,7 @@ class Writer:
             self._broken = refusal
         return refusal
 
-    def _prepare(self, encoded: Encoded, rows: Rows) -> EngineError | None:
+    def _prepare(self, encoded: EncodedOutcome, rows: Rows) -> EngineError | None:
         """Add an outcome's rows, or say why it cannot be kept. Nothing of it is added then."""
         outcome = encoded.outcome
         receipt = issue_receipt(outcome)

@@ -17,7 +17,7 @@ from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions, connection
 from agentserver.engines.postgres.connection import AwayError, Link, connect
-from agentserver.engines.postgres.leases import Acknowledged
+from agentserver.engines.postgres.leases import AcknowledgedSteps
 from agentserver.ports import ConflictError, EngineError, FencedError, UnfitError
 from tests.machine import HANGS
 from tests.postgres import running
@@ -270,7 +270,7 @@ async def test_rows_that_were_acknowledged_and_are_gone_stop_acceptance_until_an
 
 async def test_one_loss_that_two_connections_notice_at_once_is_noted_once(options):
     async with PostgresEngine(options):
-        acknowledged = Acknowledged(options)
+        acknowledged = AcknowledgedSteps(options)
         acknowledged.note("gone", 1 << 40, b"chain")
         links = [await asyncpg.connect(options.url) for _ in range(2)]
         try:

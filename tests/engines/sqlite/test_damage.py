@@ -27,7 +27,7 @@ from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.journal import records, retention, suspension
 from agentserver.engines.journal.reader import Reader
-from agentserver.engines.journal.rows import Left
+from agentserver.engines.journal.rows import Acknowledgement
 from agentserver.engines.sqlite import file as journal_file
 from agentserver.engines.sqlite.file import (
     DRIVER,
@@ -109,7 +109,7 @@ def everything(tmp_path_factory):
                 outcomes.append(story.said(said.conversation, "more"))
             if number > 7:
                 outcomes.append(story.closed(outcomes[-1].conversation))
-        left = [Left(outcomes[2].conversation.id)]
+        left = [Acknowledgement(outcomes[2].conversation.id)]
         assert writer.commit(outcomes) == [None] * len(outcomes)
         assert writer.commit([], left) == []
         records.claim_name(connection, "name", outcomes[0].conversation.id, 5.0)

@@ -19,7 +19,7 @@ from agentserver.engines.conformance.sample import going, idle, keep
 from agentserver.engines.conformance.suite import CHECKS, BrokenPromiseError, SampleConversation, Subject
 from agentserver.engines.journal import retention
 from agentserver.engines.journal.reader import Reader
-from agentserver.engines.journal.rows import DeliveryEnd, Left
+from agentserver.engines.journal.rows import Acknowledgement, DeliveryEnd
 from agentserver.engines.sqlite import maintenance, restore
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import APPLICATION, JournalOptions, open_reading, open_writing
@@ -409,11 +409,11 @@ def test_an_acknowledgement_that_shares_a_commit_with_what_cannot_be_kept_is_wri
             story.opened(), OutsideMessage(one.cause.data, "\ud800", "worker"), story.rules, story.moment()
         )
         fine, refused = writer.commit(
-            [story.said(story.opened(), "2"), bad], [Left(key, *answered.replies[0].place)]
+            [story.said(story.opened(), "2"), bad], [Acknowledgement(key, *answered.replies[0].place)]
         )
         assert (fine, type(refused)) == (None, UnfitError)
         assert reader.outbox(key, lambda number: False) == list(answered.replies[1:])
-        assert [type(error) for error in writer.commit([bad], [Left(key)])] == [UnfitError]
+        assert [type(error) for error in writer.commit([bad], [Acknowledgement(key)])] == [UnfitError]
         assert len(reader.outbox(key, lambda number: False)) == 1, "nothing could be committed"
         assert writer.commit([story.said(story.opened(), "3")]) == [None]
         assert reader.outbox(key, lambda number: False) == []

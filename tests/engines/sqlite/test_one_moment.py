@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.engines.journal.stored import stored
+from agentserver.engines.journal.stored import read_stored
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 
 JOURNAL = Path(__file__).parents[2] / "fixtures" / "journals" / "market.sqlite"
@@ -29,7 +29,7 @@ def test_what_is_written_between_two_statements_of_a_reader_does_not_make_it_ill
         closing(sqlite3.connect(path, isolation_level=None)) as writing,
     ):
         (conversation,) = reading.execute(waiting).fetchone()
-        before = stored(reading, conversation)
+        before = read_stored(reading, conversation)
         written = []
 
         def write(statement):
@@ -37,5 +37,5 @@ def test_what_is_written_between_two_statements_of_a_reader_does_not_make_it_ill
                 written.append(writing.execute("update delivery set state = 1 where state = 0").rowcount)
 
         reading.set_trace_callback(write)
-        assert stored(reading, conversation) == before
+        assert read_stored(reading, conversation) == before
         assert written[0] > 0

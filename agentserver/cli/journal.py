@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentserver.core.encoding.recorded import SuspendedConversation
-    from agentserver.engines.moving import Moved
+    from agentserver.engines.moving import MoveCounts
     from agentserver.ports import EngineReader
 
 
@@ -157,7 +157,7 @@ def _find_faults(kept: reading.Source) -> Iterator[str]:
 
         return database.find_faults(kept.shared)
     if kept.path is not None:
-        from agentserver.engines.sqlite.verify import findings
+        from agentserver.engines.sqlite.maintenance import findings
 
         return findings(kept.path)
     return _find_altered(kept)
@@ -276,7 +276,7 @@ def _report_progress(done: int, every: int) -> None:
         project.say(f"{done} of {every} conversations", err=True)
 
 
-def _describe_moved(moved: Moved) -> str:
+def _describe_moved(moved: MoveCounts) -> str:
     amount = format_amount(moved.moved, "conversation")
     return f"{amount} and {moved.before} from before" if moved.before else amount
 

@@ -16,8 +16,8 @@ from agentserver.engines.postgres import history
 from agentserver.engines.postgres.operations import open_database
 from agentserver.engines.sqlite import head
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
-from agentserver.engines.sqlite.lock import LOCK, Lock, beside
-from agentserver.engines.sqlite.verify import findings
+from agentserver.engines.sqlite.lock import LOCK, Lock, find_companion
+from agentserver.engines.sqlite.maintenance import findings
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agentserver.engines.postgres.connection import PostgresOptions
 
 
-class Moved(NamedTuple):
+class MoveCounts(NamedTuple):
     """The outcome of a move: conversations that it moved, and those that were there from one that was cut short."""
 
     moved: int
@@ -58,7 +58,7 @@ _HEADS: Final = "select id, number, version, chain from conversation order by nu
 _NUMBERED: Final = ("conversation", "step", "delivery", "event", "suspension")
 
 
-def move(source: Connection, target: Connection, told: Callable[[int, int], None]) -> Moved:
+def move(source: Connection, target: Connection, told: Callable[[int, int], None]) -> MoveCounts:
     """Copy every conversation that is not there yet, one in a transaction, and compare the heads of all chains.
 
     Args:
@@ -86,10 +86,10 @@ def move(source: Connection, target: Connection, told: Callable[[int, int], None
     wrong = found.symmetric_difference(map(_head, heads))
     if wrong:
         raise EngineError(f"conversation {min(wrong)[0]} did not arrive as it was")
-    return Moved(moved, len(there))
+    return MoveCounts(moved, len(there))
 
 
-def import_journal(path: Path, options: PostgresOptions, told: Callable[[int, int], None]) -> Moved:
+def import_journal(path: Path, options: PostgresOptions, told: Callable[[int, int], None]) -> MoveCounts:
     """Copy a journal into a database where no server is at work. Raises EngineError.
 
     It is verified first. One that was cut short goes on where it ended.
@@ -113,7 +113,7 @@ def import_journal(path: Path, options: PostgresOptions, told: Callable[[int, in
         return moved
 
 
-def export_journal(options: PostgresOptions, path: Path, told: Callable[[int, int], None]) -> Moved:
+def export_journal(options: PostgresOptions, path: Path, told: Callable[[int, int], None]) -> MoveCounts:
     """Copy a database, as it is at one moment, into a new journal; servers may be at work. Raises EngineError.
 
     It is written under another name, where one that was cut short goes on, until all is there.
@@ -129,7 +129,7 @@ def export_journal(options: PostgresOptions, path: Path, told: Callable[[int, in
             target.execute("pragma wal_checkpoint(truncate)").fetchall()
             target.execute("pragma journal_mode = delete").fetchall()
         part.rename(path)
-    beside(part, LOCK).unlink(missing_ok=True)
+    find_companion(part, LOCK).unlink(missing_ok=True)
     return moved
 
 

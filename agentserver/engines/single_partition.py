@@ -23,7 +23,7 @@ LEASE = 1
 class SinglePartition:
     """The one claim of an engine, on every conversation.
 
-    Engines call ``own`` when they open, and ``fenced`` before they keep an outcome.
+    Engines call ``own`` when they open, and ``check_claim`` before they keep an outcome.
     """
 
     shared = False
@@ -34,7 +34,7 @@ class SinglePartition:
         """Have all conversations from now on."""
         self._mine = Claim(LEASE, epoch)
 
-    def fenced(self, claim: Claim) -> FencedError | None:
+    def check_claim(self, claim: Claim) -> FencedError | None:
         """The error for a commit under another claim than that of this opening."""
         return None if claim == self._mine else FencedError("another process has the conversation")
 

@@ -12,7 +12,7 @@ from agentserver.cli import cli
 from agentserver.core.decide import decisions
 from agentserver.engines.conformance.whole import Office
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
-from agentserver.engines.sqlite.verify import findings
+from agentserver.engines.sqlite.maintenance import findings
 from agentserver.engines.sqlite.writer import Writer
 
 

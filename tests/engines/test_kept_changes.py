@@ -16,7 +16,7 @@ from agentserver.engines.journal import step_data as steps
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.step_rows import StepRows
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
-from agentserver.engines.sqlite.verify import findings
+from agentserver.engines.sqlite.maintenance import findings
 from agentserver.engines.sqlite.writer import Writer
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
 from tests.core.test_sizes import FEW, MANY, pingpong

@@ -13,7 +13,7 @@ from agentserver.assembly import Principal, Trust
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, read_journal
-from agentserver.engines.sqlite.verify import findings
+from agentserver.engines.sqlite.maintenance import findings
 from agentserver.guards.builtin import PeersGuard
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.history.replay import replay

@@ -68,7 +68,7 @@ class MemoryEngine(SinglePartition):
         after = outcome.conversation
         before = self._kept.get(after.id)
         if (0 if before is None else before.version) != outcome.before or claim != self._mine:
-            raise self.fenced(claim) or ConflictError(after.id)
+            raise self.check_claim(claim) or ConflictError(after.id)
         step = None if self._record is None else self._record.encoded(outcome)
         if type(outcome.cause) is not FinishedInvocation:  # as of most steps; no receipt is given for one
             self._keep_receipt(outcome)

@@ -1,1 +1,1 @@
-"""The engine that keeps everything in one SQLite file: the journal, its writer, its reader, its care. Internal."""
+"""The engine that stores everything in one SQLite file. Internal."""

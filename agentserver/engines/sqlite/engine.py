@@ -1,8 +1,6 @@
-"""The engine that keeps everything in one SQLite file.
+"""The engine that stores everything in one SQLite file.
 
-Owns the thread that writes and the grouping of commits: what is waiting at the end of a turn of the event loop
-shares one transaction, and no step is told to be committed before the transaction is. Refuses to know rows,
-which engines/sqlite/writer.py and engines/journal/reader.py do, and what a step means.
+Commits that wait at the end of a turn of the event loop share one transaction, and none is confirmed before it.
 """
 
 from __future__ import annotations
@@ -23,10 +21,10 @@ from agentserver.engines.single_partition import SinglePartition
 from agentserver.engines.sqlite.file import (
     DRIVER,
     JournalOptions,
+    convert_error,
     count_opening,
     open_writing,
     read_journal,
-    told,
 )
 from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.marks import MarkFile
@@ -49,22 +47,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ENOUGH = 16
-"""Steps that are handed over without a wait for more."""
+"""Steps that are committed without waiting for more."""
 
 PATIENCE = 4
-"""Turns of the loop in which no more come before fewer are handed over."""
+"""Idle loop turns after which fewer are committed."""
 
 logger = logging.getLogger("agentserver.journal")
 
 
 class SqliteEngine(JournalReads, SinglePartition):
-    """A journal at work. Everything in it is done by one thread, in order.
+    """Engine of a journal file, which one thread accesses in order.
 
     Args:
-        options: where the journal is.
-        guards: those whose memories are kept with the conversations.
-        retention: seconds for which closed conversations are kept; None is for ever.
-        limit: bytes that the journal may hold; beyond it no outside message is kept. None is no limit.
+        options: of the journal file.
+        guards: guards whose memories are stored with the conversations.
+        retention: seconds for which closed conversations are kept; None keeps them indefinitely.
+        limit: bytes of the journal beyond which outside messages are refused; None for no limit.
     """
 
     prompt = False
@@ -101,9 +99,9 @@ class SqliteEngine(JournalReads, SinglePartition):
         self._quiet.set()
 
     async def __aenter__(self) -> Self:
-        """Lock and open the journal, and look at every page of it.
+        """Lock and open the journal, and check every page.
 
-        Raises EngineError when another server has it, or it is damaged or no journal of this version.
+        Raises EngineError when another server uses it, when it is damaged, or when its format differs.
         """
         with ExitStack() as stack:
             stack.callback(self._thread.shutdown, wait=False)
@@ -114,16 +112,16 @@ class SqliteEngine(JournalReads, SinglePartition):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Write what is waiting, then close."""
+        """Commit waiting outcomes, then close."""
         self._pass_on()
         await self._quiet.wait()
         try:
             await self._do(self._open.close)
         finally:
-            self._thread.shutdown(wait=False)  # it has nothing left to do; joining it would block the loop
+            self._thread.shutdown(wait=False)  # it is idle; joining it would block the loop
 
     def _begin(self) -> int:
-        """Open everything; gives the epoch that begins."""
+        """Open the files. Returns the new epoch."""
         with ExitStack() as stack:
             lock = stack.enter_context(Lock(self._path))
             stack.callback(self.marks.close)
@@ -139,7 +137,7 @@ class SqliteEngine(JournalReads, SinglePartition):
         return epoch
 
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
-        """Keep the memories of these guards from now on, those of before among them. To be called while it is open."""
+        """Replace the guards whose memories are stored; they include the previous ones. Call it while open."""
         self._guards = tuple(guards)
         self._writer.adopt(self._guards)
         self._reader.adopt(self._guards)
@@ -147,14 +145,14 @@ class SqliteEngine(JournalReads, SinglePartition):
     # Writing
 
     def commit(self, claim: Claim, outcome: Outcome) -> asyncio.Future[None]:
-        """Make an outcome permanent, together with all others that wait.
+        """Commit an outcome together with all that wait.
 
-        The future raises FencedError under another claim than that of this opening, ConflictError on a stale version,
-        EngineError when it cannot be kept.
+        The future raises FencedError under a claim of another opening, ConflictError on a stale version, and
+        EngineError when it cannot be committed.
         """
         done = asyncio.get_running_loop().create_future()
-        # Here rather than in the thread: two threads that both run Python slow each other down.
-        encoded = self.fenced(claim) or self._writer.encode(outcome)
+        # Here rather than in the thread, which would compete for the GIL.
+        encoded = self.check_claim(claim) or self._writer.encode(outcome)
         if isinstance(encoded, EngineError):
             done.set_exception(encoded)
             return done
@@ -163,22 +161,22 @@ class SqliteEngine(JournalReads, SinglePartition):
         return done
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
-        """Let an event out of the outbox with the next commit."""
+        """Remove an event from the outbox with the next commit."""
         self._left.append(Acknowledgement(conversation, *place))
         self._soon()
 
     def confirm(self, conversation: str, place: EventPlace) -> None:
-        """Let the events up to a place out of the outbox with the next commit."""
+        """Remove the events up to a place from the outbox with the next commit."""
         self._left.append(Acknowledgement(conversation, *place, before=True))
         self._soon()
 
     def abandon(self, conversation: str) -> None:
-        """Let everything that has left out of the outbox with the next commit."""
+        """Empty a conversation's outbox with the next commit."""
         self._left.append(Acknowledgement(conversation))
         self._soon()
 
     def _soon(self) -> None:
-        """Hand over at the end of this turn of the loop or of a later one: what comes together goes together."""
+        """Schedule a transaction at the end of a loop turn, to group concurrent commits."""
         if not self._passing and not self._writing:
             self._passing = True
             loop = asyncio.get_running_loop()
@@ -188,7 +186,7 @@ class SqliteEngine(JournalReads, SinglePartition):
                 loop.call_soon(self._pass_on)
 
     def _gather(self, turns: int, before: int) -> None:
-        """Wait some turns for others to come, since a transaction costs as much as several of its steps."""
+        """Wait some turns for more commits, since a transaction costs as much as several steps."""
         now = len(self._waiting)
         left = PATIENCE if now > before else turns - 1
         if left and now < ENOUGH:
@@ -212,7 +210,7 @@ class SqliteEngine(JournalReads, SinglePartition):
         written.add_done_callback(lambda future: self._settle(waiting, future))
 
     def _settle(self, waiting: list[Waiting], written: asyncio.Future[list[EngineError | None]]) -> None:
-        """Tell everybody who waits for a transaction what has become of it."""
+        """Resolve the futures of a transaction."""
         failed = written.exception()
         found = [None] * len(waiting) if failed else written.result()
         for (_, done), error in zip(waiting, found, strict=True):
@@ -233,7 +231,7 @@ class SqliteEngine(JournalReads, SinglePartition):
     # Reading
 
     async def read(self, work: Callable[[EngineReader], T]) -> T:
-        """Read the file in a thread of its own, beside the one that writes."""
+        """Read the file in a separate thread."""
         return await asyncio.get_running_loop().run_in_executor(None, self._examine, work)
 
     def _examine(self, work: Callable[[EngineReader], T]) -> T:
@@ -241,11 +239,11 @@ class SqliteEngine(JournalReads, SinglePartition):
             return work(reader)
 
     async def _do(self, work: Callable[[], T]) -> T:
-        """Have the thread do something. What SQLite raises becomes an EngineError."""
+        """Run a function in the thread. Raises EngineError for errors of SQLite."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except DRIVER as error:
-            raise told(self._path, error) from error
+            raise convert_error(self._path, error) from error
         except UnreadableError as error:
             raise DamagedError(str(error)) from error
 
@@ -253,26 +251,26 @@ class SqliteEngine(JournalReads, SinglePartition):
         return await self._do(lambda: work(self._reader))
 
     async def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
-        """Let a conversation go on no more. Commits to it that are waiting are stale."""
+        """Suspend a conversation. Its waiting commits become stale."""
         return await self._do(lambda: self._writer.suspend(conversation, reason, at))
 
     async def active(self) -> AsyncIterator[str]:
-        """Conversations of which a delivery is not consumed."""
+        """Yield conversations with queued deliveries."""
         for key in await self._ask(lambda reader: reader.active()):
             yield key
 
     async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
-        """Each open conversation with its principal."""
+        """Yield open conversations with their principals."""
         for key, principal in await self._do(self._reader.open_conversations):
             yield key, principal
 
     async def idle(self, before: float) -> AsyncIterator[str]:
-        """Open conversations that nothing touched since."""
+        """Yield open conversations untouched since a time."""
         for key in await self._do(lambda: self._reader.idle(before)):
             yield key
 
     async def discard(self, delivery: str) -> bool:
-        """Take a dead letter off the list; on the disk when this returns."""
+        """Discard a dead letter durably."""
         return await self._do(lambda: self._discard(delivery))
 
     def _discard(self, delivery: str) -> bool:
@@ -280,7 +278,7 @@ class SqliteEngine(JournalReads, SinglePartition):
         return retention.discard_letter(self._connection, delivery)
 
     async def give_name(self, name: str, conversation: str, at: float) -> str:
-        """The conversation that has a name; on the disk when this returns."""
+        """Name a conversation durably. Returns the one that has the name."""
         return await self._do(lambda: self._claim(name, conversation, at))
 
     def _claim(self, name: str, conversation: str, at: float) -> str:
@@ -294,15 +292,15 @@ class SqliteEngine(JournalReads, SinglePartition):
         return make_gone_test((*self._left, *self._leaving, *self._writer.owed), conversation)
 
     async def calendar(self) -> Calendar:
-        """The calendar that an earlier server of this machine has kept."""
+        """Read the calendar of earlier servers."""
         return await self._do(lambda: records.read_calendar(self._connection))
 
     async def keep_calendar(self, calendar: Calendar) -> None:
-        """Keep it in the journal."""
+        """Store the calendar in the journal."""
         await self._do(lambda: records.write_calendar(self._connection, calendar))
 
     async def expire(self, now: float, calendar: Calendar = STEADY) -> int:
-        """Forget closed conversations whose time is over, some at a time, so that commits can go between."""
+        """Remove expired conversations in batches, between commits."""
         if self._retention is None:
             return 0
         limit, total, gone = calendar.cutoff(self._retention, now), 0, 1

@@ -1,7 +1,4 @@
-"""The journal's file: how it is opened.
-
-Owns the checks at opening. Refuses to know what the rows mean; what its tables are is for schema.py.
-"""
+"""Opening and checking the journal's file."""
 
 from __future__ import annotations
 
@@ -33,29 +30,29 @@ APPLICATION: Final = 0x41475356
 """The file's application id: AGSV."""
 
 CHECKPOINT_PAGES: Final = 4000
-"""Pages of the write-ahead log after which it is carried over into the file."""
+"""Pages of the write-ahead log after which it is checkpointed."""
 
 READ_AT_ONCE: Final = 4 << 20
-"""Bytes of the file that are read at once before it is checked."""
+"""Bytes per read before the check."""
 
 LOG_LIMIT: Final = 64 << 20
-"""Bytes that the write-ahead log is cut back to once it has been carried over."""
+"""Bytes to which a checkpoint truncates the write-ahead log."""
 
 
 class Sync(StrEnum):
-    """The degree to which a commit waits for the disk."""
+    """Durability of a commit."""
 
-    FULL = "full"  # the disk: outlives a loss of power
-    NORMAL = "normal"  # the operating system: outlives the process, not a loss of power
+    FULL = "full"  # the disk: survives a power loss
+    NORMAL = "normal"  # the operating system: survives the process, but not a power loss
 
 
 @dataclass(frozen=True, slots=True)
 class JournalOptions:
-    """The file of a journal, and when a commit counts as written.
+    """File of a journal, and the durability of its commits.
 
     Args:
         path: of the file.
-        sync: what a commit waits for.
+        sync: durability of a commit.
     """
 
     path: Path
@@ -63,11 +60,11 @@ class JournalOptions:
 
 
 DRIVER: Final = (sqlite3.Error, UnicodeDecodeError)
-"""The exceptions of the driver; the second when its own message quotes text of a damaged file."""
+"""Exceptions of the driver; the second one when its message quotes text of a damaged file."""
 
 
-def told(path: Path, error: Exception) -> EngineError:
-    """Turn an exception of SQLite into an error that says what to do about it."""
+def convert_error(path: Path, error: Exception) -> EngineError:
+    """Convert an exception of SQLite to an error with advice."""
     name = getattr(error, "sqlite_errorname", "") or type(error).__name__
     advice = next((text for start, text in _ADVICE.items() if name.startswith(start)), str(error))
     return EngineError(f"{path}: {advice} ({name})")
@@ -77,7 +74,7 @@ _ADVICE: Final = {
     "SQLITE_FULL": "the disk is full",
     "SQLITE_READONLY": "the file or its directory cannot be written",
     "SQLITE_CANTOPEN": "the file cannot be opened",
-    "SQLITE_CORRUPT": "the file is damaged: restore a backup, or move it away to begin anew",
+    "SQLITE_CORRUPT": "the file is damaged: restore a backup, or move it away to start a new one",
     "SQLITE_NOTADB": "the file is no journal of this server",
     "SQLITE_IOERR": "the disk cannot be read or written",
     "SQLITE_BUSY": "another program holds the file",
@@ -85,23 +82,23 @@ _ADVICE: Final = {
 }
 
 FATAL: Final = ("SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTADB")
-"""After these it is unknown what is on the disk: nothing more is written until the file has been opened anew."""
+"""Errors that leave the disk in an unknown state: nothing is written until the file is reopened."""
 
 
 def open_writing(options: JournalOptions) -> sqlite3.Connection:
-    """The journal, ready to be written, made when there is none. The lock must be held.
+    """Open a journal for writing, or create it. Requires the lock.
 
-    Raises EngineError when it is damaged, of a later version, no journal, or has lost what was committed.
+    Raises EngineError when it is damaged, of another format, no journal, or has lost commits.
     """
     path = options.path
     try:
-        _mind_the_log(path)
+        _refuse_orphaned_log(path)
         _read_through(path)
         connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     except OSError as error:
         raise EngineError(f"{path}: {error.strerror}") from error
     except DRIVER as error:
-        raise told(path, error) from error
+        raise convert_error(path, error) from error
     connection.text_factory = _text
     with ExitStack() as stack:
         stack.callback(connection.close)
@@ -110,22 +107,22 @@ def open_writing(options: JournalOptions) -> sqlite3.Connection:
     return connection
 
 
-def _mind_the_log(path: Path) -> None:
-    """Refuse to begin anew beside the log of a journal that is gone. SQLite would delete it, and what it holds."""
+def _refuse_orphaned_log(path: Path) -> None:
+    """Refuse to create a journal next to the log of a missing one, which SQLite would delete."""
     log = path.with_name(f"{path.name}-wal")
     with contextlib.suppress(FileNotFoundError):
         if log.stat().st_size and not (path.exists() and path.stat().st_size):
             raise EngineError(
-                f"{path} is gone, and {log.name} holds what was committed to it: put the journal back, restore a copy"
-                " of it (agentserver journal restore FILE), or move the log away to begin anew"
+                f"{path} is gone, and {log.name} holds its last commits: put the journal back, restore a copy"
+                " of it (agentserver journal restore FILE), or move the log away to start a new journal"
             )
 
 
 def _read_through(path: Path) -> None:
-    """Make the file if need be, and have the operating system read all of it.
+    """Create the file if necessary, and read it once into the page cache.
 
-    The check goes through the file criss-cross; from a disk that takes ten times as long as from front to back. Comes
-    before SQLite has the file: closing any descriptor of it would drop SQLite's locks.
+    The check reads pages in random order, which takes a disk ten times as long. This must precede SQLite: closing any
+    descriptor of the file drops SQLite's locks.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -148,18 +145,18 @@ def _prepare(connection: sqlite3.Connection, options: JournalOptions) -> None:
             mark = f"pragma application_id = {APPLICATION}; pragma user_version = {FORMAT};"
             connection.executescript(f"begin immediate; {TABLES} {mark} commit;")
     except DRIVER as error:
-        raise told(options.path, error) from error
+        raise convert_error(options.path, error) from error
 
 
 def _compare(connection: sqlite3.Connection, path: Path) -> None:
-    """Hold the journal against the head that is kept beside it. Raises EngineError when commits are missing."""
-    lost = head.missing(path, head.read(connection), head.noted(path))
+    """Compare the journal with its head file. Raises EngineError when commits are missing."""
+    lost = head.missing(path, head.read(connection), head.read_head_file(path))
     if lost is not None:
         logger.error("%s", lost)
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> int:
-    """The file's version, after a look at every page. Raises EngineError."""
+    """Check every page. Returns the version of the file. Raises EngineError."""
     (version,) = connection.execute("pragma user_version").fetchone()
     (application,) = connection.execute("pragma application_id").fetchone()
     (objects,) = connection.execute("select count(*) from sqlite_master").fetchone()
@@ -173,7 +170,7 @@ def _check(connection: sqlite3.Connection, path: Path) -> int:
     verdict = " ".join(verdict.split())
     if verdict != "ok":
         raise EngineError(
-            f"{path}: the file is damaged ({verdict}): restore a backup, or move it away to begin anew"
+            f"{path}: the file is damaged ({verdict}): restore a backup, or move it away to start a new one"
         )
     return int(version)
 
@@ -191,12 +188,12 @@ def _tables(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
 
 
 def _text(data: bytes) -> str:
-    """Text of the file. What is none survives, so that it is found not to be what was written."""
+    """Decode text. Invalid UTF-8 is preserved, so that it fails its seal."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def open_reading(path: Path) -> sqlite3.Connection:
-    """The journal, to be read while a server may be writing it. Raises EngineError when there is none."""
+    """Open a journal for reading, also while a server writes it. Raises EngineError if it is missing."""
     if not path.is_file():
         raise EngineError(
             f"{path}: there is no journal; agentserver run begins it, and --journal names another one"
@@ -212,12 +209,10 @@ def open_reading(path: Path) -> sqlite3.Connection:
             connection.close()
             raise
     except DRIVER as error:
-        raise told(path, error) from error
+        raise convert_error(path, error) from error
     if not tables:
         connection.close()
-        raise EngineError(
-            f"{path}: nothing is kept in it yet: the server that made it has not begun; start it"
-        )
+        raise EngineError(f"{path}: it is empty: the server that created it has not started yet; start it")
     if application != APPLICATION or version != FORMAT:
         connection.close()
         other = "the file is a database of another program"
@@ -226,7 +221,7 @@ def open_reading(path: Path) -> sqlite3.Connection:
 
 
 def _other_format(version: int) -> str:
-    """Say that a file has a format that this server does not read."""
+    """Describe an unsupported format."""
     return (
         f"not a journal of format {FORMAT} (it has {version}): another agentserver wrote it, or it is damaged;"
         " use the version that wrote it, or move it away to begin with an empty journal"
@@ -234,13 +229,13 @@ def _other_format(version: int) -> str:
 
 
 def about_a_row(error: Exception) -> bool:
-    """True when an error is about what was to be written: it would come again."""
+    """Check whether a row caused an error, which would recur."""
     name = getattr(error, "sqlite_errorname", None)
     return name is None or name.startswith(("SQLITE_CONSTRAINT", "SQLITE_MISMATCH", "SQLITE_TOOBIG"))
 
 
 def about_the_file(error: sqlite3.Error) -> bool:
-    """True when an error is about the disk or the file rather than about a row."""
+    """Check whether the disk or the file caused an error."""
     name = getattr(error, "sqlite_errorname", None) or ""
     return name.startswith((*FATAL, "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_BUSY"))
 
@@ -274,11 +269,11 @@ SQLITE: Final = Dialect(
 )
 
 TABLES: Final = SQLITE.tables() + _OWN
-"""The tables. ``claim``: see care/claims.py; ``head``: see proof/head.py."""
+"""The tables. ``claim``: see ``count_opening``; ``head``: see head.py."""
 
 
 def count_opening(connection: sqlite3.Connection) -> int:
-    """Count one more; gives how many there were with it."""
+    """Count an opening. Returns the number of openings."""
     for damage in find_count_damage(connection):
         logger.error("%s: invocation().epoch may go back", damage)
     (before,) = connection.execute("select coalesce(max(epoch), 0) from claim").fetchone()
@@ -291,24 +286,24 @@ def count_opening(connection: sqlite3.Connection) -> int:
 
 
 def find_count_damage(connection: sqlite3.Connection) -> Iterator[str]:
-    """The damage to the count, if it is not as it was written."""
+    """Yield a line if the count of openings fails its seal."""
     if connection.execute("select 1 from sqlite_master where name = 'claim'").fetchone() is None:
         return
     rows = connection.execute("select epoch, seal from claim").fetchall()
     if len(rows) > 1 or any(seal != digest((epoch,)) for epoch, seal in rows):
-        yield "the count of openings is not what was written"
+        yield "the count of openings fails its seal"
 
 
 @contextmanager
 def read_journal(path: Path, guards: Sequence[CoreGuard] = ()) -> Iterator[Reader]:
-    """Read the journal at a path, while a server may be writing it. Raises EngineError.
+    """Read the journal at a path, also while a server writes it. Raises EngineError.
 
     Args:
         path: of the file.
-        guards: those whose memories are kept; without them a conversation that holds one cannot be loaded.
+        guards: guards whose memories are stored; a conversation that holds one cannot be loaded without them.
     """
     try:
         with closing(open_reading(path)) as connection:
             yield Reader(connection, guards)
     except DRIVER as error:
-        raise told(path, error) from error
+        raise convert_error(path, error) from error

@@ -1,7 +1,6 @@
-"""The end of a record of handoffs, by way of the journal's file.
+"""The heads of handoff records, stored in the journal's file.
 
-Owns the table of ends, by the file that each is of. Any process of the organism may write it while a server has the
-journal: the record is shared, and its own lock keeps writers apart. Refuses to know what a record says.
+Any process of the organism may write them while a server uses the journal: a record's own lock keeps writers apart.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ _TABLE: Final = "select 1 from sqlite_master where type = 'table' and name = 'ha
 
 
 class JournalHeads:
-    """Keeps the head of one record in a journal.
+    """Stores the head of one record in a journal.
 
     Args:
         journal: its path.
-        name: of the record's file, as the organism calls it.
+        name: of the record's file, as in the organism.
 
-    A journal that is missing, or that no server has brought up to date, keeps none.
+    A missing or uninitialized journal stores none.
     """
 
     def __init__(self, journal: Path, name: str) -> None:
@@ -35,7 +34,7 @@ class JournalHeads:
         self._name = name
 
     def read(self) -> ChainHead | None:
-        """The kept head. Raises OSError, ValueError when it is not of its types."""
+        """Read the head. Raises OSError, or ValueError for wrong types."""
         rows = self._run("select count, hash, line, size from handoff where file = ?", (self._name,))
         if not rows:
             return None
@@ -45,7 +44,7 @@ class JournalHeads:
         return ChainHead(Seal(count, own), line, size)
 
     def keep(self, head: ChainHead) -> None:
-        """Write the head; it is on the disk when this returns. Raises OSError."""
+        """Write the head durably. Raises OSError."""
         row = (self._name, head.end.count, head.end.hash, head.line, head.size)
         self._run("insert or replace into handoff values (?, ?, ?, ?, ?)", row)
 

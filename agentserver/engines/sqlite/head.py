@@ -1,8 +1,7 @@
-"""The head of a journal: which commit was the last, kept in the journal and once more beside it.
+"""The head of a journal: its last commit, stored in the journal and in a separate file.
 
-Owns the comparison of the two, which shows that commits are missing. The file beside is written after each commit
-and never waited for, so that it may be older than the journal and never proves anything then; a journal that is older
-than the file has lost what is between. Refuses to know what was committed.
+The file is written after each commit without waiting for it, so an older file proves nothing. A journal older than the
+file has lost commits.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.engines.journal.seal import digest
-from agentserver.engines.sqlite.lock import HEAD, beside
+from agentserver.engines.sqlite.lock import HEAD, find_companion
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ _WORD: Final = "agentserver-head-1"
 
 
 class JournalHead(NamedTuple):
-    """The last commit of a journal.
+    """Last commit of a journal.
 
     Args:
         identity: of the journal, in hexadecimal; a copy has the same.
@@ -41,16 +40,16 @@ class JournalHead(NamedTuple):
     link: str
 
     def after(self, links: list[bytes]) -> JournalHead:
-        """The head once steps with these links are committed."""
+        """Compute the head after steps with these links."""
         return self._replace(steps=self.steps + len(links), link=links[-1].hex())
 
 
 class HeadRecord(NamedTuple):
-    """The contents of the file beside the journal.
+    """Contents of the head file.
 
     Args:
         durable: whether each commit waited for the disk.
-        boot: when the machine was started, as its kernel names it; empty where it does not.
+        boot: the kernel's boot id, or empty.
     """
 
     head: JournalHead
@@ -59,9 +58,9 @@ class HeadRecord(NamedTuple):
 
 
 def read(connection: Connection) -> JournalHead | None:
-    """The head as the journal has it; None in an empty journal.
+    """Read the journal's head; None in an empty journal.
 
-    Raises EngineError when it is not what was written.
+    Raises EngineError when it fails its seal.
     """
     if not connection.execute("select 1 from sqlite_master where name = 'head'").fetchone():
         return None
@@ -70,19 +69,19 @@ def read(connection: Connection) -> JournalHead | None:
         return None
     identity, steps, link, seal = row
     if seal and seal != digest(("head", steps), identity, link):
-        raise EngineError("the journal's head is not what was written: the file is damaged")
+        raise EngineError("the journal's head fails its seal: the file is damaged")
     return JournalHead(identity.hex(), steps, link.hex())
 
 
 def keep(connection: Connection, head: JournalHead) -> None:
-    """Write it into the journal, in the transaction that it is of."""
+    """Write the head to the journal, within its transaction."""
     identity, link = bytes.fromhex(head.identity), bytes.fromhex(head.link)
     seal = digest(("head", head.steps), identity, link)
     connection.execute("update head set steps = ?, link = ?, seal = ?", (head.steps, link, seal))
 
 
 class HeadFile:
-    """The file beside the journal.
+    """File with the head of a journal.
 
     Args:
         path: of the journal.
@@ -90,11 +89,11 @@ class HeadFile:
     """
 
     def __init__(self, path: Path, *, durable: bool) -> None:
-        self._file = beside(path, HEAD)
+        self._file = find_companion(path, HEAD)
         self._end = f"{durable:d} {_boot() or '-'}"
 
     def note(self, head: JournalHead) -> None:
-        """Write it. One that cannot be written leaves an older one, which proves nothing."""
+        """Write the file. A failure leaves an older one, which proves nothing."""
         text = f"{_WORD} {head.identity} {head.steps:020} {head.link} {self._end}"
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
@@ -105,21 +104,21 @@ class HeadFile:
                 os.close(descriptor)
 
 
-def noted(path: Path) -> HeadRecord | None:
-    """Read the file beside the journal; None when there is none, or one that cannot be read, which is logged."""
-    file = beside(path, HEAD)
+def read_head_file(path: Path) -> HeadRecord | None:
+    """Read the head file; None if it is missing, or unreadable, which is logged."""
+    file = find_companion(path, HEAD)
     try:
-        said = _parsed(file.read_text("ascii", "replace"))
+        said = _parse_record(file.read_text("ascii", "replace"))
     except FileNotFoundError:
         return None
     except OSError:
         said = None
     if said is None:
-        logger.error("%s: it cannot be read: commits that are missing at this start would not be seen", file)
+        logger.error("%s: it cannot be read, so missing commits would not be detected at this start", file)
     return said
 
 
-def _parsed(line: str) -> HeadRecord | None:
+def _parse_record(line: str) -> HeadRecord | None:
     text, _, summed = line.removesuffix("\n").rpartition(" ")
     if summed != _sum(text) or not text.startswith(_WORD):
         return None
@@ -128,14 +127,14 @@ def _parsed(line: str) -> HeadRecord | None:
 
 
 def missing(path: Path, head: JournalHead | None, said: HeadRecord | None) -> str | None:
-    """In words, what the journal has lost since the file beside it was written; None when nothing is known to be.
+    """Describe the commits lost since the head file was written; None if none are known.
 
     Args:
         path: of the journal.
-        head: as the journal has it.
-        said: what the file says; read before the journal, where a server may be writing both.
+        head: of the journal.
+        said: of the file; read it before the journal if a server may be writing both.
 
-    Raises EngineError when nothing innocent explains it: without ``sync: full`` a loss of power does.
+    Raises EngineError unless a power loss without ``sync: full`` explains the loss.
     """
     if said is None or not said.head.steps:
         return None
@@ -154,14 +153,14 @@ def missing(path: Path, head: JournalHead | None, said: HeadRecord | None) -> st
         return f"{path}: {lost}: the machine was started anew, and without sync: full that may happen"
     raise EngineError(
         f"{path}: {lost}. Bring back the file and its {path.name}-wal if they are elsewhere, or a copy with"
-        " agentserver journal restore; agentserver journal accept-loss goes on without what is missing"
+        " agentserver journal restore; agentserver journal accept-loss continues without the missing commits"
     )
 
 
 def accept(path: Path) -> bool:
-    """Forget what stands beside the journal; False when nothing does. The lock must be held."""
+    """Delete the head file. Returns False if it is missing. Requires the lock."""
     try:
-        beside(path, HEAD).unlink()
+        find_companion(path, HEAD).unlink()
     except FileNotFoundError:
         return False
     return True

@@ -1,8 +1,4 @@
-"""The journal's files as the operating system knows them: which they are, and the right to write them.
-
-Owns the lock, the names of the files beside the journal, and the look at whether they are still the ones that were
-opened. Refuses to know what is in them.
-"""
+"""The lock of a journal, and the identity of its files."""
 
 from __future__ import annotations
 
@@ -19,38 +15,38 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 LOG, INDEX, HEAD, LOCK = "-wal", "-shm", ".head", ".lock"
-"""Suffixes of the journal's name for SQLite's log and its index, for the head, and for the lock."""
+"""Suffixes of SQLite's log and index, of the head file and of the lock file."""
 
 _SHARED: Final = struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510, 0)
-"""A read lock, as fcntl takes it, of the bytes that SQLite locks to have a file for itself."""
+"""An fcntl read lock of the bytes that SQLite locks exclusively."""
 
 
-def beside(path: Path, suffix: str) -> Path:
-    """The file that belongs to a journal: beside the journal's real file, so that every name of it leads there."""
+def find_companion(path: Path, suffix: str) -> Path:
+    """Find a companion file next to the journal's real file, for any name of the journal."""
     real = path.resolve()
     return real.with_name(f"{real.name}{suffix}")
 
 
 class Lock:
-    """The right to write a journal, held by one server at a time. The kernel takes it back from one that is killed.
+    """Exclusive lock of a journal, which the kernel releases when its process dies.
 
-    A file beside the journal's real file is locked, and the journal itself: a symbolic link, another spelling or a
-    bind mount is the same journal. One that has several names (hard links) is refused: its log stands beside one.
+    It locks a file next to the journal's real file and the journal itself, so that symbolic links, other spellings and
+    bind mounts are the same journal. A journal with several hard links is refused: its log is next to only one.
 
-    A copy of the process (fork) has no part in it: it would keep the journal from the next server.
+    A forked process does not inherit the lock, which would keep the journal from the next server.
     """
 
     def __init__(self, path: Path) -> None:
         self._journal = path
-        self._path = beside(path, LOCK)
+        self._path = find_companion(path, LOCK)
         self._descriptors: list[int] = []
         held = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _let_go(held()))
 
     def __enter__(self) -> Self:
-        """Take it; the journal's file is made when there is none.
+        """Take the lock; creates a missing journal file.
 
-        Raises EngineError when another server has it or it cannot be had.
+        Raises EngineError when another server holds it or the files cannot be locked.
         """
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +56,7 @@ class Lock:
             os.ftruncate(mine, 0)
             os.pwrite(mine, str(os.getpid()).encode(), 0)
             self._refuse_names()
-            # SQLite's own locks are of another kind (fcntl), which this one (flock) does not touch.
+            # SQLite's fcntl locks do not interfere with flock.
             self._take(self._open(self._journal), "another process, under another name")
         except OSError as error:
             self._release()
@@ -73,20 +69,20 @@ class Lock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let go of it. SQLite must have closed the journal: closing any descriptor of it drops SQLite's locks."""
+        """Release the lock. SQLite must have closed the journal: closing any descriptor drops SQLite's locks."""
         self._release()
 
     def spare_the_log(self) -> None:
-        """Have SQLite remove no log when it closes the journal: the one at that name may be another journal's."""
+        """Keep SQLite from deleting the log on close, which may belong to another journal."""
         fcntl.fcntl(self._descriptors[-1], fcntl.F_OFD_SETLK, _SHARED)
 
     def _refuse_names(self) -> None:
-        """Asked of the name, not of a descriptor, which could not be closed if this process has the file already."""
+        """Refuse hard links, without opening the file: closing a descriptor would drop SQLite's locks."""
         names = self._journal.stat().st_nlink if self._journal.exists() else 1
         if names > 1:
             raise EngineError(
-                f"{self._journal}: the file has {names} names (hard links), and its log stands beside one of them"
-                " only: remove the others"
+                f"{self._journal}: the file has {names} names (hard links), and its log is next to only one of them"
+                ": remove the others"
             )
 
     def _open(self, path: Path) -> int:
@@ -115,23 +111,23 @@ def _let_go(held: Lock | None) -> None:
 
 
 class Files:
-    """The files of an open journal, which must stay the ones that stand at their names.
+    """Files of an open journal, to detect their replacement.
 
     Args:
-        path: of the journal; SQLite has read it, so that its log is there.
+        path: of the journal; SQLite has read it, so that its log exists.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._names = (path, beside(path, LOG), beside(path, INDEX))
+        self._names = (path, find_companion(path, LOG), find_companion(path, INDEX))
         self._opened = self._found()
 
     def _found(self) -> list[tuple[int, int]]:
         found = [name.stat() for name in self._names]
         return [(each.st_dev, each.st_ino) for each in found]
 
-    def replaced(self) -> EngineError | None:
-        """The error to raise when other files stand at the names, or none; None when they are the same."""
+    def find_replacement(self) -> EngineError | None:
+        """Make an error if files were replaced or removed; None otherwise."""
         try:
             if self._found() == self._opened:
                 return None
@@ -139,6 +135,6 @@ class Files:
         except OSError as error:
             what = f"{error.filename} was removed"
         return EngineError(
-            f"{self._path}: {what} while it was in use. Nothing more is kept: put the file back, or restore a copy"
+            f"{self._path}: {what} while it was in use. Nothing more is stored: put the file back, or restore a copy"
             " (agentserver journal restore), and start again"
         )

@@ -1,7 +1,4 @@
-"""The care of a journal's file: shrinking, cutting a copy down, counting.
-
-Owns the figures of a file. Must not decide what ages out.
-"""
+"""Maintenance of a journal's file: statistics, vacuum and partial copies."""
 
 from __future__ import annotations
 
@@ -12,25 +9,35 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.engines.journal import records
 from agentserver.engines.journal.retention import remove_conversations
 from agentserver.engines.journal.rows import DeliveryEnd
-from agentserver.engines.sqlite.file import open_reading, told
+from agentserver.engines.journal.verify import find_faults
+from agentserver.engines.sqlite import head as journal_head
+from agentserver.engines.sqlite.file import (
+    DRIVER,
+    convert_error,
+    find_count_damage,
+    has_other_tables,
+    open_reading,
+)
+from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from agentserver.core.state.approvals import ApprovalAnswer
+    from agentserver.engines.sqlite.head import HeadRecord
 
 
 class Stats(NamedTuple):
-    """The contents of a journal in figures. Sizes in bytes, times in seconds since the epoch.
+    """Statistics of a journal. Sizes in bytes, times in seconds since the epoch.
 
     Args:
         size: of the file.
-        log: of the write-ahead log beside it.
-        free: inside the file, left by what was removed; used again before the file grows.
-        held: in use; what the limit of a journal is about.
-        unread: replies and ends of requests that no gateway has acknowledged.
-        receipts: ids that senders gave their messages.
+        log: of the write-ahead log.
+        free: free pages in the file, which are reused before it grows.
+        held: in use, to which the limit of a journal applies.
+        unread: unacknowledged replies and ends of requests.
+        receipts: idempotency keys of messages.
     """
 
     size: int
@@ -47,8 +54,8 @@ class Stats(NamedTuple):
     held: int
 
 
-def held(connection: sqlite3.Connection) -> int:
-    """Bytes of the journal that are in use, its log included."""
+def count_held_bytes(connection: sqlite3.Connection) -> int:
+    """Count the bytes in use, including the log."""
     (pages,), (free,), (size,) = (
         connection.execute(f"pragma {name}").fetchone()
         for name in ("page_count", "freelist_count", "page_size")
@@ -57,24 +64,24 @@ def held(connection: sqlite3.Connection) -> int:
 
 
 def vacuum(connection: sqlite3.Connection) -> None:
-    """Give back what the file holds for nothing. Needs as much room again while it lasts."""
+    """Shrink the file to its contents. Temporarily needs as much space again."""
     connection.execute("vacuum")
     connection.execute("pragma wal_checkpoint(truncate)").fetchall()
 
 
-def only(copy: sqlite3.Connection, known: Collection[str]) -> None:
-    """Remove every other conversation from a copy of a journal."""
+def keep_only(copy: sqlite3.Connection, known: Collection[str]) -> None:
+    """Remove all other conversations from a copy of a journal."""
     others = [
         number for number, key in copy.execute("select number, id from conversation") if key not in known
     ]
     remove_conversations(copy, others)
     records.keep_names_of(copy, known)
-    copy.execute("delete from answer")  # they do not say of which conversation they are
+    copy.execute("delete from answer")  # they lack their conversation
     copy.execute("vacuum")
 
 
 def stats(path: Path) -> Stats:
-    """Count what a journal holds. Raises EngineError."""
+    """Collect the statistics of a journal. Raises EngineError."""
     with closing(open_reading(path)) as connection:
 
         def one(statement: str, *values: object) -> int:
@@ -94,14 +101,14 @@ def stats(path: Path) -> Stats:
             one("select count(*) from event where waiting = 1"),
             one("select count(*) from receipt"),
             oldest,
-            held(connection),
+            count_held_bytes(connection),
         )
 
 
 def leave_answer(path: Path, answered: ApprovalAnswer, at: float) -> bool:
-    """Write an answer; when this returns it is on the disk. A server may have the journal meanwhile.
+    """Store an answer durably, also while a server uses the journal.
 
-    Returns what ``records.put_answer`` does. Raises EngineError.
+    Returns as ``records.put_answer`` does. Raises EngineError.
     """
     open_reading(path).close()
     try:
@@ -110,4 +117,39 @@ def leave_answer(path: Path, answered: ApprovalAnswer, at: float) -> bool:
             connection.execute("pragma synchronous = full")
             return records.put_answer(connection, answered, at)
     except sqlite3.Error as error:
-        raise told(path, error) from error
+        raise convert_error(path, error) from error
+
+
+def findings(path: Path) -> Iterator[str]:
+    """Find damage, a line each, also while a server writes the journal.
+
+    Raises EngineError when the file is no readable journal.
+    """
+    said = journal_head.read_head_file(path)  # before the journal, which may be newer but never older
+    with closing(open_reading(path)) as connection:
+        try:
+            connection.execute("begin")  # one snapshot, also while a server writes
+            yield from _faults(connection, path, said)
+        except DRIVER as error:
+            yield str(convert_error(path, error))
+
+
+def _faults(connection: sqlite3.Connection, path: Path, said: HeadRecord | None) -> Iterator[str]:
+    found = [line for (line,) in connection.execute("pragma integrity_check(20)") if line != "ok"]
+    yield from (f"the file: {' '.join(line.split())}" for line in found)
+    if not found:
+        if has_other_tables(connection):
+            yield "the file: its tables are not those of a journal"
+        yield from _head(connection, path, said)
+        yield from find_faults(connection, (sqlite3.Error,))
+        yield from find_count_damage(connection)
+
+
+def _head(connection: sqlite3.Connection, path: Path, said: HeadRecord | None) -> Iterator[str]:
+    try:
+        head = journal_head.read(connection)
+        lost = None if head is None else journal_head.missing(path, head, said)
+        if lost is not None:
+            yield lost
+    except EngineError as error:
+        yield str(error)

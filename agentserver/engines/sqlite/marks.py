@@ -1,10 +1,10 @@
-"""Marks beside the journal: which deliveries are being worked on, so that it is known when the process is gone.
+"""Marks of deliveries in progress, in a file next to the journal, to find the one that crashed the process.
 
-Owns the file and its form. A mark is a store into mapped memory, which the kernel keeps when the process dies; what
-must outlive a loss of power too is written when the server starts. Refuses to decide what follows from marks, and to
-be in the way: a file that cannot be read says nothing, one that cannot be made is done without.
+A mark is a store into mapped memory, which the kernel preserves when the process dies; suspects, which must survive
+a power loss too, are written when the server starts. An unreadable file counts as empty, and a missing one is
+tolerated.
 
-The file: a header, then slots of one size, each the id of a delivery and a number, filled up with zeros.
+The file consists of a header and of slots of one size: the id of a delivery and a number, padded with zeros.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEADER: Final = struct.Struct("<8sIIB47x64s")
-"""Magic with the version, suspects, marks, 1 if the end is no call's fault, the slot of the one that held the loop."""
+"""Magic with the version, suspects, marks, 1 if no call caused the end, the slot of the one that blocked the loop."""
 
 MAGIC: Final = b"AGSVMRK1"
 SLOT: Final = struct.Struct("<60sI")
@@ -32,7 +32,7 @@ OURS: Final = 16
 HELD: Final = 64
 NONE: Final = bytes(SLOT.size)
 MOST: Final = 1 << 16
-"""Slots of each kind that a file has at most."""
+"""Most slots of each kind in a file."""
 
 UNMARKED: Final = -1
 
@@ -40,10 +40,10 @@ logger = logging.getLogger("agentserver.engines")
 
 
 class MarkFile:
-    """The marks of one server. The holder of the journal's lock has them.
+    """Marks of one server, which holds the journal's lock.
 
     Args:
-        journal: the journal's path; the marks are beside it.
+        journal: path of the journal; the marks are next to it.
     """
 
     at_once = True
@@ -59,7 +59,7 @@ class MarkFile:
         self._entered: set[int] = set()
 
     async def previous_run(self, previous: int) -> PreviousRun:  # noqa: ARG002 - a port's signature
-        """The marks of the last server. After ``begin`` it is asked for another pump."""
+        """Return the marks of the last server, also after ``begin``."""
         if self._begun:
             self._unmap()
         if self._past is None:
@@ -70,7 +70,7 @@ class MarkFile:
         return self._past
 
     async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
-        """Make the file anew: durably what is known of suspects, and room for so many calls."""
+        """Rewrite the file: suspects durably, and slots for calls."""
         self._begun = True
         room = min(calls, MOST)
         mapped = await asyncio.to_thread(self._made, blank(suspects, room))
@@ -86,7 +86,7 @@ class MarkFile:
                 new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
             )
             try:
-                # Every block is really written: a store into a hole of a file on a full disk would be fatal.
+                # Every block is written: a store into a hole of a file on a full disk would be fatal.
                 if os.write(descriptor, data) != len(data):
                     raise OSError("the disk is full")
                 os.fsync(descriptor)
@@ -95,16 +95,16 @@ class MarkFile:
             finally:
                 os.close(descriptor)
         except (OSError, ValueError) as error:
-            logger.warning("%s: no marks are kept: %s", self._path, error)
+            logger.warning("%s: marks cannot be stored: %s", self._path, error)
             return None
 
     def _put(self, slot: int, key: bytes) -> None:
-        assert self._map is not None  # there are no slots without it
+        assert self._map is not None  # without it there are no slots
         at = self._first + SLOT.size * slot
         self._map[at : at + SLOT.size] = key
 
     def enter(self, delivery: str, conversation: str) -> int:  # noqa: ARG002 - a port's signature
-        """Mark a delivery; gives the slot to ``leave``."""
+        """Mark a delivery. Returns its slot, for ``leave``."""
         if not self._free or self._map is None:
             return UNMARKED
         slot = self._free.pop()
@@ -120,7 +120,7 @@ class MarkFile:
             self._free.append(slot)
 
     async def wait_until_marked(self, slot: int) -> None:
-        """A mark is there at once."""
+        """Return at once: marks take effect immediately."""
 
     def acquit(self, delivery: str) -> None:
         """Forget a suspect."""
@@ -129,17 +129,17 @@ class MarkFile:
             self._map[at : at + SLOT.size] = NONE
 
     def hold(self, delivery: str) -> None:
-        """The process is about to be ended, because this one has held the event loop for too long."""
+        """Record that a delivery blocked the event loop, before the process is killed."""
         if self._map is not None:
             self._map[HELD : HELD + SLOT.size] = SLOT.pack(delivery.encode(), 0)
 
     def end(self) -> None:
-        """The end that comes now is the fault of none that runs. Safe to call from any thread, and again."""
+        """Record that no delivery causes the coming end. Thread-safe and idempotent."""
         if self._map is not None:
             self._map[OURS] = 1
 
     def close(self) -> None:
-        """Keep what is marked. Whose fault the end is was said before, or is not known."""
+        """Close the file with its marks."""
         self._unmap()
 
     def _unmap(self) -> None:
@@ -152,7 +152,7 @@ class MarkFile:
 
 
 def _content(path: Path) -> bytes:
-    """All that a file holds, up to one byte more than one can. Raises OSError; waits for no pipe, follows no link."""
+    """Read a file up to one byte beyond its limit. Raises OSError; does not block on pipes or follow links."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
@@ -163,13 +163,13 @@ def _content(path: Path) -> bytes:
 
 
 def blank(suspects: Mapping[str, int], calls: int) -> bytes:
-    """A file without marks."""
+    """Make the content of a file without marks."""
     slots = b"".join(SLOT.pack(key.encode(), ends) for key, ends in suspects.items())
     return HEADER.pack(MAGIC, len(suspects), calls, 0, NONE) + slots + NONE * calls
 
 
 def read(data: bytes) -> PreviousRun:
-    """The content of a file; NO_PAST when it is torn, foreign or of another version. Never raises."""
+    """Parse the content of a file; NO_PREVIOUS_RUN when it is torn, foreign or of another version. Never raises."""
     if len(data) < HEADER.size:
         return NO_PREVIOUS_RUN
     magic, suspects, calls, ours, held = HEADER.unpack_from(data)
@@ -187,5 +187,5 @@ def read(data: bytes) -> PreviousRun:
 
 
 def _key(field: bytes) -> str:
-    """An id; what is none of one matches no delivery."""
+    """Decode an id. Garbage matches no delivery."""
     return field.rstrip(b"\0").decode("ascii", "replace")

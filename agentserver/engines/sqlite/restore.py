@@ -1,7 +1,7 @@
-"""Copies of a journal: how one is made, and how one is put in the journal's place.
+"""Export of a journal, and its restoration.
 
-Owns the order in which files are made and moved: at no instant does a copy stand beside the log of another journal, and
-what is cut short is refused at the next start or has changed nothing. Refuses to know what is in them.
+Files are created and moved in an order that never puts a copy next to the log of another journal. An interrupted
+restoration has changed nothing, or is refused at the next start.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from agentserver.engines.journal.reader import Reader
-from agentserver.engines.sqlite.file import DRIVER, open_reading, told
-from agentserver.engines.sqlite.lock import HEAD, INDEX, LOG, Lock, beside
-from agentserver.engines.sqlite.maintenance import only
-from agentserver.engines.sqlite.verify import findings
+from agentserver.engines.sqlite.file import DRIVER, convert_error, open_reading
+from agentserver.engines.sqlite.lock import HEAD, INDEX, LOG, Lock, find_companion
+from agentserver.engines.sqlite.maintenance import findings, keep_only
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
@@ -24,88 +23,89 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FAULTS = 3
-"""Faults of a copy that its refusal names."""
+"""Most faults named when a copy is refused."""
 
 
 def export(source: Path, target: Path, conversations: Collection[str] = ()) -> None:
-    """Write a copy of a journal, of one moment, while a server may be writing it; of some conversations, if named.
+    """Write a snapshot of a journal, or of some conversations, also while a server writes it.
 
-    Only its owner may read it, from the beginning. Raises EngineError when there is no journal, or the copy cannot be
-    made where it should be, of which nothing is left then; LookupError for an unknown conversation.
+    Only its owner may read the copy. Raises EngineError when the journal is missing or the copy cannot be written;
+    LookupError for an unknown conversation.
     """
     with closing(open_reading(source)) as connection:
         known = {key for key in conversations if Reader(connection).find(key) == [key]}
         if known != set(conversations):
             raise LookupError(", ".join(sorted(set(conversations) - known)))
         with _made(target):
-            _copied(connection, target)
+            _copy(connection, target)
             if conversations:
-                _left(target, known)
-            _synced(target)
+                _reduce_copy(target, known)
+            _sync(target)
 
 
-def _left(target: Path, known: Collection[str]) -> None:
+def _reduce_copy(target: Path, known: Collection[str]) -> None:
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
-        only(copy, known)
+        keep_only(copy, known)
 
 
-def _copied(connection: sqlite3.Connection, target: Path) -> None:
-    """Write everything to an empty file."""
+def _copy(connection: sqlite3.Connection, target: Path) -> None:
+    """Copy everything to an empty file."""
     connection.execute("vacuum into ?", (str(target),))
 
 
 def restore(copy: Path, path: Path) -> Path | None:
-    """Put a copy in the place of the journal, and return the path of the previous journal, if there was one.
+    """Replace the journal with a copy. Returns the path of the previous journal, if any.
 
-    Raises EngineError when a server has the journal, when the copy is not whole, or is no journal. Then nothing has
-    changed.
+    Raises EngineError, without changes, when a server uses the journal or the copy is damaged or no journal.
     """
     try:
-        return _restored(copy, path)
+        return _replace_journal(copy, path)
     except OSError as error:
         raise EngineError(f"{error.filename or path}: {error.strerror}") from error
 
 
-def _restored(copy: Path, path: Path) -> Path | None:
+def _replace_journal(copy: Path, path: Path) -> Path | None:
     with Lock(path):
         if copy.exists() and copy.samefile(path):
             raise EngineError(f"{copy}: this is the journal itself")
         faults = list(islice(findings(copy), FAULTS))
         if faults:
-            raise EngineError(f"{copy}: it is damaged, and is not put in place: {'; '.join(faults)}")
-        journal, fresh = beside(path, ""), beside(path, ".restoring")
-        fresh.unlink(missing_ok=True)  # of a restore that was cut short
+            raise EngineError(f"{copy}: it is damaged and was not restored: {'; '.join(faults)}")
+        journal, fresh = find_companion(path, ""), find_companion(path, ".restoring")
+        fresh.unlink(missing_ok=True)  # of an interrupted restore
         with closing(open_reading(copy)) as connection, _made(fresh):
-            _copied(connection, fresh)
-            _synced(fresh)
-        kept = _put_aside(path) if journal.stat().st_size else None
+            _copy(connection, fresh)
+            _sync(fresh)
+        kept = _rename_journal(path) if journal.stat().st_size else None
         fresh.replace(journal)
-        # Last: until it is gone no server takes a journal that is half restored for a whole one.
-        head = beside(path, HEAD)
+        # Last: it keeps servers from using a partly restored journal.
+        head = find_companion(path, HEAD)
         if head.exists():
-            head.unlink() if kept is None else head.rename(beside(kept, HEAD))
-        _synced(journal.parent)
+            head.unlink() if kept is None else head.rename(find_companion(kept, HEAD))
+        _sync(journal.parent)
         return kept
 
 
-def _put_aside(path: Path) -> Path:
-    """Move the journal and its log to names of their own."""
+def _rename_journal(path: Path) -> Path:
+    """Rename the journal and its log."""
     kept = next(
-        each for number in count(1) if not (each := beside(path, f".before-restore-{number}")).exists()
+        each
+        for number in count(1)
+        if not (each := find_companion(path, f".before-restore-{number}")).exists()
     )
     for suffix in (
         LOG,
         "",
-    ):  # the log first: without it a start is refused, with another's it would be a mixture
-        if beside(path, suffix).exists():
-            beside(path, suffix).rename(beside(kept, suffix))
-    beside(path, INDEX).unlink(missing_ok=True)
+    ):  # the log first: a missing one is refused at the start, but a wrong one would corrupt the journal
+        if find_companion(path, suffix).exists():
+            find_companion(path, suffix).rename(find_companion(kept, suffix))
+    find_companion(path, INDEX).unlink(missing_ok=True)
     return kept
 
 
 @contextmanager
 def _made(target: Path) -> Iterator[None]:
-    """A new file for its owner only, which goes again when it cannot be filled."""
+    """Create a private file, and delete it if the block fails."""
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     except OSError as error:
@@ -117,10 +117,10 @@ def _made(target: Path) -> Iterator[None]:
             yield
             unmade.pop_all()
     except DRIVER as error:
-        raise told(target, error) from error
+        raise convert_error(target, error) from error
 
 
-def _synced(path: Path) -> None:
+def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,7 @@
-"""Outcomes in a journal, many of them in one transaction.
+"""Group commit of outcomes to a journal file.
 
-Owns the transaction, its head, and what becomes of it when the file fails. An outcome is there whole or not at all, and
-one that cannot be kept does not touch the others. Synchronous: its engine calls it from a thread of its own. Refuses to
-know event loops, who waits for a commit, and what of an outcome is kept: steps/ does.
+Each outcome is committed whole or not at all, and a failing one does not affect the others. The engine calls it in its
+writing thread.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from agentserver.engines.journal.step_rows import StepRows
 from agentserver.engines.journal.stored import find_dead_row, find_receipt, find_rows
 from agentserver.engines.sqlite import head as journal_head
 from agentserver.engines.sqlite import maintenance
-from agentserver.engines.sqlite.file import FATAL, about_a_row, about_the_file, told
+from agentserver.engines.sqlite.file import FATAL, about_a_row, about_the_file, convert_error
 from agentserver.engines.sqlite.lock import Files
 from agentserver.ports import EngineError, UnfitError
 
@@ -44,12 +43,12 @@ class Writer:
     """Commits outcomes to an open journal.
 
     Args:
-        connection: to the journal; no other writes it.
+        connection: the only writing connection to the journal.
         path: for messages.
-        guards: those whose memories are kept.
-        limit: bytes that the journal may hold; beyond it no outside message is kept. None is no limit.
+        guards: guards whose memories are stored.
+        limit: bytes of the journal beyond which outside messages are refused; None for no limit.
 
-    ``owed`` are the events that have left and are not marked so yet: they go with the next commit that succeeds.
+    ``owed`` holds acknowledgements to be written with the next successful commit.
     """
 
     def __init__(
@@ -83,33 +82,33 @@ class Writer:
     def commit(
         self, outcomes: Sequence[Outcome], left: Iterable[Acknowledgement] = ()
     ) -> list[EngineError | None]:
-        """Commit what can be, in order and in one transaction; gives for each what stood in its way.
+        """Commit outcomes in order and in one transaction. Returns an error or None for each.
 
         Args:
-            outcomes: the later of two for one conversation may build on the earlier.
-            left: events that their gateway has passed on.
+            outcomes: a later one of the same conversation may build on an earlier one.
+            left: acknowledged events.
         """
         return self.write([self.encode(outcome) for outcome in outcomes], left)
 
     def write(
         self, group: Sequence[EncodedOutcome | EngineError], left: Iterable[Acknowledgement] = ()
     ) -> list[EngineError | None]:
-        """Commit what ``encode`` made of some outcomes, as ``commit`` does."""
-        self._broken = self._broken or self._files.replaced()
+        """Commit encoded outcomes, as ``commit`` does."""
+        self._broken = self._broken or self._files.find_replacement()
         if self._broken is not None:
             return [self._broken] * len(group)
         self.owed += left
         found = self._attempt(group)
         if isinstance(found, list):
-            # After the commit, so that what is told to be kept was in the file that stands there.
-            self._broken = self._files.replaced()
+            # After the commit, so that confirmed steps are in the journal's current file.
+            self._broken = self._files.find_replacement()
             return found if self._broken is None else [self._broken] * len(group)
         if isinstance(found, sqlite3.Error) and about_the_file(found):
-            return [self._refused(found)] * len(group)
+            return [self._convert_failure(found)] * len(group)
         if len(group) <= 1:
             kind = UnfitError if about_a_row(found) else EngineError
             return [kind(f"{self._path}: {found}")] * len(group)
-        # One of them cannot be written: each for itself, so that the others do not suffer.
+        # One of them fails: commit each alone, so that the others succeed.
         return [self.write([one])[0] for one in group]
 
     def _attempt(self, group: Sequence[EncodedOutcome | EngineError]) -> list[EngineError | None] | Exception:
@@ -134,7 +133,7 @@ class Writer:
         return found
 
     def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
-        """Let a conversation go on no more; gives what is told of its requests."""
+        """Suspend a conversation. Returns the events that leave it."""
         self.check()
         self._steps.forget(conversation)
         self._rows.forget(conversation)
@@ -143,33 +142,33 @@ class Writer:
         return events
 
     def check(self) -> None:
-        """Raises EngineError when nothing can be kept any more."""
-        self._broken = self._broken or self._files.replaced()
+        """Check that commits are possible. Raises EngineError."""
+        self._broken = self._broken or self._files.find_replacement()
         if self._broken is not None:
             raise self._broken
 
     def _over(self) -> EngineError | None:
-        """The error for a journal that holds all that it may, if it does."""
+        """Make the error for a journal that exceeds its limit; None if it does not."""
         if self._limit is None:
             return None
-        held = maintenance.held(self._connection)
+        held = maintenance.count_held_bytes(self._connection)
         if held < self._limit:
             return None
         full = EngineError(
             f"{self._path}: it holds {held} bytes, and its limit is {self._limit} (journal.limit). Nothing new is"
-            " accepted until finished conversations have aged out (journal.retention) or the limit is higher"
+            " accepted until finished conversations expire (journal.retention) or the limit is higher"
         )
         if self._full is None:
             logger.error("%s", full)
         return full
 
     def leave(self, lock: Lock) -> None:
-        """Spare the files of a journal that was put in this one's place. To be called before the connection closes."""
-        if self._files.replaced() is not None:
+        """Protect the files of a journal that replaced this one. Call it before the connection closes."""
+        if self._files.find_replacement() is not None:
             lock.spare_the_log()
 
     def _undo(self) -> None:
-        """Forget a transaction, and what was believed to be stored by it."""
+        """Roll back a transaction, and forget the rows that it would have stored."""
         self._steps.forget()
         try:
             if self._connection.in_transaction:
@@ -177,16 +176,16 @@ class Writer:
             self._rows.forget()
             self._stored.count()
         except sqlite3.Error as error:
-            self._broken = told(self._path, error)
+            self._broken = convert_error(self._path, error)
 
-    def _refused(self, error: sqlite3.Error) -> EngineError:
-        refusal = told(self._path, error)
+    def _convert_failure(self, error: sqlite3.Error) -> EngineError:
+        refusal = convert_error(self._path, error)
         if (getattr(error, "sqlite_errorname", None) or "").startswith(FATAL):
             self._broken = refusal
         return refusal
 
     def _prepare(self, encoded: EncodedOutcome, rows: Rows) -> EngineError | None:
-        """Add an outcome's rows, or say why it cannot be kept. Nothing of it is added then."""
+        """Add an outcome's rows, or return the error that prevents all of them."""
         outcome = encoded.outcome
         receipt = issue_receipt(outcome)
         name = None if receipt is None else receipt[0]
@@ -194,7 +193,7 @@ class Writer:
         if objection is not None:
             return objection
         if self._full is not None and from_outside(outcome):
-            return self._full  # what is in hand goes on, so that it comes to rest
+            return self._full  # running requests continue, so that they finish
         step = self._steps.step(encoded)
         self._rows.add(step, rows)
         self._steps.note_stored(encoded, step)
@@ -202,14 +201,14 @@ class Writer:
 
 
 TABLES = ("conversation", "step", "delivery", "event")
-"""The tables whose rows are numbered."""
+"""Tables with numbered rows."""
 
 
 class FileRows:
-    """The rows that steps build on: see ``agentserver.engines.journal.step_rows.StoredRows``.
+    """Stored rows that steps build on: see ``agentserver.engines.journal.step_rows.StoredRows``.
 
     Args:
-        connection: to the journal; no other writes it.
+        connection: the only writing connection to the journal.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -220,7 +219,7 @@ class FileRows:
         self.count()
 
     def count(self) -> None:
-        """Read the last number of each table: numbers that were taken and not written are free again."""
+        """Read the last number of each table: unwritten numbers become free."""
         self._last = {table: self._highest(table) for table in TABLES}
 
     def _highest(self, table: str) -> int:
@@ -228,7 +227,7 @@ class FileRows:
         return int(number or 0)
 
     def take(self, table: str, count: int) -> int:
-        """Take numbers that follow each other; returns the first."""
+        """Take consecutive numbers. Returns the first."""
         first = self._last[table] + 1
         self._last[table] += count
         return first

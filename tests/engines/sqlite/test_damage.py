@@ -37,9 +37,8 @@ from agentserver.engines.sqlite.file import (
     open_reading,
     open_writing,
 )
-from agentserver.engines.sqlite.lock import HEAD, beside
-from agentserver.engines.sqlite.maintenance import leave_answer
-from agentserver.engines.sqlite.verify import findings
+from agentserver.engines.sqlite.lock import HEAD, find_companion
+from agentserver.engines.sqlite.maintenance import findings, leave_answer
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
 
@@ -276,7 +275,7 @@ def test_nothing_is_committed_on_top_of_what_is_damaged(tmp_path):
 def test_a_damaged_head_stops_the_start(journal):
     with closing(sqlite3.connect(journal, isolation_level=None)) as connection:
         connection.execute("update head set steps = steps + 1")
-    with pytest.raises(EngineError, match="head is not what was written"):
+    with pytest.raises(EngineError, match="head fails its seal"):
         open_writing(JournalOptions(journal))
 
 
@@ -300,7 +299,7 @@ def test_a_journal_that_is_older_than_its_head_is_a_finding(journal):
         assert Writer(connection, journal).commit([story.said(story.opened(), "1")]) == [None]
     journal.write_bytes(older)
     assert "the last 1 of its" in next(findings(journal))
-    beside(journal, HEAD).unlink()
+    find_companion(journal, HEAD).unlink()
     assert list(findings(journal)) == []
 
 

@@ -544,7 +544,7 @@ def test_there_is_nothing_to_read_where_no_journal_is(tmp_path):
         open_reading(tmp_path / "k")
     sqlite3.connect(tmp_path / "l").close()
     (tmp_path / "l").touch()
-    with pytest.raises(EngineError, match="nothing is kept in it yet"):
+    with pytest.raises(EngineError, match="it is empty"):
         open_reading(tmp_path / "l")
     with closing(sqlite3.connect(tmp_path / "m")) as other:
         other.execute("create table another (kind)")

@@ -11,7 +11,7 @@ from agentserver.engines.conformance.sample import keep
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
-from agentserver.engines.sqlite.maintenance import held
+from agentserver.engines.sqlite.maintenance import count_held_bytes
 from agentserver.ports import EngineError, RejectReason, UnfitError
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk
@@ -34,7 +34,7 @@ async def fill(engine, story):
 
 
 async def in_use(engine):
-    return await engine._do(lambda: held(engine._connection))
+    return await engine._do(lambda: count_held_bytes(engine._connection))
 
 
 async def test_beyond_its_limit_nothing_new_is_kept_and_what_is_in_hand_comes_to_rest(tmp_path):

@@ -112,7 +112,7 @@ def test_what_is_no_file_says_nothing_and_is_done_without(journal, caplog):
     marks = MarkFile(journal)
     assert asyncio.run(marks.previous_run(1)) == NO_PREVIOUS_RUN
     asyncio.run(marks.begin({}, 1))
-    assert "no marks are kept" in caplog.text
+    assert "marks cannot be stored" in caplog.text
     marks.leave(marks.enter("x", "c"))
     marks.hold("x")
     marks.end()

@@ -17,7 +17,7 @@ from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite import restore
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
-from agentserver.engines.sqlite.verify import findings
+from agentserver.engines.sqlite.maintenance import findings
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
 
@@ -159,7 +159,7 @@ def test_what_is_no_whole_copy_is_not_put_in_place(server, tmp_path):
     with closing(open_writing(JournalOptions(copy))) as connection:
         connection.execute("update delivery set message = x'00' where number = 1")
     (tmp_path / "thesis").write_bytes(b"my thesis")
-    for wrong, why in ((copy, "damaged, and is not put in place: conversation"), (tmp_path / "thesis", "no journal"),
+    for wrong, why in ((copy, "damaged and was not restored: conversation"), (tmp_path / "thesis", "no journal"),
                        (tmp_path / "none", "there is no journal"), (path, "the journal itself")):  # fmt: skip
         with pytest.raises(EngineError, match=why):
             restore.restore(wrong, path)

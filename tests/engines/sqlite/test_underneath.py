@@ -191,7 +191,7 @@ def test_a_head_is_kept_in_the_journal_and_beside_it(tmp_path):
     with closing(open_reading(path)) as connection:
         head = journal_head.read(connection)
     assert head.steps == 3
-    assert journal_head.noted(path).head == head
+    assert journal_head.read_head_file(path).head == head
     assert path.with_name("j.head").stat().st_mode & 0o777 == 0o600
 
 
@@ -224,14 +224,14 @@ def test_a_log_that_is_missing_after_a_kill_is_told(tmp_path):
 @pytest.mark.parametrize("emptied", [False, True])
 def test_a_journal_that_is_gone_from_beside_its_log_is_not_begun_anew(tmp_path, emptied):
     path = killed(tmp_path / "j")
-    log, head = path.with_name("j-wal"), lock.beside(path, lock.HEAD)
+    log, head = path.with_name("j-wal"), lock.find_companion(path, lock.HEAD)
     kept = log.read_bytes()
     head.unlink()
     if emptied:
         path.write_bytes(b"")
     else:
         path.unlink()
-    with pytest.raises(EngineError, match=r"is gone, and j-wal holds what was committed"):
+    with pytest.raises(EngineError, match=r"is gone, and j-wal holds its last commits"):
         open_writing(JournalOptions(path))
     assert log.read_bytes() == kept
 
@@ -285,7 +285,7 @@ def test_an_older_head_and_none_are_innocent(tmp_path):
     filled(path, 1)
     path.with_name("j.head").unlink()
     filled(path, 1)
-    assert journal_head.noted(path).head.steps == 6
+    assert journal_head.read_head_file(path).head.steps == 6
 
 
 def test_a_head_that_cannot_be_read_is_told_and_made_anew(tmp_path, caplog):
@@ -301,7 +301,7 @@ def test_a_head_that_cannot_be_read_is_told_and_made_anew(tmp_path, caplog):
         open_writing(JournalOptions(path)).close()
         assert "cannot be read" in caplog.text, place
     filled(path, 1)
-    assert journal_head.noted(path).head.steps == 3
+    assert journal_head.read_head_file(path).head.steps == 3
 
 
 @pytest.mark.parametrize("sync", Sync)

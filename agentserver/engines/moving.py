@@ -138,7 +138,9 @@ def _take_up(source: Connection, target: Connection, schema: str) -> None:
     (epoch,) = source.execute("select coalesce(max(epoch), 0) from claim").fetchone()
     target.execute("update conversation set epoch = ? where epoch = 0", (epoch,))
     target.execute("update ledger set next = greatest(next, ?)", (_greatest(target) + 1,))
-    target.execute(f'alter table "{schema}".aside alter column number restart with {_greatest(target) + 1}')
+    target.execute(
+        f'alter table "{schema}".suspension alter column number restart with {_greatest(target) + 1}'
+    )
     _answers(source, target)
 
 

@@ -261,7 +261,7 @@ class Reader:
         ]
 
     def list_suspended(self) -> list[SuspendedConversation]:
-        """The conversations that are set aside, oldest first."""
+        """List suspended conversations, oldest first."""
         return suspension.list_suspended(self._connection)
 
     def _step_rows(self, number: int) -> list[tuple[object, ...]]:

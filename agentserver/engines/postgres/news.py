@@ -37,8 +37,8 @@ EACH = 2000
 
 _LOOK = (
     "select c.id, c.version, c.closed is not null as over, c.asks > 0 and c.closed is null as asks,"
-    " (select count(*) from @suspension a where a.conversation = c.number) as asides,"
-    " exists (select from @suspension a where a.conversation = c.number and a.ended is null) as aside,"
+    " (select count(*) from @suspension a where a.conversation = c.number) as suspensions,"
+    " exists (select from @suspension a where a.conversation = c.number and a.ended is null) as suspended,"
     " (select s.version from @step s where s.conversation = c.number and s.events > 0"
     " order by s.version desc limit 1) as place"
     " from @conversation c where c.id = any($1::text[]) or (c.asks > 0 and c.closed is null)"
@@ -112,15 +112,15 @@ class NewsPoller:
 
 
 def _state(row: asyncpg.Record) -> tuple[object, ...]:
-    return row["version"], row["over"], row["asks"], row["asides"], row["aside"]
+    return row["version"], row["over"], row["asks"], row["suspensions"], row["suspended"]
 
 
 def _news(key: str, row: asyncpg.Record | None, *, asks: bool) -> News:
     """Make the news of a conversation. Events of a suspension have no place."""
     if row is None:
         return News(key, UNDECIDED, asks)
-    place = UNDECIDED if row["place"] is None or row["asides"] else EventPlace(row["place"], LAST)
-    return News(key, place, asks, bool(row["over"] or row["aside"]))
+    place = UNDECIDED if row["place"] is None or row["suspensions"] else EventPlace(row["place"], LAST)
+    return News(key, place, asks, bool(row["over"] or row["suspended"]))
 
 
 AT_ONCE = 16

@@ -115,7 +115,7 @@ async def test_a_bug_under_a_gateway_ends_its_conversation_only():
     async with desk((listener("a"), answer), engine=engine) as d:
         handle = await d.open()
         engine.broken = True
-        with pytest.raises(UnkeptError, match="over"):
+        with pytest.raises(UnkeptError, match="ended"):
             await d.ask(Ask("1"), handle=handle)
         engine.broken = False
         assert await d.ask(Ask("2")) == Answer("re: 2")

@@ -143,7 +143,7 @@ async def test_it_is_known_though_the_conversation_is_closed(tmp_path):
         assert await sent(d, again, "ask") == first._replace(redelivered=True)
         with pytest.raises(OtherMessageError):
             await sent(d, again, "ask", text="ho")
-        with pytest.raises(UnkeptError, match="over"):
+        with pytest.raises(UnkeptError, match="ended"):
             await sent(d, again, "ask", request="another")
 
 

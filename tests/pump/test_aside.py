@@ -122,7 +122,7 @@ async def test_a_guard_that_is_gone_sets_its_conversations_aside_and_is_named(tm
         handle.detach()
     async with server(place) as d:
         again = await d.pump.resume("console", handle.id)
-        with pytest.raises(RuntimeError, match="over"):
+        with pytest.raises(RuntimeError, match="ended"):
             await d.ask(Ask("y"), handle=again)
         assert await d.ask(Ask("z")) == Answer("re: z")
     (one,) = await anyio.to_thread.run_sync(aside, place)

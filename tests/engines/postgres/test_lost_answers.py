@@ -223,7 +223,7 @@ async def test_a_conversation_is_set_aside_once_though_the_answer_is_lost(option
         events = await engine.suspend(key, "it cannot be read", 5000.0)
         assert lost
         assert events
-        assert len(await run(options.url, "select 1 from agentserver.aside")) == 1
+        assert len(await run(options.url, "select 1 from agentserver.suspension")) == 1
         assert [event async for event in engine.outbox(key)] == [*events]
 
 
@@ -236,7 +236,7 @@ async def test_a_conversation_that_is_put_back_is_taken_up_while_its_owner_lives
         await engine.suspend(key, "it cannot be read", 5000.0)
         changes = engine.changes()
         assert await anext(changes) == GainedClaims({})
-        await run(options.url, "update agentserver.aside set ended = 1")
+        await run(options.url, "update agentserver.suspension set ended = 1")
         async with asyncio.timeout(HANGS):
             assert [*(await anext(changes)).claims] == [key]
 

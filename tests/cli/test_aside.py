@@ -77,7 +77,7 @@ def damaged(works):
     key = asked()
     ((state,),) = sql("select state from conversation")
     sql("update conversation set state = x'00'")
-    assert "over" in resumed(key)
+    assert "has ended" in resumed(key)
     return key, state
 
 
@@ -114,7 +114,7 @@ def test_a_guard_that_comes_back_takes_its_conversations_back(works):
     change(Path("organism.yaml"), "\nname: works\n", f"\nname: works\n{APPROVED}")
     key = asked()
     change(Path("organism.yaml"), APPROVED, "")
-    assert "over" in resumed(key)
+    assert "has ended" in resumed(key)
     assert "the guard lineage, which is not there" in journal("list")
     assert "stays quarantined" in journal("repair", key, status=2)
     change(Path("organism.yaml"), "\nname: works\n", f"\nname: works\n{APPROVED}")

@@ -95,7 +95,7 @@ class Changed(MemoryReader):
 def test_what_was_changed_is_told_of(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     engine, story = MemoryEngine(recorded=True), SampleConversation()
-    outcomes = [story.said(Conversation.begin(who, story.moment()), "1") for who in ("ada", "bob")]
+    outcomes = [story.receive(Conversation.begin(who, story.moment()), "1") for who in ("ada", "bob")]
     for outcome in outcomes:
         anyio.run(engine.commit, engine.current_claim(outcome.conversation.id), outcome)
     monkeypatch.setattr(engine, "reader", lambda: Changed(*MemoryEngine.reader(engine)))
@@ -108,7 +108,7 @@ def test_what_was_changed_is_told_of(tmp_path, monkeypatch):
 def test_what_waits_for_a_person_is_shown_and_answered_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     engine, asked = MemoryEngine(), SampleConversation(guards=(AskingGuard(),))
-    outcome = asked.said(asked.opened(), "1")
+    outcome = asked.receive(asked.start(), "1")
     anyio.run(engine.commit, engine.current_claim(outcome.conversation.id), outcome)
     (approval,) = outcome.conversation.approvals()
     assert "may it" in verb(engine, "approvals")
@@ -119,7 +119,7 @@ def test_what_waits_for_a_person_is_shown_and_answered_elsewhere(tmp_path, monke
 def test_a_conversation_without_recorded_steps_is_refused_in_words(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     engine, story = MemoryEngine(), SampleConversation()
-    outcome = story.said(story.opened(), "1")
+    outcome = story.receive(story.start(), "1")
     anyio.run(engine.commit, engine.current_claim(outcome.conversation.id), outcome)
     assert "was not told to record" in verb(engine, "trace", outcome.conversation.id, status=2)
 
@@ -149,7 +149,7 @@ class Forgetful(MemoryReader):
 def test_a_conversation_that_went_meanwhile_is_told_of(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     engine, sample = MemoryEngine(recorded=True), SampleConversation()
-    outcome = sample.said(sample.opened(), "1")
+    outcome = sample.receive(sample.start(), "1")
     anyio.run(engine.commit, engine.current_claim(outcome.conversation.id), outcome)
     monkeypatch.setattr(engine, "reader", lambda: Forgetful(*MemoryEngine.reader(engine)))
     key = outcome.conversation.id

@@ -19,8 +19,8 @@ class Journal:
 
 def said(story, number=1):
     """A conversation in which so many messages wait."""
-    outcome = story.said(story.opened(), "0")
+    outcome = story.receive(story.start(), "0")
     outcomes = [outcome]
     for request in range(1, number):
-        outcomes.append(story.said(outcomes[-1].conversation, str(request)))
+        outcomes.append(story.receive(outcomes[-1].conversation, str(request)))
     return outcomes

@@ -119,13 +119,13 @@ def test_one_that_is_short_is_never_kept_whole(connection, path):
 
 def test_a_state_of_which_the_changes_are_not_known_is_kept_whole(connection, path):
     story, writer, reader = SampleConversation(), Writer(connection, path), Reader(connection)
-    first = story.said(story.opened(), "1")
-    one, other = story.said(first.conversation, "one"), story.said(first.conversation, "other")
+    first = story.receive(story.start(), "1")
+    one, other = story.receive(first.conversation, "one"), story.receive(first.conversation, "other")
     errors = writer.commit([first, one, other])
     assert errors[:2] == [None, None]
     assert errors[2] is not None
     # It has the version of what is stored, and is something else.
-    follower = story.said(other.conversation, "follower")
+    follower = story.receive(other.conversation, "follower")
     assert writer.commit([follower]) == [None]
     assert connection.execute("select version from state").fetchall() == [(3,)]
     with pytest.raises(UnreadableError):  # a delivery of the other is not stored: nothing of the two is mixed
@@ -186,10 +186,10 @@ def test_a_state_with_the_changes_of_another_is_refused(connection, path, monkey
 def test_what_is_over_leaves_no_state(connection, path, monkeypatch):
     monkeypatch.setattr(steps, "CHANGES", 0)
     story, writer = SampleConversation(), Writer(connection, path)
-    said = story.said(story.opened(), "1")
+    said = story.receive(story.start(), "1")
     assert writer.commit([said]) == [None]
     assert connection.execute("select count(*) from state").fetchone() == (1,)
-    assert writer.commit([story.closed(said.conversation)]) == [None]
+    assert writer.commit([story.close(said.conversation)]) == [None]
     assert connection.execute("select count(*) from state").fetchone() == (0,)
     assert list(findings(path)) == []
 
@@ -197,10 +197,10 @@ def test_what_is_over_leaves_no_state(connection, path, monkeypatch):
 @pytest.mark.parametrize("number", [1, 3, 4, 70])
 def test_many_steps_are_written_by_few_statements(connection, path, number):
     story, writer = SampleConversation(), Writer(connection, path)
-    said = [story.said(story.opened(), str(one)) for one in range(number)]
+    said = [story.receive(story.start(), str(one)) for one in range(number)]
     assert writer.commit(said) == [None] * number
     written = Written(connection)
-    done = [story.answered(one.conversation, one.ready[0]) for one in said]
+    done = [story.answer(one.conversation, one.ready[0]) for one in said]
     assert writer.commit(done) == [None] * number
     connection.set_trace_callback(None)
     runs = {1: 1, 3: 3, 4: 1, 70: 4}[number]

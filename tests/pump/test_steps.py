@@ -41,7 +41,7 @@ class Desk:
 
     def __init__(self):
         self.story, self.engine = SampleConversation(), Slow()
-        self.conversation = self.story.said(self.story.opened(), "0").conversation
+        self.conversation = self.story.receive(self.story.start(), "0").conversation
         self.live = {self.conversation.id: self.conversation}
         self.released, self.told = [], []
         self.steps = Steps(
@@ -61,7 +61,7 @@ class Desk:
         self.live[outcome.conversation.id] = outcome.conversation
 
     def decide(self, now):
-        return self.story.said(now, str(now.version))
+        return self.story.receive(now, str(now.version))
 
     async def hand_over(self):
         return await self.steps.hand_over(self.conversation.id, self.decide, self.told.append)

@@ -13,10 +13,10 @@ from agentserver.engines.conformance.sample import (
     SampleConversation,
     Subject,
     at_work,
-    going,
     hold,
     idle,
     keep,
+    list_open,
 )
 from agentserver.ports import ConflictError
 
@@ -25,46 +25,46 @@ if TYPE_CHECKING:
     from agentserver.ports import Engine
 
 
-async def what_is_set_aside_goes_on_no_more(subject: Subject) -> None:
+async def a_suspended_conversation_stops(subject: Subject) -> None:
     """It is not loaded, not at work, not idle and not committed to; the others are as they were."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        one, other = (sample.said(sample.opened(), "1") for _ in range(2))
+        one, other = (sample.receive(sample.start(), "1") for _ in range(2))
         for outcome in (one, other):
             await keep(engine, outcome)
         await engine.suspend(one.conversation.id, "nothing can be decided", 1.0)
-        await _is_aside(engine, one, other)
+        await _expect_suspended(engine, one, other)
         try:
-            await keep(engine, sample.said(one.conversation, "2"))
+            await keep(engine, sample.receive(one.conversation, "2"))
         except ConflictError:
             pass
         else:
             raise BrokenPromiseError("a commit to what is set aside raises ConflictError")
     if subject.durable:
         async with subject.open() as engine:
-            await _is_aside(engine, one, other)
+            await _expect_suspended(engine, one, other)
             await engine.expire(1e12)
             hold(await engine.suspend(one.conversation.id, "again", 2.0) == (), "it is set aside once")
 
 
-async def _is_aside(engine: Engine, one: Outcome, other: Outcome) -> None:
+async def _expect_suspended(engine: Engine, one: Outcome, other: Outcome) -> None:
     key, left = one.conversation.id, other.conversation.id
     hold(await engine.load(key) is None, "what is set aside is None")
     hold(await at_work(engine) == [left], "it is not at work")
     hold(await idle(engine, 1e12) == [left], "it is not idle")
-    hold([at for at, _ in await going(engine)] == [left], "it is not open")
+    hold([at for at, _ in await list_open(engine)] == [left], "it is not open")
     hold(await engine.load(left) == other.conversation, "the others stay as they were")
 
 
-async def requests_of_what_is_set_aside_are_answered(subject: Subject) -> None:
+async def requests_of_a_suspended_conversation_are_answered(subject: Subject) -> None:
     """Each request that waits gets an error and comes to rest; for a durable engine its gateway finds that later."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        first = sample.said(sample.opened(), "1")
+        first = sample.receive(sample.start(), "1")
         await keep(engine, first)
-        answered = sample.answered(first.conversation, first.ready[0])
+        answered = sample.answer(first.conversation, first.ready[0])
         await keep(engine, answered)
-        second = sample.said(answered.conversation, "2")
+        second = sample.receive(answered.conversation, "2")
         await keep(engine, second)
         key = first.conversation.id
         for event in answered.replies:
@@ -88,19 +88,19 @@ async def requests_of_what_is_set_aside_are_answered(subject: Subject) -> None:
             hold(left == list(told), "what it tells is in the outbox")
 
 
-async def nothing_unknown_is_set_aside(subject: Subject) -> None:
+async def an_unknown_conversation_cannot_be_suspended(subject: Subject) -> None:
     """A conversation that is unknown or closed stays so."""
     sample = SampleConversation()
     async with subject.open() as engine:
         hold(await engine.suspend("nobody", "why not", 1.0) == (), "what is unknown tells nothing")
-        said = sample.said(sample.opened(), "1")
+        said = sample.receive(sample.start(), "1")
         await keep(engine, said)
-        await keep(engine, sample.closed(said.conversation))
+        await keep(engine, sample.close(said.conversation))
         hold(await engine.suspend(said.conversation.id, "why not", 1.0) == (), "nor does what is closed")
 
 
 ASIDE = (
-    what_is_set_aside_goes_on_no_more,
-    requests_of_what_is_set_aside_are_answered,
-    nothing_unknown_is_set_aside,
+    a_suspended_conversation_stops,
+    requests_of_a_suspended_conversation_are_answered,
+    an_unknown_conversation_cannot_be_suspended,
 )

@@ -24,7 +24,7 @@ async def a_claim_that_is_not_held_commits_nothing(subject: Subject) -> None:
     """An outcome under another epoch is refused whole, and the epoch grows from one opening to the next."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        said = sample.said(sample.opened(), "1")
+        said = sample.receive(sample.start(), "1")
         key = said.conversation.id
         claim = engine.begin_claim(key)
         hold(
@@ -53,21 +53,21 @@ async def the_next_owner_knows_what_ended_the_one_before(subject: SharedSubject)
     sample = SampleConversation()
     async with AsyncExitStack() as stack:
 
-        async def opened(name: str) -> Process:
+        async def start_process(name: str) -> Process:
             return await stack.enter_async_context(Process(subject.open(name)))
 
-        a = await opened("a")
+        a = await start_process("a")
         if a.engine.marks is None:
             return
-        said = sample.said(a.begin(sample), "1")
+        said = sample.receive(a.begin(sample), "1")
         key, poison = said.conversation.id, said.ready[0].id
         await a.commit(said)
         await _marks(a).begin({}, 8)
         await _run(a, key, poison)
         for ends, (before, name) in enumerate(pairwise("abcd")):
-            process = await opened(name)
+            process = await start_process(name)
             await subject.still(before)
-            found = await _taken(process, key, {poison: ends})
+            found = await _take_up(process, key, {poison: ends})
             hold(poison in found.running, "what ran is known")
             if ends:
                 hold(found.running == {poison}, "and what ran alone")
@@ -80,14 +80,14 @@ async def _ends_on_purpose(subject: SharedSubject, d: Process, key: str, poison:
     _marks(d).end()
     await d.engine.give_up()
     async with Process(subject.open("e")) as e:
-        found = await _taken(e, key, {})
+        found = await _take_up(e, key, {})
         hold(not found.running, "an end on purpose is no delivery's fault")
         hold(found.ends == {poison: 2}, "and what is known of suspects stays known")
 
 
-async def _taken(process: Process, key: str, suspects: dict[str, int]) -> PreviousRun:
+async def _take_up(process: Process, key: str, suspects: dict[str, int]) -> PreviousRun:
     """Have a process take up a conversation; gives what it is told of the owner before."""
-    await process.owning(key)
+    await process.wait_for_ownership(key)
     past = await _marks(process).previous_run(process.gained[key])
     await _marks(process).begin(suspects, 8)
     return past

@@ -22,8 +22,8 @@ async def what_leaves_a_conversation_waits_in_its_order(subject: Subject) -> Non
     """In the outbox of that conversation alone, each event until its place is acknowledged, or all are abandoned."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        one, other = await _answered(engine, sample), await _answered(engine, sample)
-        left = [*one.replies, *(more := await _answered(engine, sample, one.conversation)).replies]
+        one, other = await _commit_answer(engine, sample), await _commit_answer(engine, sample)
+        left = [*one.replies, *(more := await _commit_answer(engine, sample, one.conversation)).replies]
         hold(await _outbox(engine, one) == left, "what left is in the outbox, in order")
         hold(
             await _outbox(engine, other) == list(other.replies), "that of another conversation is in its own"
@@ -34,7 +34,7 @@ async def what_leaves_a_conversation_waits_in_its_order(subject: Subject) -> Non
         engine.abandon(one.conversation.id)
         hold(await _outbox(engine, one) == [], "of what was abandoned nothing is there")
         hold(await _outbox(engine, other) == list(other.replies), "what left another conversation is there")
-        last = await _answered(engine, sample, more.conversation)
+        last = await _commit_answer(engine, sample, more.conversation)
         hold(await _outbox(engine, one) == list(last.replies), "what leaves later is there again")
 
 
@@ -42,15 +42,15 @@ async def a_refused_commit_leaves_nothing(subject: Subject) -> None:
     """A stale decision, or a message that was sent before, leaves no event and no receipt."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        first = sample.called(sample.opened(), "first", "mine")
+        first = sample.receive_keyed(sample.start(), "first", "mine")
         await keep(engine, first)
-        stale = sample.answered(first.conversation, first.ready[0])
-        now = sample.said(first.conversation, "2")
+        stale = sample.answer(first.conversation, first.ready[0])
+        now = sample.receive(first.conversation, "2")
         await keep(engine, now)
-        keyed = sample.called(first.conversation, "third", "another")
+        keyed = sample.receive_keyed(first.conversation, "third", "another")
         for outcome in (stale, keyed):
-            await _refused(engine, outcome, ConflictError)
-        await _refused(engine, sample.called(now.conversation, "fourth", "mine"), RepeatedError)
+            await _expect_refusal(engine, outcome, ConflictError)
+        await _expect_refusal(engine, sample.receive_keyed(now.conversation, "fourth", "mine"), RepeatedError)
         hold(await _outbox(engine, first) == [], "what a refused commit would let go is not in the outbox")
         hold(
             [event async for event in engine.read_request_events(first.conversation.id, "first")] == [],
@@ -68,10 +68,10 @@ async def a_principal_has_its_own_conversations(subject: Subject) -> None:
     sample = SampleConversation()
     names = ("ada", "Ada", "ada", "adam", "ad", "ada%", "a_a")
     async with subject.open() as engine:
-        said = [sample.said(sample.opened(name), "1") for name in names]
+        said = [sample.receive(sample.start(name), "1") for name in names]
         for outcome in said:
             await keep(engine, outcome)
-        await keep(engine, sample.said(said[0].conversation, "2"))
+        await keep(engine, sample.receive(said[0].conversation, "2"))
         for name in set(names):
             own = [one.conversation.id for one in said if one.conversation.principal == name]
             found = [key async for key in engine.conversations_of(name)]
@@ -82,7 +82,7 @@ async def what_is_open_does_not_expire(subject: Subject) -> None:
     """However old it is; what waits in it is there."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        answered = await _answered(engine, sample)
+        answered = await _commit_answer(engine, sample)
         await engine.expire(1e12)
         key = answered.conversation.id
         hold(await engine.load(key) == answered.conversation, "an open conversation does not expire")
@@ -95,10 +95,10 @@ async def a_closed_conversation_expires_after_its_retention(subject: Subject) ->
         return
     sample = SampleConversation()
     async with subject.retaining(100.0) as engine:
-        early, late, still_open = [await _answered(engine, sample) for _ in range(3)]
-        expired = sample.closed(early.conversation)
+        early, late, still_open = [await _commit_answer(engine, sample) for _ in range(3)]
+        expired = sample.close(early.conversation)
         await keep(engine, expired)
-        recent = sample.closed(late.conversation)
+        recent = sample.close(late.conversation)
         recent = recent._replace(
             conversation=recent.conversation._replace(touched=early.conversation.touched + 200)
         )
@@ -111,7 +111,7 @@ async def a_closed_conversation_expires_after_its_retention(subject: Subject) ->
         hold(found == kept, "only what has not expired is there")
         hold(await engine.find_conversation(gone) is None, "what has expired is unknown")
         hold(await engine.read(lambda reader: list(reader.find(gone))) == [], "nor is its record found")
-        again = sample.said(still_open.conversation, "again")
+        again = sample.receive(still_open.conversation, "again")
         await keep(engine, again)
         hold(await engine.load(again.conversation.id) == again.conversation, "an open conversation continues")
 
@@ -126,14 +126,14 @@ LEFT = (
 """Every check of this module."""
 
 
-async def _answered(
+async def _commit_answer(
     engine: Engine, sample: SampleConversation, conversation: Conversation | None = None
 ) -> Outcome:
     """Commit a message and its answer; gives the outcome of the latter."""
     number = 0 if conversation is None else conversation.version
-    said = sample.said(conversation or sample.opened(), str(number))
+    said = sample.receive(conversation or sample.start(), str(number))
     await keep(engine, said)
-    answered = sample.answered(said.conversation, said.ready[0])
+    answered = sample.answer(said.conversation, said.ready[0])
     await keep(engine, answered)
     return answered
 
@@ -142,7 +142,7 @@ async def _outbox(engine: Engine, outcome: Outcome) -> list[Reply | Done]:
     return [event async for event in engine.outbox(outcome.conversation.id)]
 
 
-async def _refused(engine: Engine, outcome: Outcome, error: type[Exception]) -> None:
+async def _expect_refusal(engine: Engine, outcome: Outcome, error: type[Exception]) -> None:
     try:
         await keep(engine, outcome)
     except error:

@@ -91,14 +91,14 @@ class Process:
                 for key in change.conversations:
                     self.gained.pop(key, None)
 
-    async def until(self, there: Callable[[], bool]) -> None:
+    async def wait_until(self, there: Callable[[], bool]) -> None:
         """Wait until something is so."""
         while not there():  # noqa: ASYNC110 - what is awaited has no event of its own
             await asyncio.sleep(NAP)
 
-    async def owning(self, conversation: str) -> None:
+    async def wait_for_ownership(self, conversation: str) -> None:
         """Wait until this process is to take a conversation up."""
-        await self.until(
+        await self.wait_until(
             lambda: conversation in self.gained and self.engine.current_claim(conversation) is not None
         )
 
@@ -124,7 +124,7 @@ class Process:
         """Commit as the owner."""
         await self.engine.commit(self.current_claim(outcome.conversation.id), outcome)
 
-    async def fenced(self, claim: Claim, outcome: Outcome) -> None:
+    async def expect_fenced(self, claim: Claim, outcome: Outcome) -> None:
         """Commit under a claim that was lost: it is refused, and not held after it."""
         with suppress(FencedError):
             await self.engine.commit(claim, outcome)
@@ -133,12 +133,12 @@ class Process:
 
     def begin(self, sample: SampleConversation) -> Conversation:
         """A new conversation of this process."""
-        conversation = sample.opened()
+        conversation = sample.start()
         self.engine.begin_claim(conversation.id)
         return conversation
 
     @asynccontextmanager
-    async def deciding(self, sample: SampleConversation) -> AsyncIterator[list[Outcome]]:
+    async def decide_arrivals(self, sample: SampleConversation) -> AsyncIterator[list[Outcome]]:
         """Decide about what is handed in for this process, as an owner does; gives the outcomes."""
         decided: list[Outcome] = []
         task = asyncio.create_task(self._decide(sample, decided))
@@ -188,9 +188,9 @@ class Process:
         return Fate(refused_with(outcome.records), content.request, outcome.before)
 
     @asynccontextmanager
-    async def hearing(self, conversation: str) -> AsyncIterator[Hearing]:
+    async def listen_to(self, conversation: str) -> AsyncIterator[EventListener]:
         """Read what leaves a conversation of another process whenever there is news of it."""
-        hearing = Hearing(self, conversation)
+        hearing = EventListener(self, conversation)
         task = asyncio.create_task(hearing.listen())
         try:
             yield hearing
@@ -198,7 +198,7 @@ class Process:
             await cancel_and_wait([task])
 
     @asynccontextmanager
-    async def asked(self) -> AsyncIterator[set[str]]:
+    async def follow_questions(self) -> AsyncIterator[set[str]]:
         """Follow which conversations of other processes begin or cease to wait for a person."""
         heard: set[str] = set()
 
@@ -214,7 +214,7 @@ class Process:
             await cancel_and_wait([task])
 
 
-class Hearing:
+class EventListener:
     """A gateway's view of a conversation that another process has.
 
     Args:
@@ -241,13 +241,13 @@ class Hearing:
             found = await engine.find_conversation(conversation)
             self._over = found is not None and found.over
 
-    async def until(self, events: Sequence[Reply | Done], *, over: bool = False) -> None:
+    async def wait_until(self, events: Sequence[Reply | Done], *, over: bool = False) -> None:
         """Wait until so many events were read; they are these."""
-        await self._process.until(lambda: len(self._events) >= len(events) and self._over >= over)
+        await self._process.wait_until(lambda: len(self._events) >= len(events) and self._over >= over)
         plain = [event._replace(redelivered=False) for event in self._events]
         hold(plain == list(events), "what leaves elsewhere is read once, in order")
 
 
-def handed_in(conversation: Conversation, content: OutsideMessage | ApprovalAnswer) -> Arrival:
+def make_arrival(conversation: Conversation, content: OutsideMessage | ApprovalAnswer) -> Arrival:
     """An arrival for a conversation, from an operator."""
     return Arrival(str(uuid4()), conversation.id, None, content)

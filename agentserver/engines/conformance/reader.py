@@ -33,7 +33,7 @@ async def an_engine_says_what_it_can_do(subject: Subject) -> None:
     async with subject.open() as engine:
         hold(engine.durable is subject.durable, "an engine says whether what it keeps outlives the process")
         if subject.durable:
-            hold(await _recorded(engine), "a durable engine keeps steps")
+            hold(await _is_recorded(engine), "a durable engine keeps steps")
         if engine.answers is not None:
             hold(not await engine.answers.list_pending(), "no answer was left before a question was asked")
             await engine.answers.drop(["unknown"])
@@ -43,18 +43,20 @@ async def a_conversation_is_found_and_listed(subject: Subject) -> None:
     """By the beginning of its id, and in the list, the one that was touched last first."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        one, other = (sample.said(sample.opened(), "1") for _ in range(2))
+        one, other = (sample.receive(sample.start(), "1") for _ in range(2))
         for outcome in (one, other):
             await keep(engine, outcome)
-        again = sample.said(one.conversation, "2")
+        again = sample.receive(one.conversation, "2")
         await keep(engine, again)
         key = again.conversation.id
-        hold(await _found(engine, key) == [key], "a conversation is found by its id")
-        hold(key in await _found(engine, key[:20]), "a conversation is found by the beginning of its id")
-        hold(await _found(engine, f"{key}x") == [], "an id of no conversation finds none")
+        hold(await _find(engine, key) == [key], "a conversation is found by its id")
+        hold(key in await _find(engine, key[:20]), "a conversation is found by the beginning of its id")
+        hold(await _find(engine, f"{key}x") == [], "an id of no conversation finds none")
         for part in (key[1:], f"%{key[1:]}", f"_{key[1:]}", key[:-1] + "*"):
-            hold(await _found(engine, part) == [], "nothing but the beginning of its id finds a conversation")
-        listed = [each for each in await _listed(engine) if each.id in {key, other.conversation.id}]
+            hold(await _find(engine, part) == [], "nothing but the beginning of its id finds a conversation")
+        listed = [
+            each for each in await _list_conversations(engine) if each.id in {key, other.conversation.id}
+        ]
         hold([each.id for each in listed] == [key, other.conversation.id], "the last one touched is first")
         first = listed[0]
         hold(
@@ -64,11 +66,11 @@ async def a_conversation_is_found_and_listed(subject: Subject) -> None:
         )
         hold(first.closed is None, "an open conversation is listed as open")
         hold(first.unread == 0, "nothing has left it")
-        if await _recorded(engine):
+        if await _is_recorded(engine):
             hold(first.opened == one.conversation.touched, "a conversation is listed with when it was opened")
-        answered = sample.answered(again.conversation, one.ready[0])
+        answered = sample.answer(again.conversation, one.ready[0])
         await keep(engine, answered)
-        (first,) = [each for each in await _listed(engine) if each.id == key]
+        (first,) = [each for each in await _list_conversations(engine) if each.id == key]
         hold(
             first.unread == len(answered.replies),
             "it is listed with what has left it and was not acknowledged",
@@ -79,22 +81,22 @@ async def operators_see_what_is_at_work(subject: Subject) -> None:
     """The open conversations in which something waits, each as it was committed; and no other."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        said, done, over = (sample.said(sample.opened(), "1") for _ in range(3))
+        said, done, over = (sample.receive(sample.start(), "1") for _ in range(3))
         for outcome in (said, done, over):
             await keep(engine, outcome)
-        await keep(engine, sample.answered(done.conversation, done.ready[0]))
-        await keep(engine, sample.closed(over.conversation))
+        await keep(engine, sample.answer(done.conversation, done.ready[0]))
+        await keep(engine, sample.close(over.conversation))
         active = await engine.read(lambda reader: list(reader.active()))
         known = [each.conversation.id for each in (said, done, over)]
         hold([key for key in active if key in known] == known[:1], "what waits is at work, and nothing else")
-        hold(await _loaded_alike(engine, said), "a conversation is read as it was committed")
+        hold(await _loads_as_committed(engine, said), "a conversation is read as it was committed")
         hold(await engine.read(lambda reader: reader.load(known[2])) is None, "a closed conversation is None")
 
 
 async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
     """The messages that wait for an approval, until they are answered."""
     sample = SampleConversation(guards=(AskingGuard(),))
-    asked = sample.said(sample.opened(), "1")
+    asked = sample.receive(sample.start(), "1")
     key, waiting = asked.conversation.id, asked.conversation.approvals()
     async with subject.open() as engine:
         hold(await engine.read(lambda reader: list(reader.approvals(key))) == [], "nothing unknown waits")
@@ -104,52 +106,53 @@ async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
             "a message that waits for a person is seen as it was asked about",
         )
         hold(not await engine.read(lambda reader: list(reader.answers())), "it has no answer yet")
-        hold(await _asking(engine) == [key], "its conversation is found without a look at the others")
-        other = sample.said(sample.opened(), "2")
+        hold(await _list_asking(engine) == [key], "its conversation is found without a look at the others")
+        other = sample.receive(sample.start(), "2")
         await keep(engine, other)
         theirs = await engine.read(lambda reader: tuple(reader.approvals(other.conversation.id)))
         hold(theirs == other.conversation.approvals(), "of each conversation that which waits in it is seen")
-        await keep(engine, sample.approved(asked.conversation, waiting[0]))
+        await keep(engine, sample.approve(asked.conversation, waiting[0]))
         hold(
             await engine.read(lambda reader: list(reader.approvals(key))) == [],
             "what was answered is seen no more",
         )
         hold(
-            await _asking(engine) == [other.conversation.id], "a conversation that was answered does not ask"
+            await _list_asking(engine) == [other.conversation.id],
+            "a conversation that was answered does not ask",
         )
-        await keep(engine, sample.closed(other.conversation))
-        hold(await _asking(engine) == [], "a conversation that is closed does not ask")
+        await keep(engine, sample.close(other.conversation))
+        hold(await _list_asking(engine) == [], "a conversation that is closed does not ask")
 
 
 async def a_recorded_conversation_can_be_decided_again(subject: Subject) -> None:
     """Its records are those that were committed, in order, and its steps are decided as they were."""
     sample = SampleConversation(guards=(AskingGuard(),))
-    outcomes = _whole(sample)
+    outcomes = _make_outcomes(sample)
     key = outcomes[0].conversation.id
     async with subject.open() as engine:
-        await _is_no_story(engine, "unknown", LookupError)
+        await _expect_no_recording(engine, "unknown", LookupError)
         for outcome in outcomes:
             await keep(engine, outcome)
-        if not await _recorded(engine):
-            await _is_no_story(engine, key, UnrecordedError)
+        if not await _is_recorded(engine):
+            await _expect_no_recording(engine, key, UnrecordedError)
             return
-        await _is_told(engine, outcomes, sample.rules)
+        await _expect_recording(engine, outcomes, sample.rules)
     if subject.durable:
         async with subject.open() as engine:
-            await _is_told(engine, outcomes, sample.rules)
+            await _expect_recording(engine, outcomes, sample.rules)
 
 
 async def what_a_listener_could_not_deal_with_is_listed(subject: Subject) -> None:
     """A dead letter, with why, until it is queued again; and no delivery that was dealt with."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        failing, well = (sample.said(sample.opened(), "1") for _ in range(2))
+        failing, well = (sample.receive(sample.start(), "1") for _ in range(2))
         for outcome in (failing, well):
             await keep(engine, outcome)
-        await keep(engine, sample.answered(well.conversation, well.ready[0]))
-        failed = sample.failed(failing.conversation, failing.ready[0])
+        await keep(engine, sample.answer(well.conversation, well.ready[0]))
+        failed = sample.fail(failing.conversation, failing.ready[0])
         await keep(engine, failed)
-        if not await _recorded(engine):
+        if not await _is_recorded(engine):
             hold(await _dead(engine) == [], "without steps nothing is listed as dead")
             return
         letters = await _dead(engine)
@@ -158,7 +161,7 @@ async def what_a_listener_could_not_deal_with_is_listed(subject: Subject) -> Non
         hold(letter.delivery == failing.ready[0], "a dead letter is the delivery that failed")
         hold(bool(letter.reason), "a dead letter says why it was given up")
         hold((letter.principal, letter.open) == ("console", True), "a dead letter says whose it is")
-        await keep(engine, sample.requeued(failed.conversation, letter.delivery))
+        await keep(engine, sample.requeue(failed.conversation, letter.delivery))
         hold(await _dead(engine) == [], "what was queued again is no dead letter")
 
 
@@ -166,14 +169,14 @@ async def dead_letters_are_listed_in_their_order(subject: Subject) -> None:
     """Oldest first; one says whether its conversation is open."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        if not await _recorded(engine):
+        if not await _is_recorded(engine):
             return
-        said = [sample.said(sample.opened(), "1") for _ in range(3)]
+        said = [sample.receive(sample.start(), "1") for _ in range(3)]
         for outcome in said:
             await keep(engine, outcome)
-            failed = sample.failed(outcome.conversation, outcome.ready[0])
+            failed = sample.fail(outcome.conversation, outcome.ready[0])
             await keep(engine, failed)
-        await keep(engine, sample.closed(failed.conversation))
+        await keep(engine, sample.close(failed.conversation))
         letters = await _dead(engine)
         hold(
             [letter.delivery for letter in letters] == [one.ready[0] for one in said],
@@ -202,20 +205,20 @@ async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None
     if not subject.durable:
         return
     sample, asking = SampleConversation(), SampleConversation(guards=(AskingGuard(),), since=100)
-    said, failing, illegible = (sample.said(sample.opened(), "1") for _ in range(3))
-    failed = sample.failed(failing.conversation, failing.ready[0])
-    asked = asking.said(asking.opened("ada"), "1")
+    said, failing, illegible = (sample.receive(sample.start(), "1") for _ in range(3))
+    failed = sample.fail(failing.conversation, failing.ready[0])
+    asked = asking.receive(asking.start("ada"), "1")
     outcomes = (said, failing, illegible, failed, asked)
     async with subject.open() as engine:
         for outcome in outcomes:
             await keep(engine, outcome)
         await engine.suspend(illegible.conversation.id, "nothing can be decided", 9.0)
-        before = await _seen(engine, asked)
+        before = await _read_view(engine, asked)
     async with subject.open() as engine:
-        hold(await _seen(engine, asked) == before, "operators see after a restart what they saw before")
+        hold(await _read_view(engine, asked) == before, "operators see after a restart what they saw before")
         for outcome in (said, asked):
             key = outcome.conversation.id
-            hold(await _found(engine, key[:20]) == [key], "a conversation is found after a restart")
+            hold(await _find(engine, key[:20]) == [key], "a conversation is found after a restart")
         found = await engine.read(lambda reader: tuple(reader.approvals(asked.conversation.id)))
         hold(found == asked.conversation.approvals(), "what waits for a person is seen after a restart")
         letters = [letter.delivery for letter in await _dead(engine)]
@@ -232,22 +235,22 @@ async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None
 async def operators_see_what_people_decided(subject: Subject) -> None:
     """The last answers first: to which message, of whose conversation, by whom and when; denials without one, too."""
     sample = SampleConversation(guards=(AskingGuard(),))
-    asked = [sample.said(sample.opened(name), "1") for name in ("ada", "bob")]
+    asked = [sample.receive(sample.start(name), "1") for name in ("ada", "bob")]
     async with subject.open() as engine:
         for outcome in asked:
             await keep(engine, outcome)
-        if await _recorded(engine):
-            hold(await _decided(engine) == [], "what was not answered is not decided")
+        if await _is_recorded(engine):
+            hold(await _list_decisions(engine) == [], "what was not answered is not decided")
         answers = [
-            sample.approved(asked[0].conversation, asked[0].conversation.approvals()[0]),
-            sample.denied(asked[1].conversation, asked[1].conversation.approvals()[0]),
+            sample.approve(asked[0].conversation, asked[0].conversation.approvals()[0]),
+            sample.deny(asked[1].conversation, asked[1].conversation.approvals()[0]),
         ]
         for outcome in answers:
             await keep(engine, outcome)
-        if not await _recorded(engine):
-            hold(await _decided(engine) == [], "without steps no decision is known")
+        if not await _is_recorded(engine):
+            hold(await _list_decisions(engine) == [], "without steps no decision is known")
             return
-        found = await _decided(engine)
+        found = await _list_decisions(engine)
         seen = [(one.principal, one.granted, one.answer, one.by, one.why, one.to, one.at) for one in found]
         ats = [outcome.conversation.touched for outcome in answers]
         hold(
@@ -260,8 +263,11 @@ async def operators_see_what_people_decided(subject: Subject) -> None:
         )
         approvals = [outcome.conversation.approvals()[0].id for outcome in reversed(asked)]
         hold([one.approval for one in found] == approvals, "and to which question it was the answer")
-        await keep(engine, sample.closed(answers[0].conversation))
-        hold(len(await _decided(engine, "ada")) == 1, "of one principal, also when its conversation is over")
+        await keep(engine, sample.close(answers[0].conversation))
+        hold(
+            len(await _list_decisions(engine, "ada")) == 1,
+            "of one principal, also when its conversation is over",
+        )
         hold(
             await engine.read(lambda reader: len(reader.list_decisions(1))) == 1, "as many as were asked for"
         )
@@ -270,15 +276,15 @@ async def operators_see_what_people_decided(subject: Subject) -> None:
 async def operators_see_what_was_charged(subject: Subject) -> None:
     """By listener, model and principal: what was settled, and what is reserved for what is not."""
     sample = SampleConversation()
-    said = sample.said(sample.opened("ada"), "1")
+    said = sample.receive(sample.start("ada"), "1")
     steps = [said]
     for what, cost in (("small", 5), ("small", 7), ("large", None)):
-        steps += sample.priced(steps[-1].conversation, said.ready[0], what, cost)
+        steps += sample.charge(steps[-1].conversation, said.ready[0], what, cost)
     async with subject.open() as engine:
         for outcome in steps:
             await keep(engine, outcome)
         found = await engine.read(lambda reader: list(reader.list_charges()))
-        if not await _recorded(engine):
+        if not await _is_recorded(engine):
             hold(found == [], "without steps no charge is known")
             return
         seen = sorted((one.listener, one.model, one.principal, one.calls, one.tokens) for one in found)
@@ -306,15 +312,15 @@ READER = (
 """Every check of this module."""
 
 
-def _whole(sample: SampleConversation) -> list[Outcome]:
+def _make_outcomes(sample: SampleConversation) -> list[Outcome]:
     """A conversation from its first message to its end, with a question and its answer."""
-    asked = sample.said(sample.opened(), "1")
-    approved = sample.approved(asked.conversation, asked.conversation.approvals()[0])
-    answered = sample.answered(approved.conversation, approved.ready[0])
-    return [asked, approved, answered, sample.closed(answered.conversation)]
+    asked = sample.receive(sample.start(), "1")
+    approved = sample.approve(asked.conversation, asked.conversation.approvals()[0])
+    answered = sample.answer(approved.conversation, approved.ready[0])
+    return [asked, approved, answered, sample.close(answered.conversation)]
 
 
-async def _is_told(engine: Engine, outcomes: list[Outcome], rules: Rules) -> None:
+async def _expect_recording(engine: Engine, outcomes: list[Outcome], rules: Rules) -> None:
     key = outcomes[0].conversation.id
     found = await engine.read(lambda reader: reader.recorded_conversation(key))
     then = [record for outcome in outcomes for record in outcome.records]
@@ -334,11 +340,11 @@ async def _is_told(engine: Engine, outcomes: list[Outcome], rules: Rules) -> Non
         await engine.read(lambda reader: reader.find_altered(reader.recorded_conversation(key))) is None,
         "what was not changed is not told to be",
     )
-    ends = [each.closed for each in await _listed(engine) if each.id == key]
+    ends = [each.closed for each in await _list_conversations(engine) if each.id == key]
     hold(len(ends) == 1 and ends[0] is not None, "a closed conversation with steps is listed as closed")
 
 
-async def _is_no_story(engine: Engine, key: str, expected: type[LookupError]) -> None:
+async def _expect_no_recording(engine: Engine, key: str, expected: type[LookupError]) -> None:
     try:
         await engine.read(lambda reader: reader.recorded_conversation(key))
     except expected:
@@ -346,35 +352,35 @@ async def _is_no_story(engine: Engine, key: str, expected: type[LookupError]) ->
     raise BrokenPromiseError(f"a conversation without recorded steps raises {expected.__name__}")
 
 
-async def _loaded_alike(engine: Engine, outcome: Outcome) -> bool:
+async def _loads_as_committed(engine: Engine, outcome: Outcome) -> bool:
     return await engine.read(lambda reader: reader.load(outcome.conversation.id)) == outcome.conversation
 
 
-async def _recorded(engine: Engine) -> bool:
-    def recorded(reader: EngineReader) -> bool:
+async def _is_recorded(engine: Engine) -> bool:
+    def read_flag(reader: EngineReader) -> bool:
         return reader.recorded
 
-    return await engine.read(recorded)
+    return await engine.read(read_flag)
 
 
-async def _asking(engine: Engine) -> list[str]:
+async def _list_asking(engine: Engine) -> list[str]:
     return await engine.read(lambda reader: list(reader.list_asking()))
 
 
-async def _found(engine: Engine, prefix: str) -> list[str]:
+async def _find(engine: Engine, prefix: str) -> list[str]:
     return await engine.read(lambda reader: list(reader.find(prefix)))
 
 
-async def _listed(engine: Engine) -> list[Summary]:
+async def _list_conversations(engine: Engine) -> list[Summary]:
     return await engine.read(lambda reader: list(reader.conversations()))
 
 
-async def _seen(engine: Engine, asked: Outcome) -> tuple[object, ...]:
+async def _read_view(engine: Engine, asked: Outcome) -> tuple[object, ...]:
     active = await engine.read(lambda reader: list(reader.active()))
-    return await _listed(engine), active, await _loaded_alike(engine, asked)
+    return await _list_conversations(engine), active, await _loads_as_committed(engine, asked)
 
 
-async def _decided(engine: Engine, principal: str | None = None) -> list[DecidedApproval]:
+async def _list_decisions(engine: Engine, principal: str | None = None) -> list[DecidedApproval]:
     return await engine.read(lambda reader: list(reader.list_decisions(100, principal)))
 
 

@@ -22,66 +22,68 @@ async def an_id_of_the_senders_counts_once(subject: Subject) -> None:
     """A message under an id that is there changes nothing and says what is there; in its own conversation only."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        first = sample.called(sample.opened(), "first", "mine")
+        first = sample.receive_keyed(sample.start(), "first", "mine")
         await keep(engine, first)
-        found = await _found(engine, sample.called(first.conversation, "second", "mine"))
-        hold(found == _given(first), "a repetition is told what was committed before")
+        found = await _repeat(engine, sample.receive_keyed(first.conversation, "second", "mine"))
+        hold(found == _make_receipt(first), "a repetition is told what was committed before")
         hold(await engine.load(first.conversation.id) == first.conversation, "a repetition changes nothing")
-        other = sample.called(sample.opened(), "first", "mine")
+        other = sample.receive_keyed(sample.start(), "first", "mine")
         await keep(engine, other)
-        await keep(engine, sample.called(first.conversation, "third", "another"))
+        await keep(engine, sample.receive_keyed(first.conversation, "third", "another"))
 
 
 async def a_receipt_is_found_by_its_name(subject: Subject) -> None:
     """A commit under an id is found while its conversation is open; for a durable engine afterwards too."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        first = sample.called(sample.opened(), "first", "mine")
+        first = sample.receive_keyed(sample.start(), "first", "mine")
         await keep(engine, first)
-        await keep(engine, sample.said(first.conversation, "2"))
-        await _is_there(engine, first)
+        await keep(engine, sample.receive(first.conversation, "2"))
+        await _expect_receipt(engine, first)
         hold(await engine.receipt(first.conversation.id, "other") is None, "no other name is known")
         hold(await engine.receipt("nobody", _name(first)) is None, "and none in another conversation")
     if not subject.durable:
         return
     async with subject.open() as engine:
-        await _is_there(engine, first)
-        conversation = await _loaded(engine, first)
-        found = await _found(engine, sample.called(conversation, "second", "mine"))
-        hold(found == _given(first), "a repetition after a restart is told what was committed before it")
-        await keep(engine, sample.closed(conversation))
-        await _is_there(engine, first)
+        await _expect_receipt(engine, first)
+        conversation = await _load(engine, first)
+        found = await _repeat(engine, sample.receive_keyed(conversation, "second", "mine"))
+        hold(
+            found == _make_receipt(first), "a repetition after a restart is told what was committed before it"
+        )
+        await keep(engine, sample.close(conversation))
+        await _expect_receipt(engine, first)
 
 
-async def what_was_told_can_be_told_again(subject: Subject) -> None:
+async def events_of_a_request_can_be_read_again(subject: Subject) -> None:
     """All that left for a request with an id is there, acknowledged or not; what was acknowledged is marked."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        first = sample.called(sample.opened(), "first", "mine")
+        first = sample.receive_keyed(sample.start(), "first", "mine")
         await keep(engine, first)
-        answered = sample.answered(first.conversation, first.ready[0])
+        answered = sample.answer(first.conversation, first.ready[0])
         await keep(engine, answered)
         key = first.conversation.id
-        hold(await _told(engine, key) == list(answered.replies), "what left is told, in order")
+        hold(await _read_events(engine, key) == list(answered.replies), "what left is told, in order")
         engine.acknowledge(key, answered.replies[0].place)
-        marks = [event.redelivered for event in await _told(engine, key)]
+        marks = [event.redelivered for event in await _read_events(engine, key)]
         hold(marks == [True, False], "what was acknowledged is told, and marked")
         hold([event async for event in engine.read_request_events(key, "other")] == [], "nothing else is")
     if subject.durable:
         async with subject.open() as engine:
-            marks = [event.redelivered for event in await _told(engine, key)]
+            marks = [event.redelivered for event in await _read_events(engine, key)]
             hold(marks == [True, True], "so is, after a restart, what may have left before")
 
 
 RECEIPTS = (
     an_id_of_the_senders_counts_once,
     a_receipt_is_found_by_its_name,
-    what_was_told_can_be_told_again,
+    events_of_a_request_can_be_read_again,
 )
 """Every check of this module."""
 
 
-async def _found(engine: Engine, outcome: Outcome) -> Receipt:
+async def _repeat(engine: Engine, outcome: Outcome) -> Receipt:
     try:
         await keep(engine, outcome)
     except RepeatedError as repeated:
@@ -89,19 +91,19 @@ async def _found(engine: Engine, outcome: Outcome) -> Receipt:
     raise BrokenPromiseError("a message under an id that is there raises RepeatedError")
 
 
-async def _is_there(engine: Engine, outcome: Outcome) -> None:
+async def _expect_receipt(engine: Engine, outcome: Outcome) -> None:
     found = await engine.receipt(outcome.conversation.id, _name(outcome))
-    hold(found == _given(outcome), "a receipt is found by its name")
+    hold(found == _make_receipt(outcome), "a receipt is found by its name")
 
 
-async def _loaded(engine: Engine, outcome: Outcome) -> Conversation:
+async def _load(engine: Engine, outcome: Outcome) -> Conversation:
     found = await engine.load(outcome.conversation.id)
     if found is None:
         raise BrokenPromiseError("a restart keeps conversations")
     return found
 
 
-async def _told(engine: Engine, conversation: str) -> list[Reply | Done]:
+async def _read_events(engine: Engine, conversation: str) -> list[Reply | Done]:
     return [event async for event in engine.read_request_events(conversation, "first")]
 
 
@@ -111,7 +113,7 @@ def _name(outcome: Outcome) -> str:
     return outcome.cause.key.name
 
 
-def _given(outcome: Outcome) -> Receipt:
+def _make_receipt(outcome: Outcome) -> Receipt:
     assert isinstance(outcome.cause, OutsideMessage)
     assert outcome.cause.key is not None
     return Receipt(outcome.cause.request, outcome.cause.key.content)

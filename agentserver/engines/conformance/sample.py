@@ -73,7 +73,7 @@ class Subject:
     guarded: Callable[[Sequence[CoreGuard]], Engine] | None = None
     retaining: Callable[[float], Engine] | None = None
 
-    def opened(self, guards: Sequence[CoreGuard]) -> Engine:
+    def open_guarded(self, guards: Sequence[CoreGuard]) -> Engine:
         """A new engine for conversations under these guards."""
         return self.open() if self.guarded is None else self.guarded(guards)
 
@@ -98,7 +98,7 @@ async def at_work(engine: Engine) -> list[str]:
     return list(first.claims)
 
 
-async def going(engine: Engine) -> list[tuple[str, str]]:
+async def list_open(engine: Engine) -> list[tuple[str, str]]:
     """The open conversations of an engine, with their principals."""
     return [one async for one in engine.open_conversations()]
 
@@ -141,31 +141,35 @@ class SampleConversation:
         self._moments += 1
         return Moment(float(self._moments), self._moments.to_bytes(16, "big"))
 
-    def opened(self, principal: str = "console") -> Conversation:
+    def start(self, principal: str = "console") -> Conversation:
         """A new conversation."""
         return Conversation.begin(principal, self.moment())
 
-    def outside(self, request: str) -> OutsideMessage:
+    def make_message(self, request: str) -> OutsideMessage:
         """A message from outside."""
         return OutsideMessage(self.rules.codecs.of(Told).encode(Told(request)).encode(), request, "worker")
 
-    def keyed(self, conversation: Conversation, request: str, own: str, to: str = "worker") -> OutsideMessage:
+    def make_keyed_message(
+        self, conversation: Conversation, request: str, own: str, to: str = "worker"
+    ) -> OutsideMessage:
         """The same of a message to which its sender gave an id."""
         data = self.rules.codecs.of(Told).encode(Told("the same each time")).encode()
         return OutsideMessage(
             data, request, to, receipts.key(conversation.principal, conversation.id, own, data, to)
         )
 
-    def said(self, conversation: Conversation, request: str) -> Outcome:
+    def receive(self, conversation: Conversation, request: str) -> Outcome:
         """The outcome of a message from outside: one more delivery."""
-        return decisions.receive(conversation, self.outside(request), self.rules, self.moment())
+        return decisions.receive(conversation, self.make_message(request), self.rules, self.moment())
 
-    def called(self, conversation: Conversation, request: str, own: str, to: str = "worker") -> Outcome:
+    def receive_keyed(
+        self, conversation: Conversation, request: str, own: str, to: str = "worker"
+    ) -> Outcome:
         """The same of a message to which its sender gave an id."""
-        outside = self.keyed(conversation, request, own, to)
+        outside = self.make_keyed_message(conversation, request, own, to)
         return decisions.receive(conversation, outside, self.rules, self.moment())
 
-    def answered(self, conversation: Conversation, delivery: Delivery) -> Outcome:
+    def answer(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """The outcome of an invocation that answers: one delivery less."""
         accepted = decisions.accept(conversation, delivery, self.rules)
         hold(isinstance(accepted, AcceptedDelivery), "a committed delivery can be accepted")
@@ -178,7 +182,7 @@ class SampleConversation:
             conversation, FinishedInvocation(delivery, None, result), self.rules, self.moment()
         )
 
-    def failed(self, conversation: Conversation, delivery: Delivery) -> Outcome:
+    def fail(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """The outcome of an invocation that crashed."""
         return decisions.conclude(
             conversation,
@@ -187,21 +191,21 @@ class SampleConversation:
             self.moment(),
         )
 
-    def approved(self, conversation: Conversation, approval: Approval) -> Outcome:
+    def approve(self, conversation: Conversation, approval: Approval) -> Outcome:
         """The outcome of a person's approval: what waited for it is queued."""
         answered = ApprovalAnswer(approval.id, approval.digest, Answer.ONCE, "somebody")
         outcome = approving.decide(conversation, answered, self.rules, self.moment())
         assert outcome is not None
         return outcome
 
-    def denied(self, conversation: Conversation, approval: Approval) -> Outcome:
+    def deny(self, conversation: Conversation, approval: Approval) -> Outcome:
         """The outcome of a question that no person has answered in time."""
         answered = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, NoAnswerReason.LATE)
         outcome = approving.decide(conversation, answered, self.rules, self.moment())
         assert outcome is not None
         return outcome
 
-    def priced(
+    def charge(
         self, conversation: Conversation, delivery: Delivery, what: str, cost: int | None
     ) -> list[Outcome]:
         """The outcomes of a charge of 100 tokens at most, and of what it has cost, where that is known."""
@@ -216,21 +220,21 @@ class SampleConversation:
         assert settled is not None
         return [reserved, settled]
 
-    def requeued(self, conversation: Conversation, delivery: Delivery) -> Outcome:
+    def requeue(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """The outcome of queueing a dead letter again."""
         return requeue.requeue(conversation, delivery, self.rules, self.moment())
 
-    def cancelled(self, conversation: Conversation, request: str) -> Outcome:
+    def cancel(self, conversation: Conversation, request: str) -> Outcome:
         """The outcome of cancelling a request."""
         outcome = decisions.cancel(conversation, Cancellation(request), self.rules, self.moment())
         assert outcome is not None
         return outcome
 
-    def begun(self, conversation: Conversation) -> Outcome:
+    def open(self, conversation: Conversation) -> Outcome:
         """The outcome of an opening that is kept before anything is said."""
         return decisions.open_conversation(conversation, self.rules, self.moment())
 
-    def closed(self, conversation: Conversation) -> Outcome:
+    def close(self, conversation: Conversation) -> Outcome:
         """The outcome of closing."""
         return decisions.close(conversation, self.rules, self.moment(), "over")
 

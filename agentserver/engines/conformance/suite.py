@@ -29,10 +29,10 @@ from agentserver.engines.conformance.sample import (
     SampleConversation,
     Subject,
     at_work,
-    going,
     hold,
     idle,
     keep,
+    list_open,
 )
 from agentserver.engines.conformance.watching import WATCHING
 from agentserver.engines.conformance.whole import WHOLE
@@ -52,7 +52,7 @@ Check: TypeAlias = Callable[[Subject], Awaitable[None]]
 
 
 async def _open(engine: Engine) -> list[tuple[str, str]]:
-    return await going(engine)
+    return await list_open(engine)
 
 
 async def _runnable(engine: Engine) -> list[str]:
@@ -71,10 +71,10 @@ async def a_committed_conversation_is_there(subject: Subject) -> None:
     sample = SampleConversation()
     async with subject.open() as engine:
         hold(await engine.load("nobody") is None, "an unknown conversation is None")
-        first = sample.said(sample.opened(), "1")
+        first = sample.receive(sample.start(), "1")
         await keep(engine, first)
         hold(await engine.load(first.conversation.id) == first.conversation, "a commit can be loaded")
-        second = sample.said(first.conversation, "2")
+        second = sample.receive(first.conversation, "2")
         await keep(engine, second)
         hold(await engine.load(first.conversation.id) == second.conversation, "the last commit counts")
 
@@ -83,7 +83,7 @@ async def an_opening_is_kept_before_anything_is_said(subject: Subject) -> None:
     """A conversation without messages is open, after a restart as well; nothing of it is at work."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        begun = sample.begun(sample.opened("ada"))
+        begun = sample.open(sample.start("ada"))
         key = begun.conversation.id
         await keep(engine, begun)
         if not subject.durable:
@@ -91,7 +91,7 @@ async def an_opening_is_kept_before_anything_is_said(subject: Subject) -> None:
     if subject.durable:
         async with subject.open() as engine:
             await _is_open(engine, begun)
-            await keep(engine, sample.said(begun.conversation, "1"))
+            await keep(engine, sample.receive(begun.conversation, "1"))
             hold(await _runnable(engine) != [], f"{key} takes a message")
 
 
@@ -109,10 +109,10 @@ async def a_stale_decision_changes_nothing(subject: Subject) -> None:
     """A commit against a version that is not the stored one is refused whole."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        opened = sample.opened()
-        mine, theirs = sample.said(opened, "mine"), sample.said(opened, "theirs")
+        opened = sample.start()
+        mine, theirs = sample.receive(opened, "mine"), sample.receive(opened, "theirs")
         await keep(engine, theirs)
-        for stale in (mine, sample.said(sample.said(theirs.conversation, "3").conversation, "4")):
+        for stale in (mine, sample.receive(sample.receive(theirs.conversation, "3").conversation, "4")):
             try:
                 await keep(engine, stale)
             except ConflictError:
@@ -127,10 +127,10 @@ async def what_is_not_consumed_is_runnable(subject: Subject) -> None:
     """The first delivery of each inbox, until it is consumed; never afterwards."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        said = sample.said(sample.opened(), "1")
+        said = sample.receive(sample.start(), "1")
         await keep(engine, said)
         hold(await _runnable(engine) == [said.ready[0].id], "a committed delivery is runnable")
-        answered = sample.answered(said.conversation, said.ready[0])
+        answered = sample.answer(said.conversation, said.ready[0])
         await keep(engine, answered)
         hold(await _runnable(engine) == [], "a consumed delivery is not")
 
@@ -139,9 +139,9 @@ async def a_closed_conversation_is_gone(subject: Subject) -> None:
     """Nothing of it is loaded or run again."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        said = sample.said(sample.opened(), "1")
+        said = sample.receive(sample.start(), "1")
         await keep(engine, said)
-        await keep(engine, sample.closed(said.conversation))
+        await keep(engine, sample.close(said.conversation))
         hold(await engine.load(said.conversation.id) is None, "a closed conversation is None")
         hold(await _runnable(engine) == [], "its deliveries are not runnable")
 
@@ -150,11 +150,11 @@ async def conversations_do_not_touch_each_other(subject: Subject) -> None:
     """Versions are counted for each conversation by itself."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        ones = [sample.said(sample.opened(), "1") for _ in range(3)]
+        ones = [sample.receive(sample.start(), "1") for _ in range(3)]
         for one in ones:
             await keep(engine, one)
-        await keep(engine, sample.said(ones[1].conversation, "2"))
-        await keep(engine, sample.closed(ones[2].conversation))
+        await keep(engine, sample.receive(ones[1].conversation, "2"))
+        await keep(engine, sample.close(ones[2].conversation))
         hold(await engine.load(ones[0].conversation.id) == ones[0].conversation, "others stay as they were")
         left = [ones[0].ready[0].id, ones[1].ready[0].id]
         hold(set(left) <= set(await _runnable(engine)), "others' deliveries stay runnable")
@@ -166,12 +166,12 @@ async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:
         return
     sample = SampleConversation()
     async with subject.open() as engine:
-        said = sample.said(sample.opened(), "1")
+        said = sample.receive(sample.start(), "1")
         await keep(engine, said)
     async with subject.open() as engine:
         hold(await engine.load(said.conversation.id) == said.conversation, "a restart keeps conversations")
         hold(await _runnable(engine) == [said.ready[0].id], "a restart keeps deliveries")
-        await keep(engine, sample.answered(said.conversation, said.ready[0]))
+        await keep(engine, sample.answer(said.conversation, said.ready[0]))
     async with subject.open() as engine:
         hold(await _runnable(engine) == [], "a restart repeats nothing that was consumed")
 
@@ -182,15 +182,15 @@ async def a_restart_keeps_versions(subject: Subject) -> None:
         return
     sample = SampleConversation()
     async with subject.open() as engine:
-        first = sample.said(sample.opened(), "1")
-        second = sample.said(first.conversation, "2")
-        over = sample.said(sample.opened(), "1")
-        closed = sample.closed(over.conversation)
+        first = sample.receive(sample.start(), "1")
+        second = sample.receive(first.conversation, "2")
+        over = sample.receive(sample.start(), "1")
+        closed = sample.close(over.conversation)
         for outcome in (first, second, over, closed):
             await keep(engine, outcome)
-    late = sample.said(over.conversation, "late")
+    late = sample.receive(over.conversation, "late")
     async with subject.open() as engine:
-        for stale in (first, sample.said(first.conversation, "other"), late, closed):
+        for stale in (first, sample.receive(first.conversation, "other"), late, closed):
             try:
                 await keep(engine, stale)
             except ConflictError:
@@ -206,7 +206,7 @@ async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject
     """An open conversation belongs to its principal, and is idle once nothing has touched it since."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        said = sample.said(sample.opened(), "1")
+        said = sample.receive(sample.start(), "1")
         await keep(engine, said)
         key, touched = said.conversation.id, said.conversation.touched
         hold(
@@ -217,7 +217,7 @@ async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject
         hold((key, "console") in await _open(engine), "it is listed with its principal")
         hold(key in await idle(engine, touched + 1), "an untouched conversation is idle")
         hold(key not in await idle(engine, touched), "one that was touched since is not")
-        await keep(engine, sample.closed(said.conversation))
+        await keep(engine, sample.close(said.conversation))
         hold(key not in await idle(engine, touched + 9), "a closed conversation is not idle")
         hold((key, "console") not in await _open(engine), "a closed conversation is not listed as open")
 
@@ -226,9 +226,9 @@ async def many_at_once_are_each_kept_or_refused(subject: Subject) -> None:
     """Commits that wait together share nothing but the wait: the stale one is refused, the others are there."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        opened = [sample.opened() for _ in range(20)]
-        outcomes = [sample.said(one, "1") for one in opened]
-        stale = sample.said(opened[7], "stale")
+        opened = [sample.start() for _ in range(20)]
+        outcomes = [sample.receive(one, "1") for one in opened]
+        stale = sample.receive(opened[7], "stale")
         found = await asyncio.gather(
             *(keep(engine, outcome) for outcome in (*outcomes, stale)), return_exceptions=True
         )
@@ -244,9 +244,9 @@ async def a_repetition_outlives_a_restart(subject: Subject) -> None:
         return
     sample = SampleConversation(retries=2)
     async with subject.open() as engine:
-        said = sample.said(sample.opened(), "1")
+        said = sample.receive(sample.start(), "1")
         await keep(engine, said)
-        await keep(engine, sample.failed(said.conversation, said.ready[0]))
+        await keep(engine, sample.fail(said.conversation, said.ready[0]))
     async with subject.open() as engine:
         found = await _heads(engine)
         hold([one.id for one in found] == [said.ready[0].id], "a repetition is runnable under the same id")
@@ -256,18 +256,18 @@ async def a_repetition_outlives_a_restart(subject: Subject) -> None:
 async def a_question_waits_for_its_answer(subject: Subject) -> None:
     """A message that waits for a person is there though it is not runnable; for a durable engine after a restart."""
     sample = SampleConversation(guards=(AskingGuard(),))
-    asked = sample.said(sample.opened(), "1")
+    asked = sample.receive(sample.start(), "1")
     key, (approval,) = asked.conversation.id, asked.conversation.approvals()
     async with subject.open() as engine:
         await keep(engine, asked)
         await _still_asked(engine, asked)
         if not subject.durable:
-            await keep(engine, sample.approved(asked.conversation, approval))
+            await keep(engine, sample.approve(asked.conversation, approval))
             hold(await _runnable(engine) == [approval.delivery.id], "what was approved is runnable")
             return
     async with subject.open() as engine:
         await _still_asked(engine, asked)
-        await keep(engine, sample.approved(asked.conversation, approval))
+        await keep(engine, sample.approve(asked.conversation, approval))
     async with subject.open() as engine:
         hold(await _runnable(engine) == [approval.delivery.id], "what was approved is runnable")
         found = await engine.load(key)
@@ -287,9 +287,9 @@ async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
         return
     sample = SampleConversation()
     async with subject.open() as engine:
-        said = sample.said(sample.opened(), "1")
+        said = sample.receive(sample.start(), "1")
         await keep(engine, said)
-        answered = sample.answered(said.conversation, said.ready[0])
+        answered = sample.answer(said.conversation, said.ready[0])
         await keep(engine, answered)
     key = said.conversation.id
     async with subject.open() as engine:
@@ -302,7 +302,7 @@ async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
         engine.acknowledge(key, left[0].place)
     async with subject.open() as engine:
         hold([event async for event in engine.outbox(key)] == left[1:], "what was acknowledged is gone")
-        await keep(engine, sample.closed(answered.conversation))
+        await keep(engine, sample.close(answered.conversation))
         hold(
             key in [one async for one in engine.conversations_of("console")],
             "a closed one belongs until it is fetched",
@@ -318,9 +318,9 @@ async def a_commit_is_there_when_it_is_told(subject: Subject) -> None:
         return
     sample = SampleConversation()
     async with subject.open() as engine:
-        conversation = sample.opened()
+        conversation = sample.start()
         for number in range(5):
-            outcome = sample.said(conversation, str(number))
+            outcome = sample.receive(conversation, str(number))
             await keep(engine, outcome)
             conversation = outcome.conversation
             hold(await engine.load(conversation.id) == conversation, "a commit is there when it is told")
@@ -338,14 +338,14 @@ async def the_calendar_outlives_a_restart(subject: Subject) -> None:
             hold(await engine.calendar() == calendar, "the last calendar is kept")
 
 
-def _named(check: Check) -> Check:
+def _wrap_check(check: Check) -> Check:
     @wraps(check)
-    async def named(subject: Subject) -> None:
+    async def run_check(subject: Subject) -> None:
         with Promise(check.__name__):
             async with asyncio.timeout(PATIENCE):
                 await check(subject)
 
-    return named
+    return run_check
 
 
 _CHECKS: tuple[Check, ...] = (
@@ -373,7 +373,7 @@ _CHECKS: tuple[Check, ...] = (
     *READER,
 )
 
-CHECKS: tuple[Check, ...] = tuple(map(_named, _CHECKS))
+CHECKS: tuple[Check, ...] = tuple(map(_wrap_check, _CHECKS))
 """Every check. Each opens its own engine; what it raises is a BrokenPromiseError, which names the promise."""
 
 

@@ -20,7 +20,7 @@ from agentserver.core.messages import UNDECIDED
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.conformance.claiming import the_next_owner_knows_what_ended_the_one_before
-from agentserver.engines.conformance.process import Process, SharedSubject, handed_in
+from agentserver.engines.conformance.process import Process, SharedSubject, make_arrival
 from agentserver.engines.conformance.sample import (
     AskingGuard,
     BrokenPromiseError,
@@ -54,7 +54,7 @@ async def a_conversation_has_one_owner_at_a_time(subject: SharedSubject) -> None
     sample = SampleConversation()
     async with _two(subject) as (a, b):
         for one, other in ((a, b), (b, a)):
-            outcome = sample.said(one.begin(sample), "1")
+            outcome = sample.receive(one.begin(sample), "1")
             key = outcome.conversation.id
             await one.commit(outcome)
             await other.sees(outcome)
@@ -63,8 +63,8 @@ async def a_conversation_has_one_owner_at_a_time(subject: SharedSubject) -> None
             hold(await other.engine.claim(key) is None, "and cannot be claimed there")
             hold(await one.engine.claim(key) == one.current_claim(key), "its owner has it")
             other.engine.begin_claim(key)
-            await other.fenced(other.current_claim(key), outcome)
-            answered = sample.answered(outcome.conversation, outcome.ready[0])
+            await other.expect_fenced(other.current_claim(key), outcome)
+            answered = sample.answer(outcome.conversation, outcome.ready[0])
             await one.commit(answered)
             hold(await other.engine.claim(key) is None, "not just after its last step either")
 
@@ -73,7 +73,7 @@ async def an_owner_stopped_past_its_lease_cannot_commit(subject: SharedSubject) 
     """It is told so by FencedError, and what it decided is nowhere; the next owner goes on from its last commit."""
     sample = SampleConversation()
     async with Process(subject.open("a")) as a:
-        first, resting = await _said(sample, a), await _rested(sample, a)
+        first, resting = await _begin_conversation(sample, a), await _begin_quiet_conversation(sample, a)
         key, claim, at_rest = (
             first.conversation.id,
             a.current_claim(first.conversation.id),
@@ -82,41 +82,41 @@ async def an_owner_stopped_past_its_lease_cannot_commit(subject: SharedSubject) 
         before = a.current_claim(at_rest)
         async with Process(subject.open("b")) as b:
             await subject.still("a")
-            await b.owning(key)
+            await b.wait_for_ownership(key)
             hold(b.gained[key] != 0, "the lease before is known")
             hold(
                 await b.engine.load(key) == first.conversation,
                 "what was committed is what the next one loads",
             )
-            second = sample.answered(first.conversation, first.ready[0])
+            second = sample.answer(first.conversation, first.ready[0])
             await b.commit(second)
             hold(b.current_claim(key).epoch > claim.epoch, "the next owner's epoch is greater")
             hold((await b.claim(at_rest)).epoch > before.epoch, "what rests can be claimed")
             await subject.moving("a")
-            await a.fenced(claim, sample.answered(first.conversation, first.ready[0]))
-            await a.fenced(before, sample.said(resting.conversation, "late"))
+            await a.expect_fenced(claim, sample.answer(first.conversation, first.ready[0]))
+            await a.expect_fenced(before, sample.receive(resting.conversation, "late"))
             hold(await b.engine.load(key) == second.conversation, "a fenced commit changes nothing")
-            await a.until(
+            await a.wait_until(
                 lambda: a.engine.current_claim(key) is None and a.engine.current_claim(at_rest) is None
             )
             await a.sees(second)
-            hold(await _left(b.engine, key) == list(second.replies), "nothing of it has left")
+            hold(await _read_all_events(b.engine, key) == list(second.replies), "nothing of it has left")
 
 
 async def what_rests_can_be_taken_from_a_living_owner(subject: SharedSubject) -> None:
     """Its copy is stale then: it is told so, and cannot commit. What is queued is not taken."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
-        busy, resting = await _said(sample, a, b), await _rested(sample, a)
+        busy, resting = await _begin_conversation(sample, a, b), await _begin_quiet_conversation(sample, a)
         key, claim = resting.conversation.id, a.current_claim(resting.conversation.id)
         await b.sees(resting)
         hold(await b.engine.claim(key) is None, "what has not rested is not taken")
         await subject.rest()
         hold((await b.claim(key)).epoch > claim.epoch, "what has rested is taken")
         hold(await b.engine.claim(busy.conversation.id) is None, "what is queued is not")
-        await a.fenced(claim, sample.said(resting.conversation, "2"))
-        await a.until(lambda: a.engine.current_claim(key) is None)
-        said = sample.said(resting.conversation, "3")
+        await a.expect_fenced(claim, sample.receive(resting.conversation, "2"))
+        await a.wait_until(lambda: a.engine.current_claim(key) is None)
+        said = sample.receive(resting.conversation, "3")
         await b.commit(said)
         await a.sees(said)
 
@@ -125,7 +125,7 @@ async def what_is_released_can_be_claimed_by_any(subject: SharedSubject) -> None
     """At once; but for what was handed in for it and is not decided, which its owner decides first."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
-        first = await _rested(sample, a)
+        first = await _begin_quiet_conversation(sample, a)
         key = first.conversation.id
         await b.sees(first)
         await a.engine.release([key])
@@ -133,10 +133,10 @@ async def what_is_released_can_be_claimed_by_any(subject: SharedSubject) -> None
         hold(await a.engine.idle(first.conversation.touched + 1.0).__anext__() == key, "it is idle for any")
         claim = await b.claim(key)
         hold(await a.engine.claim(key) is None, "and claimed by one")
-        fate = await a.engine.hand_in(handed_in(first.conversation, sample.outside("2")))
+        fate = await a.engine.hand_in(make_arrival(first.conversation, sample.make_message("2")))
         await b.engine.release([key])
         hold(b.engine.current_claim(key) == claim, "what was handed in and is not decided keeps it held")
-        async with b.deciding(sample):
+        async with b.decide_arrivals(sample):
             hold(not (await fate).word, "and is decided")
         now = await a.engine.load(key)
         hold(now is not None and list(now.requests) == ["2"], "where it is held")
@@ -146,13 +146,13 @@ async def what_is_handed_in_for_a_conversation_of_nobody_is_decided(subject: Sha
     """By one of the processes, which claims it."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
-        first = await _rested(sample, a)
+        first = await _begin_quiet_conversation(sample, a)
         key = first.conversation.id
         await b.sees(first)
         await a.engine.release([key])
-        async with a.deciding(sample), b.deciding(sample):
+        async with a.decide_arrivals(sample), b.decide_arrivals(sample):
             fates = [
-                await b.engine.hand_in(handed_in(first.conversation, sample.outside(str(number))))
+                await b.engine.hand_in(make_arrival(first.conversation, sample.make_message(str(number))))
                 for number in range(2, 5)
             ]
             hold([(await fate).word for fate in fates] == ["", "", ""], "each is decided")
@@ -164,11 +164,11 @@ async def what_is_handed_in_for_a_conversation_that_ends_is_told_so(subject: Sha
     """It was open when the message was handed in, and is over before it is decided."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
-        first = await _rested(sample, a)
+        first = await _begin_quiet_conversation(sample, a)
         await b.sees(first)
-        waiting = await b.engine.hand_in(handed_in(first.conversation, sample.outside("2")))
-        await a.commit(sample.closed(first.conversation))
-        async with a.deciding(sample), b.deciding(sample):
+        waiting = await b.engine.hand_in(make_arrival(first.conversation, sample.make_message("2")))
+        await a.commit(sample.close(first.conversation))
+        async with a.decide_arrivals(sample), b.decide_arrivals(sample):
             hold((await waiting).word == "over", "it is said to be over")
 
 
@@ -176,7 +176,7 @@ async def quotas_and_names_are_the_same_everywhere(subject: SharedSubject) -> No
     """A principal's open conversations are counted over all processes; a name is given once."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
-        one, other = await _rested(sample, a), await _rested(sample, b)
+        one, other = await _begin_quiet_conversation(sample, a), await _begin_quiet_conversation(sample, b)
         await a.sees(other)
         await b.sees(one)
         for process in (a, b):
@@ -185,7 +185,7 @@ async def quotas_and_names_are_the_same_everywhere(subject: SharedSubject) -> No
                 "those of all processes are counted",
             )
             hold(await process.engine.open_count("ada") == 0, "for each principal")
-        await b.commit(sample.closed(other.conversation))
+        await b.commit(sample.close(other.conversation))
         hold(await a.engine.open_count("console") == 1, "while they are open")
         mine = [key async for key in a.engine.idle(one.conversation.touched + 1.0)]
         theirs = [key async for key in b.engine.idle(one.conversation.touched + 1.0)]
@@ -232,11 +232,13 @@ async def what_is_handed_in_is_decided_once(subject: SharedSubject) -> None:
     """By the owner, in the order in which it came; who has handed it in hears what became of it."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
-        first = await _said(sample, a, b)
-        arrivals = [handed_in(first.conversation, sample.outside(str(number))) for number in range(2, 6)]
+        first = await _begin_conversation(sample, a, b)
+        arrivals = [
+            make_arrival(first.conversation, sample.make_message(str(number))) for number in range(2, 6)
+        ]
         fates = [await b.engine.hand_in(arrival) for arrival in arrivals]
         again = await b.engine.hand_in(arrivals[0])
-        async with a.deciding(sample):
+        async with a.decide_arrivals(sample):
             found = [await fate for fate in fates]
             hold(
                 [fate.word for fate in found] == [""] * 4,
@@ -253,21 +255,21 @@ async def what_is_handed_in_outlives_the_owner(subject: SharedSubject) -> None:
     """Handed in while no process decides, it is the next owner's; one that was decided is decided once."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
-        first = await _said(sample, a, b)
+        first = await _begin_conversation(sample, a, b)
         key = first.conversation.id
-        async with a.deciding(sample):
-            fate = await (await b.engine.hand_in(handed_in(first.conversation, sample.outside("2"))))
+        async with a.decide_arrivals(sample):
+            fate = await (await b.engine.hand_in(make_arrival(first.conversation, sample.make_message("2"))))
             hold(not fate.word, "what is handed in is decided")
-        waiting = await b.engine.hand_in(handed_in(first.conversation, sample.outside("3")))
+        waiting = await b.engine.hand_in(make_arrival(first.conversation, sample.make_message("3")))
         await subject.still("a")
-        await b.owning(key)
-        async with b.deciding(sample):
+        await b.wait_for_ownership(key)
+        async with b.decide_arrivals(sample):
             fate = await waiting
         hold((fate.word, fate.request) == ("", "3"), "what was handed in before a move is decided after it")
         await _has(b, key, ["1", "2", "3"])
         await subject.moving("a")
-        async with a.deciding(sample), b.deciding(sample):
-            fate = await (await b.engine.hand_in(handed_in(first.conversation, sample.outside("4"))))
+        async with a.decide_arrivals(sample), b.decide_arrivals(sample):
+            fate = await (await b.engine.hand_in(make_arrival(first.conversation, sample.make_message("4"))))
             hold(not fate.word, "what is handed in is decided")
         await _has(b, key, ["1", "2", "3", "4"])
 
@@ -276,12 +278,12 @@ async def one_request_id_at_two_processes_is_one_message(subject: SharedSubject)
     """The first has it; who sends it again hears so, and under which of the server's ids it goes."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
-        opened = await _said(sample, a, b)
-        one = sample.keyed(opened.conversation, "2", "mine")
-        other = sample.keyed(opened.conversation, "3", "mine")
-        async with a.deciding(sample):
+        opened = await _begin_conversation(sample, a, b)
+        one = sample.make_keyed_message(opened.conversation, "2", "mine")
+        other = sample.make_keyed_message(opened.conversation, "3", "mine")
+        async with a.decide_arrivals(sample):
             fates = [
-                await (await process.engine.hand_in(handed_in(opened.conversation, outside)))
+                await (await process.engine.hand_in(make_arrival(opened.conversation, outside)))
                 for process, outside in ((a, one), (b, other))
             ]
         hold([fate.request for fate in fates] == ["2", "2"], "both are the first's request")
@@ -291,27 +293,27 @@ async def one_request_id_at_two_processes_is_one_message(subject: SharedSubject)
         hold(list(now.requests) == ["1", "2"], "one message was admitted")
 
 
-async def what_leaves_elsewhere_is_heard_and_read_in_order(subject: SharedSubject) -> None:
+async def events_of_another_process_are_read_in_order(subject: SharedSubject) -> None:
     """A gateway of another process gets each event once, by reading after the last place whenever it hears of one."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
-        told = sample.said(a.begin(sample), "1")
+        told = sample.receive(a.begin(sample), "1")
         key = told.conversation.id
-        async with b.hearing(key) as heard:
+        async with b.listen_to(key) as heard:
             await a.commit(told)
             events: list[Reply | Done] = []
             for number in range(2, 6):
-                answered = sample.answered(told.conversation, told.ready[0])
+                answered = sample.answer(told.conversation, told.ready[0])
                 await a.commit(answered)
                 events += answered.replies
-                told = sample.said(answered.conversation, str(number))
+                told = sample.receive(answered.conversation, str(number))
                 await a.commit(told)
-            await heard.until(events)
-            closed = sample.closed(told.conversation)
+            await heard.wait_until(events)
+            closed = sample.close(told.conversation)
             await a.commit(closed)
             events += closed.replies
-            await heard.until(events, over=True)
-        hold(await _left(b.engine, key) == events, "all of it can be read again")
+            await heard.wait_until(events, over=True)
+        hold(await _read_all_events(b.engine, key) == events, "all of it can be read again")
 
 
 async def an_approval_is_spent_once(subject: SharedSubject) -> None:
@@ -319,15 +321,15 @@ async def an_approval_is_spent_once(subject: SharedSubject) -> None:
     sample = SampleConversation(guards=(AskingGuard(),))
     async with _two(subject) as (a, b):
         for answers in ((Answer.ONCE, Answer.DENY), (Answer.DENY, Answer.ONCE)):
-            asked = await _said(sample, a, b)
+            asked = await _begin_conversation(sample, a, b)
             (approval,) = asked.conversation.approvals()
             said = [ApprovalAnswer(approval.id, approval.digest, answer, "ada") for answer in answers]
             ways = zip((a, b), said, strict=True)
             waiting = [
-                await process.engine.hand_in(handed_in(asked.conversation, answered))
+                await process.engine.hand_in(make_arrival(asked.conversation, answered))
                 for process, answered in ways
             ]
-            async with a.deciding(sample) as decided:
+            async with a.decide_arrivals(sample) as decided:
                 words = [(await fate).word for fate in waiting]
             hold(words == ["", "no"], "the first answer counts, and the other is said not to")
             events = [record.event for outcome in decided for record in outcome.records]
@@ -341,60 +343,60 @@ async def what_waits_for_a_person_is_known_everywhere(subject: SharedSubject) ->
     """Before news come, and by news when it begins and when it ends; it is taken over with what is queued."""
     sample = SampleConversation(guards=(AskingGuard(),))
     async with _two(subject) as (a, b):
-        asked = await _said(sample, a, b)
+        asked = await _begin_conversation(sample, a, b)
         key = asked.conversation.id
         hold(
             list(await b.engine.read(lambda reader: reader.list_asking())) == [key], "what asks can be found"
         )
-        async with b.asked() as heard:
-            other = await _said(sample, a, b)
-            await b.until(lambda: other.conversation.id in heard)
+        async with b.follow_questions() as heard:
+            other = await _begin_conversation(sample, a, b)
+            await b.wait_until(lambda: other.conversation.id in heard)
             heard.clear()
             (approval,) = asked.conversation.approvals()
-            await a.commit(sample.denied(asked.conversation, approval))
-            await b.until(lambda: key in heard)
+            await a.commit(sample.deny(asked.conversation, approval))
+            await b.wait_until(lambda: key in heard)
         still = other.conversation.id
         await subject.rest()
         hold(await b.engine.claim(still) is None, "what waits for a person is not taken from a living owner")
         await subject.still("a")
-        await b.owning(still)
+        await b.wait_for_ownership(still)
 
 
 async def what_is_given_up_on_purpose_is_taken_without_waiting(subject: SharedSubject) -> None:
     """The next owner has it before a lease could be over, and the one before cannot commit."""
     sample = SampleConversation()
     async with Process(subject.open("a")) as a:
-        first = await _said(sample, a)
+        first = await _begin_conversation(sample, a)
         key, claim = first.conversation.id, a.current_claim(first.conversation.id)
         async with Process(subject.open("b")) as b:
             await a.engine.give_up()
             async with asyncio.timeout(subject.prompt):
-                await b.owning(key)
+                await b.wait_for_ownership(key)
             hold(await b.engine.load(key) == first.conversation, "it goes on from there")
             with suppress(EngineError):
-                await a.engine.commit(claim, sample.answered(first.conversation, first.ready[0]))
+                await a.engine.commit(claim, sample.answer(first.conversation, first.ready[0]))
                 raise BrokenPromiseError("a process that has given up cannot commit")
-            await b.commit(sample.answered(first.conversation, first.ready[0]))
+            await b.commit(sample.answer(first.conversation, first.ready[0]))
 
 
 async def clocks_an_hour_apart_change_nothing(subject: SharedSubject) -> None:
     """Versions go on, what leaves is in order, and no time of a conversation is before an earlier one of it."""
     fast, slow = SampleConversation(since=2 * HOUR), SampleConversation(since=HOUR)
     async with Process(subject.open("a")) as a:
-        answered = await _rested(fast, a)
+        answered = await _begin_quiet_conversation(fast, a)
         key = answered.conversation.id
         async with Process(subject.open("b")) as b:
             await a.engine.give_up()
             await b.claim(key)
             now = await b.engine.load(key)
             assert now is not None
-            second = slow.said(now, "2")
+            second = slow.receive(now, "2")
             await b.commit(second)
-            last = slow.answered(second.conversation, second.ready[0])
+            last = slow.answer(second.conversation, second.ready[0])
             await b.commit(last)
             hold(last.conversation.version == answered.conversation.version + 2, "versions go on")
             hold(last.conversation.touched >= answered.conversation.touched, "time does not run backwards")
-            left = await _left(b.engine, key)
+            left = await _read_all_events(b.engine, key)
             hold(left == [*answered.replies, *last.replies], "what leaves is in order")
 
 
@@ -402,23 +404,23 @@ async def storage_away_for_ten_seconds_loses_nothing(subject: SharedSubject) -> 
     """A commit waits or is refused, and then it was not made; what was kept before is there, and nothing twice."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
-        first = await _said(sample, a, b)
+        first = await _begin_conversation(sample, a, b)
         key = first.conversation.id
-        second = sample.answered(first.conversation, first.ready[0])
-        arrival = handed_in(first.conversation, sample.outside("2"))
+        second = sample.answer(first.conversation, first.ready[0])
+        arrival = make_arrival(first.conversation, sample.make_message("2"))
         async with subject.away():
             committing = asyncio.create_task(_insist(second, (a, b)))
             handing = asyncio.create_task(_hand_in(b, arrival))
             await asyncio.sleep(0)
         await committing
         fate = await handing
-        async with a.deciding(sample), b.deciding(sample):
+        async with a.decide_arrivals(sample), b.decide_arrivals(sample):
             hold(not (await fate).word, "what is handed in when the storage is back is decided")
         # A process that has lost it may not know it yet: the one with the later state has decided about it.
         reads = [(now.version, one, now) for one in (a, b) if (now := await one.engine.load(key)) is not None]
         _, owner, now = max(reads, key=lambda read: read[0])
         hold((now.version, list(now.requests)) == (3, ["2"]), "each step is there, once")
-        hold(await _left(owner.engine, key) == list(second.replies), "and so is what has left")
+        hold(await _read_all_events(owner.engine, key) == list(second.replies), "and so is what has left")
 
 
 @asynccontextmanager
@@ -428,19 +430,19 @@ async def _two(subject: SharedSubject) -> AsyncIterator[tuple[Process, Process]]
         yield a, b
 
 
-async def _said(sample: SampleConversation, owner: Process, *others: Process) -> Outcome:
+async def _begin_conversation(sample: SampleConversation, owner: Process, *others: Process) -> Outcome:
     """The first commit of a new conversation of the owner's, which the others have seen."""
-    outcome = sample.said(owner.begin(sample), "1")
+    outcome = sample.receive(owner.begin(sample), "1")
     await owner.commit(outcome)
     for other in others:
         await other.sees(outcome)
     return outcome
 
 
-async def _rested(sample: SampleConversation, owner: Process) -> Outcome:
+async def _begin_quiet_conversation(sample: SampleConversation, owner: Process) -> Outcome:
     """The second commit of a new conversation of the owner's, after which nothing is queued."""
-    first = await _said(sample, owner)
-    outcome = sample.answered(first.conversation, first.ready[0])
+    first = await _begin_conversation(sample, owner)
+    outcome = sample.answer(first.conversation, first.ready[0])
     await owner.commit(outcome)
     return outcome
 
@@ -480,7 +482,7 @@ async def _hand_in(process: Process, arrival: Arrival) -> Awaitable[Fate]:
             await asyncio.sleep(0.02)
 
 
-async def _left(engine: Engine, key: str) -> list[Reply | Done]:
+async def _read_all_events(engine: Engine, key: str) -> list[Reply | Done]:
     found: list[Reply | Done] = []
     last = UNDECIDED
     while page := await engine.read_events(key, last, 2):
@@ -501,7 +503,7 @@ _CHECKS: tuple[Check, ...] = (
     what_is_handed_in_is_decided_once,
     what_is_handed_in_outlives_the_owner,
     one_request_id_at_two_processes_is_one_message,
-    what_leaves_elsewhere_is_heard_and_read_in_order,
+    events_of_another_process_are_read_in_order,
     an_approval_is_spent_once,
     what_waits_for_a_person_is_known_everywhere,
     what_is_given_up_on_purpose_is_taken_without_waiting,
@@ -511,17 +513,17 @@ _CHECKS: tuple[Check, ...] = (
 )
 
 
-def _named(check: Check) -> Check:
+def _wrap_check(check: Check) -> Check:
     @wraps(check)
-    async def named(subject: SharedSubject) -> None:
+    async def run_check(subject: SharedSubject) -> None:
         with Promise(check.__name__):
             async with asyncio.timeout(PATIENCE):
                 await check(subject)
 
-    return named
+    return run_check
 
 
-TOGETHER: tuple[Check, ...] = tuple(map(_named, _CHECKS))
+TOGETHER: tuple[Check, ...] = tuple(map(_wrap_check, _CHECKS))
 """Every check. Each opens its own engines; what it raises is a BrokenPromiseError, which names the promise."""
 
 

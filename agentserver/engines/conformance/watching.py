@@ -25,43 +25,43 @@ async def what_left_after_a_place_is_there_or_said_to_be_gone(subject: Subject) 
     """Acknowledged or not, in order, a few at a time; also once the conversation is closed."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        told = sample.said(sample.opened(), "1")
+        told = sample.receive(sample.start(), "1")
         await keep(engine, told)
-        key, events = told.conversation.id, _none()
+        key, events = told.conversation.id, _no_events()
         hold(await engine.read_events(key, UNDECIDED, MOST) == [], "nothing has left what was not answered")
         for number in range(2, 5):
-            answered = sample.answered(told.conversation, told.ready[0])
+            answered = sample.answer(told.conversation, told.ready[0])
             await keep(engine, answered)
             events += answered.replies
-            told = sample.said(answered.conversation, str(number))
+            told = sample.receive(answered.conversation, str(number))
             await keep(engine, told)
-        await _are_left(engine, key, events)
+        await _expect_events(engine, key, events)
         engine.acknowledge(key, events[0].place)
-        await _are_left(engine, key, events)
+        await _expect_events(engine, key, events)
         engine.confirm(key, events[2].place)
-        await _are_left(engine, key, events)
+        await _expect_events(engine, key, events)
         hold(await _outbox(engine, key) == events[3:], "what was confirmed is not in the outbox any more")
-        closed = sample.closed(told.conversation)
+        closed = sample.close(told.conversation)
         await keep(engine, closed)
         events += closed.replies
-        await _are_left(engine, key, events)
+        await _expect_events(engine, key, events)
     if subject.durable:
         async with subject.open() as engine:
-            await _are_left(engine, key, events)
+            await _expect_events(engine, key, events)
 
 
 async def what_was_not_taken_is_given_though_something_before_it_is_not_kept(subject: Subject) -> None:
     """The place of an event that was not acknowledged is enough to get the event."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        told, events = sample.said(sample.opened(), "1"), _none()
+        told, events = sample.receive(sample.start(), "1"), _no_events()
         await keep(engine, told)
         key = told.conversation.id
         for number in range(2, 6):
-            answered = sample.answered(told.conversation, told.ready[0])
+            answered = sample.answer(told.conversation, told.ready[0])
             await keep(engine, answered)
             events += answered.replies
-            told = sample.said(answered.conversation, str(number))
+            told = sample.receive(answered.conversation, str(number))
             await keep(engine, told)
         for taken in (events[0], events[-1]):
             engine.acknowledge(key, taken.place)
@@ -71,18 +71,18 @@ async def what_was_not_taken_is_given_though_something_before_it_is_not_kept(sub
             hold(found[:1] == [event], "what was not acknowledged is given by its place")
 
 
-async def what_left_an_aside_conversation_comes_after_the_rest(subject: Subject) -> None:
+async def events_of_a_suspended_conversation_come_last(subject: Subject) -> None:
     """The last words of its requests have places behind all others, and are given with them."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        first = sample.said(sample.opened(), "1")
+        first = sample.receive(sample.start(), "1")
         await keep(engine, first)
-        answered = sample.answered(first.conversation, first.ready[0])
+        answered = sample.answer(first.conversation, first.ready[0])
         await keep(engine, answered)
-        second = sample.said(answered.conversation, "2")
+        second = sample.receive(answered.conversation, "2")
         await keep(engine, second)
         last = await engine.suspend(second.conversation.id, "it cannot go on", 9.0)
-        await _are_left(engine, second.conversation.id, [*answered.replies, *last])
+        await _expect_events(engine, second.conversation.id, [*answered.replies, *last])
         found = await engine.find_conversation(second.conversation.id)
         hold(found is not None and found.over, "what is set aside takes no message")
 
@@ -91,7 +91,7 @@ async def an_engine_knows_whose_a_conversation_is(subject: Subject) -> None:
     """While it is open, and for a while after."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        one = sample.said(sample.opened("ada"), "1")
+        one = sample.receive(sample.start("ada"), "1")
         key = one.conversation.id
         hold(await engine.find_conversation(key) is None, "what was not committed is not known")
         await keep(engine, one)
@@ -99,7 +99,7 @@ async def an_engine_knows_whose_a_conversation_is(subject: Subject) -> None:
             await engine.find_conversation(key) == ConversationFound(key, "ada", over=False),
             "an open one is known",
         )
-        await keep(engine, sample.closed(one.conversation))
+        await keep(engine, sample.close(one.conversation))
         hold(
             await engine.find_conversation(key) == ConversationFound(key, "ada", over=True),
             "so is a closed one",
@@ -111,7 +111,7 @@ async def a_name_is_given_once(subject: Subject) -> None:
     """To a conversation that is about to begin; the first has it, while it lasts, and for a while after."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        one = sample.said(sample.opened(), "1")
+        one = sample.receive(sample.start(), "1")
         key = one.conversation.id
         hold(await engine.find_named("name") is None, "no name is given at first")
         hold(await engine.give_name("name", key, 1.0) == key, "a name is given")
@@ -119,7 +119,7 @@ async def a_name_is_given_once(subject: Subject) -> None:
         hold(await engine.give_name("another", "other", 1.0) == "other", "which may have another")
         hold(await engine.find_named("name") == key, "it is known before the first commit")
         await keep(engine, one)
-        await keep(engine, sample.closed(one.conversation))
+        await keep(engine, sample.close(one.conversation))
         hold(await engine.find_named("name") == key, "it is known when the conversation is over")
     if subject.durable:
         async with subject.open() as engine:
@@ -131,9 +131,9 @@ async def a_receipt_says_that_a_message_was_refused(subject: Subject) -> None:
     """With the code of the refusal; one of an accepted message says that it was not, whatever came of it later."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        refused = sample.called(sample.opened(), "first", "mine", to="unknown")
-        taken = sample.called(refused.conversation, "second", "another")
-        failed = sample.failed(taken.conversation, taken.ready[0])
+        refused = sample.receive_keyed(sample.start(), "first", "mine", to="unknown")
+        taken = sample.receive_keyed(refused.conversation, "second", "another")
+        failed = sample.fail(taken.conversation, taken.ready[0])
         for outcome in (refused, taken, failed):
             await keep(engine, outcome)
         for outcome in (refused, taken):
@@ -148,9 +148,9 @@ async def a_cancelled_request_is_over_and_no_other(subject: Subject) -> None:
     """It waits no more, its end is in the outbox, and its conversation goes on."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        one = sample.said(sample.opened(), "1")
-        two = sample.said(one.conversation, "2")
-        cancelled = sample.cancelled(two.conversation, "1")
+        one = sample.receive(sample.start(), "1")
+        two = sample.receive(one.conversation, "2")
+        cancelled = sample.cancel(two.conversation, "1")
         for outcome in (one, two, cancelled):
             await keep(engine, outcome)
         key = one.conversation.id
@@ -165,7 +165,7 @@ async def a_cancelled_request_is_over_and_no_other(subject: Subject) -> None:
 WATCHING = (
     what_left_after_a_place_is_there_or_said_to_be_gone,
     what_was_not_taken_is_given_though_something_before_it_is_not_kept,
-    what_left_an_aside_conversation_comes_after_the_rest,
+    events_of_a_suspended_conversation_come_last,
     an_engine_knows_whose_a_conversation_is,
     a_name_is_given_once,
     a_receipt_says_that_a_message_was_refused,
@@ -174,11 +174,11 @@ WATCHING = (
 """Every check of this module."""
 
 
-async def _are_left(engine: Engine, key: str, events: list[Reply | Done]) -> None:
+async def _expect_events(engine: Engine, key: str, events: list[Reply | Done]) -> None:
     """From each place on the rest is given, or said to be gone with a place from which on it is given."""
     places = [UNDECIDED, *[event.place for event in events], EventPlace(events[-1].place.version, LAST)]
     for after in places:
-        found, last = _none(), after
+        found, last = _no_events(), after
         try:
             while page := await engine.read_events(key, last, MOST):
                 hold(len(page) <= MOST, "no more is given than was asked for")
@@ -195,7 +195,7 @@ async def _are_left(engine: Engine, key: str, events: list[Reply | Done]) -> Non
         )
 
 
-def _none() -> list[Reply | Done]:
+def _no_events() -> list[Reply | Done]:
     return []
 
 

@@ -78,21 +78,21 @@ async def a_conversation_is_kept_whole(subject: Subject) -> None:
     """Threads, what they store, todos, requests, memories: loaded as committed; for a durable engine after restarts."""
     office = Office()
     outcomes = office.outcomes()
-    async with subject.opened(office.rules.guards) as engine:
+    async with subject.open_guarded(office.rules.guards) as engine:
         for outcome in outcomes:
             await keep(engine, outcome)
-            _is(await engine.load(outcome.conversation.id), outcome.conversation)
+            _expect_equal(await engine.load(outcome.conversation.id), outcome.conversation)
     if not subject.durable:
         return
     other = Office(seed=1)
     for outcome in other.outcomes():
-        async with subject.opened(other.rules.guards) as engine:
+        async with subject.open_guarded(other.rules.guards) as engine:
             await keep(engine, outcome)
-        async with subject.opened(other.rules.guards) as engine:
-            _is(await engine.load(outcome.conversation.id), outcome.conversation)
+        async with subject.open_guarded(other.rules.guards) as engine:
+            _expect_equal(await engine.load(outcome.conversation.id), outcome.conversation)
 
 
-def _is(found: Conversation | None, kept: Conversation) -> None:
+def _expect_equal(found: Conversation | None, kept: Conversation) -> None:
     """Hold one conversation against another; names the first field that differs."""
     if found is None:
         hold(False, "a conversation is there")
@@ -131,7 +131,7 @@ class Office:
         usage = dict.fromkeys(roots, "")
         blueprint = Blueprint({one.name: one for one in listeners}, Limits(), roots, services, usage)
         self.rules = Rules(
-            blueprint, codecs, (CountingGuard(),), Bounds(), rewriter=Narrowing(frozenset([self._told]))
+            blueprint, codecs, (CountingGuard(),), Bounds(), rewriter=PeerNarrower(frozenset([self._told]))
         )
         self._moments = seed << 32
         self._calls: Counter[str] = Counter()
@@ -148,7 +148,7 @@ class Office:
             waiting = deque(found[-1].ready)
             while waiting:
                 delivery = waiting.popleft()
-                for charged in self._charged(conversation, delivery):
+                for charged in self._charge(conversation, delivery):
                     found.append(charged)
                     conversation = charged.conversation
                 found.append(self._step(conversation, delivery))
@@ -158,7 +158,7 @@ class Office:
                     waiting.append(found[-1].retry)
         return found
 
-    def _charged(self, conversation: Conversation, delivery: Delivery) -> Iterator[Outcome]:
+    def _charge(self, conversation: Conversation, delivery: Delivery) -> Iterator[Outcome]:
         """Two reservations, of which one is settled; the other never is."""
         for _ in range(2):
             asked = ReserveRequest(delivery, TEXT, Amount(7, 1 << 40))
@@ -180,11 +180,11 @@ class Office:
         hold(isinstance(accepted, AcceptedDelivery), "a committed delivery can be accepted")
         assert isinstance(accepted, AcceptedDelivery)
         self._calls[delivery.to] += 1
-        said = self._said(delivery.to, self._calls[delivery.to])
+        said = self._respond(delivery.to, self._calls[delivery.to])
         finished = FinishedInvocation(delivery, accepted.element, said)
         return decisions.conclude(conversation, finished, self.rules, self._moment())
 
-    def _said(self, listener: str, call: int) -> HandlerReturn | HandlerFailure:
+    def _respond(self, listener: str, call: int) -> HandlerReturn | HandlerFailure:
         """The answer of a listener to its first message, its second, and so on."""
         if (listener, call) == ("worker", 3):
             return HandlerFailure(Code.INTERNAL)
@@ -201,11 +201,11 @@ class Office:
             ("worker", 4): [secret],
             ("worker", 5): [answer, secret],
         }
-        return self._returned(
+        return self._make_return(
             said.get((listener, call), []), TEXT.encode() if (listener, call) == _STORES else None
         )
 
-    def _returned(self, responses: list[HandlerResponse], stored: bytes | None) -> HandlerReturn:
+    def _make_return(self, responses: list[HandlerResponse], stored: bytes | None) -> HandlerReturn:
         said = normalise(responses, self.rules.codecs, self.rules.bounds, Room(len(responses), 1 << 20))
         assert isinstance(said, Drafts)
         call = sum(self._calls.values())
@@ -241,7 +241,7 @@ class CountingGuard:
         return int(parts["count"])
 
 
-class Narrowing:
+class PeerNarrower:
     """Lets the worker reach the vault alone where the boss asks it.
 
     Args:

@@ -69,7 +69,7 @@ class MemoryEngine(SinglePartition):
         before = self._kept.get(after.id)
         if (0 if before is None else before.version) != outcome.before or claim != self._mine:
             raise self.check_claim(claim) or ConflictError(after.id)
-        step = None if self._record is None else self._record.encoded(outcome)
+        step = None if self._record is None else self._record.encode(outcome)
         if type(outcome.cause) is not FinishedInvocation:  # as of most steps; no receipt is given for one
             self._keep_receipt(outcome)
         if self._record is not None and step is not None:
@@ -87,9 +87,9 @@ class MemoryEngine(SinglePartition):
             return
         self._kept[after.id] = after
         if after.id in self._receipts:
-            self._keep_told(outcome)
+            self._keep_request_events(outcome)
 
-    def _keep_told(self, outcome: Outcome) -> None:
+    def _keep_request_events(self, outcome: Outcome) -> None:
         for event in outcome.replies:
             keyed = self._keyed.get((outcome.conversation.id, event.request))
             if keyed is not None:
@@ -208,7 +208,7 @@ class MemoryEngine(SinglePartition):
         """The events after a place. Raises LookupError."""
         if conversation not in self._kept and self._left.find_conversation(conversation) is None:
             raise LookupError(conversation)
-        return self._left.after(conversation, after, most, gaps=gaps)
+        return self._left.read_after(conversation, after, most, gaps=gaps)
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
         """The receipt of a commit under a key, while the conversation is open."""

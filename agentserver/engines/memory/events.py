@@ -59,7 +59,7 @@ def trim(events: dict[EventPlace, Event], most: int, size: int) -> EventPlace:
     return gone
 
 
-class _Over(NamedTuple):
+class _ClosedConversation(NamedTuple):
     principal: str
     left: dict[EventPlace, Event]
     name: str
@@ -77,7 +77,7 @@ class LeftEvents:
         self.waiting: dict[str, dict[EventPlace, Event]] = {}
         self.taken: dict[str, dict[EventPlace, Event]] = {}
         self.forgotten: dict[str, EventPlace] = {}
-        self._over: OrderedDict[str, _Over] = OrderedDict()
+        self._over: OrderedDict[str, _ClosedConversation] = OrderedDict()
         self._whole: deque[str] = deque()
         self.places: dict[str, list[EventPlace]] = {}
 
@@ -86,7 +86,7 @@ class LeftEvents:
         places = self.places[conversation]
         places += [event.place for event in events]
         if len(places) > EACH + 2 * sum(map(len, self._dicts(conversation))):
-            places[:] = sorted(self._kept(conversation))
+            places[:] = sorted(self._merge(conversation))
 
     def trim(self, conversation: str) -> None:
         """Hold a conversation to the bound of what waits."""
@@ -98,7 +98,7 @@ class LeftEvents:
         taken[event.place] = event
         self._forget(conversation, trim(taken, TAKEN, TAKEN_BYTES))
 
-    def after(self, conversation: str, place: EventPlace, most: int, *, gaps: bool) -> list[Event]:
+    def read_after(self, conversation: str, place: EventPlace, most: int, *, gaps: bool) -> list[Event]:
         """The first events after a place. Raises ForgottenError when one is not kept any more, unless with ``gaps``."""
         over = self._over.get(conversation)
         if over is None:
@@ -128,13 +128,13 @@ class LeftEvents:
     def _dicts(self, conversation: str) -> tuple[Mapping[EventPlace, Event], ...]:
         return self.waiting.get(conversation, {}), self.taken.get(conversation, {})
 
-    def _kept(self, conversation: str) -> Mapping[EventPlace, Event]:
+    def _merge(self, conversation: str) -> Mapping[EventPlace, Event]:
         waiting, taken = self._dicts(conversation)
         return {**taken, **waiting} if taken else waiting
 
     def close(self, conversation: str, principal: str, name: str) -> str:
         """A conversation is over, to which its principal gave this name; gives the name that is forgotten for it."""
-        self._over[conversation] = _Over(principal, dict(self._kept(conversation)), name)
+        self._over[conversation] = _ClosedConversation(principal, dict(self._merge(conversation)), name)
         self.taken.pop(conversation, None)
         self.places.pop(conversation, None)
         self._whole.append(conversation)

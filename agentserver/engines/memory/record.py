@@ -52,7 +52,7 @@ class MemoryRecord:
         self._decided: list[DecidedApproval] = []
         self._priced: list[Outcome] = []
 
-    def encoded(self, outcome: Outcome) -> RecordedStep:
+    def encode(self, outcome: Outcome) -> RecordedStep:
         """A step as it is recorded. Raises UnfitError, and nothing is recorded then."""
         if outcome.moment is None:
             raise UnfitError("an outcome that no step has decided cannot be kept")
@@ -116,7 +116,7 @@ class MemoryRecord:
         steps = tuple(self._steps[conversation])
         return RecordedConversation(Origin.from_conversation(one), steps, self._deliveries[conversation])
 
-    def opened(self, conversation: str) -> float:
+    def find_opening(self, conversation: str) -> float:
         """The time of the first step of a conversation that is recorded."""
         return self._steps[conversation][0].moment.now
 
@@ -155,16 +155,16 @@ class MemoryReader(NamedTuple):
 
     def find(self, prefix: str) -> list[str]:
         """The conversations whose ids begin so, at most a few."""
-        return [key for key in self._known() if key.startswith(prefix)][:FOUND]
+        return [key for key in self._list_known() if key.startswith(prefix)][:FOUND]
 
     def conversations(self) -> Iterator[Summary]:
         """The conversations, the one that was touched last first. Without a record ``opened`` is the last touch."""
-        found = sorted(self._known().values(), key=_touched, reverse=True)
+        found = sorted(self._list_known().values(), key=_read_touched, reverse=True)
         return map(self._summary, found)
 
     def active(self) -> list[str]:
         """The open conversations in which something waits."""
-        return [one.id for one in self.kept.values() if _waiting(one)]
+        return [one.id for one in self.kept.values() if _count_waiting(one)]
 
     def load(self, conversation: str) -> Conversation | None:
         """The conversation as last committed."""
@@ -209,20 +209,20 @@ class MemoryReader(NamedTuple):
         """None: what is set aside is gone."""
         return ()
 
-    def _known(self) -> Mapping[str, Conversation]:
+    def _list_known(self) -> Mapping[str, Conversation]:
         return self.kept if self.record is None else self.record.latest()
 
     def _summary(self, one: Conversation) -> Summary:
-        opened = one.touched if self.record is None else self.record.opened(one.id)
+        opened = one.touched if self.record is None else self.record.find_opening(one.id)
         closed = None if one.id in self.kept else one.touched
         unread = len(self.outbox.get(one.id, ()))
-        facts = (one.id, one.principal, opened, one.touched, closed, one.version, _waiting(one), unread)
+        facts = (one.id, one.principal, opened, one.touched, closed, one.version, _count_waiting(one), unread)
         return Summary(*facts, one.spending.total.tokens, one.spending.total.money)
 
 
-def _touched(conversation: Conversation) -> float:
+def _read_touched(conversation: Conversation) -> float:
     return conversation.touched
 
 
-def _waiting(conversation: Conversation) -> int:
+def _count_waiting(conversation: Conversation) -> int:
     return sum(len(thread.list_waiting()) for thread in conversation.tree.nodes.values())

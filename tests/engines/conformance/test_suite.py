@@ -46,8 +46,8 @@ async def test_the_memory_engine_keeps_nothing_that_is_over():
 
 async def test_the_memory_engine_needs_nothing_for_a_conversation_of_which_all_was_taken():
     story = SampleConversation()
-    one = story.said(story.opened(), "1")
-    answered = story.answered(one.conversation, one.ready[0])
+    one = story.receive(story.start(), "1")
+    answered = story.answer(one.conversation, one.ready[0])
     async with MemoryEngine() as engine:
         await keep(engine, one)
         await keep(engine, answered)
@@ -262,7 +262,7 @@ NEARLY = {
     Alike: "a principal has its own conversations",
     Newest: "a principal has its own conversations",
     Cleaning: "what is open does not expire",
-    Silent: "requests of what is set aside are answered",
+    Silent: "requests of a suspended conversation are answered",
 }
 
 
@@ -333,7 +333,7 @@ class Backwards(MemoryReader):
 
 class Loose(MemoryReader):
     def find(self, prefix):
-        return [key for key in self._known() if prefix in key]
+        return [key for key in self._list_known() if prefix in key]
 
 
 class Read(MemoryReader):
@@ -445,13 +445,13 @@ async def test_what_an_engine_says_of_itself_is_held_against_its_subject():
 async def test_steps_are_recorded_only_when_asked_for():
     story = SampleConversation()
     async with MemoryEngine() as engine:
-        await keep(engine, story.said(story.opened(), "1"))
+        await keep(engine, story.receive(story.start(), "1"))
         assert not await engine.read(lambda reader: reader.recorded)
 
 
 async def test_what_cannot_be_recorded_is_not_kept():
     story = SampleConversation()
-    said = story.said(story.opened(), "1")
+    said = story.receive(story.start(), "1")
     async with MemoryEngine(recorded=True) as engine:
         for outcome in (said._replace(moment=None), said._replace(cause=None)):
             with pytest.raises(UnfitError):

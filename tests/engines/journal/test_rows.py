@@ -39,14 +39,14 @@ def group(*outcomes):
         encoded = made.encode(outcome)
         step = made.step(encoded)
         steps.add(step, rows)
-        made.kept(encoded, step)
+        made.note_stored(encoded, step)
     return rows
 
 
 def test_a_conversation_that_begins_and_goes_on_is_one_row():
     story = SampleConversation()
-    begun = story.opened()
-    said = story.said(begun, "1")
+    begun = story.start()
+    said = story.receive(begun, "1")
     rows = group(said)
     folded = rows.fold()
     (opened,) = folded.opened
@@ -58,8 +58,8 @@ def test_a_conversation_that_begins_and_goes_on_is_one_row():
 
 def test_a_delivery_that_comes_and_ends_is_one_row_with_its_end():
     story = SampleConversation()
-    said = story.said(story.opened(), "1")
-    answered = story.answered(said.conversation, said.ready[0])
+    said = story.receive(story.start(), "1")
+    answered = story.answer(said.conversation, said.ready[0])
     rows = group(said, answered)
     folded = rows.fold()
     assert folded.ended == []
@@ -71,10 +71,10 @@ def test_a_delivery_that_comes_and_ends_is_one_row_with_its_end():
 
 def test_a_dead_letter_that_becomes_a_request_is_ended_within_the_conversation_of_that_request():
     story = SampleConversation()
-    said = story.said(story.opened(), "1")
-    failed = story.failed(said.conversation, said.ready[0])
+    said = story.receive(story.start(), "1")
+    failed = story.fail(said.conversation, said.ready[0])
     letter = RedrivenLetter(said.ready[0], "again", "ada")
-    again = redrive(story.opened(), letter, story.rules, story.moment())
+    again = redrive(story.start(), letter, story.rules, story.moment())
     stored, made = Empty(), StepMaker()
     steps = StepRows(stored)
 
@@ -94,5 +94,5 @@ def test_a_dead_letter_that_becomes_a_request_is_ended_within_the_conversation_o
 
 def test_folding_changes_nothing():
     story = SampleConversation()
-    rows = group(story.said(story.opened(), "1"))
+    rows = group(story.receive(story.start(), "1"))
     assert rows.fold() == rows.fold()

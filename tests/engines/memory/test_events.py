@@ -34,10 +34,10 @@ class Looks(list):
 def test_reading_after_a_place_looks_at_what_it_gives():
     known = LeftEvents()
     add(known, "c", [reply(number) for number in range(1, 5_001)])
-    known.after("c", EventPlace(0, 0), 1, gaps=False)
+    known.read_after("c", EventPlace(0, 0), 1, gaps=False)
     places = known.places["c"] = Looks(known.places["c"])
     for number in range(0, 5_000, 50):
-        found = known.after("c", EventPlace(number, 0), 2, gaps=False)
+        found = known.read_after("c", EventPlace(number, 0), 2, gaps=False)
         assert [event.place.version for event in found] == [number + 1, number + 2]
     assert places.looks <= 100 * (2 + 14)
 
@@ -45,10 +45,10 @@ def test_reading_after_a_place_looks_at_what_it_gives():
 def test_gaps_are_looked_at_once_and_are_not_kept_for_ever():
     known = LeftEvents()
     add(known, "c", [reply(number) for number in range(1, 5_001)])
-    known.after("c", EventPlace(0, 0), 1, gaps=False)
+    known.read_after("c", EventPlace(0, 0), 1, gaps=False)
     for number in range(2, 5_000):
         del known.waiting["c"][EventPlace(number, 0)]
-    assert [event.place.version for event in known.after("c", EventPlace(1, 0), 9, gaps=True)] == [5_000]
+    assert [event.place.version for event in known.read_after("c", EventPlace(1, 0), 9, gaps=True)] == [5_000]
     assert len(known.places["c"]) == 2
     for number in range(5_001, 9_000):
         add(known, "c", [reply(number)])
@@ -62,7 +62,7 @@ def test_all_of_the_last_that_are_over_is_known_and_a_little_of_those_before():
         add(known, str(name), [reply(number) for number in range(1, 501)])
         known.close(str(name), "ada", "")
         del known.waiting[str(name)]
-    sizes = [len(known.after(str(name), EventPlace(0, 0), 1_000, gaps=True)) for name in range(10)]
+    sizes = [len(known.read_after(str(name), EventPlace(0, 0), 1_000, gaps=True)) for name in range(10)]
     assert sizes == [events.TAKEN] * 6 + [500] * events.WHOLE
 
 

@@ -37,11 +37,11 @@ async def run(options, statement, *values):
 
 async def finished(engine, story, number):
     """Commit a conversation of three steps; gives its closed state."""
-    said = story.said(story.opened(), str(number))
+    said = story.receive(story.start(), str(number))
     await keep(engine, said)
-    answered = story.answered(said.conversation, said.ready[0])
+    answered = story.answer(said.conversation, said.ready[0])
     await keep(engine, answered)
-    closed = story.closed(answered.conversation)
+    closed = story.close(answered.conversation)
     await keep(engine, closed)
     return closed.conversation
 
@@ -100,13 +100,13 @@ async def test_a_part_stays_while_a_conversation_in_it_is_open_or_kept(options):
     story = SampleConversation()
     async with AloneEngine(options, retention=RETENTION) as engine:
         await finished(engine, story, 1)
-        said = story.said(story.opened(), "still open")
+        said = story.receive(story.start(), "still open")
         await keep(engine, said)
         for _ in range(2):
             await age(options, RETENTION)
             await keep_parts(options, RETENTION)
         assert await parts(options) == [0, 1]
-        answered = story.answered(said.conversation, said.ready[0])
+        answered = story.answer(said.conversation, said.ready[0])
         await keep(engine, answered)  # into the earlier part
         assert await engine.load(said.conversation.id) == answered.conversation
 
@@ -115,7 +115,7 @@ async def test_history_that_an_open_conversation_keeps_from_being_dropped_is_del
     story = SampleConversation()
     async with AloneEngine(options, retention=RETENTION) as engine:
         closed = await finished(engine, story, 1)
-        said = story.said(story.opened(), "still open")
+        said = story.receive(story.start(), "still open")
         await keep(engine, said)
         now = closed.touched + 2 * RETENTION
         assert await engine.expire(now) == 1
@@ -197,7 +197,7 @@ async def test_a_number_of_a_part_that_was_dropped_is_refused_and_drawn_again(op
         await age(options, RETENTION)
         await keep_parts(options, RETENTION)
         assert await parts(options) == [1]
-        said = story.said(story.opened(), "2")
+        said = story.receive(story.start(), "2")
         with pytest.raises(Exception, match="numbers are too old"):
             await keep(engine, said)
         await keep(engine, said)
@@ -215,7 +215,7 @@ async def test_a_commit_looks_at_the_part_of_its_conversation_alone(options, mon
     async with AloneEngine(options) as engine:
         story, said = SampleConversation(), []
         for number in range(3):
-            said.append(story.said(story.opened(), str(number)))
+            said.append(story.receive(story.start(), str(number)))
             await keep(engine, said[-1])
             await age(options, RETENTION)
             await keep_parts(options, RETENTION)
@@ -234,12 +234,12 @@ async def test_a_commit_looks_at_the_part_of_its_conversation_alone(options, mon
 
         monkeypatch.setattr(Link, "fetch", explained)
         middle = said[1]
-        answered = story.answered(middle.conversation, middle.ready[0])
+        answered = story.answer(middle.conversation, middle.ready[0])
         await keep(engine, answered)
         engine.acknowledge(middle.conversation.id, answered.replies[0].place)
-        again = story.said(answered.conversation, "again")
+        again = story.receive(answered.conversation, "again")
         await keep(engine, again)
-        await keep(engine, story.closed(again.conversation))
+        await keep(engine, story.close(again.conversation))
     history_of = {name for name in found if re.fullmatch(r"(step|delivery|event|receipt)_[0-9]+", name)}
     assert "delivery_1" in history_of
     assert {name for name in history_of if not name.endswith("_1")} == set()

@@ -58,7 +58,7 @@ async def test_a_claim_without_an_answer_is_had_by_asking_again(options, way):
             await engine.claim(key)
         claim = await engine.claim(key)
         assert claim is not None
-        await engine.commit(claim, SampleConversation().said(outcome.conversation, "more"))
+        await engine.commit(claim, SampleConversation().receive(outcome.conversation, "more"))
 
 
 async def test_an_arrival_for_a_claim_without_an_answer_is_given(options):
@@ -81,7 +81,7 @@ async def test_a_take_over_without_an_answer_is_done_again(options):
     sample = SampleConversation()
     async with PostgresEngine(options) as engine:
         async with PostgresEngine(replace(options, name="b")) as other:
-            said = sample.said(sample.opened(), "1")
+            said = sample.receive(sample.start(), "1")
             await other.commit(other.begin_claim(said.conversation.id), said)
             left = lose(engine._link, "with left_over as")
         changes = engine.changes()
@@ -90,7 +90,7 @@ async def test_a_take_over_without_an_answer_is_done_again(options):
                 pass
         assert not left
         claim = change.claims[said.conversation.id]
-        await engine.commit(claim, sample.answered(said.conversation, said.ready[0]))
+        await engine.commit(claim, sample.answer(said.conversation, said.ready[0]))
 
 
 async def test_a_release_without_an_answer_holds_nothing(options):
@@ -102,7 +102,7 @@ async def test_a_release_without_an_answer_holds_nothing(options):
             await engine.release([key])
         assert engine.current_claim(key) is None
         claim = await engine.claim(key)
-        await engine.commit(claim, SampleConversation().said(outcome.conversation, "more"))
+        await engine.commit(claim, SampleConversation().receive(outcome.conversation, "more"))
 
 
 async def test_an_arrival_that_is_read_while_its_conversation_is_released_is_given_once_more(options):
@@ -205,7 +205,7 @@ async def test_a_lease_that_begins_anew_without_an_answer_lets_everything_go(opt
 async def test_a_conversation_is_set_aside_once_though_the_answer_is_lost(options):
     sample = SampleConversation()
     async with PostgresEngine(options) as engine:
-        said = sample.said(sample.opened(), "1")
+        said = sample.receive(sample.start(), "1")
         key = said.conversation.id
         await engine.commit(engine.begin_claim(key), said)
         connection = engine._thread.connection
@@ -230,7 +230,7 @@ async def test_a_conversation_is_set_aside_once_though_the_answer_is_lost(option
 async def test_a_conversation_that_is_put_back_is_taken_up_while_its_owner_lives(options):
     sample = SampleConversation()
     async with PostgresEngine(options) as engine:
-        said = sample.said(sample.opened(), "1")
+        said = sample.receive(sample.start(), "1")
         key = said.conversation.id
         await engine.commit(engine.begin_claim(key), said)
         await engine.suspend(key, "it cannot be read", 5000.0)
@@ -245,7 +245,7 @@ async def test_new_messages_are_taken_after_an_absence_that_ended_with_a_refusal
     sample = SampleConversation()
     async with PostgresEngine(options) as engine:
         await talk(engine, sample, 1)  # so that there are numbers
-        unfit = sample.said(sample.opened()._replace(id="no\0text"), "1")
+        unfit = sample.receive(sample.start()._replace(id="no\0text"), "1")
         await asyncio.to_thread(postgres.stop, "immediate")
         try:
             committing = asyncio.ensure_future(engine.commit(engine.begin_claim("no\0text"), unfit))
@@ -255,14 +255,14 @@ async def test_new_messages_are_taken_after_an_absence_that_ended_with_a_refusal
         with pytest.raises(UnfitError):
             await committing
         await until(lambda: not engine._writer.away)
-        fresh = sample.said(sample.opened(), "1")
+        fresh = sample.receive(sample.start(), "1")
         await engine.commit(engine.begin_claim(fresh.conversation.id), fresh)
 
 
 async def test_commits_are_answered_when_the_writer_fails_for_a_reason_that_nobody_thought_of(options):
     sample = SampleConversation()
     async with PostgresEngine(options) as engine:
-        said = sample.said(sample.opened(), "1")
+        said = sample.receive(sample.start(), "1")
         prepare = engine._writer._rows.prepare
 
         def fail(*_):

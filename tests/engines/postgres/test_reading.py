@@ -24,15 +24,15 @@ def outcomes():
     """Steps of each kind that operators ask about: asked, approved, charged, failed, left open, closed."""
     story = SampleConversation()
     guarded = SampleConversation(guards=(AskingGuard(),), since=1000)
-    asked = guarded.said(guarded.opened("ada"), "1")
-    approved = guarded.approved(asked.conversation, asked.conversation.approvals()[0])
-    waits = guarded.said(guarded.opened("bob"), "2")
-    said = story.said(story.opened("ada"), "3")
-    priced = story.priced(said.conversation, said.ready[0], "model", 40)
-    failed = story.failed(priced[-1].conversation, said.ready[0])
-    over = story.said(story.opened("bob"), "4")
-    answered = story.answered(over.conversation, over.ready[0])
-    closed = story.closed(answered.conversation)
+    asked = guarded.receive(guarded.start("ada"), "1")
+    approved = guarded.approve(asked.conversation, asked.conversation.approvals()[0])
+    waits = guarded.receive(guarded.start("bob"), "2")
+    said = story.receive(story.start("ada"), "3")
+    priced = story.charge(said.conversation, said.ready[0], "model", 40)
+    failed = story.fail(priced[-1].conversation, said.ready[0])
+    over = story.receive(story.start("bob"), "4")
+    answered = story.answer(over.conversation, over.ready[0])
+    closed = story.close(answered.conversation)
     return [asked, approved, waits, said, *priced, failed, over, answered, closed]
 
 

@@ -41,7 +41,7 @@ async def test_a_commit_that_no_standby_has_confirmed_is_not_acknowledged(end):
             sample = SampleConversation()
             first = await talk(engine, sample, 2)
             await require(admin, "away")
-            second = sample.said(first.conversation, "2")
+            second = sample.receive(first.conversation, "2")
             done = engine.commit(engine.current_claim(first.conversation.id), second)
             await admin.fetchval(f"select {end}($1)", await waiting(admin, "SyncRep"))
             await until(lambda engine=engine: engine.trouble)

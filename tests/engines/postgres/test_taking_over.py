@@ -48,7 +48,7 @@ async def leave(options, *outcomes):
 async def test_what_waits_is_taken_over_at_the_end_of_the_lease(options):
     sample = SampleConversation()
     async with PostgresEngine(options) as engine, asyncio.timeout(HANGS):
-        key = await leave(options, sample.said(sample.opened(), "1"))
+        key = await leave(options, sample.receive(sample.start(), "1"))
         async for change in engine.changes():
             if isinstance(change, GainedClaims) and key in change.claims:
                 return
@@ -56,8 +56,8 @@ async def test_what_waits_is_taken_over_at_the_end_of_the_lease(options):
 
 async def test_what_was_handed_in_is_adopted_at_the_end_of_the_lease(options):
     sample = SampleConversation()
-    said = sample.said(sample.opened(), "1")
-    key = await leave(options, said, sample.answered(said.conversation, said.ready[0]))
+    said = sample.receive(sample.start(), "1")
+    key = await leave(options, said, sample.answer(said.conversation, said.ready[0]))
     async with PostgresEngine(options) as engine, asyncio.timeout(HANGS):
         await engine.hand_in(Arrival("1", key, "console", OutsideMessage(b"<a/>", "r", "a")))
         async for arrival in engine.arrivals():

@@ -55,14 +55,14 @@ async def until(there):
 
 async def talk(engine, sample, steps):
     """Commit so many steps of one conversation; gives its last outcome."""
-    outcome = sample.said(sample.opened(), "0")
+    outcome = sample.receive(sample.start(), "0")
     claim = engine.begin_claim(outcome.conversation.id)
     await engine.commit(claim, outcome)
     for number in range(1, steps):
         if outcome.ready:
-            outcome = sample.answered(outcome.conversation, outcome.ready[0])
+            outcome = sample.answer(outcome.conversation, outcome.ready[0])
         else:
-            outcome = sample.said(outcome.conversation, str(number))
+            outcome = sample.receive(outcome.conversation, str(number))
         await engine.commit(claim, outcome)
     return outcome
 
@@ -111,7 +111,7 @@ async def test_a_backend_that_is_killed_within_a_statement_leaves_one_step(optio
         transaction = connection.transaction()
         await transaction.start()
         await connection.execute("select 1 from agentserver.conversation for update")
-        second = sample.said(first.conversation, "held up")
+        second = sample.receive(first.conversation, "held up")
         committing = asyncio.ensure_future(engine.commit(engine.current_claim(key), second))
         for _ in range(3):
             async with asyncio.timeout(HANGS):
@@ -130,7 +130,7 @@ async def test_a_crash_of_the_database_only_delays_what_is_in_hand(postgres, opt
         talking = [asyncio.create_task(talk(engine, sample, 200)) for _ in range(4)]
         await asyncio.sleep(0.05)
         await asyncio.to_thread(postgres.stop, "immediate")
-        late = sample.said(sample.opened(), "late")
+        late = sample.receive(sample.start(), "late")
         try:
             await until(lambda: engine.trouble)
             with pytest.raises(EngineError, match="away"):
@@ -196,8 +196,8 @@ async def test_a_commit_whose_answer_is_cut_off_is_found_again(postgres, options
     async with cutter.open(), PostgresEngine(through) as engine:
         first = await talk(engine, sample, 1)
         claim = engine.current_claim(first.conversation.id)
-        second = sample.answered(first.conversation, first.ready[0])
-        third = sample.said(sample.opened(), "of its own")
+        second = sample.answer(first.conversation, first.ready[0])
+        third = sample.receive(sample.start(), "of its own")
         begun = engine.begin_claim(third.conversation.id)
         cutter.cutting = 1
         await engine.commit(claim, second)
@@ -224,7 +224,7 @@ async def test_one_of_two_engines_claims_a_conversation(options):
         owner, other = (a, b) if claims[0] else (b, a)
         assert (owner.current_claim(key), other.current_claim(key)) == (claim, None)
         with pytest.raises(FencedError):
-            await other.commit(claim, sample.said(first.conversation, "fenced"))
+            await other.commit(claim, sample.receive(first.conversation, "fenced"))
 
 
 async def test_rows_that_were_acknowledged_and_are_gone_stop_acceptance_until_an_operator_accepts_it():
@@ -238,12 +238,12 @@ async def test_rows_that_were_acknowledged_and_are_gone_stop_acceptance_until_an
             older = server.folder / "older"
             await asyncio.to_thread(subprocess.run, ["cp", "-a", server.data, older], check=True)
             await asyncio.to_thread(server.start)
-            second = sample.said(first.conversation, "lost")
+            second = sample.receive(first.conversation, "lost")
             await engine.commit(engine.current_claim(key), second)
             await asyncio.to_thread(server.stop)
             shutil.rmtree(server.data)
             older.rename(server.data)
-            third = sample.answered(second.conversation, second.ready[0])
+            third = sample.answer(second.conversation, second.ready[0])
             claim = engine.current_claim(key)
             # Before the database is back: the lease may notice the loss first, and then nothing more is taken.
             waiting = asyncio.ensure_future(engine.commit(claim, third))
@@ -251,7 +251,7 @@ async def test_rows_that_were_acknowledged_and_are_gone_stop_acceptance_until_an
 
             await until(lambda: "lost steps" in engine.trouble)
             assert not waiting.done()
-            fresh = sample.said(sample.opened(), "refused")
+            fresh = sample.receive(sample.start(), "refused")
             with pytest.raises(EngineError):
                 await engine.commit(engine.begin_claim(fresh.conversation.id), fresh)
             found = await run(options.url, "select conversations from agentserver.loss")
@@ -263,7 +263,7 @@ async def test_rows_that_were_acknowledged_and_are_gone_stop_acceptance_until_an
             async with asyncio.timeout(HANGS):
                 while (claim := await engine.claim(key)) is None:  # noqa: ASYNC110 - what is awaited has no event of its own
                     await asyncio.sleep(0.01)
-            again = sample.said(first.conversation, "after it")
+            again = sample.receive(first.conversation, "after it")
             await engine.commit(claim, again)
             assert await engine.load(key) == again.conversation
 
@@ -310,9 +310,9 @@ async def test_a_database_that_forgets_is_refused_unless_that_is_said(options, d
 async def test_a_step_that_no_row_can_hold_fails_alone(options):
     sample = SampleConversation()
     async with PostgresEngine(options) as engine:
-        opened = [sample.opened() for _ in range(3)]
+        opened = [sample.start() for _ in range(3)]
         opened[1] = opened[1]._replace(id="no\0text")
-        outcomes = [sample.said(one, "1") for one in opened]
+        outcomes = [sample.receive(one, "1") for one in opened]
         claims = [engine.begin_claim(outcome.conversation.id) for outcome in outcomes]
         done = [engine.commit(*one) for one in zip(claims, outcomes, strict=True)]
         found = await asyncio.gather(*done, return_exceptions=True)
@@ -329,7 +329,7 @@ async def test_numbers_that_were_given_before_are_noticed_and_nothing_is_overwri
         first = await talk(engine, sample, 4)
         await run(options.url, "update agentserver.ledger set next = 1")
         engine._numbers.drop()
-        other = sample.said(sample.opened(), "1")
+        other = sample.receive(sample.start(), "1")
         claim = engine.begin_claim(other.conversation.id)
         with pytest.raises(EngineError, match="given twice"):
             await engine.commit(claim, other)
@@ -376,15 +376,15 @@ async def test_a_stale_copy_is_dropped_and_never_written(options):
         claim = await b.claim(key)
         assert await b.load(key) == first.conversation
         assert b._rows.knows(key, claim)  # its first commit reads nothing
-        second = sample.said(first.conversation, "at b")
+        second = sample.receive(first.conversation, "at b")
         await b.commit(claim, second)
         with pytest.raises(FencedError):
-            await a.commit(stale, sample.said(first.conversation, "at a"))
+            await a.commit(stale, sample.receive(first.conversation, "at a"))
         assert a.current_claim(key) is None
-        answered = sample.answered(second.conversation, second.ready[0])
+        answered = sample.answer(second.conversation, second.ready[0])
         await b.commit(claim, answered)
         with pytest.raises(ConflictError):
-            await b.commit(claim, sample.said(first.conversation, "stale"))
+            await b.commit(claim, sample.receive(first.conversation, "stale"))
         assert await a.load(key) == answered.conversation
 
 

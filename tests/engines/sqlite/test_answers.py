@@ -100,13 +100,13 @@ class Remembers(AskingGuard):
 
 def test_what_waits_is_read_without_the_guards_of_the_conversation(path):
     story = SampleConversation(guards=(Remembers(),))
-    first = story.said(story.opened(), "1")
+    first = story.receive(story.start(), "1")
     answered = ApprovalAnswer(
         first.conversation.approvals()[0].id, first.conversation.approvals()[0].digest, Answer.ALWAYS, "ada"
     )
     always = approving.decide(first.conversation, answered, story.rules, story.moment())
-    second = story.said(always.conversation, "2")
-    other = story.said(story.opened(), "3")
+    second = story.receive(always.conversation, "2")
+    other = story.receive(story.start(), "3")
     with closing(open_writing(JournalOptions(path))) as connection:
         assert (
             Writer(connection, path, story.rules.guards).commit([first, always, second, other]) == [None] * 4
@@ -119,7 +119,7 @@ def test_what_waits_is_read_without_the_guards_of_the_conversation(path):
 
 def test_a_copy_of_some_conversations_holds_no_answers(path, tmp_path):
     story = SampleConversation(guards=(AskingGuard(),))
-    first, second = story.said(story.opened(), "1"), story.said(story.opened(), "2")
+    first, second = story.receive(story.start(), "1"), story.receive(story.start(), "2")
     with closing(open_writing(JournalOptions(path))) as connection:
         Writer(connection, path).commit([first, second])
     leave_answer(path, said(Answer.ONCE), 1.0)

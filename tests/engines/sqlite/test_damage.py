@@ -75,7 +75,7 @@ def conclude(story, outcome, result):
 def keyed(story, said):
     """The same message under an id of its sender's."""
     outside = said.cause._replace(key=RequestKey(f"name {said.cause.request}", "content"))
-    return decisions.receive(story.opened(), outside, story.rules, story.moment())
+    return decisions.receive(story.start(), outside, story.rules, story.moment())
 
 
 @pytest.fixture
@@ -92,12 +92,12 @@ def everything(tmp_path_factory):
     with closing(open_writing(JournalOptions(path, Sync.NORMAL))) as connection:
         writer, outcomes = Writer(connection, path), []
         for number in range(12):
-            said = story.said(story.opened(), f"some words {number}")
+            said = story.receive(story.start(), f"some words {number}")
             if number % 3 == 1:
                 said = keyed(story, said)
             outcomes.append(said)
             if number % 4 == 1:
-                outcomes.append(story.answered(said.conversation, said.ready[0]))
+                outcomes.append(story.answer(said.conversation, said.ready[0]))
             elif number % 4 == 2:
                 outcomes.append(conclude(story, said, HandlerFailure(Code.INTERNAL, Failure("went wrong"))))
             elif number % 4 == 3:
@@ -105,9 +105,9 @@ def everything(tmp_path_factory):
                 outcomes.append(conclude(story, said, HandlerReturn(Drafts(), Effects(stored))))
             if number == 0:
                 outcomes[-1] = said._replace(since=None)  # so that the state is kept whole
-                outcomes.append(story.said(said.conversation, "more"))
+                outcomes.append(story.receive(said.conversation, "more"))
             if number > 7:
-                outcomes.append(story.closed(outcomes[-1].conversation))
+                outcomes.append(story.close(outcomes[-1].conversation))
         left = [Acknowledgement(outcomes[2].conversation.id)]
         assert writer.commit(outcomes) == [None] * len(outcomes)
         assert writer.commit([], left) == []
@@ -264,11 +264,11 @@ def test_text_that_is_none_any_more_is_unreadable(journal):
 
 def test_nothing_is_committed_on_top_of_what_is_damaged(tmp_path):
     path, story = tmp_path / "j", SampleConversation()
-    said = story.said(story.opened(), "1")
+    said = story.receive(story.start(), "1")
     with closing(open_writing(JournalOptions(path, Sync.NORMAL))) as connection:
         assert Writer(connection, path).commit([said]) == [None]
         connection.execute("update delivery set hop = 9")
-        (error,) = Writer(connection, path).commit([story.answered(said.conversation, said.ready[0])])
+        (error,) = Writer(connection, path).commit([story.answer(said.conversation, said.ready[0])])
         assert "fail their seal" in str(error)
 
 
@@ -296,7 +296,7 @@ def test_a_journal_that_is_older_than_its_head_is_a_finding(journal):
     story = SampleConversation()
     story._moments = 10**6
     with closing(open_writing(JournalOptions(journal))) as connection:
-        assert Writer(connection, journal).commit([story.said(story.opened(), "1")]) == [None]
+        assert Writer(connection, journal).commit([story.receive(story.start(), "1")]) == [None]
     journal.write_bytes(older)
     assert "the last 1 of its" in next(findings(journal))
     find_companion(journal, HEAD).unlink()
@@ -308,5 +308,5 @@ def test_a_journal_at_work_can_be_verified(tmp_path):
     with closing(open_writing(JournalOptions(path, Sync.NORMAL))) as connection, closing(open_reading(path)):
         writer = Writer(connection, path)
         for number in range(3):
-            assert writer.commit([story.said(story.opened(), str(number))]) == [None]
+            assert writer.commit([story.receive(story.start(), str(number))]) == [None]
             assert list(findings(path)) == []

@@ -15,7 +15,7 @@ from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import requeue
 from agentserver.core.messages import Done, FinishedInvocation, HandlerFailure, OutsideMessage
 from agentserver.core.records.details import Failure
-from agentserver.engines.conformance.sample import going, idle, keep
+from agentserver.engines.conformance.sample import idle, keep, list_open
 from agentserver.engines.conformance.suite import CHECKS, BrokenPromiseError, SampleConversation, Subject
 from agentserver.engines.journal import retention
 from agentserver.engines.journal.reader import Reader
@@ -82,7 +82,7 @@ class Oblivious(SqliteEngine):
 
     async def __aenter__(self):
         await super().__aenter__()
-        self._earlier = {key for key, _ in await going(self)}
+        self._earlier = {key for key, _ in await list_open(self)}
         return self
 
     def commit(self, claim, outcome):
@@ -124,7 +124,7 @@ async def test_a_broken_journal_is_found_out(broken, tmp_path):
 async def test_operators_read_in_a_thread_of_their_own(tmp_path):
     story = SampleConversation()
     async with Journal(tmp_path / "j")() as engine:
-        one = story.said(story.opened(), "1")
+        one = story.receive(story.start(), "1")
         await keep(engine, one)
         writes = await engine._do(threading.get_ident)
         reads = await engine.read(lambda _reader: threading.get_ident())
@@ -152,15 +152,15 @@ def writer(path):
 
 def test_a_conflict_in_a_group_leaves_the_others_alone(tmp_path):
     story = SampleConversation()
-    mine, theirs, other = story.opened(), story.opened(), story.opened()
-    first = story.said(mine, "1")
+    mine, theirs, other = story.start(), story.start(), story.start()
+    first = story.receive(mine, "1")
     found = writer(tmp_path / "j").commit(
         [
             first,
-            story.said(mine, "stale"),
-            story.said(theirs, "1"),
-            story.said(first.conversation, "2"),
-            story.said(other, "1"),
+            story.receive(mine, "stale"),
+            story.receive(theirs, "1"),
+            story.receive(first.conversation, "2"),
+            story.receive(other, "1"),
         ]
     )
     assert [type(error) for error in found] == [type(None), ConflictError, type(None), type(None), type(None)]
@@ -170,18 +170,18 @@ def test_a_conflict_in_a_group_leaves_the_others_alone(tmp_path):
 
 def test_an_outcome_that_cannot_be_written_leaves_the_others_alone(tmp_path):
     story = SampleConversation()
-    fine = story.said(story.opened(), "1").cause.data
+    fine = story.receive(story.start(), "1").cause.data
     bad = decisions.receive(
-        story.opened(), OutsideMessage(fine, "\ud800", "worker"), story.rules, story.moment()
+        story.start(), OutsideMessage(fine, "\ud800", "worker"), story.rules, story.moment()
     )
-    good = story.said(story.opened(), "1")
-    found = writer(tmp_path / "j").commit([story.said(story.opened(), "1"), bad, good])
+    good = story.receive(story.start(), "1")
+    found = writer(tmp_path / "j").commit([story.receive(story.start(), "1"), bad, good])
     assert [type(error) for error in found] == [type(None), UnfitError, type(None)]
 
 
 def test_an_outcome_without_a_cause_or_a_moment_is_refused(tmp_path):
     story, journal = SampleConversation(), writer(tmp_path / "j")
-    outcome = story.said(story.opened(), "1")
+    outcome = story.receive(story.start(), "1")
     for broken in (outcome._replace(cause=None), outcome._replace(moment=None)):
         (error,) = journal.commit([broken])
         assert isinstance(error, EngineError)
@@ -193,14 +193,14 @@ async def test_what_waits_in_one_turn_shares_a_transaction(tmp_path):
     async with Journal(tmp_path / "j")() as engine:
         seen = []
         engine._connection.set_trace_callback(lambda text: seen.append(text.lower()))
-        await asyncio.gather(*(keep(engine, story.said(story.opened(), "1")) for _ in range(50)))
+        await asyncio.gather(*(keep(engine, story.receive(story.start(), "1")) for _ in range(50)))
         engine._connection.set_trace_callback(None)
     assert seen.count("commit") <= 2
 
 
 async def test_who_gives_up_waiting_for_a_commit_does_not_undo_it(tmp_path):
     story = SampleConversation()
-    outcome = story.said(story.opened(), "1")
+    outcome = story.receive(story.start(), "1")
     async with Journal(tmp_path / "j")() as engine:
         task = asyncio.ensure_future(keep(engine, outcome))
         await asyncio.sleep(0)
@@ -211,7 +211,7 @@ async def test_who_gives_up_waiting_for_a_commit_does_not_undo_it(tmp_path):
 
 async def test_an_outcome_that_has_no_bytes_is_refused_at_once(tmp_path):
     story = SampleConversation()
-    outcome = story.said(story.opened(), "1")
+    outcome = story.receive(story.start(), "1")
     async with Journal(tmp_path / "j")() as engine:
         with pytest.raises(EngineError, match="no step has decided"):
             await keep(engine, outcome._replace(moment=None))
@@ -226,16 +226,16 @@ async def test_a_defect_of_the_writer_reaches_everybody_who_waits(tmp_path, monk
 
     async with Journal(tmp_path / "j")() as engine:
         monkeypatch.setattr(engine._writer, "write", broken)
-        waiting = [keep(engine, story.said(story.opened(), "1")) for _ in range(2)]
+        waiting = [keep(engine, story.receive(story.start(), "1")) for _ in range(2)]
         found = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(error) for error in found] == [RuntimeError] * 2
         monkeypatch.undo()
-        await keep(engine, story.said(story.opened(), "1"))
+        await keep(engine, story.receive(story.start(), "1"))
 
 
 async def test_what_cannot_be_read_is_the_engines_error(tmp_path):
     story = SampleConversation()
-    outcome = story.said(story.opened(), "1")
+    outcome = story.receive(story.start(), "1")
     async with Journal(tmp_path / "j")() as engine:
         await keep(engine, outcome)
         engine._connection.execute("update conversation set state = cast('[99]' as blob), seal = x''")
@@ -305,7 +305,7 @@ async def test_a_damaged_journal_is_refused_with_advice(tmp_path):
     story = SampleConversation()
     async with Journal(tmp_path / "j")() as engine:
         for _ in range(50):
-            await keep(engine, story.said(story.opened(), "1"))
+            await keep(engine, story.receive(story.start(), "1"))
     data = bytearray((tmp_path / "j").read_bytes())
     data[8192:30000] = os.urandom(30000 - 8192)
     (tmp_path / "j").write_bytes(data)
@@ -327,12 +327,12 @@ async def test_a_place_that_cannot_be_made_is_named(tmp_path):
 
 async def test_on_a_full_disk_nothing_is_half_kept_and_work_goes_on_when_there_is_room(tmp_path):
     story = SampleConversation()
-    first = story.said(story.opened(), "1")
+    first = story.receive(story.start(), "1")
     async with Journal(tmp_path / "j")() as engine:
         await keep(engine, first)
         (pages,) = engine._connection.execute("pragma page_count").fetchone()
         engine._connection.execute(f"pragma max_page_count = {pages}")
-        refused = story.said(first.conversation, "x" * 20_000)
+        refused = story.receive(first.conversation, "x" * 20_000)
         with pytest.raises(EngineError, match="the disk is full"):
             await keep(engine, refused)
         assert await engine.load(first.conversation.id) == first.conversation
@@ -344,12 +344,12 @@ async def test_on_a_full_disk_nothing_is_half_kept_and_work_goes_on_when_there_i
 
 async def test_a_journal_that_turns_read_only_refuses_and_keeps_what_it_has(tmp_path):
     story = SampleConversation()
-    first = story.said(story.opened(), "1")
+    first = story.receive(story.start(), "1")
     async with Journal(tmp_path / "j")() as engine:
         await keep(engine, first)
         engine._connection.execute("pragma query_only = on")
         with pytest.raises(EngineError, match="cannot be written"):
-            await keep(engine, story.said(first.conversation, "2"))
+            await keep(engine, story.receive(first.conversation, "2"))
         assert await engine.load(first.conversation.id) == first.conversation
         engine._connection.execute("pragma query_only = off")
 
@@ -364,8 +364,8 @@ def test_after_an_error_of_the_disk_nothing_more_is_written(tmp_path):
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "path = Path(sys.argv[1]); story = SampleConversation(); writer = Writer(open_writing(JournalOptions(path)), path)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000)); found = []\n"
-        "while not found or found[-1] is None: found += writer.commit([story.said(story.opened(), '1')])\n"
-        "print(len(found) - 1, found[-1], writer.commit([story.said(story.opened(), '1')])[0] is found[-1])\n"
+        "while not found or found[-1] is None: found += writer.commit([story.receive(story.start(), '1')])\n"
+        "print(len(found) - 1, found[-1], writer.commit([story.receive(story.start(), '1')])[0] is found[-1])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, tmp_path / "j"], capture_output=True, text=True, check=True
@@ -382,8 +382,8 @@ def test_after_an_error_of_the_disk_nothing_more_is_written(tmp_path):
 
 async def test_replies_of_this_run_are_not_marked_and_those_of_the_last_one_are(tmp_path):
     story = SampleConversation()
-    one = story.said(story.opened(), "1")
-    answered = story.answered(one.conversation, one.ready[0])
+    one = story.receive(story.start(), "1")
+    answered = story.answer(one.conversation, one.ready[0])
     async with Journal(tmp_path / "j")() as engine:
         await keep(engine, one)
         await keep(engine, answered)
@@ -399,23 +399,23 @@ async def test_replies_of_this_run_are_not_marked_and_those_of_the_last_one_are(
 
 def test_an_acknowledgement_that_shares_a_commit_with_what_cannot_be_kept_is_written_all_the_same(tmp_path):
     story = SampleConversation()
-    one = story.said(story.opened(), "1")
-    answered = story.answered(one.conversation, one.ready[0])
+    one = story.receive(story.start(), "1")
+    answered = story.answer(one.conversation, one.ready[0])
     with closing(open_writing(JournalOptions(tmp_path / "j"))) as connection:
         writer, reader = Writer(connection, tmp_path / "j"), Reader(connection)
         assert writer.commit([one, answered]) == [None, None]
         key = one.conversation.id
         bad = decisions.receive(
-            story.opened(), OutsideMessage(one.cause.data, "\ud800", "worker"), story.rules, story.moment()
+            story.start(), OutsideMessage(one.cause.data, "\ud800", "worker"), story.rules, story.moment()
         )
         fine, refused = writer.commit(
-            [story.said(story.opened(), "2"), bad], [Acknowledgement(key, *answered.replies[0].place)]
+            [story.receive(story.start(), "2"), bad], [Acknowledgement(key, *answered.replies[0].place)]
         )
         assert (fine, type(refused)) == (None, UnfitError)
         assert reader.outbox(key, lambda number: False) == list(answered.replies[1:])
         assert [type(error) for error in writer.commit([bad], [Acknowledgement(key)])] == [UnfitError]
         assert len(reader.outbox(key, lambda number: False)) == 1, "nothing could be committed"
-        assert writer.commit([story.said(story.opened(), "3")]) == [None]
+        assert writer.commit([story.receive(story.start(), "3")]) == [None]
         assert reader.outbox(key, lambda number: False) == []
 
 
@@ -464,13 +464,13 @@ async def test_closed_conversations_age_out_and_their_room_is_used_again(tmp_pat
     story, path = SampleConversation(), tmp_path / "j"
     sizes = []
     async with Journal(path, retention=10.0)() as engine:
-        kept = story.said(story.opened(), "open")
+        kept = story.receive(story.start(), "open")
         await keep(engine, kept)
         for _ in range(6):
             for _ in range(40):
-                one = story.said(story.opened(), "x" * 500)
+                one = story.receive(story.start(), "x" * 500)
                 await keep(engine, one)
-                await keep(engine, story.closed(one.conversation))
+                await keep(engine, story.close(one.conversation))
             now = one.conversation.touched + 100
             assert await engine.expire(now) <= 40
             engine._connection.execute("pragma wal_checkpoint").fetchall()
@@ -501,7 +501,7 @@ async def test_without_a_retention_everything_is_kept(tmp_path):
 
 async def test_a_copy_is_whole_and_may_be_of_some_conversations(tmp_path):
     story, path = SampleConversation(), tmp_path / "j"
-    ones = [story.said(story.opened(), str(n)) for n in range(3)]
+    ones = [story.receive(story.start(), str(n)) for n in range(3)]
     async with Journal(path)() as engine:
         for one in ones:
             await keep(engine, one)

@@ -32,7 +32,7 @@ ballast.write_bytes(bytes(1 << 20))
 with closing(open_writing(JournalOptions(path))) as connection:
     writer, told = Writer(connection, path), []
     while not told or told[-1] is None:
-        outcomes = [story.said(story.opened(), "x" * 500) for _ in range(8)]
+        outcomes = [story.receive(story.start(), "x" * 500) for _ in range(8)]
         told += writer.commit(outcomes)
     print(*{str(error) for error in told if error})
     print(*{str(error) for error in writer.commit(outcomes)})

@@ -25,7 +25,7 @@ async def fill(engine, story):
     """Say something until no more is kept; gives what was."""
     kept = []
     while True:
-        outcome = story.said(story.opened(), "x" * 60)
+        outcome = story.receive(story.start(), "x" * 60)
         try:
             await keep(engine, outcome)
         except EngineError as error:
@@ -45,20 +45,20 @@ async def test_beyond_its_limit_nothing_new_is_kept_and_what_is_in_hand_comes_to
         assert not isinstance(error, UnfitError)
         assert "its limit is 1048576 (journal.limit)" in str(error)
         for said in kept:
-            answered = story.answered(said.conversation, said.ready[0])
+            answered = story.answer(said.conversation, said.ready[0])
             await keep(engine, answered)
-            await keep(engine, story.closed(answered.conversation))
+            await keep(engine, story.close(answered.conversation))
         with pytest.raises(EngineError, match="Nothing new is accepted"):
-            await keep(engine, story.said(story.opened(), "1"))
+            await keep(engine, story.receive(story.start(), "1"))
         assert await engine.expire(1e9, STEADY) == len(kept)
-        await keep(engine, story.said(story.opened(), "1"))
+        await keep(engine, story.receive(story.start(), "1"))
     async with SqliteEngine(JournalOptions(tmp_path / "j")) as engine:
         more = await fill_some(engine, story, len(kept))
         assert len(more) == len(kept), "without a limit there is none"
 
 
 async def fill_some(engine, story, count):
-    outcomes = [story.said(story.opened(), "x" * 60) for _ in range(count)]
+    outcomes = [story.receive(story.start(), "x" * 60) for _ in range(count)]
     for outcome in outcomes:
         await keep(engine, outcome)
     return outcomes

@@ -59,7 +59,7 @@ def journal(tmp_path):
     path, story = tmp_path / "out" / "j", SampleConversation()
     path.parent.mkdir()
     connection = open_writing(JournalOptions(path))
-    assert Writer(connection, path).commit([story.said(story.opened(), "1")]) == [None]
+    assert Writer(connection, path).commit([story.receive(story.start(), "1")]) == [None]
     connection.close()
     yield path
     path.parent.chmod(0o700)

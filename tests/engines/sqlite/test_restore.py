@@ -34,7 +34,7 @@ class Running:
         self.writer = Writer(self.connection, path)
 
     def say(self, times):
-        outcomes = [self.story.said(self.story.opened(), "1") for _ in range(times)]
+        outcomes = [self.story.receive(self.story.start(), "1") for _ in range(times)]
         assert self.writer.commit(outcomes) == [None] * times
 
     def killed(self, home):

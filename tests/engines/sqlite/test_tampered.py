@@ -18,9 +18,9 @@ from agentserver.history.replay import replay
 def told(tmp_path):
     """A story of three steps and the rules it was decided by."""
     story = SampleConversation()
-    said = story.said(story.opened(), "1")
-    answered = story.answered(said.conversation, said.ready[0])
-    over = story.closed(answered.conversation)
+    said = story.receive(story.start(), "1")
+    answered = story.answer(said.conversation, said.ready[0])
+    over = story.close(answered.conversation)
     with closing(open_writing(JournalOptions(tmp_path / "j"))) as connection:
         assert Writer(connection, tmp_path / "j").commit([said, answered, over]) == [None] * 3
         yield Reader(connection).recorded_conversation(said.conversation.id), story.rules

@@ -40,7 +40,7 @@ def filled(path, count=3, sync=Sync.FULL):
     with Lock(path), closing(open_writing(JournalOptions(path, sync))) as connection:
         writer = Writer(connection, path)
         for _ in range(count):
-            assert writer.commit([story.said(story.opened(), "1")]) == [None]
+            assert writer.commit([story.receive(story.start(), "1")]) == [None]
 
 
 # Replaced beneath a server
@@ -65,17 +65,17 @@ def moved(path, suffix):
 async def test_nothing_is_accepted_when_another_file_stands_there(tmp_path, happens, suffix):
     path, story = tmp_path / "j", SampleConversation()
     async with SqliteEngine(JournalOptions(path)) as engine:
-        await keep(engine, story.said(story.opened(), "1"))
+        await keep(engine, story.receive(story.start(), "1"))
         happens(path, suffix)
         for _ in range(3):
             with pytest.raises(EngineError, match="while it was in use"):
-                await keep(engine, story.said(story.opened(), "1"))
+                await keep(engine, story.receive(story.start(), "1"))
 
 
 async def test_a_file_that_goes_during_a_commit_is_noticed_before_anybody_is_told(tmp_path, monkeypatch):
     path, story = tmp_path / "j", SampleConversation()
     async with SqliteEngine(JournalOptions(path)) as engine:
-        await keep(engine, story.said(story.opened(), "1"))
+        await keep(engine, story.receive(story.start(), "1"))
         attempt = engine._writer._attempt
 
         def attempted(*args):
@@ -85,7 +85,7 @@ async def test_a_file_that_goes_during_a_commit_is_noticed_before_anybody_is_tol
 
         monkeypatch.setattr(engine._writer, "_attempt", attempted)
         with pytest.raises(EngineError, match="was removed"):
-            await keep(engine, story.said(story.opened(), "1"))
+            await keep(engine, story.receive(story.start(), "1"))
 
 
 async def test_a_folder_that_is_moved_is_noticed(tmp_path):
@@ -93,14 +93,14 @@ async def test_a_folder_that_is_moved_is_noticed(tmp_path):
     async with SqliteEngine(JournalOptions(tmp_path / "out" / "j")) as engine:
         (tmp_path / "out").rename(tmp_path / "old")
         with pytest.raises(EngineError, match="was removed"):
-            await keep(engine, story.said(story.opened(), "1"))
+            await keep(engine, story.receive(story.start(), "1"))
         (tmp_path / "old").rename(tmp_path / "out")
 
 
 async def test_a_server_that_goes_leaves_the_files_of_another_journal_alone(tmp_path):
     path, story = tmp_path / "j", SampleConversation()
     async with SqliteEngine(JournalOptions(path)) as engine:
-        await keep(engine, story.said(story.opened(), "1"))
+        await keep(engine, story.receive(story.start(), "1"))
         connection = await to_thread.run_sync(begun, path)
         log = path.with_name("j-wal").stat()
     assert path.with_name("j-wal").stat().st_ino == log.st_ino
@@ -115,7 +115,7 @@ def begun(path):
     for suffix in (*SUFFIXES, ".head", ".lock"):
         Path(f"{path}{suffix}").rename(path.parent / "old" / f"j{suffix}")
     story, connection = SampleConversation(), open_writing(JournalOptions(path))
-    assert Writer(connection, path).commit([story.said(story.opened(), "1")]) == [None]
+    assert Writer(connection, path).commit([story.receive(story.start(), "1")]) == [None]
     return connection
 
 
@@ -150,7 +150,7 @@ async def test_another_name_of_the_file_lets_no_second_server_in(tmp_path, name)
                 pass
     async with SqliteEngine(JournalOptions(other)) as engine:
         story = SampleConversation()
-        await keep(engine, story.said(story.opened(), "1"))
+        await keep(engine, story.receive(story.start(), "1"))
     assert await to_thread.run_sync(steps, path) == 1
 
 
@@ -162,7 +162,7 @@ async def test_a_hard_link_lets_no_server_in(tmp_path):
         with pytest.raises(EngineError, match="2 names"):
             async with SqliteEngine(JournalOptions(tmp_path / "hard")):
                 pass
-        await keep(engine, story.said(story.opened(), "1"))
+        await keep(engine, story.receive(story.start(), "1"))
     with pytest.raises(EngineError, match="2 names"):
         async with SqliteEngine(JournalOptions(path)):
             pass
@@ -199,7 +199,7 @@ def killed(path, sync=Sync.FULL):
     """A journal of which everything is still in the log, as a kill leaves it."""
     story = SampleConversation()
     connection = open_writing(JournalOptions(path, sync))
-    assert Writer(connection, path).commit([story.said(story.opened(), "1")]) == [None]
+    assert Writer(connection, path).commit([story.receive(story.start(), "1")]) == [None]
     home = path.with_name("killed")
     home.mkdir()
     for each in path.parent.glob(f"{path.name}*"):
@@ -268,7 +268,7 @@ def test_a_copy_that_went_on_elsewhere_as_long_is_told(tmp_path):
     filled(path, 1)
     other = SampleConversation()
     for _ in range(7):
-        said = other.said(other.opened(), "2")
+        said = other.receive(other.start(), "2")
     with closing(open_writing(JournalOptions(tmp_path / "copy"))) as connection:
         assert Writer(connection, tmp_path / "copy").commit([said]) == [None]
     shutil.copy(tmp_path / "copy", path)

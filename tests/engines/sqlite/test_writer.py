@@ -36,10 +36,10 @@ def storing(story, conversation, stored):
 
 def test_values_are_written_when_they_change_and_removed_when_they_go(connection, tmp_path):
     story, journal, reader = SampleConversation(), Writer(connection, tmp_path / "j"), Reader(connection)
-    conversation = story.opened()
+    conversation = story.start()
     changed = []
     for stored in ({"a": b"1", "b": b"2"}, {}, {"a": b"3", "b": None}):
-        said = story.said(conversation, str(len(changed)))
+        said = story.receive(conversation, str(len(changed)))
         outcome = storing(story, said.conversation, stored)
         before = connection.total_changes
         assert journal.commit([said, outcome]) == [None, None]
@@ -52,15 +52,15 @@ def test_values_are_written_when_they_change_and_removed_when_they_go(connection
     ]
     assert len(values) > 0
     assert changed[1] < changed[0], "what has not changed is not written again"
-    assert journal.commit([story.closed(conversation)]) == [None]
+    assert journal.commit([story.close(conversation)]) == [None]
     assert connection.execute("select count(*) from value").fetchone() == (0,)
 
 
 def test_nothing_is_added_to_a_conversation_that_is_over(connection, tmp_path):
     story, journal = SampleConversation(), Writer(connection, tmp_path / "j")
-    said = story.said(story.opened(), "1")
-    assert journal.commit([said, story.closed(said.conversation)]) == [None, None]
-    late = journal.commit([story.said(said.conversation, "late"), story.said(story.opened(), "1")])
+    said = story.receive(story.start(), "1")
+    assert journal.commit([said, story.close(said.conversation)]) == [None, None]
+    late = journal.commit([story.receive(said.conversation, "late"), story.receive(story.start(), "1")])
     assert [type(error) for error in late] == [ConflictError, type(None)]
 
 
@@ -85,19 +85,19 @@ class Breaking:
 def test_after_a_transaction_that_cannot_be_undone_nothing_more_is_written(connection, tmp_path):
     story = SampleConversation()
     journal = Writer(Breaking(connection), tmp_path / "j")
-    found = journal.commit([story.said(story.opened(), "1"), story.said(story.opened(), "1")])
+    found = journal.commit([story.receive(story.start(), "1"), story.receive(story.start(), "1")])
     assert {str(error) for error in found} == {
         f"{tmp_path / 'j'}: the disk cannot be read or written (SQLITE_IOERR_WRITE)"
     }
     connection.execute("rollback")
-    assert journal.commit([story.said(story.opened(), "2")]) == [found[0]]
+    assert journal.commit([story.receive(story.start(), "2")]) == [found[0]]
     assert list(Reader(connection).conversations()) == []
 
 
 def test_what_cannot_be_forgotten_stays_whole(connection, tmp_path):
     story, journal = SampleConversation(), Writer(connection, tmp_path / "j")
-    said = story.said(story.opened(), "1")
-    assert journal.commit([said, story.closed(said.conversation)]) == [None, None]
+    said = story.receive(story.start(), "1")
+    assert journal.commit([said, story.close(said.conversation)]) == [None, None]
     connection.execute("create trigger no before delete on step begin select raise(abort, 'no'); end")
     with pytest.raises(sqlite3.Error, match="no"):
         retention.expire_conversations(connection, 1e9)
@@ -112,7 +112,7 @@ def test_there_is_no_story_of_what_nobody_said(connection):
 
 def test_an_encoded_outcome_touches_nothing(connection, tmp_path):
     story, journal = SampleConversation(), Writer(connection, tmp_path / "j")
-    outcome = story.said(story.opened(), "1")
+    outcome = story.receive(story.start(), "1")
     encoded = journal.encode(outcome)
     assert not isinstance(encoded, EngineError)
     assert list(Reader(connection).conversations()) == []

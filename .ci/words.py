@@ -2,7 +2,7 @@
 
 A room is a top folder of the package, `(modules)` for its single files, `docs` or `README`. `./run words` prints the
 table, `./run words ROOM` each counted place, and `./run words PATH` the same for any folder of Python files.
-tests/test_prose.py holds each room to its bound.
+tests/test_prose.py holds each room to PHRASES and BARE_NAMES.
 """
 
 from __future__ import annotations
@@ -46,17 +46,9 @@ QUOTED = re.compile(r"``[^`]*``|`[^`]*`|:\w+:|https?://\S+")
 """Quotations of code, whose words are not prose."""
 
 PHRASES = 1.0
-"""Idioms that a translated room may have in 1,000 words of docstrings, comments, messages and pages."""
+"""Idioms that a room may have in 1,000 words of docstrings, comments, messages and pages."""
 BARE_NAMES = 2.0
-"""Percent of names in a translated room that may be a lone participle, adverb or preposition."""
-
-UNTRANSLATED: dict[str, tuple[float, float]] = {
-    "engines": (25.8, 21.0),
-}
-"""Rooms that are not translated yet, with bounds in place of PHRASES and BARE_NAMES.
-
-They are the figures of each room with a tenth of air, and may only fall. A translated room leaves the table.
-"""
+"""Percent of names in a room that may be a lone participle, adverb or preposition."""
 
 CALIBRATION = ("starlette", "mcp", "anyio")
 """Installed packages by which the counts were made fair: below 1 phrase in 1,000 words and 2 % of names."""
@@ -288,11 +280,6 @@ def rooms() -> dict[str, list[Path]]:
     found["docs"] = [*(page for page in docs if "decisions" not in page.parts), ROOT / "ARCHITECTURE.md"]
     found["README"] = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
     return found
-
-
-def bounds(room: str) -> tuple[float, float]:
-    """Look up the idioms in 1,000 words and the percent of bare names that a room may have."""
-    return UNTRANSLATED.get(room, (PHRASES, BARE_NAMES))
 
 
 def row(name: str, count: Count) -> str:

@@ -26,15 +26,9 @@ words = load_tool()
 @pytest.mark.parametrize("room", sorted(words.rooms()))
 def test_a_room_keeps_to_plain_english_and_names(room):
     count = words.measure(words.rooms()[room])
-    phrases, names = words.bounds(room)
     found = [f"{place.where}: {place.text}" for place in count.places if place.kind != "opening"]
-    shown = "\n".join(found) if room not in words.UNTRANSLATED else f"./run words '{room}' lists them"
-    assert count.rate() <= phrases, shown
-    assert count.bare_names <= names, shown
-
-
-def test_bounds_of_rooms_that_exist():
-    assert set(words.UNTRANSLATED) <= set(words.rooms())
+    assert count.rate() <= words.PHRASES, "\n".join(found)
+    assert count.bare_names <= words.BARE_NAMES, "\n".join(found)
 
 
 @pytest.mark.parametrize("package", ["anyio", "starlette"])

@@ -1,7 +1,7 @@
-"""Conversations on their way from a journal's file into a database, or back.
+"""Moves conversations from a journal's file into a database, or back.
 
-Owns which rows move, that a conversation is there whole or not at all, so that a move which was cut short goes on, and
-the comparison at the end. Rows keep their numbers, which their digests hold. Refuses to move what a server works on.
+Each conversation moves in one transaction, so an interrupted move can be resumed. Rows keep their numbers, because
+their digests cover them. A move compares both sides at the end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class MoveCounts(NamedTuple):
-    """The outcome of a move: conversations that it moved, and those that were there from one that was cut short."""
+    """Count of the conversations that a move copied, and of those already there from an interrupted move."""
 
     moved: int
     before: int
@@ -47,10 +47,10 @@ _BY_NUMBER: Final = {
     "receipt": "conversation name content request",
     "suspension": "number conversation at reason first_event events ended seal",
 }
-"""The columns of the tables whose rows belong to the number of a conversation."""
+"""Columns of the tables that refer to the number of a conversation."""
 
 FAULTS: Final = 3
-"""Faults of a journal that its refusal names."""
+"""Most faults of a journal that its error names."""
 
 _LIVING: Final = "select name from server where not gone and expires > clock_timestamp() order by name"
 _OPENING: Final = "name conversation at seal"
@@ -58,22 +58,22 @@ _HEADS: Final = "select id, number, version, chain from conversation order by nu
 _NUMBERED: Final = ("conversation", "step", "delivery", "event", "suspension")
 
 
-def move(source: Connection, target: Connection, told: Callable[[int, int], None]) -> MoveCounts:
-    """Copy every conversation that is not there yet, one in a transaction, and compare the heads of all chains.
+def move(source: Connection, target: Connection, report: Callable[[int, int], None]) -> MoveCounts:
+    """Copy each missing conversation in a transaction of its own, and compare the heads of all chains.
 
     Args:
-        source: one moment of it.
-        target: which no server works on; it may hold a part of the source, from a move that was cut short.
-        told: is given how many of how many conversations are there.
+        source: in a snapshot.
+        target: without servers; it may have conversations of an interrupted move.
+        report: is called with the counts of copied and of all conversations.
 
-    Raises EngineError when the target has conversations that are not of the source, or a head differs at the end.
+    Raises EngineError if the target has conversations that the source lacks, or if a head differs at the end.
     """
     heads = source.execute(_HEADS).fetchall()
     there = set(map(_head, target.execute(_HEADS).fetchall()))
     other = there.difference(map(_head, heads))
     if other:
         raise EngineError(
-            f"conversation {min(other)[0]} is there, and is not of what is moved: nothing was changed"
+            f"conversation {min(other)[0]} is in the target but not in the source: nothing was changed"
         )
     moved = 0
     for done, row in enumerate(heads, 1):
@@ -81,49 +81,47 @@ def move(source: Connection, target: Connection, told: Callable[[int, int], None
             with transaction(target):
                 _copy(source, target, row[0], row[1])
             moved += 1
-        told(done, len(heads))
+        report(done, len(heads))
     found = set(map(_head, target.execute(_HEADS).fetchall()))
     wrong = found.symmetric_difference(map(_head, heads))
     if wrong:
-        raise EngineError(f"conversation {min(wrong)[0]} did not arrive as it was")
+        raise EngineError(f"conversation {min(wrong)[0]} differs after the move")
     return MoveCounts(moved, len(there))
 
 
-def import_journal(path: Path, options: PostgresOptions, told: Callable[[int, int], None]) -> MoveCounts:
-    """Copy a journal into a database where no server is at work. Raises EngineError.
+def import_journal(path: Path, options: PostgresOptions, report: Callable[[int, int], None]) -> MoveCounts:
+    """Copy a journal into a database without running servers. Raises EngineError.
 
-    It is verified first. One that was cut short goes on where it ended.
+    The journal is verified first. An interrupted import can be repeated and continues.
     """
     with Lock(path), closing(open_reading(path)) as source, open_database(options) as target:
         faults = list(islice(findings(path), FAULTS))
         if faults:
-            raise EngineError(f"{path}: it is damaged, and is not moved: {'; '.join(faults)}")
+            raise EngineError(f"{path}: the journal is damaged and was not moved: {'; '.join(faults)}")
         living = target.execute(_LIVING).fetchall()
         if living:
-            raise EngineError(
-                f"{', '.join(name for (name,) in living)} works on the database: stop its servers"
-            )
+            raise EngineError(f"{', '.join(name for (name,) in living)} uses the database: stop its servers")
         with snapshot(source):
             with transaction(target):
                 numbers = [number for (number,) in source.execute("select number from conversation")]
                 history.add_parts(target, options.schema, [*numbers, _greatest(source) + 1])
-            moved = move(source, target, told)
+            moved = move(source, target, report)
             with transaction(target):
                 _take_up(source, target, options.schema)
         return moved
 
 
-def export_journal(options: PostgresOptions, path: Path, told: Callable[[int, int], None]) -> MoveCounts:
-    """Copy a database, as it is at one moment, into a new journal; servers may be at work. Raises EngineError.
+def export_journal(options: PostgresOptions, path: Path, report: Callable[[int, int], None]) -> MoveCounts:
+    """Copy a snapshot of a database into a new journal; servers may be running. Raises EngineError.
 
-    It is written under another name, where one that was cut short goes on, until all is there.
+    The journal is renamed into place when it is complete. An interrupted export can be repeated and continues.
     """
     part = path.with_name(f"{path.name}.part")
     if path.exists():
         raise EngineError(f"{path}: exists already")
     with Lock(part), open_database(options) as source:
         with snapshot(source), closing(open_writing(JournalOptions(part))) as target:
-            moved = move(source, target, told)
+            moved = move(source, target, report)
             with transaction(target):
                 _begin_journal(source, target)
             target.execute("pragma wal_checkpoint(truncate)").fetchall()
@@ -134,7 +132,7 @@ def export_journal(options: PostgresOptions, path: Path, told: Callable[[int, in
 
 
 def _take_up(source: Connection, target: Connection, schema: str) -> None:
-    """Have servers of the database begin after what a server of the journal did."""
+    """Continue the epochs and numbers of the journal in the database."""
     (epoch,) = source.execute("select coalesce(max(epoch), 0) from claim").fetchone()
     target.execute("update conversation set epoch = ? where epoch = 0", (epoch,))
     target.execute("update ledger set next = greatest(next, ?)", (_greatest(target) + 1,))
@@ -145,7 +143,7 @@ def _take_up(source: Connection, target: Connection, schema: str) -> None:
 
 
 def _begin_journal(source: Connection, target: Connection) -> None:
-    """Have a server of the journal begin after what servers of the database did."""
+    """Continue the epochs and the chain of the database in the journal."""
     (epoch,) = source.execute("select coalesce(max(epoch), 0) from conversation").fetchone()
     target.execute("delete from claim")
     target.execute("insert into claim values (?, ?)", (epoch, digest((epoch,))))

@@ -1,7 +1,4 @@
-"""The engine of one process, which has every conversation from its opening on.
-
-Owns the answers to questions about claims. Refuses to know what is kept.
-"""
+"""Base of engines with one process, which owns every conversation."""
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ if TYPE_CHECKING:
     from agentserver.ports import Arrival, Fate, LostClaims, News
 
 LEASE = 1
-"""The number of the one lease."""
+"""Number of the only lease."""
 
 
 class SinglePartition:
-    """The one claim of an engine, on every conversation.
+    """Base of an engine that has one claim on all conversations.
 
-    Engines call ``own`` when they open, and ``check_claim`` before they keep an outcome.
+    Engines call ``own`` when they open, and ``check_claim`` before they store an outcome.
     """
 
     shared = False
@@ -31,61 +28,61 @@ class SinglePartition:
     _nothing: tuple[Any, ...] = ()
 
     def own(self, epoch: int) -> None:
-        """Have all conversations from now on."""
+        """Claim all conversations under an epoch."""
         self._mine = Claim(LEASE, epoch)
 
     def check_claim(self, claim: Claim) -> FencedError | None:
-        """The error for a commit under another claim than that of this opening."""
+        """Return an error for a claim from another opening, or None."""
         return None if claim == self._mine else FencedError("another process has the conversation")
 
     def active(self) -> AsyncIterator[str]:
-        """Open conversations in which something waits: an engine's own."""
+        """Iterate over open conversations with pending work; engines override it."""
         raise NotImplementedError
 
     def current_claim(self, conversation: str) -> Claim | None:  # noqa: ARG002 - an engine's signature
-        """The one claim."""
+        """Return the only claim."""
         return self._mine
 
     async def claim(self, conversation: str) -> Claim | None:  # noqa: ARG002 - an engine's signature
-        """The one claim."""
+        """Return the only claim."""
         return self._mine
 
     def begin_claim(self, conversation: str) -> Claim:  # noqa: ARG002 - an engine's signature
-        """The one claim."""
+        """Return the only claim."""
         return self._mine
 
     async def changes(self) -> AsyncIterator[GainedClaims | LostClaims]:
-        """Everything that an earlier server left; nothing changes after it."""
+        """Report active conversations as gained; nothing changes afterwards."""
         yield GainedClaims({key: self._mine async for key in self.active()}, LEASE)
 
     async def release(self, conversations: Collection[str]) -> None:
-        """No other process is there to have them."""
+        """Do nothing: no other process could claim them."""
 
     async def give_up(self) -> None:
-        """No other process is there to take anything."""
+        """Do nothing: no other process could take over."""
 
     async def open_count(self, principal: str) -> int | None:  # noqa: ARG002 - an engine's signature
-        """The pump's count is whole."""
+        """Return None: the pump's own count is complete."""
         return None
 
     async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:  # noqa: ARG002 - an engine's signature
-        """No other process is there: raises EngineError."""
+        """Raise EngineError: there is no other process."""
         raise EngineError("no other process has conversations here")
 
     async def arrivals(self) -> AsyncIterator[Arrival]:
-        """Nothing is handed in."""
+        """Report no arrivals."""
         for nothing in self._nothing:
             yield nothing
 
     def settle(self, arrival: Arrival, fate: Fate) -> None:
-        """Nothing is handed in."""
+        """Do nothing: there are no arrivals."""
 
     async def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:  # noqa: ARG002 - an engine's signature
-        """Nothing happens elsewhere."""
+        """Report no news: there is no other process."""
         for nothing in self._nothing:
             yield nothing
 
     @asynccontextmanager
     async def exclusive(self, name: str) -> AsyncIterator[None]:  # noqa: ARG002 - an engine's signature
-        """No other process is there to be inside."""
+        """Enter at once: there is no other process."""
         yield

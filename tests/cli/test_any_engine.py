@@ -121,7 +121,7 @@ def test_a_conversation_without_recorded_steps_is_refused_in_words(tmp_path, mon
     engine, story = MemoryEngine(), SampleConversation()
     outcome = story.receive(story.start(), "1")
     anyio.run(engine.commit, engine.current_claim(outcome.conversation.id), outcome)
-    assert "was not told to record" in verb(engine, "trace", outcome.conversation.id, status=2)
+    assert "does not record steps" in verb(engine, "trace", outcome.conversation.id, status=2)
 
 
 def test_an_engine_that_cannot_be_read_is_told_of(tmp_path, monkeypatch, capsys):

@@ -183,7 +183,7 @@ def test_another_journal_is_refused(moved):
     connection.execute("update conversation set chain = zeroblob(32) where number = 1")
     connection.commit()
     connection.close()
-    assert "is damaged, and is not moved" in verb("journal", "import", FILE, status=2)
+    assert "is damaged and was not moved" in verb("journal", "import", FILE, status=2)
 
 
 def test_the_way_back_is_a_journal(moved):

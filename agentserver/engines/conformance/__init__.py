@@ -1,6 +1,6 @@
-"""The promises of every engine, as checks for those who write one: public, and described in docs/engines.md.
+"""Conformance suite for authors of engines, described in docs/engines.md.
 
-The parts beside ``suite`` are internal: they are imported by it alone.
+Only the names exported here are public.
 """
 
 from agentserver.engines.conformance.suite import CHECKS, BrokenPromiseError, Check, Subject, broken_promises

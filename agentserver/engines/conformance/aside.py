@@ -1,7 +1,4 @@
-"""The promises of every engine about conversations that are set aside.
-
-Owns the checks. They are part of the suite of ``engines/conformance/suite.py``.
-"""
+"""Conformance checks of suspended conversations."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def a_suspended_conversation_stops(subject: Subject) -> None:
-    """It is not loaded, not at work, not idle and not committed to; the others are as they were."""
+    """Check that a suspended conversation is not loaded, active, idle or writable, and that others are unaffected."""
     sample = SampleConversation()
     async with subject.open() as engine:
         one, other = (sample.receive(sample.start(), "1") for _ in range(2))
@@ -39,25 +36,28 @@ async def a_suspended_conversation_stops(subject: Subject) -> None:
         except ConflictError:
             pass
         else:
-            raise BrokenPromiseError("a commit to what is set aside raises ConflictError")
+            raise BrokenPromiseError("a commit to a suspended conversation raises ConflictError")
     if subject.durable:
         async with subject.open() as engine:
             await _expect_suspended(engine, one, other)
             await engine.expire(1e12)
-            hold(await engine.suspend(one.conversation.id, "again", 2.0) == (), "it is set aside once")
+            hold(
+                await engine.suspend(one.conversation.id, "again", 2.0) == (),
+                "a conversation is suspended once",
+            )
 
 
 async def _expect_suspended(engine: Engine, one: Outcome, other: Outcome) -> None:
     key, left = one.conversation.id, other.conversation.id
-    hold(await engine.load(key) is None, "what is set aside is None")
-    hold(await at_work(engine) == [left], "it is not at work")
+    hold(await engine.load(key) is None, "a suspended conversation is not loaded")
+    hold(await at_work(engine) == [left], "it is not active")
     hold(await idle(engine, 1e12) == [left], "it is not idle")
     hold([at for at, _ in await list_open(engine)] == [left], "it is not open")
     hold(await engine.load(left) == other.conversation, "the others stay as they were")
 
 
 async def requests_of_a_suspended_conversation_are_answered(subject: Subject) -> None:
-    """Each request that waits gets an error and comes to rest; for a durable engine its gateway finds that later."""
+    """Check that each pending request ends with an error, which a durable engine keeps for its gateway."""
     sample = SampleConversation()
     async with subject.open() as engine:
         first = sample.receive(sample.start(), "1")
@@ -69,34 +69,36 @@ async def requests_of_a_suspended_conversation_are_answered(subject: Subject) ->
         key = first.conversation.id
         for event in answered.replies:
             engine.acknowledge(key, event.place)
-        told = await engine.suspend(key, "nothing can be decided", 1.0)
-        hold([type(event) for event in told] == [Reply, Done], "one request waited")
-        hold({event.request for event in told} == {"2"}, "and it is the one that is told")
-        hold(isinstance(told[0], Reply) and told[0].error, "it is told an error")
+        last = await engine.suspend(key, "nothing can be decided", 1.0)
+        hold([type(event) for event in last] == [Reply, Done], "one request waited")
+        hold({event.request for event in last} == {"2"}, "the events belong to the pending request")
+        hold(isinstance(last[0], Reply) and last[0].error, "the request gets an error")
         waiting = [event async for event in engine.outbox(key)]
-        hold(waiting == list(told), "what it tells waits in the outbox, and nothing that was acknowledged")
-        hold(await engine.suspend(key, "again", 2.0) == (), "it is set aside once")
-        places = [event.place for event in (*answered.replies, *told)]
-        hold(places == sorted(set(places)), "at places after all that left before")
+        hold(waiting == list(last), "the outbox has these events, and no acknowledged one")
+        hold(await engine.suspend(key, "again", 2.0) == (), "a conversation is suspended once")
+        places = [event.place for event in (*answered.replies, *last)]
+        hold(places == sorted(set(places)), "their places are after all earlier events")
     if subject.durable:
         async with subject.open() as engine:
             hold(
                 key in [at async for at in engine.conversations_of("console")],
-                "it belongs until it is fetched",
+                "the principal keeps the conversation until its events are fetched",
             )
             left = [event._replace(redelivered=False) async for event in engine.outbox(key)]
-            hold(left == list(told), "what it tells is in the outbox")
+            hold(left == list(last), "its events are in the outbox after a restart")
 
 
 async def an_unknown_conversation_cannot_be_suspended(subject: Subject) -> None:
-    """A conversation that is unknown or closed stays so."""
+    """Check that suspending an unknown or closed conversation does nothing."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        hold(await engine.suspend("nobody", "why not", 1.0) == (), "what is unknown tells nothing")
+        hold(await engine.suspend("nobody", "why not", 1.0) == (), "an unknown conversation has no events")
         said = sample.receive(sample.start(), "1")
         await keep(engine, said)
         await keep(engine, sample.close(said.conversation))
-        hold(await engine.suspend(said.conversation.id, "why not", 1.0) == (), "nor does what is closed")
+        hold(
+            await engine.suspend(said.conversation.id, "why not", 1.0) == (), "nor does a closed conversation"
+        )
 
 
 ASIDE = (

@@ -1,7 +1,4 @@
-"""Checks of claims: of an engine that is alone on its storage, and the marks that the next owner is told of.
-
-Owns the promises about who may commit, and what is known of the owner before. Refuses to know any engine.
-"""
+"""Conformance checks of claims, and of the marks from which an owner learns how the previous one ended."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def a_claim_that_is_not_held_commits_nothing(subject: Subject) -> None:
-    """An outcome under another epoch is refused whole, and the epoch grows from one opening to the next."""
+    """Check that commits under another epoch are refused, and that each opening increments the epoch."""
     sample = SampleConversation()
     async with subject.open() as engine:
         said = sample.receive(sample.start(), "1")
@@ -29,7 +26,7 @@ async def a_claim_that_is_not_held_commits_nothing(subject: Subject) -> None:
         claim = engine.begin_claim(key)
         hold(
             claim == engine.current_claim(key) == await engine.claim(key),
-            "the claim of a conversation is held",
+            "the engine holds the claim of the conversation",
         )
         for epoch in (claim.epoch - 1, claim.epoch + 1):
             try:
@@ -46,9 +43,9 @@ async def a_claim_that_is_not_held_commits_nothing(subject: Subject) -> None:
 
 
 async def the_next_owner_knows_what_ended_the_one_before(subject: SharedSubject) -> None:
-    """Owners end while they work on something: the next one is told on what, and of the ends before.
+    """Check that an owner learns which deliveries ran when earlier owners crashed.
 
-    An end on purpose is no delivery's fault. An engine without marks promises nothing of it.
+    A clean shutdown counts against no delivery. An engine without marks is exempt.
     """
     sample = SampleConversation()
     async with AsyncExitStack() as stack:
@@ -68,10 +65,10 @@ async def the_next_owner_knows_what_ended_the_one_before(subject: SharedSubject)
             process = await start_process(name)
             await subject.still(before)
             found = await _take_up(process, key, {poison: ends})
-            hold(poison in found.running, "what ran is known")
+            hold(poison in found.running, "the deliveries that ran are known")
             if ends:
-                hold(found.running == {poison}, "and what ran alone")
-                hold(found.ends == {poison: ends - 1}, "from owner to owner")
+                hold(found.running == {poison}, "no other delivery is reported as running")
+                hold(found.ends == {poison: ends - 1}, "the count of crashes is passed from owner to owner")
             await _run(process, key, poison)
         await _ends_on_purpose(subject, process, key, poison)
 
@@ -81,12 +78,12 @@ async def _ends_on_purpose(subject: SharedSubject, d: Process, key: str, poison:
     await d.engine.give_up()
     async with Process(subject.open("e")) as e:
         found = await _take_up(e, key, {})
-        hold(not found.running, "an end on purpose is no delivery's fault")
-        hold(found.ends == {poison: 2}, "and what is known of suspects stays known")
+        hold(not found.running, "a clean shutdown counts against no delivery")
+        hold(found.ends == {poison: 2}, "a clean shutdown keeps the count of earlier crashes")
 
 
 async def _take_up(process: Process, key: str, suspects: dict[str, int]) -> PreviousRun:
-    """Have a process take up a conversation; gives what it is told of the owner before."""
+    """Have a process take over a conversation, and return the marks of the previous owner."""
     await process.wait_for_ownership(key)
     past = await _marks(process).previous_run(process.gained[key])
     await _marks(process).begin(suspects, 8)
@@ -94,13 +91,13 @@ async def _take_up(process: Process, key: str, suspects: dict[str, int]) -> Prev
 
 
 async def _run(process: Process, key: str, delivery: str) -> None:
-    """Have a process work on a delivery, as far as the next owner is concerned."""
+    """Mark a delivery as running at a process."""
     await _marks(process).wait_until_marked(_marks(process).enter(delivery, key))
 
 
 def _marks(process: Process) -> Marks:
     marks = process.engine.marks
-    assert marks is not None  # asked before
+    assert marks is not None  # checked by the caller
     return marks
 
 

@@ -1,7 +1,4 @@
-"""The promises of every engine about what leaves a conversation, whose it is, and what a refused commit leaves behind.
-
-Owns the checks. They are part of the suite of ``engines/conformance/suite.py``.
-"""
+"""Conformance checks of outboxes, of refused commits, of owners, and of retention."""
 
 from __future__ import annotations
 
@@ -19,27 +16,28 @@ if TYPE_CHECKING:
 
 
 async def what_leaves_a_conversation_waits_in_its_order(subject: Subject) -> None:
-    """In the outbox of that conversation alone, each event until its place is acknowledged, or all are abandoned."""
+    """Check that an outbox keeps each event in order until it is acknowledged or abandoned."""
     sample = SampleConversation()
     async with subject.open() as engine:
         one, other = await _commit_answer(engine, sample), await _commit_answer(engine, sample)
         left = [*one.replies, *(more := await _commit_answer(engine, sample, one.conversation)).replies]
-        hold(await _outbox(engine, one) == left, "what left is in the outbox, in order")
+        hold(await _outbox(engine, one) == left, "the outbox has the events of the conversation, in order")
         hold(
-            await _outbox(engine, other) == list(other.replies), "that of another conversation is in its own"
+            await _outbox(engine, other) == list(other.replies),
+            "events of another conversation are in its own outbox",
         )
         engine.acknowledge(one.conversation.id, left[1].place)
         del left[1]
-        hold(await _outbox(engine, one) == left, "what was acknowledged is gone, and nothing else is")
+        hold(await _outbox(engine, one) == left, "only acknowledged events are removed")
         engine.abandon(one.conversation.id)
-        hold(await _outbox(engine, one) == [], "of what was abandoned nothing is there")
-        hold(await _outbox(engine, other) == list(other.replies), "what left another conversation is there")
+        hold(await _outbox(engine, one) == [], "no abandoned event is in the outbox")
+        hold(await _outbox(engine, other) == list(other.replies), "events of another conversation stay")
         last = await _commit_answer(engine, sample, more.conversation)
-        hold(await _outbox(engine, one) == list(last.replies), "what leaves later is there again")
+        hold(await _outbox(engine, one) == list(last.replies), "later events are in the outbox")
 
 
 async def a_refused_commit_leaves_nothing(subject: Subject) -> None:
-    """A stale decision, or a message that was sent before, leaves no event and no receipt."""
+    """Check that a stale decision or a repeated message leaves no event and no receipt."""
     sample = SampleConversation()
     async with subject.open() as engine:
         first = sample.receive_keyed(sample.start(), "first", "mine")
@@ -51,20 +49,23 @@ async def a_refused_commit_leaves_nothing(subject: Subject) -> None:
         for outcome in (stale, keyed):
             await _expect_refusal(engine, outcome, ConflictError)
         await _expect_refusal(engine, sample.receive_keyed(now.conversation, "fourth", "mine"), RepeatedError)
-        hold(await _outbox(engine, first) == [], "what a refused commit would let go is not in the outbox")
+        hold(await _outbox(engine, first) == [], "the outbox has no event of a refused commit")
         hold(
             [event async for event in engine.read_request_events(first.conversation.id, "first")] == [],
-            "and is not told",
+            "a request has no event of a refused commit",
         )
         assert isinstance(keyed.cause, OutsideMessage)
         assert keyed.cause.key is not None
         found = await engine.receipt(first.conversation.id, keyed.cause.key.name)
         hold(found is None, "a refused commit leaves no receipt")
-        hold(await engine.load(first.conversation.id) == now.conversation, "the conversation is as it was")
+        hold(
+            await engine.load(first.conversation.id) == now.conversation,
+            "a refused commit leaves the conversation unchanged",
+        )
 
 
 async def a_principal_has_its_own_conversations(subject: Subject) -> None:
-    """Oldest first, and none of a principal whose name begins alike or differs in the size of letters."""
+    """Check that a principal's conversations are listed oldest first, and no other principal's."""
     sample = SampleConversation()
     names = ("ada", "Ada", "ada", "adam", "ad", "ada%", "a_a")
     async with subject.open() as engine:
@@ -75,22 +76,22 @@ async def a_principal_has_its_own_conversations(subject: Subject) -> None:
         for name in set(names):
             own = [one.conversation.id for one in said if one.conversation.principal == name]
             found = [key async for key in engine.conversations_of(name)]
-            hold(found == own, f"the conversations of {name} are found, the one that was opened first first")
+            hold(found == own, f"the conversations of {name} are listed, oldest first")
 
 
 async def what_is_open_does_not_expire(subject: Subject) -> None:
-    """However old it is; what waits in it is there."""
+    """Check that an open conversation and its outbox never expire."""
     sample = SampleConversation()
     async with subject.open() as engine:
         answered = await _commit_answer(engine, sample)
         await engine.expire(1e12)
         key = answered.conversation.id
         hold(await engine.load(key) == answered.conversation, "an open conversation does not expire")
-        hold(await _outbox(engine, answered) == list(answered.replies), "nor does what has left it")
+        hold(await _outbox(engine, answered) == list(answered.replies), "nor do the events in its outbox")
 
 
 async def a_closed_conversation_expires_after_its_retention(subject: Subject) -> None:
-    """It is unknown to every reader then; one that was closed later, and one that is open, stay."""
+    """Check that an expired conversation is unknown to readers, and that newer and open ones stay."""
     if subject.retaining is None:
         return
     sample = SampleConversation()
@@ -108,9 +109,11 @@ async def a_closed_conversation_expires_after_its_retention(subject: Subject) ->
         hold(await engine.expire(now) == 0, "it expires once")
         gone, kept = early.conversation.id, {late.conversation.id, still_open.conversation.id}
         found = await engine.read(lambda reader: {one.id for one in reader.conversations()})
-        hold(found == kept, "only what has not expired is there")
-        hold(await engine.find_conversation(gone) is None, "what has expired is unknown")
-        hold(await engine.read(lambda reader: list(reader.find(gone))) == [], "nor is its record found")
+        hold(found == kept, "only conversations that have not expired are listed")
+        hold(await engine.find_conversation(gone) is None, "an expired conversation is unknown")
+        hold(
+            await engine.read(lambda reader: list(reader.find(gone))) == [], "its record is not found either"
+        )
         again = sample.receive(still_open.conversation, "again")
         await keep(engine, again)
         hold(await engine.load(again.conversation.id) == again.conversation, "an open conversation continues")
@@ -129,7 +132,7 @@ LEFT = (
 async def _commit_answer(
     engine: Engine, sample: SampleConversation, conversation: Conversation | None = None
 ) -> Outcome:
-    """Commit a message and its answer; gives the outcome of the latter."""
+    """Commit a message and its answer, and return the outcome of the answer."""
     number = 0 if conversation is None else conversation.version
     said = sample.receive(conversation or sample.start(), str(number))
     await keep(engine, said)

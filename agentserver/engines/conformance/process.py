@@ -1,7 +1,4 @@
-"""A process that shares its storage with others, as the checks of an engine see it: no pump, only decisions.
-
-Owns waiting for what an engine tells by and by. Refuses to know which promise is tried.
-"""
+"""Process on shared storage for conformance checks: it makes decisions without a pump."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Claim, Engine
 
 NAP = 0.01
-"""Seconds between two looks at what an engine does not tell of by itself."""
+"""Seconds between two polls of an engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +36,12 @@ class SharedSubject:
     """Storage that several engines share at once.
 
     Args:
-        open: gives the engine of a process of that name, each of which has its own.
-        still: stops a process, as SIGSTOP does, until its lease is over; returns when it is.
-        moving: lets a stopped process go on.
-        away: a context in which no process reaches the storage; it lasts ten seconds by the storage's own clock.
-        rest: lets all conversations rest long enough that another process may claim them; no lease is over by it.
-        prompt: seconds, less than a lease, in which what is given up on purpose is taken.
+        open: returns the engine of the process with this name.
+        still: stops a process, as SIGSTOP does, and returns when its lease has expired.
+        moving: resumes a stopped process.
+        away: context in which no process reaches the storage, for ten seconds of the storage's clock.
+        rest: waits until idle conversations can be claimed by another process; no lease expires.
+        prompt: seconds, less than a lease, within which released conversations are taken over.
     """
 
     open: Callable[[str], Engine]
@@ -56,12 +53,12 @@ class SharedSubject:
 
 
 class Process:
-    """One engine on shared storage. An async context manager: entering opens the engine.
+    """Engine on shared storage. An async context manager: entering opens the engine.
 
     Args:
         engine: of the process; not yet open.
 
-    ``gained`` has what it was to take up, with the lease before.
+    ``gained`` maps each gained conversation to its previous lease.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -70,7 +67,7 @@ class Process:
         self._following: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the engine, and follow its claims."""
+        """Open the engine and follow its claims."""
         await self.engine.__aenter__()
         self._following = asyncio.create_task(self._follow())
         return self
@@ -92,18 +89,18 @@ class Process:
                     self.gained.pop(key, None)
 
     async def wait_until(self, there: Callable[[], bool]) -> None:
-        """Wait until something is so."""
+        """Wait until a condition holds."""
         while not there():  # noqa: ASYNC110 - what is awaited has no event of its own
             await asyncio.sleep(NAP)
 
     async def wait_for_ownership(self, conversation: str) -> None:
-        """Wait until this process is to take a conversation up."""
+        """Wait until this process has gained a conversation."""
         await self.wait_until(
             lambda: conversation in self.gained and self.engine.current_claim(conversation) is not None
         )
 
     async def claim(self, conversation: str) -> Claim:
-        """Claim a conversation as soon as that may be."""
+        """Claim a conversation as soon as possible."""
         while (claim := await self.engine.claim(conversation)) is None:  # noqa: ASYNC110 - what is awaited has no event of its own
             await asyncio.sleep(NAP)
         return claim
@@ -114,7 +111,7 @@ class Process:
             await asyncio.sleep(NAP)
 
     def current_claim(self, conversation: str) -> Claim:
-        """The claim of a conversation that this process has."""
+        """Return the claim that this process has on a conversation."""
         claim = self.engine.current_claim(conversation)
         hold(claim is not None, "an owner holds a claim")
         assert claim is not None
@@ -125,21 +122,21 @@ class Process:
         await self.engine.commit(self.current_claim(outcome.conversation.id), outcome)
 
     async def expect_fenced(self, claim: Claim, outcome: Outcome) -> None:
-        """Commit under a claim that was lost: it is refused, and not held after it."""
+        """Check that a commit under a lost claim is refused, and that the claim is no longer held."""
         with suppress(FencedError):
             await self.engine.commit(claim, outcome)
             raise BrokenPromiseError("a commit under a claim that was lost raises FencedError")
         hold(self.engine.current_claim(outcome.conversation.id) != claim, "a fenced claim is not held")
 
     def begin(self, sample: SampleConversation) -> Conversation:
-        """A new conversation of this process."""
+        """Begin a conversation of this process."""
         conversation = sample.start()
         self.engine.begin_claim(conversation.id)
         return conversation
 
     @asynccontextmanager
     async def decide_arrivals(self, sample: SampleConversation) -> AsyncIterator[list[Outcome]]:
-        """Decide about what is handed in for this process, as an owner does; gives the outcomes."""
+        """Decide arrivals for this process as an owner does, and yield the outcomes."""
         decided: list[Outcome] = []
         task = asyncio.create_task(self._decide(sample, decided))
         try:
@@ -173,9 +170,9 @@ class Process:
             await self.engine.commit(claim, outcome)
             decided.append(outcome)
             return Fate()
-        hold(isinstance(content, OutsideMessage), "what was handed in comes as it was")
+        hold(isinstance(content, OutsideMessage), "an arrival keeps its content")
         assert isinstance(content, OutsideMessage)
-        if content.request in now.requests:  # an owner before this one has decided, and its word was lost
+        if content.request in now.requests:  # an earlier owner decided it, and its answer was lost
             return Fate(request=content.request)
         outcome = decisions.receive(now, content, sample.rules, sample.moment())
         try:
@@ -189,33 +186,33 @@ class Process:
 
     @asynccontextmanager
     async def listen_to(self, conversation: str) -> AsyncIterator[EventListener]:
-        """Read what leaves a conversation of another process whenever there is news of it."""
-        hearing = EventListener(self, conversation)
-        task = asyncio.create_task(hearing.listen())
+        """Read the events of another process's conversation whenever news arrives."""
+        listener = EventListener(self, conversation)
+        task = asyncio.create_task(listener.listen())
         try:
-            yield hearing
+            yield listener
         finally:
             await cancel_and_wait([task])
 
     @asynccontextmanager
     async def follow_questions(self) -> AsyncIterator[set[str]]:
-        """Follow which conversations of other processes begin or cease to wait for a person."""
-        heard: set[str] = set()
+        """Collect conversations of other processes that start or stop waiting for a person."""
+        asking: set[str] = set()
 
         async def listen() -> None:
             async for news in self.engine.news(tuple):
                 if news.asks:
-                    heard.add(news.conversation)
+                    asking.add(news.conversation)
 
         task = asyncio.create_task(listen())
         try:
-            yield heard
+            yield asking
         finally:
             await cancel_and_wait([task])
 
 
 class EventListener:
-    """A gateway's view of a conversation that another process has.
+    """Gateway's view of a conversation that another process owns.
 
     Args:
         process: of the gateway.
@@ -228,7 +225,7 @@ class EventListener:
         self._over = False
 
     async def listen(self) -> None:
-        """Read after each piece of news."""
+        """Read new events after each piece of news."""
         engine = self._process.engine
         async for news in engine.news(lambda: [self._conversation]):
             conversation = news.conversation
@@ -242,12 +239,12 @@ class EventListener:
             self._over = found is not None and found.over
 
     async def wait_until(self, events: Sequence[Reply | Done], *, over: bool = False) -> None:
-        """Wait until so many events were read; they are these."""
+        """Wait for as many events, and check that they are these."""
         await self._process.wait_until(lambda: len(self._events) >= len(events) and self._over >= over)
         plain = [event._replace(redelivered=False) for event in self._events]
-        hold(plain == list(events), "what leaves elsewhere is read once, in order")
+        hold(plain == list(events), "events of another process are read once, in order")
 
 
 def make_arrival(conversation: Conversation, content: OutsideMessage | ApprovalAnswer) -> Arrival:
-    """An arrival for a conversation, from an operator."""
+    """Make an arrival for a conversation, from an operator."""
     return Arrival(str(uuid4()), conversation.id, None, content)

@@ -1,7 +1,6 @@
-"""The promises of every engine to operators: what ``EngineReader`` gives is what was committed.
+"""Conformance checks of ``EngineReader``: operators read the committed state.
 
-Owns the checks, a part of the suite in ``engines/conformance/suite.py``. An engine that keeps no steps says so, and is
-held to what remains.
+An engine that records no steps is exempt from the checks that need them.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
 
 
 async def an_engine_says_what_it_can_do(subject: Subject) -> None:
-    """It says that it is durable as its subject does; a durable one keeps steps, and has one place for answers."""
+    """Check that an engine is as durable as its subject claims, and that a durable one records steps."""
     async with subject.open() as engine:
-        hold(engine.durable is subject.durable, "an engine says whether what it keeps outlives the process")
+        hold(engine.durable is subject.durable, "an engine says whether its data outlives the process")
         if subject.durable:
             hold(await _is_recorded(engine), "a durable engine keeps steps")
         if engine.answers is not None:
@@ -40,7 +39,7 @@ async def an_engine_says_what_it_can_do(subject: Subject) -> None:
 
 
 async def a_conversation_is_found_and_listed(subject: Subject) -> None:
-    """By the beginning of its id, and in the list, the one that was touched last first."""
+    """Check that conversations are found by a prefix of their id, and listed last touched first."""
     sample = SampleConversation()
     async with subject.open() as engine:
         one, other = (sample.receive(sample.start(), "1") for _ in range(2))
@@ -73,12 +72,12 @@ async def a_conversation_is_found_and_listed(subject: Subject) -> None:
         (first,) = [each for each in await _list_conversations(engine) if each.id == key]
         hold(
             first.unread == len(answered.replies),
-            "it is listed with what has left it and was not acknowledged",
+            "it is listed with its unacknowledged events",
         )
 
 
 async def operators_see_what_is_at_work(subject: Subject) -> None:
-    """The open conversations in which something waits, each as it was committed; and no other."""
+    """Check that exactly the open conversations with pending work are active."""
     sample = SampleConversation()
     async with subject.open() as engine:
         said, done, over = (sample.receive(sample.start(), "1") for _ in range(3))
@@ -88,13 +87,16 @@ async def operators_see_what_is_at_work(subject: Subject) -> None:
         await keep(engine, sample.close(over.conversation))
         active = await engine.read(lambda reader: list(reader.active()))
         known = [each.conversation.id for each in (said, done, over)]
-        hold([key for key in active if key in known] == known[:1], "what waits is at work, and nothing else")
+        hold(
+            [key for key in active if key in known] == known[:1],
+            "a conversation with pending work is active, and no other",
+        )
         hold(await _loads_as_committed(engine, said), "a conversation is read as it was committed")
         hold(await engine.read(lambda reader: reader.load(known[2])) is None, "a closed conversation is None")
 
 
 async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
-    """The messages that wait for an approval, until they are answered."""
+    """Check that messages are listed while they wait for an approval."""
     sample = SampleConversation(guards=(AskingGuard(),))
     asked = sample.receive(sample.start(), "1")
     key, waiting = asked.conversation.id, asked.conversation.approvals()
@@ -110,11 +112,14 @@ async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
         other = sample.receive(sample.start(), "2")
         await keep(engine, other)
         theirs = await engine.read(lambda reader: tuple(reader.approvals(other.conversation.id)))
-        hold(theirs == other.conversation.approvals(), "of each conversation that which waits in it is seen")
+        hold(
+            theirs == other.conversation.approvals(),
+            "pending approvals are listed for their own conversation",
+        )
         await keep(engine, sample.approve(asked.conversation, waiting[0]))
         hold(
             await engine.read(lambda reader: list(reader.approvals(key))) == [],
-            "what was answered is seen no more",
+            "an answered approval is not listed",
         )
         hold(
             await _list_asking(engine) == [other.conversation.id],
@@ -125,7 +130,7 @@ async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
 
 
 async def a_recorded_conversation_can_be_decided_again(subject: Subject) -> None:
-    """Its records are those that were committed, in order, and its steps are decided as they were."""
+    """Check that recorded steps are complete, in order, and reproduce the committed decisions."""
     sample = SampleConversation(guards=(AskingGuard(),))
     outcomes = _make_outcomes(sample)
     key = outcomes[0].conversation.id
@@ -143,7 +148,7 @@ async def a_recorded_conversation_can_be_decided_again(subject: Subject) -> None
 
 
 async def what_a_listener_could_not_deal_with_is_listed(subject: Subject) -> None:
-    """A dead letter, with why, until it is queued again; and no delivery that was dealt with."""
+    """Check that a failed delivery is listed as a dead letter, with the reason, until it is requeued."""
     sample = SampleConversation()
     async with subject.open() as engine:
         failing, well = (sample.receive(sample.start(), "1") for _ in range(2))
@@ -162,11 +167,11 @@ async def what_a_listener_could_not_deal_with_is_listed(subject: Subject) -> Non
         hold(bool(letter.reason), "a dead letter says why it was given up")
         hold((letter.principal, letter.open) == ("console", True), "a dead letter says whose it is")
         await keep(engine, sample.requeue(failed.conversation, letter.delivery))
-        hold(await _dead(engine) == [], "what was queued again is no dead letter")
+        hold(await _dead(engine) == [], "a requeued delivery is not a dead letter")
 
 
 async def dead_letters_are_listed_in_their_order(subject: Subject) -> None:
-    """Oldest first; one says whether its conversation is open."""
+    """Check that dead letters are listed oldest first, and say whether their conversation is open."""
     sample = SampleConversation()
     async with subject.open() as engine:
         if not await _is_recorded(engine):
@@ -196,12 +201,12 @@ async def dead_letters_are_listed_in_their_order(subject: Subject) -> None:
         hold(named == letters[1:2], "a dead letter is found by the id of its delivery")
         first, *others = letters
         hold(await engine.discard(first.delivery.id), "a dead letter can be discarded")
-        hold(await _dead(engine) == others, "what was discarded is no dead letter, and the others are")
-        hold(not await engine.discard(first.delivery.id), "what is no dead letter cannot be discarded")
+        hold(await _dead(engine) == others, "only the discarded dead letter is removed")
+        hold(not await engine.discard(first.delivery.id), "only a dead letter can be discarded")
 
 
 async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None:
-    """For a durable engine: what is open, waits for a person, is a dead letter or set aside, as it was before."""
+    """Check that a durable engine shows operators the same state after a restart."""
     if not subject.durable:
         return
     sample, asking = SampleConversation(), SampleConversation(guards=(AskingGuard(),), since=100)
@@ -215,32 +220,32 @@ async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None
         await engine.suspend(illegible.conversation.id, "nothing can be decided", 9.0)
         before = await _read_view(engine, asked)
     async with subject.open() as engine:
-        hold(await _read_view(engine, asked) == before, "operators see after a restart what they saw before")
+        hold(await _read_view(engine, asked) == before, "operators see the same state after a restart")
         for outcome in (said, asked):
             key = outcome.conversation.id
             hold(await _find(engine, key[:20]) == [key], "a conversation is found after a restart")
         found = await engine.read(lambda reader: tuple(reader.approvals(asked.conversation.id)))
-        hold(found == asked.conversation.approvals(), "what waits for a person is seen after a restart")
+        hold(found == asked.conversation.approvals(), "pending approvals are listed after a restart")
         letters = [letter.delivery for letter in await _dead(engine)]
         hold(letters == [failing.ready[0]], "a dead letter is there after a restart")
-        aside = [
+        suspended = [
             (one.id, one.reason) for one in await engine.read(lambda reader: list(reader.list_suspended()))
         ]
         hold(
-            aside == [(illegible.conversation.id, "nothing can be decided")],
-            "what is set aside is listed, with the reason",
+            suspended == [(illegible.conversation.id, "nothing can be decided")],
+            "a suspended conversation is listed, with the reason",
         )
 
 
 async def operators_see_what_people_decided(subject: Subject) -> None:
-    """The last answers first: to which message, of whose conversation, by whom and when; denials without one, too."""
+    """Check that decisions are listed latest first, with principal, person, time and message."""
     sample = SampleConversation(guards=(AskingGuard(),))
     asked = [sample.receive(sample.start(name), "1") for name in ("ada", "bob")]
     async with subject.open() as engine:
         for outcome in asked:
             await keep(engine, outcome)
         if await _is_recorded(engine):
-            hold(await _list_decisions(engine) == [], "what was not answered is not decided")
+            hold(await _list_decisions(engine) == [], "no decision is listed before an answer")
         answers = [
             sample.approve(asked[0].conversation, asked[0].conversation.approvals()[0]),
             sample.deny(asked[1].conversation, asked[1].conversation.approvals()[0]),
@@ -266,7 +271,7 @@ async def operators_see_what_people_decided(subject: Subject) -> None:
         await keep(engine, sample.close(answers[0].conversation))
         hold(
             len(await _list_decisions(engine, "ada")) == 1,
-            "of one principal, also when its conversation is over",
+            "decisions are listed for one principal, also after its conversation has ended",
         )
         hold(
             await engine.read(lambda reader: len(reader.list_decisions(1))) == 1, "as many as were asked for"
@@ -274,7 +279,7 @@ async def operators_see_what_people_decided(subject: Subject) -> None:
 
 
 async def operators_see_what_was_charged(subject: Subject) -> None:
-    """By listener, model and principal: what was settled, and what is reserved for what is not."""
+    """Check that charges are summed by listener, model and principal; open reservations count in full."""
     sample = SampleConversation()
     said = sample.receive(sample.start("ada"), "1")
     steps = [said]
@@ -290,11 +295,11 @@ async def operators_see_what_was_charged(subject: Subject) -> None:
         seen = sorted((one.listener, one.model, one.principal, one.calls, one.tokens) for one in found)
         hold(
             seen == [("worker", "large", "ada", 1, 100), ("worker", "small", "ada", 2, 12)],
-            "what was charged is summed by listener, model and principal",
+            "charges are summed by listener, model and principal",
         )
         late = steps[-1].conversation.touched
         later = await engine.read(lambda reader: list(reader.list_charges(late)))
-        hold([one.model for one in later] == ["large"], "or only what was charged since a time")
+        hold([one.model for one in later] == ["large"], "charges can be limited to those since a time")
 
 
 READER = (
@@ -313,7 +318,7 @@ READER = (
 
 
 def _make_outcomes(sample: SampleConversation) -> list[Outcome]:
-    """A conversation from its first message to its end, with a question and its answer."""
+    """Make the outcomes of a conversation from its first message to its end, with one approval."""
     asked = sample.receive(sample.start(), "1")
     approved = sample.approve(asked.conversation, asked.conversation.approvals()[0])
     answered = sample.answer(approved.conversation, approved.ready[0])
@@ -328,7 +333,7 @@ async def _expect_recording(engine: Engine, outcomes: list[Outcome], rules: Rule
         [record.event for record in found.records()] == [record.event for record in then],
         "the records of a conversation are those that were committed, in order",
     )
-    hold(list(found.records()) == then, "a record says all that it said: who, when, which message, why")
+    hold(list(found.records()) == then, "a record has all its fields: who, when, which message, why")
     answered = [record.detail for record in found.records() if isinstance(record.detail, ApprovalGiven)]
     hold(
         [(each.by, each.answer) for each in answered] == [("somebody", Answer.ONCE)],
@@ -338,7 +343,7 @@ async def _expect_recording(engine: Engine, outcomes: list[Outcome], rules: Rule
     hold(difference is None, f"a recorded conversation is decided again as it was: {difference}")
     hold(
         await engine.read(lambda reader: reader.find_altered(reader.recorded_conversation(key))) is None,
-        "what was not changed is not told to be",
+        "an unaltered record is not reported as altered",
     )
     ends = [each.closed for each in await _list_conversations(engine) if each.id == key]
     hold(len(ends) == 1 and ends[0] is not None, "a closed conversation with steps is listed as closed")

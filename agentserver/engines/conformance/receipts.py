@@ -1,7 +1,4 @@
-"""The promises of every engine about messages that come under an id of their sender's.
-
-Owns the checks. They are part of the suite of ``engines/conformance/suite.py``.
-"""
+"""Conformance checks of idempotency keys and their receipts."""
 
 from __future__ import annotations
 
@@ -19,13 +16,13 @@ if TYPE_CHECKING:
 
 
 async def an_id_of_the_senders_counts_once(subject: Subject) -> None:
-    """A message under an id that is there changes nothing and says what is there; in its own conversation only."""
+    """Check that a repeated key changes nothing and returns the first receipt, in its own conversation only."""
     sample = SampleConversation()
     async with subject.open() as engine:
         first = sample.receive_keyed(sample.start(), "first", "mine")
         await keep(engine, first)
         found = await _repeat(engine, sample.receive_keyed(first.conversation, "second", "mine"))
-        hold(found == _make_receipt(first), "a repetition is told what was committed before")
+        hold(found == _make_receipt(first), "a repetition returns the first receipt")
         hold(await engine.load(first.conversation.id) == first.conversation, "a repetition changes nothing")
         other = sample.receive_keyed(sample.start(), "first", "mine")
         await keep(engine, other)
@@ -33,7 +30,7 @@ async def an_id_of_the_senders_counts_once(subject: Subject) -> None:
 
 
 async def a_receipt_is_found_by_its_name(subject: Subject) -> None:
-    """A commit under an id is found while its conversation is open; for a durable engine afterwards too."""
+    """Check that a receipt is found while its conversation is open; with a durable engine afterwards too."""
     sample = SampleConversation()
     async with subject.open() as engine:
         first = sample.receive_keyed(sample.start(), "first", "mine")
@@ -48,15 +45,13 @@ async def a_receipt_is_found_by_its_name(subject: Subject) -> None:
         await _expect_receipt(engine, first)
         conversation = await _load(engine, first)
         found = await _repeat(engine, sample.receive_keyed(conversation, "second", "mine"))
-        hold(
-            found == _make_receipt(first), "a repetition after a restart is told what was committed before it"
-        )
+        hold(found == _make_receipt(first), "a repetition after a restart returns the first receipt")
         await keep(engine, sample.close(conversation))
         await _expect_receipt(engine, first)
 
 
 async def events_of_a_request_can_be_read_again(subject: Subject) -> None:
-    """All that left for a request with an id is there, acknowledged or not; what was acknowledged is marked."""
+    """Check that all events of a keyed request can be read, with acknowledged ones marked."""
     sample = SampleConversation()
     async with subject.open() as engine:
         first = sample.receive_keyed(sample.start(), "first", "mine")
@@ -64,15 +59,24 @@ async def events_of_a_request_can_be_read_again(subject: Subject) -> None:
         answered = sample.answer(first.conversation, first.ready[0])
         await keep(engine, answered)
         key = first.conversation.id
-        hold(await _read_events(engine, key) == list(answered.replies), "what left is told, in order")
+        hold(
+            await _read_events(engine, key) == list(answered.replies),
+            "the events of a request are read in order",
+        )
         engine.acknowledge(key, answered.replies[0].place)
         marks = [event.redelivered for event in await _read_events(engine, key)]
-        hold(marks == [True, False], "what was acknowledged is told, and marked")
-        hold([event async for event in engine.read_request_events(key, "other")] == [], "nothing else is")
+        hold(marks == [True, False], "acknowledged events are read, and marked")
+        hold(
+            [event async for event in engine.read_request_events(key, "other")] == [],
+            "another request has no events",
+        )
     if subject.durable:
         async with subject.open() as engine:
             marks = [event.redelivered for event in await _read_events(engine, key)]
-            hold(marks == [True, True], "so is, after a restart, what may have left before")
+            hold(
+                marks == [True, True],
+                "after a restart all events are marked, as they may have been delivered",
+            )
 
 
 RECEIPTS = (
@@ -88,7 +92,7 @@ async def _repeat(engine: Engine, outcome: Outcome) -> Receipt:
         await keep(engine, outcome)
     except RepeatedError as repeated:
         return repeated.receipt
-    raise BrokenPromiseError("a message under an id that is there raises RepeatedError")
+    raise BrokenPromiseError("a message with a known key raises RepeatedError")
 
 
 async def _expect_receipt(engine: Engine, outcome: Outcome) -> None:

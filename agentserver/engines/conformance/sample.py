@@ -1,7 +1,4 @@
-"""A small organism whose conversations give outcomes to commit, for checks of an engine.
-
-Owns what checks share. Refuses to know any engine.
-"""
+"""Sample conversations and helpers that the conformance checks share."""
 
 from __future__ import annotations
 
@@ -52,19 +49,19 @@ if TYPE_CHECKING:
 
 
 class BrokenPromiseError(AssertionError):
-    """An engine does not keep what it promises."""
+    """Failure of a check: an engine breaks a promise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """An engine under test.
+    """Engine under test.
 
     Args:
-        open: gives a new engine on the same storage each time; a memory engine gives an empty one.
-        durable: whether what one instance committed is there for the next.
-        guarded: the same as ``open`` for conversations under these guards, of which the engine keeps the memories; not
-            needed for an engine that does not have to be told.
-        retaining: the same as ``open`` with a retention in seconds; None for an engine that keeps no closed
+        open: returns a new engine on the same storage each time; for a memory engine an empty one.
+        durable: whether commits outlive the instance.
+        guarded: like ``open``, for conversations under these guards; only needed if the engine must know the guards
+            whose memory it stores.
+        retaining: like ``open``, with a retention in seconds; None for an engine that keeps no closed
             conversation.
     """
 
@@ -74,61 +71,61 @@ class Subject:
     retaining: Callable[[float], Engine] | None = None
 
     def open_guarded(self, guards: Sequence[CoreGuard]) -> Engine:
-        """A new engine for conversations under these guards."""
+        """Open an engine for conversations under these guards."""
         return self.open() if self.guarded is None else self.guarded(guards)
 
 
 def keep(engine: Engine, outcome: Outcome) -> Awaitable[None]:
-    """Commit an outcome, as a pump does that has the conversation."""
+    """Commit an outcome, as the pump that owns the conversation does."""
     claim = engine.current_claim(outcome.conversation.id)
     if claim is None:
-        raise BrokenPromiseError("an engine that is alone has every conversation")
+        raise BrokenPromiseError("an engine without peers owns every conversation")
     return engine.commit(claim, outcome)
 
 
 async def at_work(engine: Engine) -> list[str]:
-    """The conversations that an engine gives to be taken up at the start."""
+    """List the conversations that an engine reports as gained when it opens."""
     first = await anext(engine.changes())
-    hold(isinstance(first, GainedClaims), "the first change is what is to be taken up")
+    hold(isinstance(first, GainedClaims), "the first change is a gain of conversations")
     assert isinstance(first, GainedClaims)
     hold(
         all(engine.current_claim(key) == claim for key, claim in first.claims.items()),
-        "what is gained is held",
+        "gained claims are held",
     )
     return list(first.claims)
 
 
 async def list_open(engine: Engine) -> list[tuple[str, str]]:
-    """The open conversations of an engine, with their principals."""
+    """List the open conversations of an engine with their principals."""
     return [one async for one in engine.open_conversations()]
 
 
 async def idle(engine: Engine, before: float) -> list[str]:
-    """The conversations of an engine in which nothing has happened since."""
+    """List the conversations of an engine that were last touched before a time."""
     return [key async for key in engine.idle(before)]
 
 
 @xmlify
 @dataclass(frozen=True, slots=True)
-class Told:
-    """The payload of the sample's messages."""
+class Note:
+    """Payload of the sample's messages."""
 
     text: Annotated[str, MaxLen(64)]
 
 
 class SampleConversation:
-    """A small organism whose conversations give outcomes to commit.
+    """Sample organism that makes conversations and outcomes to commit.
 
     Args:
         retries: of its listener.
         guards: of its rules.
-        since: the moment that its first comes after; the ids of two that share one are the same.
+        since: number before its first moment; two samples with the same number make the same ids.
     """
 
     def __init__(self, retries: int = 0, guards: tuple[CoreGuard, ...] = (), since: int = 0) -> None:
-        listener = Listener("worker", (Told,), "answers what it is told", retries=retries)
-        codecs = Codecs([Told])
-        name = codecs.of(Told).name
+        listener = Listener("worker", (Note,), "answers every message", retries=retries)
+        codecs = Codecs([Note])
+        name = codecs.of(Note).name
         services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
         blueprint = Blueprint(
             {"worker": listener}, Limits(), {"worker": frozenset([name])}, services, {"worker": ""}
@@ -137,44 +134,44 @@ class SampleConversation:
         self._moments = since
 
     def moment(self) -> Moment:
-        """The next of a fixed row of moments."""
+        """Return the next moment of a fixed sequence."""
         self._moments += 1
         return Moment(float(self._moments), self._moments.to_bytes(16, "big"))
 
     def start(self, principal: str = "console") -> Conversation:
-        """A new conversation."""
+        """Start a conversation without committing anything."""
         return Conversation.begin(principal, self.moment())
 
     def make_message(self, request: str) -> OutsideMessage:
-        """A message from outside."""
-        return OutsideMessage(self.rules.codecs.of(Told).encode(Told(request)).encode(), request, "worker")
+        """Make a message from outside."""
+        return OutsideMessage(self.rules.codecs.of(Note).encode(Note(request)).encode(), request, "worker")
 
     def make_keyed_message(
         self, conversation: Conversation, request: str, own: str, to: str = "worker"
     ) -> OutsideMessage:
-        """The same of a message to which its sender gave an id."""
-        data = self.rules.codecs.of(Told).encode(Told("the same each time")).encode()
+        """Make a message with an idempotency key."""
+        data = self.rules.codecs.of(Note).encode(Note("the same each time")).encode()
         return OutsideMessage(
             data, request, to, receipts.key(conversation.principal, conversation.id, own, data, to)
         )
 
     def receive(self, conversation: Conversation, request: str) -> Outcome:
-        """The outcome of a message from outside: one more delivery."""
+        """Decide on a message from outside: it adds one delivery."""
         return decisions.receive(conversation, self.make_message(request), self.rules, self.moment())
 
     def receive_keyed(
         self, conversation: Conversation, request: str, own: str, to: str = "worker"
     ) -> Outcome:
-        """The same of a message to which its sender gave an id."""
+        """Decide on a message with an idempotency key: it adds one delivery."""
         outside = self.make_keyed_message(conversation, request, own, to)
         return decisions.receive(conversation, outside, self.rules, self.moment())
 
     def answer(self, conversation: Conversation, delivery: Delivery) -> Outcome:
-        """The outcome of an invocation that answers: one delivery less."""
+        """Conclude an invocation that answers: it consumes the delivery."""
         accepted = decisions.accept(conversation, delivery, self.rules)
         hold(isinstance(accepted, AcceptedDelivery), "a committed delivery can be accepted")
         said = normalise(
-            HandlerResponse.respond(Told("done")), self.rules.codecs, self.rules.bounds, Room(1, 1 << 20)
+            HandlerResponse.respond(Note("done")), self.rules.codecs, self.rules.bounds, Room(1, 1 << 20)
         )
         assert isinstance(said, Drafts)
         result = HandlerReturn(said)
@@ -183,7 +180,7 @@ class SampleConversation:
         )
 
     def fail(self, conversation: Conversation, delivery: Delivery) -> Outcome:
-        """The outcome of an invocation that crashed."""
+        """Conclude an invocation that crashed."""
         return decisions.conclude(
             conversation,
             FinishedInvocation(delivery, None, HandlerFailure(Code.INTERNAL)),
@@ -192,14 +189,14 @@ class SampleConversation:
         )
 
     def approve(self, conversation: Conversation, approval: Approval) -> Outcome:
-        """The outcome of a person's approval: what waited for it is queued."""
+        """Approve a pending message as a person: it is queued."""
         answered = ApprovalAnswer(approval.id, approval.digest, Answer.ONCE, "somebody")
         outcome = approving.decide(conversation, answered, self.rules, self.moment())
         assert outcome is not None
         return outcome
 
     def deny(self, conversation: Conversation, approval: Approval) -> Outcome:
-        """The outcome of a question that no person has answered in time."""
+        """Deny a pending message that no person has answered in time."""
         answered = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, NoAnswerReason.LATE)
         outcome = approving.decide(conversation, answered, self.rules, self.moment())
         assert outcome is not None
@@ -208,7 +205,7 @@ class SampleConversation:
     def charge(
         self, conversation: Conversation, delivery: Delivery, what: str, cost: int | None
     ) -> list[Outcome]:
-        """The outcomes of a charge of 100 tokens at most, and of what it has cost, where that is known."""
+        """Reserve at most 100 tokens, and settle the reservation if the cost is given."""
         asked = ReserveRequest(delivery, what, Amount(100))
         reserved = charges.reserve(conversation, asked, self.rules, self.moment())
         assert reserved is not None
@@ -221,50 +218,50 @@ class SampleConversation:
         return [reserved, settled]
 
     def requeue(self, conversation: Conversation, delivery: Delivery) -> Outcome:
-        """The outcome of queueing a dead letter again."""
+        """Requeue a dead letter."""
         return requeue.requeue(conversation, delivery, self.rules, self.moment())
 
     def cancel(self, conversation: Conversation, request: str) -> Outcome:
-        """The outcome of cancelling a request."""
+        """Cancel a request."""
         outcome = decisions.cancel(conversation, Cancellation(request), self.rules, self.moment())
         assert outcome is not None
         return outcome
 
     def open(self, conversation: Conversation) -> Outcome:
-        """The outcome of an opening that is kept before anything is said."""
+        """Open a conversation before its first message."""
         return decisions.open_conversation(conversation, self.rules, self.moment())
 
     def close(self, conversation: Conversation) -> Outcome:
-        """The outcome of closing."""
+        """Close a conversation."""
         return decisions.close(conversation, self.rules, self.moment(), "over")
 
 
 class AskingGuard:
-    """Wants a person to approve every message."""
+    """Guard that requires a person's approval for every message."""
 
     name = "asking"
 
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:  # noqa: ARG002 - a guard's signature
-        """Nothing to remember."""
+        """Return the memory unchanged."""
         return memory
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
-        """Ask, in two lines."""
+        """Require an approval, with a question of two lines."""
         return NeedsApproval("may it\nbe sent?")
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
-        """Nothing to remember."""
+        """Return the memory unchanged."""
         return memory
 
 
 def hold(promise: bool, what: str) -> None:  # noqa: FBT001 - reads as an assertion
-    """Raise BrokenPromiseError unless the promise, in words, is kept."""
+    """Raise BrokenPromiseError unless a promise is kept."""
     if not promise:
         raise BrokenPromiseError(what)
 
 
 class Promise:
-    """A context in which one promise is tried. Every failure in it names the promise.
+    """Context of one check, which names the promise in every failure.
 
     Args:
         name: of the check; underscores read as spaces.
@@ -274,18 +271,18 @@ class Promise:
         self._name = name.replace("_", " ")
 
     def __enter__(self) -> None:
-        """Nothing to prepare."""
+        """Do nothing."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raise BrokenPromiseError for whatever went wrong, but for what ends the program."""
+        """Convert exceptions to BrokenPromiseError, except those that end the program."""
         if isinstance(error, BrokenPromiseError):
             raise BrokenPromiseError(
                 f"the engine breaks the promise that {self._name}: it does not hold that {error}"
             )
         if isinstance(error, Exception):
-            told = f"{type(error).__name__}: {error}"
+            text = f"{type(error).__name__}: {error}"
             raise BrokenPromiseError(
-                f"the engine breaks the promise that {self._name}: it raised {told}"
+                f"the engine breaks the promise that {self._name}: it raised {text}"
             ) from error

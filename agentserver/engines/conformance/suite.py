@@ -1,12 +1,8 @@
-"""The promises of every engine, as checks that any engine can be held to.
+"""Conformance suite: the checks that every engine must pass.
 
-The promise, in words: *effectively once for each delivery*. A committed outcome is there whole or not at all; a
-decision taken on a stale version changes nothing; what was committed and not consumed is handed out again; what
-was consumed never is. Whether that outlives the process is the engine's own word: ``durable`` says which checks
-apply. Operators see what was committed, as far as the engine keeps it.
-
-Owns the checks, and the sentence that names the promise that an engine breaks. Refuses to know any engine: it is given
-a way to open one. ``docs/engines.md`` shows the suite at work.
+Engines promise *effectively once for each delivery*. An outcome is committed whole or not at all; a decision on a stale
+version changes nothing; committed deliveries are handed out until they are consumed, and never afterwards.
+``Subject.durable`` says whether these promises must hold across restarts. See ``docs/engines.md`` for an example.
 """
 
 from __future__ import annotations
@@ -46,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECKS", "BrokenPromiseError", "Check", "Subject", "broken_promises"]
 
 PATIENCE = 60.0
-"""Seconds after which a check that has not come to its end counts as failed."""
+"""Seconds after which an unfinished check counts as failed."""
 
 Check: TypeAlias = Callable[[Subject], Awaitable[None]]
 
@@ -60,14 +56,14 @@ async def _runnable(engine: Engine) -> list[str]:
 
 
 async def _heads(engine: Engine) -> list[Delivery]:
-    """The deliveries that a restart would take up: the first of every inbox of the conversations at work."""
+    """List the deliveries that a restart would run: the first of each inbox of an active conversation."""
     found = [await engine.load(key) for key in await at_work(engine)]
     threads = [thread for one in found if one is not None for thread in one.tree.nodes.values()]
     return [thread.inbox[0] for thread in threads if thread.inbox]
 
 
 async def a_committed_conversation_is_there(subject: Subject) -> None:
-    """The latest commit of a conversation is loaded; without any commit, None is."""
+    """Check that the latest commit of a conversation is loaded, or None if it has no commit."""
     sample = SampleConversation()
     async with subject.open() as engine:
         hold(await engine.load("nobody") is None, "an unknown conversation is None")
@@ -80,7 +76,7 @@ async def a_committed_conversation_is_there(subject: Subject) -> None:
 
 
 async def an_opening_is_kept_before_anything_is_said(subject: Subject) -> None:
-    """A conversation without messages is open, after a restart as well; nothing of it is at work."""
+    """Check that a conversation without messages is open but not active, after a restart as well."""
     sample = SampleConversation()
     async with subject.open() as engine:
         begun = sample.open(sample.start("ada"))
@@ -102,11 +98,11 @@ async def _is_open(engine: Engine, begun: Outcome) -> None:
         await engine.find_conversation(key) == ConversationFound(key, "ada", over=False), "its owner is known"
     )
     hold((key, "ada") in await _open(engine), "it is open")
-    hold(await _runnable(engine) == [], "nothing of it is at work")
+    hold(await _runnable(engine) == [], "it has no runnable delivery")
 
 
 async def a_stale_decision_changes_nothing(subject: Subject) -> None:
-    """A commit against a version that is not the stored one is refused whole."""
+    """Check that a commit based on another version than the stored one is refused whole."""
     sample = SampleConversation()
     async with subject.open() as engine:
         opened = sample.start()
@@ -124,7 +120,7 @@ async def a_stale_decision_changes_nothing(subject: Subject) -> None:
 
 
 async def what_is_not_consumed_is_runnable(subject: Subject) -> None:
-    """The first delivery of each inbox, until it is consumed; never afterwards."""
+    """Check that the first delivery of each inbox is runnable until it is consumed."""
     sample = SampleConversation()
     async with subject.open() as engine:
         said = sample.receive(sample.start(), "1")
@@ -136,7 +132,7 @@ async def what_is_not_consumed_is_runnable(subject: Subject) -> None:
 
 
 async def a_closed_conversation_is_gone(subject: Subject) -> None:
-    """Nothing of it is loaded or run again."""
+    """Check that a closed conversation is not loaded, and its deliveries do not run."""
     sample = SampleConversation()
     async with subject.open() as engine:
         said = sample.receive(sample.start(), "1")
@@ -147,7 +143,7 @@ async def a_closed_conversation_is_gone(subject: Subject) -> None:
 
 
 async def conversations_do_not_touch_each_other(subject: Subject) -> None:
-    """Versions are counted for each conversation by itself."""
+    """Check that each conversation has its own versions."""
     sample = SampleConversation()
     async with subject.open() as engine:
         ones = [sample.receive(sample.start(), "1") for _ in range(3)]
@@ -161,7 +157,7 @@ async def conversations_do_not_touch_each_other(subject: Subject) -> None:
 
 
 async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:
-    """For a durable engine: a new instance on the same storage goes on where the last one was left."""
+    """Check that a new instance of a durable engine continues from the stored state."""
     if not subject.durable:
         return
     sample = SampleConversation()
@@ -177,7 +173,7 @@ async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:
 
 
 async def a_restart_keeps_versions(subject: Subject) -> None:
-    """For a durable engine: a decision on an earlier version, or on what is closed, is stale after a restart too."""
+    """Check that decisions on old versions or closed conversations are stale after a restart too."""
     if not subject.durable:
         return
     sample = SampleConversation()
@@ -203,7 +199,7 @@ async def a_restart_keeps_versions(subject: Subject) -> None:
 
 
 async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject) -> None:
-    """An open conversation belongs to its principal, and is idle once nothing has touched it since."""
+    """Check that open conversations are found by principal and by the time of their last step."""
     sample = SampleConversation()
     async with subject.open() as engine:
         said = sample.receive(sample.start(), "1")
@@ -213,7 +209,7 @@ async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject
             key in [one async for one in engine.conversations_of("console")],
             "an open conversation is its principal's",
         )
-        hold(key not in [one async for one in engine.conversations_of("other")], "and nobody else's")
+        hold(key not in [one async for one in engine.conversations_of("other")], "and no other principal's")
         hold((key, "console") in await _open(engine), "it is listed with its principal")
         hold(key in await idle(engine, touched + 1), "an untouched conversation is idle")
         hold(key not in await idle(engine, touched), "one that was touched since is not")
@@ -223,7 +219,7 @@ async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject
 
 
 async def many_at_once_are_each_kept_or_refused(subject: Subject) -> None:
-    """Commits that wait together share nothing but the wait: the stale one is refused, the others are there."""
+    """Check that of many concurrent commits only the stale one is refused."""
     sample = SampleConversation()
     async with subject.open() as engine:
         opened = [sample.start() for _ in range(20)]
@@ -239,7 +235,7 @@ async def many_at_once_are_each_kept_or_refused(subject: Subject) -> None:
 
 
 async def a_repetition_outlives_a_restart(subject: Subject) -> None:
-    """For a durable engine: a delivery that failed and is to be tried again is runnable, with its attempts counted."""
+    """Check that a durable engine keeps pending retries and their attempts across a restart."""
     if not subject.durable:
         return
     sample = SampleConversation(retries=2)
@@ -254,7 +250,7 @@ async def a_repetition_outlives_a_restart(subject: Subject) -> None:
 
 
 async def a_question_waits_for_its_answer(subject: Subject) -> None:
-    """A message that waits for a person is there though it is not runnable; for a durable engine after a restart."""
+    """Check that a message that waits for a person is kept but not runnable, also across a restart."""
     sample = SampleConversation(guards=(AskingGuard(),))
     asked = sample.receive(sample.start(), "1")
     key, (approval,) = asked.conversation.id, asked.conversation.approvals()
@@ -263,15 +259,15 @@ async def a_question_waits_for_its_answer(subject: Subject) -> None:
         await _still_asked(engine, asked)
         if not subject.durable:
             await keep(engine, sample.approve(asked.conversation, approval))
-            hold(await _runnable(engine) == [approval.delivery.id], "what was approved is runnable")
+            hold(await _runnable(engine) == [approval.delivery.id], "an approved message is runnable")
             return
     async with subject.open() as engine:
         await _still_asked(engine, asked)
         await keep(engine, sample.approve(asked.conversation, approval))
     async with subject.open() as engine:
-        hold(await _runnable(engine) == [approval.delivery.id], "what was approved is runnable")
+        hold(await _runnable(engine) == [approval.delivery.id], "an approved message is runnable")
         found = await engine.load(key)
-        hold(found is not None and not found.approvals(), "a question that was answered is none any more")
+        hold(found is not None and not found.approvals(), "an answered question is not pending")
 
 
 async def _still_asked(engine: Engine, asked: Outcome) -> None:
@@ -282,7 +278,7 @@ async def _still_asked(engine: Engine, asked: Outcome) -> None:
 
 
 async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
-    """For a durable engine: events wait for their gateway; after a restart they are marked as redelivered."""
+    """Check that a durable engine keeps unacknowledged events, marked as redelivered after a restart."""
     if not subject.durable:
         return
     sample = SampleConversation()
@@ -297,23 +293,23 @@ async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
         marked = [event._replace(redelivered=True) for event in answered.replies]
         hold(
             left == marked,
-            "what was not acknowledged is there, in order, at its place, marked as told before",
+            "unacknowledged events are kept in order, at their places, marked as redelivered",
         )
         engine.acknowledge(key, left[0].place)
     async with subject.open() as engine:
-        hold([event async for event in engine.outbox(key)] == left[1:], "what was acknowledged is gone")
+        hold([event async for event in engine.outbox(key)] == left[1:], "acknowledged events are removed")
         await keep(engine, sample.close(answered.conversation))
         hold(
             key in [one async for one in engine.conversations_of("console")],
-            "a closed one belongs until it is fetched",
+            "the principal keeps a closed conversation until its events are fetched",
         )
         engine.abandon(key)
     async with subject.open() as engine:
         hold(key not in [one async for one in engine.conversations_of("console")], "and not any longer")
 
 
-async def a_commit_is_there_when_it_is_told(subject: Subject) -> None:
-    """For a durable engine: what was said to be committed is in the storage before anything else happens."""
+async def a_commit_is_there_when_it_returns(subject: Subject) -> None:
+    """Check that a durable engine can load each commit as soon as it returns."""
     if not subject.durable:
         return
     sample = SampleConversation()
@@ -323,11 +319,11 @@ async def a_commit_is_there_when_it_is_told(subject: Subject) -> None:
             outcome = sample.receive(conversation, str(number))
             await keep(engine, outcome)
             conversation = outcome.conversation
-            hold(await engine.load(conversation.id) == conversation, "a commit is there when it is told")
+            hold(await engine.load(conversation.id) == conversation, "a commit is there when it returns")
 
 
 async def the_calendar_outlives_a_restart(subject: Subject) -> None:
-    """Knowledge of the clock is kept for the next server; an engine that is not durable knows nothing of it."""
+    """Check that a durable engine keeps the calendar for the next server."""
     calendar = Calendar((Jump(5.0, 9.0),), 11.0)
     async with subject.open() as engine:
         hold(not (await engine.calendar()).jumps, "no jump is known at first")
@@ -362,7 +358,7 @@ _CHECKS: tuple[Check, ...] = (
     a_repetition_outlives_a_restart,
     a_question_waits_for_its_answer,
     what_left_is_there_until_it_is_acknowledged,
-    a_commit_is_there_when_it_is_told,
+    a_commit_is_there_when_it_returns,
     *CLAIMING,
     *WHOLE,
     *LEFT,
@@ -374,11 +370,11 @@ _CHECKS: tuple[Check, ...] = (
 )
 
 CHECKS: tuple[Check, ...] = tuple(map(_wrap_check, _CHECKS))
-"""Every check. Each opens its own engine; what it raises is a BrokenPromiseError, which names the promise."""
+"""All checks. Each opens its own engine, and raises BrokenPromiseError with the name of the promise."""
 
 
 async def broken_promises(subject: Subject) -> list[str]:
-    """The promises that an engine breaks, a sentence for each; none when it may be used."""
+    """List the promises that an engine breaks, one sentence for each; empty if it conforms."""
     found = []
     for check in CHECKS:
         try:

@@ -1,11 +1,8 @@
-"""The promises of an engine that shares its storage with others: two processes, one organism.
+"""Conformance checks of engines that share storage: two processes, one organism.
 
-The promise, in words: *one owner at a time, whatever happens to it*. What the owner before has committed is what the
-next one goes on from; what it had not committed never was. What is handed in anywhere is decided once by the
-process that owns the conversation by then, and what leaves is read anywhere, in order.
-
-Owns the checks, and the sentence that names the promise that an engine breaks. Refuses to know any storage: it is given
-ways to open an engine on it, to stop one, and to take the storage away.
+Engines promise *one owner at a time*, also after crashes. The next owner continues from the last commit, and
+uncommitted work has no effect. A message may arrive at any process and is decided once, by the owner; events can be
+read at any process, in order.
 """
 
 from __future__ import annotations
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["TOGETHER", "SharedSubject", "broken_together"]
 
 PATIENCE = 60.0
-"""Seconds after which a check that has not come to its end counts as failed."""
+"""Seconds after which an unfinished check counts as failed."""
 
 HOUR = 3600
 """Seconds between two clocks."""
@@ -50,7 +47,7 @@ Check: TypeAlias = Callable[[SharedSubject], Awaitable[None]]
 
 
 async def a_conversation_has_one_owner_at_a_time(subject: SharedSubject) -> None:
-    """The process in which it began; no other one can claim it, or begin it as well."""
+    """Check that only the process that began a conversation can claim it."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
         for one, other in ((a, b), (b, a)):
@@ -59,18 +56,21 @@ async def a_conversation_has_one_owner_at_a_time(subject: SharedSubject) -> None
             await one.commit(outcome)
             await other.sees(outcome)
             hold(one.engine.shared and other.engine.shared, "engines on one storage say so")
-            hold(other.engine.current_claim(key) is None, "it is elsewhere for the other")
-            hold(await other.engine.claim(key) is None, "and cannot be claimed there")
-            hold(await one.engine.claim(key) == one.current_claim(key), "its owner has it")
+            hold(other.engine.current_claim(key) is None, "the other process has no claim")
+            hold(await other.engine.claim(key) is None, "the other process cannot claim it")
+            hold(await one.engine.claim(key) == one.current_claim(key), "its owner keeps the claim")
             other.engine.begin_claim(key)
             await other.expect_fenced(other.current_claim(key), outcome)
             answered = sample.answer(outcome.conversation, outcome.ready[0])
             await one.commit(answered)
-            hold(await other.engine.claim(key) is None, "not just after its last step either")
+            hold(
+                await other.engine.claim(key) is None,
+                "the other process cannot claim it right after its last step",
+            )
 
 
 async def an_owner_stopped_past_its_lease_cannot_commit(subject: SharedSubject) -> None:
-    """It is told so by FencedError, and what it decided is nowhere; the next owner goes on from its last commit."""
+    """Check that a stale owner gets FencedError, and that the next one continues from the last commit."""
     sample = SampleConversation()
     async with Process(subject.open("a")) as a:
         first, resting = await _begin_conversation(sample, a), await _begin_quiet_conversation(sample, a)
@@ -83,15 +83,15 @@ async def an_owner_stopped_past_its_lease_cannot_commit(subject: SharedSubject) 
         async with Process(subject.open("b")) as b:
             await subject.still("a")
             await b.wait_for_ownership(key)
-            hold(b.gained[key] != 0, "the lease before is known")
+            hold(b.gained[key] != 0, "the previous lease is known")
             hold(
                 await b.engine.load(key) == first.conversation,
-                "what was committed is what the next one loads",
+                "the next owner loads the last commit",
             )
             second = sample.answer(first.conversation, first.ready[0])
             await b.commit(second)
             hold(b.current_claim(key).epoch > claim.epoch, "the next owner's epoch is greater")
-            hold((await b.claim(at_rest)).epoch > before.epoch, "what rests can be claimed")
+            hold((await b.claim(at_rest)).epoch > before.epoch, "an idle conversation can be claimed")
             await subject.moving("a")
             await a.expect_fenced(claim, sample.answer(first.conversation, first.ready[0]))
             await a.expect_fenced(before, sample.receive(resting.conversation, "late"))
@@ -100,20 +100,25 @@ async def an_owner_stopped_past_its_lease_cannot_commit(subject: SharedSubject) 
                 lambda: a.engine.current_claim(key) is None and a.engine.current_claim(at_rest) is None
             )
             await a.sees(second)
-            hold(await _read_all_events(b.engine, key) == list(second.replies), "nothing of it has left")
+            hold(
+                await _read_all_events(b.engine, key) == list(second.replies), "a fenced commit has no events"
+            )
 
 
 async def what_rests_can_be_taken_from_a_living_owner(subject: SharedSubject) -> None:
-    """Its copy is stale then: it is told so, and cannot commit. What is queued is not taken."""
+    """Check that an idle conversation can be claimed from its owner, and one with queued work cannot."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
         busy, resting = await _begin_conversation(sample, a, b), await _begin_quiet_conversation(sample, a)
         key, claim = resting.conversation.id, a.current_claim(resting.conversation.id)
         await b.sees(resting)
-        hold(await b.engine.claim(key) is None, "what has not rested is not taken")
+        hold(await b.engine.claim(key) is None, "a conversation that was just active cannot be claimed")
         await subject.rest()
-        hold((await b.claim(key)).epoch > claim.epoch, "what has rested is taken")
-        hold(await b.engine.claim(busy.conversation.id) is None, "what is queued is not")
+        hold((await b.claim(key)).epoch > claim.epoch, "an idle conversation can be claimed")
+        hold(
+            await b.engine.claim(busy.conversation.id) is None,
+            "a conversation with queued work cannot be claimed",
+        )
         await a.expect_fenced(claim, sample.receive(resting.conversation, "2"))
         await a.wait_until(lambda: a.engine.current_claim(key) is None)
         said = sample.receive(resting.conversation, "3")
@@ -122,28 +127,31 @@ async def what_rests_can_be_taken_from_a_living_owner(subject: SharedSubject) ->
 
 
 async def what_is_released_can_be_claimed_by_any(subject: SharedSubject) -> None:
-    """At once; but for what was handed in for it and is not decided, which its owner decides first."""
+    """Check that a released conversation can be claimed at once, unless it has undecided arrivals."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
         first = await _begin_quiet_conversation(sample, a)
         key = first.conversation.id
         await b.sees(first)
         await a.engine.release([key])
-        hold(a.engine.current_claim(key) is None, "what is released is not held")
-        hold(await a.engine.idle(first.conversation.touched + 1.0).__anext__() == key, "it is idle for any")
+        hold(a.engine.current_claim(key) is None, "a released conversation is not held")
+        hold(
+            await a.engine.idle(first.conversation.touched + 1.0).__anext__() == key,
+            "it is idle for every process",
+        )
         claim = await b.claim(key)
-        hold(await a.engine.claim(key) is None, "and claimed by one")
+        hold(await a.engine.claim(key) is None, "only one process can claim it")
         fate = await a.engine.hand_in(make_arrival(first.conversation, sample.make_message("2")))
         await b.engine.release([key])
-        hold(b.engine.current_claim(key) == claim, "what was handed in and is not decided keeps it held")
+        hold(b.engine.current_claim(key) == claim, "an undecided arrival prevents the release")
         async with b.decide_arrivals(sample):
-            hold(not (await fate).word, "and is decided")
+            hold(not (await fate).word, "the arrival is decided")
         now = await a.engine.load(key)
-        hold(now is not None and list(now.requests) == ["2"], "where it is held")
+        hold(now is not None and list(now.requests) == ["2"], "by its owner")
 
 
-async def what_is_handed_in_for_a_conversation_of_nobody_is_decided(subject: SharedSubject) -> None:
-    """By one of the processes, which claims it."""
+async def an_arrival_for_an_unowned_conversation_is_decided(subject: SharedSubject) -> None:
+    """Check that a process claims an unowned conversation to decide its arrivals."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
         first = await _begin_quiet_conversation(sample, a)
@@ -157,11 +165,14 @@ async def what_is_handed_in_for_a_conversation_of_nobody_is_decided(subject: Sha
             ]
             hold([(await fate).word for fate in fates] == ["", "", ""], "each is decided")
         now = await b.engine.load(key)
-        hold(now is not None and list(now.requests) == ["2", "3", "4"], "once, in order")
+        hold(
+            now is not None and list(now.requests) == ["2", "3", "4"],
+            "each arrival is decided once, in order",
+        )
 
 
-async def what_is_handed_in_for_a_conversation_that_ends_is_told_so(subject: SharedSubject) -> None:
-    """It was open when the message was handed in, and is over before it is decided."""
+async def an_arrival_for_an_ended_conversation_is_refused(subject: SharedSubject) -> None:
+    """Check that an arrival is refused if its conversation closes before it is decided."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
         first = await _begin_quiet_conversation(sample, a)
@@ -169,11 +180,11 @@ async def what_is_handed_in_for_a_conversation_that_ends_is_told_so(subject: Sha
         waiting = await b.engine.hand_in(make_arrival(first.conversation, sample.make_message("2")))
         await a.commit(sample.close(first.conversation))
         async with a.decide_arrivals(sample), b.decide_arrivals(sample):
-            hold((await waiting).word == "over", "it is said to be over")
+            hold((await waiting).word == "over", "the refusal says that the conversation has ended")
 
 
 async def quotas_and_names_are_the_same_everywhere(subject: SharedSubject) -> None:
-    """A principal's open conversations are counted over all processes; a name is given once."""
+    """Check that open conversations are counted over all processes, and that names are unique."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
         one, other = await _begin_quiet_conversation(sample, a), await _begin_quiet_conversation(sample, b)
@@ -182,22 +193,25 @@ async def quotas_and_names_are_the_same_everywhere(subject: SharedSubject) -> No
         for process in (a, b):
             hold(
                 await process.engine.open_count("console") == len([one, other]),
-                "those of all processes are counted",
+                "conversations of all processes are counted",
             )
             hold(await process.engine.open_count("ada") == 0, "for each principal")
         await b.commit(sample.close(other.conversation))
         hold(await a.engine.open_count("console") == 1, "while they are open")
         mine = [key async for key in a.engine.idle(one.conversation.touched + 1.0)]
         theirs = [key async for key in b.engine.idle(one.conversation.touched + 1.0)]
-        hold((mine, theirs) == ([one.conversation.id], []), "what another process has is not idle here")
+        hold(
+            (mine, theirs) == ([one.conversation.id], []),
+            "a conversation of another process is not idle here",
+        )
         given = await asyncio.gather(
             a.engine.give_name("name", "first", 1.0), b.engine.give_name("name", "second", 1.0)
         )
         hold(given[0] == given[1] == await a.engine.find_named("name"), "a name is given once")
 
 
-async def one_process_at_a_time_is_inside(subject: SharedSubject) -> None:
-    """Under each name; one that is taken for dead is inside no more."""
+async def an_exclusive_section_has_one_process_at_a_time(subject: SharedSubject) -> None:
+    """Check that each name admits one process at a time, and that a dead process loses its place."""
     order: list[str] = []
     async with _two(subject) as (a, b):
         inside, leave = asyncio.Event(), asyncio.Event()
@@ -213,7 +227,7 @@ async def one_process_at_a_time_is_inside(subject: SharedSubject) -> None:
         await inside.wait()
         second = asyncio.create_task(enters(b, "b"))
         async with b.engine.exclusive("another"):
-            hold(order == ["a"], "one waits while another is inside, under the same name")
+            hold(order == ["a"], "a process waits while another is in the section of the same name")
         leave.set()
         await asyncio.gather(first, second)
         hold(order == ["a", "not a", "b", "not b"], "and enters after it")
@@ -229,7 +243,7 @@ async def one_process_at_a_time_is_inside(subject: SharedSubject) -> None:
 
 
 async def what_is_handed_in_is_decided_once(subject: SharedSubject) -> None:
-    """By the owner, in the order in which it came; who has handed it in hears what became of it."""
+    """Check that the owner decides arrivals in order, and that their sender gets the result."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
         first = await _begin_conversation(sample, a, b)
@@ -242,40 +256,40 @@ async def what_is_handed_in_is_decided_once(subject: SharedSubject) -> None:
             found = [await fate for fate in fates]
             hold(
                 [fate.word for fate in found] == [""] * 4,
-                "who has handed something in hears what became of it",
+                "the sender of an arrival gets its result",
             )
-            hold(await again == found[0], "what is handed in twice under one id is one")
-            hold(await (await b.engine.hand_in(arrivals[1])) == found[1], "also once it was decided about")
+            hold(await again == found[0], "an arrival with a known id is not decided again")
+            hold(await (await b.engine.hand_in(arrivals[1])) == found[1], "nor after the first was decided")
         now = await a.engine.load(first.conversation.id)
         assert now is not None
         hold(list(now.requests) == ["1", "2", "3", "4", "5"], "each is decided once, in order")
 
 
 async def what_is_handed_in_outlives_the_owner(subject: SharedSubject) -> None:
-    """Handed in while no process decides, it is the next owner's; one that was decided is decided once."""
+    """Check that the next owner decides pending arrivals, and no decided one again."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
         first = await _begin_conversation(sample, a, b)
         key = first.conversation.id
         async with a.decide_arrivals(sample):
             fate = await (await b.engine.hand_in(make_arrival(first.conversation, sample.make_message("2"))))
-            hold(not fate.word, "what is handed in is decided")
+            hold(not fate.word, "an arrival is decided")
         waiting = await b.engine.hand_in(make_arrival(first.conversation, sample.make_message("3")))
         await subject.still("a")
         await b.wait_for_ownership(key)
         async with b.decide_arrivals(sample):
             fate = await waiting
-        hold((fate.word, fate.request) == ("", "3"), "what was handed in before a move is decided after it")
+        hold((fate.word, fate.request) == ("", "3"), "an arrival from before a move is decided after it")
         await _has(b, key, ["1", "2", "3"])
         await subject.moving("a")
         async with a.decide_arrivals(sample), b.decide_arrivals(sample):
             fate = await (await b.engine.hand_in(make_arrival(first.conversation, sample.make_message("4"))))
-            hold(not fate.word, "what is handed in is decided")
+            hold(not fate.word, "an arrival is decided")
         await _has(b, key, ["1", "2", "3", "4"])
 
 
 async def one_request_id_at_two_processes_is_one_message(subject: SharedSubject) -> None:
-    """The first has it; who sends it again hears so, and under which of the server's ids it goes."""
+    """Check that a repeated request gets the id of the first."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
         opened = await _begin_conversation(sample, a, b)
@@ -287,19 +301,19 @@ async def one_request_id_at_two_processes_is_one_message(subject: SharedSubject)
                 for process, outside in ((a, one), (b, other))
             ]
         hold([fate.request for fate in fates] == ["2", "2"], "both are the first's request")
-        hold([fate.again for fate in fates] == [False, True], "and the second is said to be a repetition")
+        hold([fate.again for fate in fates] == [False, True], "the second is reported as a repetition")
         now = await a.engine.load(opened.conversation.id)
         assert now is not None
         hold(list(now.requests) == ["1", "2"], "one message was admitted")
 
 
 async def events_of_another_process_are_read_in_order(subject: SharedSubject) -> None:
-    """A gateway of another process gets each event once, by reading after the last place whenever it hears of one."""
+    """Check that a gateway of another process reads each event once, on news."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
         told = sample.receive(a.begin(sample), "1")
         key = told.conversation.id
-        async with b.listen_to(key) as heard:
+        async with b.listen_to(key) as listener:
             await a.commit(told)
             events: list[Reply | Done] = []
             for number in range(2, 6):
@@ -308,16 +322,16 @@ async def events_of_another_process_are_read_in_order(subject: SharedSubject) ->
                 events += answered.replies
                 told = sample.receive(answered.conversation, str(number))
                 await a.commit(told)
-            await heard.wait_until(events)
+            await listener.wait_until(events)
             closed = sample.close(told.conversation)
             await a.commit(closed)
             events += closed.replies
-            await heard.wait_until(events, over=True)
-        hold(await _read_all_events(b.engine, key) == events, "all of it can be read again")
+            await listener.wait_until(events, over=True)
+        hold(await _read_all_events(b.engine, key) == events, "all events can be read again")
 
 
 async def an_approval_is_spent_once(subject: SharedSubject) -> None:
-    """Of two different answers at once the first counts, wherever they were given."""
+    """Check that of two concurrent answers only the first counts, at whichever process."""
     sample = SampleConversation(guards=(AskingGuard(),))
     async with _two(subject) as (a, b):
         for answers in ((Answer.ONCE, Answer.DENY), (Answer.DENY, Answer.ONCE)):
@@ -331,22 +345,23 @@ async def an_approval_is_spent_once(subject: SharedSubject) -> None:
             ]
             async with a.decide_arrivals(sample) as decided:
                 words = [(await fate).word for fate in waiting]
-            hold(words == ["", "no"], "the first answer counts, and the other is said not to")
+            hold(words == ["", "no"], "the first answer counts, and the other is refused")
             events = [record.event for outcome in decided for record in outcome.records]
             approved = Event.APPROVED in events
-            hold(approved == (answers[0] is Answer.ONCE), "what the first says is done")
+            hold(approved == (answers[0] is Answer.ONCE), "the first answer is executed")
             now = await a.engine.load(asked.conversation.id)
-            hold(now is not None and not now.approvals(), "nothing waits for an answer any more")
+            hold(now is not None and not now.approvals(), "no approval is pending")
 
 
 async def what_waits_for_a_person_is_known_everywhere(subject: SharedSubject) -> None:
-    """Before news come, and by news when it begins and when it ends; it is taken over with what is queued."""
+    """Check that pending approvals are known to all processes, and are taken over after a crash."""
     sample = SampleConversation(guards=(AskingGuard(),))
     async with _two(subject) as (a, b):
         asked = await _begin_conversation(sample, a, b)
         key = asked.conversation.id
         hold(
-            list(await b.engine.read(lambda reader: reader.list_asking())) == [key], "what asks can be found"
+            list(await b.engine.read(lambda reader: reader.list_asking())) == [key],
+            "a conversation with a pending approval can be found",
         )
         async with b.follow_questions() as heard:
             other = await _begin_conversation(sample, a, b)
@@ -357,13 +372,16 @@ async def what_waits_for_a_person_is_known_everywhere(subject: SharedSubject) ->
             await b.wait_until(lambda: key in heard)
         still = other.conversation.id
         await subject.rest()
-        hold(await b.engine.claim(still) is None, "what waits for a person is not taken from a living owner")
+        hold(
+            await b.engine.claim(still) is None,
+            "a conversation with a pending approval stays with a live owner",
+        )
         await subject.still("a")
         await b.wait_for_ownership(still)
 
 
 async def what_is_given_up_on_purpose_is_taken_without_waiting(subject: SharedSubject) -> None:
-    """The next owner has it before a lease could be over, and the one before cannot commit."""
+    """Check that released conversations are taken over at once, and that the old owner cannot commit."""
     sample = SampleConversation()
     async with Process(subject.open("a")) as a:
         first = await _begin_conversation(sample, a)
@@ -372,7 +390,7 @@ async def what_is_given_up_on_purpose_is_taken_without_waiting(subject: SharedSu
             await a.engine.give_up()
             async with asyncio.timeout(subject.prompt):
                 await b.wait_for_ownership(key)
-            hold(await b.engine.load(key) == first.conversation, "it goes on from there")
+            hold(await b.engine.load(key) == first.conversation, "the next owner loads the last commit")
             with suppress(EngineError):
                 await a.engine.commit(claim, sample.answer(first.conversation, first.ready[0]))
                 raise BrokenPromiseError("a process that has given up cannot commit")
@@ -380,7 +398,7 @@ async def what_is_given_up_on_purpose_is_taken_without_waiting(subject: SharedSu
 
 
 async def clocks_an_hour_apart_change_nothing(subject: SharedSubject) -> None:
-    """Versions go on, what leaves is in order, and no time of a conversation is before an earlier one of it."""
+    """Check that versions, events and times stay in order under clocks that differ by an hour."""
     fast, slow = SampleConversation(since=2 * HOUR), SampleConversation(since=HOUR)
     async with Process(subject.open("a")) as a:
         answered = await _begin_quiet_conversation(fast, a)
@@ -394,14 +412,14 @@ async def clocks_an_hour_apart_change_nothing(subject: SharedSubject) -> None:
             await b.commit(second)
             last = slow.answer(second.conversation, second.ready[0])
             await b.commit(last)
-            hold(last.conversation.version == answered.conversation.version + 2, "versions go on")
+            hold(last.conversation.version == answered.conversation.version + 2, "versions continue")
             hold(last.conversation.touched >= answered.conversation.touched, "time does not run backwards")
             left = await _read_all_events(b.engine, key)
-            hold(left == [*answered.replies, *last.replies], "what leaves is in order")
+            hold(left == [*answered.replies, *last.replies], "events are in order")
 
 
 async def storage_away_for_ten_seconds_loses_nothing(subject: SharedSubject) -> None:
-    """A commit waits or is refused, and then it was not made; what was kept before is there, and nothing twice."""
+    """Check that an outage loses no commit and repeats none."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
         first = await _begin_conversation(sample, a, b)
@@ -415,23 +433,23 @@ async def storage_away_for_ten_seconds_loses_nothing(subject: SharedSubject) -> 
         await committing
         fate = await handing
         async with a.decide_arrivals(sample), b.decide_arrivals(sample):
-            hold(not (await fate).word, "what is handed in when the storage is back is decided")
-        # A process that has lost it may not know it yet: the one with the later state has decided about it.
+            hold(not (await fate).word, "an arrival is decided after the outage")
+        # A process that lost the conversation may not know it yet: the one with the later state made the decision.
         reads = [(now.version, one, now) for one in (a, b) if (now := await one.engine.load(key)) is not None]
         _, owner, now = max(reads, key=lambda read: read[0])
         hold((now.version, list(now.requests)) == (3, ["2"]), "each step is there, once")
-        hold(await _read_all_events(owner.engine, key) == list(second.replies), "and so is what has left")
+        hold(await _read_all_events(owner.engine, key) == list(second.replies), "each event is there, once")
 
 
 @asynccontextmanager
 async def _two(subject: SharedSubject) -> AsyncIterator[tuple[Process, Process]]:
-    """Two processes."""
+    """Open two processes."""
     async with Process(subject.open("a")) as a, Process(subject.open("b")) as b:
         yield a, b
 
 
 async def _begin_conversation(sample: SampleConversation, owner: Process, *others: Process) -> Outcome:
-    """The first commit of a new conversation of the owner's, which the others have seen."""
+    """Commit the first message of a new conversation, and wait until the others see it."""
     outcome = sample.receive(owner.begin(sample), "1")
     await owner.commit(outcome)
     for other in others:
@@ -440,7 +458,7 @@ async def _begin_conversation(sample: SampleConversation, owner: Process, *other
 
 
 async def _begin_quiet_conversation(sample: SampleConversation, owner: Process) -> Outcome:
-    """The second commit of a new conversation of the owner's, after which nothing is queued."""
+    """Commit a message and its answer, after which nothing is queued."""
     first = await _begin_conversation(sample, owner)
     outcome = sample.answer(first.conversation, first.ready[0])
     await owner.commit(outcome)
@@ -453,7 +471,7 @@ async def _has(process: Process, key: str, requests: list[str]) -> None:
 
 
 async def _insist(outcome: Outcome, processes: tuple[Process, ...]) -> None:
-    """Commit as the owner of the conversation, until that is done."""
+    """Retry a commit as the owner until it succeeds."""
     key = outcome.conversation.id
     while True:
         for process in processes:
@@ -463,11 +481,12 @@ async def _insist(outcome: Outcome, processes: tuple[Process, ...]) -> None:
             try:
                 now = await process.engine.load(key)
                 hold(
-                    now is not None and now.version == outcome.before, "what raised EngineError was not kept"
+                    now is not None and now.version == outcome.before,
+                    "a commit that raised EngineError was not stored",
                 )
                 await process.engine.commit(claim, outcome)
             except ConflictError as error:
-                raise BrokenPromiseError("what raised EngineError was not kept") from error
+                raise BrokenPromiseError("a commit that raised EngineError was not stored") from error
             except EngineError:
                 continue
             return
@@ -496,10 +515,10 @@ _CHECKS: tuple[Check, ...] = (
     an_owner_stopped_past_its_lease_cannot_commit,
     what_rests_can_be_taken_from_a_living_owner,
     what_is_released_can_be_claimed_by_any,
-    what_is_handed_in_for_a_conversation_of_nobody_is_decided,
-    what_is_handed_in_for_a_conversation_that_ends_is_told_so,
+    an_arrival_for_an_unowned_conversation_is_decided,
+    an_arrival_for_an_ended_conversation_is_refused,
     quotas_and_names_are_the_same_everywhere,
-    one_process_at_a_time_is_inside,
+    an_exclusive_section_has_one_process_at_a_time,
     what_is_handed_in_is_decided_once,
     what_is_handed_in_outlives_the_owner,
     one_request_id_at_two_processes_is_one_message,
@@ -524,11 +543,11 @@ def _wrap_check(check: Check) -> Check:
 
 
 TOGETHER: tuple[Check, ...] = tuple(map(_wrap_check, _CHECKS))
-"""Every check. Each opens its own engines; what it raises is a BrokenPromiseError, which names the promise."""
+"""All checks. Each opens its own engines, and raises BrokenPromiseError with the name of the promise."""
 
 
 async def broken_together(subject: SharedSubject) -> list[str]:
-    """The promises that engines on one storage break, a sentence for each."""
+    """List the promises that engines on shared storage break, one sentence for each."""
     found = []
     for check in TOGETHER:
         try:

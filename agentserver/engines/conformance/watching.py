@@ -1,7 +1,4 @@
-"""The promises of every engine to gateways that hold no conversation: places, names, whose a conversation is.
-
-Owns the checks. They are part of the suite of ``engines/conformance/suite.py``.
-"""
+"""Conformance checks for gateways: places of events, names, owners, and refusals."""
 
 from __future__ import annotations
 
@@ -18,17 +15,20 @@ if TYPE_CHECKING:
     from agentserver.ports import Engine
 
 MOST = 2
-"""Events that are read at once here."""
+"""Events that a check reads at once."""
 
 
 async def what_left_after_a_place_is_there_or_said_to_be_gone(subject: Subject) -> None:
-    """Acknowledged or not, in order, a few at a time; also once the conversation is closed."""
+    """Check that events after any place are read in order, or reported as forgotten."""
     sample = SampleConversation()
     async with subject.open() as engine:
         told = sample.receive(sample.start(), "1")
         await keep(engine, told)
         key, events = told.conversation.id, _no_events()
-        hold(await engine.read_events(key, UNDECIDED, MOST) == [], "nothing has left what was not answered")
+        hold(
+            await engine.read_events(key, UNDECIDED, MOST) == [],
+            "a conversation without answers has no events",
+        )
         for number in range(2, 5):
             answered = sample.answer(told.conversation, told.ready[0])
             await keep(engine, answered)
@@ -40,7 +40,7 @@ async def what_left_after_a_place_is_there_or_said_to_be_gone(subject: Subject) 
         await _expect_events(engine, key, events)
         engine.confirm(key, events[2].place)
         await _expect_events(engine, key, events)
-        hold(await _outbox(engine, key) == events[3:], "what was confirmed is not in the outbox any more")
+        hold(await _outbox(engine, key) == events[3:], "confirmed events are not in the outbox")
         closed = sample.close(told.conversation)
         await keep(engine, closed)
         events += closed.replies
@@ -51,7 +51,7 @@ async def what_left_after_a_place_is_there_or_said_to_be_gone(subject: Subject) 
 
 
 async def what_was_not_taken_is_given_though_something_before_it_is_not_kept(subject: Subject) -> None:
-    """The place of an event that was not acknowledged is enough to get the event."""
+    """Check that an unacknowledged event is read from its place despite earlier gaps."""
     sample = SampleConversation()
     async with subject.open() as engine:
         told, events = sample.receive(sample.start(), "1"), _no_events()
@@ -68,11 +68,11 @@ async def what_was_not_taken_is_given_though_something_before_it_is_not_kept(sub
         for event in events[1:-1]:
             before = EventPlace(event.place.version, event.place.position - 1)
             found = await engine.read_events(key, before, MOST, gaps=True)
-            hold(found[:1] == [event], "what was not acknowledged is given by its place")
+            hold(found[:1] == [event], "an unacknowledged event is read from its place")
 
 
 async def events_of_a_suspended_conversation_come_last(subject: Subject) -> None:
-    """The last words of its requests have places behind all others, and are given with them."""
+    """Check that the final events of a suspended conversation come after all others."""
     sample = SampleConversation()
     async with subject.open() as engine:
         first = sample.receive(sample.start(), "1")
@@ -81,19 +81,19 @@ async def events_of_a_suspended_conversation_come_last(subject: Subject) -> None
         await keep(engine, answered)
         second = sample.receive(answered.conversation, "2")
         await keep(engine, second)
-        last = await engine.suspend(second.conversation.id, "it cannot go on", 9.0)
+        last = await engine.suspend(second.conversation.id, "it cannot continue", 9.0)
         await _expect_events(engine, second.conversation.id, [*answered.replies, *last])
         found = await engine.find_conversation(second.conversation.id)
-        hold(found is not None and found.over, "what is set aside takes no message")
+        hold(found is not None and found.over, "a suspended conversation has ended")
 
 
 async def an_engine_knows_whose_a_conversation_is(subject: Subject) -> None:
-    """While it is open, and for a while after."""
+    """Check that an engine knows the owner of a conversation while it is open, and for a while after."""
     sample = SampleConversation()
     async with subject.open() as engine:
         one = sample.receive(sample.start("ada"), "1")
         key = one.conversation.id
-        hold(await engine.find_conversation(key) is None, "what was not committed is not known")
+        hold(await engine.find_conversation(key) is None, "an uncommitted conversation is unknown")
         await keep(engine, one)
         hold(
             await engine.find_conversation(key) == ConversationFound(key, "ada", over=False),
@@ -108,7 +108,7 @@ async def an_engine_knows_whose_a_conversation_is(subject: Subject) -> None:
 
 
 async def a_name_is_given_once(subject: Subject) -> None:
-    """To a conversation that is about to begin; the first has it, while it lasts, and for a while after."""
+    """Check that a name belongs to the first conversation that claims it."""
     sample = SampleConversation()
     async with subject.open() as engine:
         one = sample.receive(sample.start(), "1")
@@ -120,7 +120,7 @@ async def a_name_is_given_once(subject: Subject) -> None:
         hold(await engine.find_named("name") == key, "it is known before the first commit")
         await keep(engine, one)
         await keep(engine, sample.close(one.conversation))
-        hold(await engine.find_named("name") == key, "it is known when the conversation is over")
+        hold(await engine.find_named("name") == key, "it is known after the conversation has ended")
     if subject.durable:
         async with subject.open() as engine:
             hold(await engine.find_named("name") == key, "and after a restart")
@@ -128,7 +128,7 @@ async def a_name_is_given_once(subject: Subject) -> None:
 
 
 async def a_receipt_says_that_a_message_was_refused(subject: Subject) -> None:
-    """With the code of the refusal; one of an accepted message says that it was not, whatever came of it later."""
+    """Check that a receipt has the code of a refusal, and none if the message was accepted."""
     sample = SampleConversation()
     async with subject.open() as engine:
         refused = sample.receive_keyed(sample.start(), "first", "mine", to="unknown")
@@ -144,8 +144,8 @@ async def a_receipt_says_that_a_message_was_refused(subject: Subject) -> None:
                 await _receipt(engine, outcome)
 
 
-async def a_cancelled_request_is_over_and_no_other(subject: Subject) -> None:
-    """It waits no more, its end is in the outbox, and its conversation goes on."""
+async def a_cancelled_request_ends_and_no_other(subject: Subject) -> None:
+    """Check that a cancelled request ends in the outbox, and that other requests continue."""
     sample = SampleConversation()
     async with subject.open() as engine:
         one = sample.receive(sample.start(), "1")
@@ -155,10 +155,10 @@ async def a_cancelled_request_is_over_and_no_other(subject: Subject) -> None:
             await keep(engine, outcome)
         key = one.conversation.id
         hold(await engine.load(key) == cancelled.conversation, "it is as the decision left it")
-        hold(await _outbox(engine, key) == list(cancelled.replies), "its end has left")
+        hold(await _outbox(engine, key) == list(cancelled.replies), "its end is in the outbox")
     if subject.durable:
         async with subject.open() as engine:
-            hold(await at_work(engine) == [key], "the other goes on after a restart")
+            hold(await at_work(engine) == [key], "the other request continues after a restart")
             hold(await engine.load(key) == cancelled.conversation, "and is as it was")
 
 
@@ -169,29 +169,29 @@ WATCHING = (
     an_engine_knows_whose_a_conversation_is,
     a_name_is_given_once,
     a_receipt_says_that_a_message_was_refused,
-    a_cancelled_request_is_over_and_no_other,
+    a_cancelled_request_ends_and_no_other,
 )
 """Every check of this module."""
 
 
 async def _expect_events(engine: Engine, key: str, events: list[Reply | Done]) -> None:
-    """From each place on the rest is given, or said to be gone with a place from which on it is given."""
+    """Check that the rest is read from each place, or ForgottenError names a later place."""
     places = [UNDECIDED, *[event.place for event in events], EventPlace(events[-1].place.version, LAST)]
     for after in places:
         found, last = _no_events(), after
         try:
             while page := await engine.read_events(key, last, MOST):
-                hold(len(page) <= MOST, "no more is given than was asked for")
+                hold(len(page) <= MOST, "a page has at most the requested number of events")
                 found += page
                 last = page[-1].place
         except ForgottenError as error:
-            hold(error.since > last, "what is gone is behind a later place")
+            hold(error.since > last, "ForgottenError names a later place")
             continue
         rest = [event for event in events if event.place > after]
         plain = [event._replace(redelivered=False) for event in found]
         hold(
             plain == rest or (after == UNDECIDED and plain == rest[-len(plain) :]),
-            "what left after a place is there",
+            "the events after a place are read",
         )
 
 
@@ -207,4 +207,7 @@ async def _receipt(engine: Engine, outcome: Outcome) -> None:
     found = issue_receipt(outcome)
     assert found is not None
     name, receipt = found
-    hold(await engine.receipt(outcome.conversation.id, name) == receipt, "a receipt says what became of it")
+    hold(
+        await engine.receipt(outcome.conversation.id, name) == receipt,
+        "a receipt says whether its message was refused",
+    )

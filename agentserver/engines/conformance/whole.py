@@ -1,7 +1,6 @@
-"""The promise of every engine that a conversation is kept whole: each field of it, in its order, after every commit.
+"""Conformance check that every field of a conversation is stored, in order, after every commit.
 
-Owns a conversation in which everything happens that a conversation can hold, and the check. It is part of the suite of
-``engines/conformance/suite.py``. Refuses to know any engine.
+Its sample conversation uses every feature that a conversation has.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.growing.logs import LogChange
 from agentserver.core.state.principals import Principal, Trust
-from agentserver.engines.conformance.sample import Subject, Told, hold, keep
+from agentserver.engines.conformance.sample import Note, Subject, hold, keep
 from agentserver.payload.codec import Codecs
 from agentserver.spending import Amount
 from agentserver.wire.envelope import Bounds
@@ -48,15 +47,15 @@ if TYPE_CHECKING:
     from agentserver.core.refusals import Refusal
 
 TEXT = "caf\u00e9 \u2603 \U0001f600"
-"""A text of which each character has another length in UTF-8."""
+"""Text whose characters have different lengths in UTF-8."""
 
 _STORES = ("boss", 2)
-"""The call in which a thread stores something; each other one removes it again."""
+"""Call in which a thread stores a value; every other call removes it."""
 
 _THREAD = {
     "call": "the call that it works for",
     "children": "the threads that it opened, in their order",
-    "inbox": "what is queued on it, in its order, with its attempts",
+    "inbox": "its queued deliveries, in order, with their attempts",
     "held": "what a todo keeps back on it",
     "refusals": "its refused attempts",
     "storage": "what it stores",
@@ -65,17 +64,17 @@ _THREAD = {
     "allowed": "the only peers in force on it",
 }
 _CONVERSATION = {
-    "todos": "todos, with what has come for each",
-    "requests": "requests that have not come to rest",
+    "todos": "todos, with the messages that arrived for each",
+    "requests": "requests that have not finished",
     "memory": "what guards remember",
-    "spending": "what was charged in it, and what is reserved",
+    "spending": "its charges and reservations",
     "rights": "the rights of its principal",
     "touched": "when it was touched, to the fraction of a second",
 }
 
 
 async def a_conversation_is_kept_whole(subject: Subject) -> None:
-    """Threads, what they store, todos, requests, memories: loaded as committed; for a durable engine after restarts."""
+    """Check that every field of a conversation is loaded as committed; with a durable engine after restarts too."""
     office = Office()
     outcomes = office.outcomes()
     async with subject.open_guarded(office.rules.guards) as engine:
@@ -93,7 +92,7 @@ async def a_conversation_is_kept_whole(subject: Subject) -> None:
 
 
 def _expect_equal(found: Conversation | None, kept: Conversation) -> None:
-    """Hold one conversation against another; names the first field that differs."""
+    """Compare two conversations, and name the first field that differs."""
     if found is None:
         hold(False, "a conversation is there")
         return
@@ -112,36 +111,36 @@ CONSOLE = Principal("console", Trust.RELAY, ("worker", "boss"))
 
 
 class Office:
-    """Three listeners and a conversation between them that has everything in it which one can have.
+    """Sample of three listeners whose conversation uses every feature.
 
     Args:
         seed: of the ids.
     """
 
     def __init__(self, seed: int = 0) -> None:
-        codecs = Codecs([Told])
-        self._told = codecs.of(Told).name
+        codecs = Codecs([Note])
+        self._root = codecs.of(Note).name
         listeners = (
-            Listener("boss", (Told,), "hands out", agent=True, peers=frozenset({"worker"})),
-            Listener("worker", (Told,), "works", peers=frozenset({"vault", "boss"}), retries=1),
-            Listener("vault", (Told,), "keeps"),
+            Listener("boss", (Note,), "hands out", agent=True, peers=frozenset({"worker"})),
+            Listener("worker", (Note,), "works", peers=frozenset({"vault", "boss"}), retries=1),
+            Listener("vault", (Note,), "keeps"),
         )
-        roots = {one.name: frozenset([self._told]) for one in listeners}
+        roots = {one.name: frozenset([self._root]) for one in listeners}
         services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
         usage = dict.fromkeys(roots, "")
         blueprint = Blueprint({one.name: one for one in listeners}, Limits(), roots, services, usage)
         self.rules = Rules(
-            blueprint, codecs, (CountingGuard(),), Bounds(), rewriter=PeerNarrower(frozenset([self._told]))
+            blueprint, codecs, (CountingGuard(),), Bounds(), rewriter=PeerNarrower(frozenset([self._root]))
         )
         self._moments = seed << 32
         self._calls: Counter[str] = Counter()
 
     def outcomes(self) -> list[Outcome]:
-        """The outcomes to commit, in order."""
+        """Make the outcomes to commit, in order."""
         conversation = Conversation.begin(CONSOLE, self._moment())
         found: list[Outcome] = []
         for number, to in enumerate(("boss", "worker")):
-            data = self.rules.codecs.of(Told).encode(Told(TEXT)).encode()
+            data = self.rules.codecs.of(Note).encode(Note(TEXT)).encode()
             outside = OutsideMessage(data, f"request {number}", to)
             found.append(decisions.receive(conversation, outside, self.rules, self._moment()))
             conversation = found[-1].conversation
@@ -159,7 +158,7 @@ class Office:
         return found
 
     def _charge(self, conversation: Conversation, delivery: Delivery) -> Iterator[Outcome]:
-        """Two reservations, of which one is settled; the other never is."""
+        """Make two reservations, and settle one of them."""
         for _ in range(2):
             asked = ReserveRequest(delivery, TEXT, Amount(7, 1 << 40))
             outcome = charges.reserve(conversation, asked, self.rules, self._moment())
@@ -185,16 +184,16 @@ class Office:
         return decisions.conclude(conversation, finished, self.rules, self._moment())
 
     def _respond(self, listener: str, call: int) -> HandlerReturn | HandlerFailure:
-        """The answer of a listener to its first message, its second, and so on."""
+        """Return the response of a listener to its n-th message."""
         if (listener, call) == ("worker", 3):
             return HandlerFailure(Code.INTERNAL)
-        answer, secret = HandlerResponse.respond(Told("done")), HandlerResponse(Told(TEXT), "vault")
-        watch = TodoUntil("Told", from_listener="worker", description=TEXT, count=3, hold=True)
+        answer, secret = HandlerResponse.respond(Note("done")), HandlerResponse(Note(TEXT), "vault")
+        watch = TodoUntil("Note", from_listener="worker", description=TEXT, count=3, hold=True)
         said = {
-            ("boss", 1): [HandlerResponse(Told("astray"), "no listener")],
+            ("boss", 1): [HandlerResponse(Note("astray"), "no listener")],
             ("boss", 2): [
                 HandlerResponse(watch, "system.todo"),
-                *(HandlerResponse(Told(f"{number} {TEXT}"), "worker") for number in range(3)),
+                *(HandlerResponse(Note(f"{number} {TEXT}"), "worker") for number in range(3)),
             ],
             ("worker", 1): [answer],
             ("worker", 2): [secret],
@@ -211,54 +210,54 @@ class Office:
         call = sum(self._calls.values())
         entries = tuple(b"%d %s" % (call, TEXT.encode()) for _ in range(call % 3))
         return HandlerReturn(
-            said, Effects({self._told: stored}, (), (LogChange(self._told, call % 2, entries),))
+            said, Effects({self._root: stored}, (), (LogChange(self._root, call % 2, entries),))
         )
 
 
 class CountingGuard:
-    """Counts what listeners were given, and wants a person to approve every message to the vault."""
+    """Guard that counts deliveries, and requires approval for messages to the vault."""
 
     name = "counting"
 
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> int:  # noqa: ARG002 - a guard's signature
-        """One more."""
+        """Count a delivery."""
         return memory + 1 if isinstance(memory, int) else 1
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
-        """Ask about the vault."""
+        """Require approval for a message to the vault."""
         return NeedsApproval(f"may it\nbe kept? {TEXT}", (TEXT,)) if proposal.to == "vault" else None
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
-        """Nothing more to remember."""
+        """Return the memory unchanged."""
         return memory
 
     def dump(self, memory: int) -> Mapping[str, bytes]:
-        """The count."""
+        """Encode the count."""
         return {"count": str(memory).encode()}
 
     def load(self, parts: Mapping[str, bytes]) -> int:
-        """The count back."""
+        """Decode the count."""
         return int(parts["count"])
 
 
 class PeerNarrower:
-    """Lets the worker reach the vault alone where the boss asks it.
+    """Rewriter that limits the worker to the vault for messages from the boss.
 
     Args:
-        roots: of the messages that it passes on.
+        roots: of the messages that it accepts.
     """
 
     def __init__(self, roots: frozenset[str]) -> None:
         self.roots = roots
 
     def rewrite(self, draft: Draft, sender: Sender) -> Rewrite | None:
-        """Pass the message on as it is."""
+        """Keep the message, and limit its recipient's peers."""
         if (sender.listener.name, draft.to) != ("boss", "worker"):
             return None
         return Rewrite(draft, GuardNote("narrowing", "the vault alone"), frozenset({"vault"}))
 
     def describe_refusal(self, refusal: Refusal, sender: Sender) -> None:
-        """None is this rewriter's."""
+        """Return no description: this rewriter refuses nothing."""
 
 
 WHOLE = (a_conversation_is_kept_whole,)

@@ -137,7 +137,7 @@ class Reader:
         return [make_event(conversation, columns, again=earlier(number)) for number, *columns in rows]
 
     def find_conversation(self, conversation: str) -> ConversationFound | None:
-        """The owner of a conversation, and whether it is over."""
+        """Find the owner of a conversation, and whether it has ended."""
         row = self._connection.execute(
             f"select principal, not ({self._going}) from conversation where id = ?",  # noqa: S608 - our own text
             (conversation,),
@@ -244,7 +244,7 @@ class Reader:
         try:
             origin = Origin(conversation, principal, root, kept.rights_in(rights))
         except (TypeError, ValueError) as error:
-            raise UnreadableError(f"conversation {conversation}: the rights in it are none") from error
+            raise UnreadableError(f"conversation {conversation}: its rights cannot be read") from error
         return RecordedConversation(origin, steps, deliveries)
 
     def dead(self, most: int | None = None, prefix: str = "") -> list[DeadLetter]:

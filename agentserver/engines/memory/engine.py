@@ -1,7 +1,4 @@
-"""The engine that keeps everything in this process and nothing after it.
-
-Owns the committed conversations. Refuses to promise anything across a restart.
-"""
+"""Engine that keeps conversations in memory, until the process ends."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ T = TypeVar("T")
 
 
 class MemoryEngine(SinglePartition):
-    """Conversations by id. Of closed ones the last are known for a while, and all of them where steps are recorded.
+    """Engine in memory. It remembers the latest closed conversations, or all of them if it records steps.
 
     Args:
         recorded: keeps every step and dead letter for the operators' tools until the process ends.
@@ -55,22 +52,22 @@ class MemoryEngine(SinglePartition):
         self.own(1)
 
     async def __aenter__(self) -> Self:
-        """Nothing to open."""
+        """Return the engine; there is nothing to open."""
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to close."""
+        """Do nothing; there is nothing to close."""
 
     async def commit(self, claim: Claim, outcome: Outcome) -> None:
-        """Keep the conversation as the outcome leaves it. Raises ConflictError on a stale version, FencedError."""
+        """Store an outcome. Raises ConflictError on a stale version, FencedError on a lost claim."""
         after = outcome.conversation
         before = self._kept.get(after.id)
         if (0 if before is None else before.version) != outcome.before or claim != self._mine:
             raise self.check_claim(claim) or ConflictError(after.id)
         step = None if self._record is None else self._record.encode(outcome)
-        if type(outcome.cause) is not FinishedInvocation:  # as of most steps; no receipt is given for one
+        if type(outcome.cause) is not FinishedInvocation:  # most steps, which have no receipt
             self._keep_receipt(outcome)
         if self._record is not None and step is not None:
             self._record.keep(outcome, step)
@@ -103,7 +100,7 @@ class MemoryEngine(SinglePartition):
         self._left.waiting.pop(after.id, None)
 
     def _end(self, one: Conversation) -> None:
-        """Remember for a while that a conversation is over, and forget another one for it."""
+        """Remember that a conversation has ended, and forget the oldest ended one beyond the bound."""
         forgotten = self._left.close(one.id, one.principal, self._names.pop(one.id, ""))
         if forgotten:
             del self._claimed[forgotten]
@@ -124,15 +121,15 @@ class MemoryEngine(SinglePartition):
         return work(self.reader())
 
     def reader(self) -> MemoryReader:
-        """A view of what is kept, for the thread of the event loop."""
+        """Make a reader of the engine's contents, for the thread of the event loop."""
         return MemoryReader(self._kept, self._left.waiting, self._record)
 
     async def load(self, conversation: str) -> Conversation | None:
-        """The conversation as last committed."""
+        """Look up a conversation as last committed."""
         return self._kept.get(conversation)
 
     async def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:  # noqa: ARG002 - an engine's signature
-        """Forget a conversation but for what is told of its requests: there is nothing to put it back from."""
+        """End a conversation for good, and keep the error events of its requests."""
         gone = self._kept.pop(conversation, None)
         if gone is None:
             return ()
@@ -142,57 +139,57 @@ class MemoryEngine(SinglePartition):
         return events
 
     async def active(self) -> AsyncIterator[str]:
-        """Conversations in which something waits."""
+        """Iterate over conversations with pending work."""
         for conversation in list(self._kept.values()):
             if not all(thread.quiet for thread in conversation.tree.nodes.values()):
                 yield conversation.id
 
     async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
-        """Every conversation with its principal."""
+        """Iterate over conversations with their principals."""
         for conversation in list(self._kept.values()):
             yield conversation.id, conversation.principal
 
     async def idle(self, before: float) -> AsyncIterator[str]:
-        """Conversations that nothing touched since."""
+        """Iterate over conversations last touched before a time."""
         for conversation in list(self._kept.values()):
             if conversation.touched < before:
                 yield conversation.id
 
     async def calendar(self) -> Calendar:
-        """No server was here before."""
+        """Return an empty calendar: there was no earlier server."""
         return Calendar()
 
     async def keep_calendar(self, calendar: Calendar) -> None:
-        """No server comes after."""
+        """Do nothing: there will be no later server."""
 
     async def expire(self, now: float, calendar: Calendar = STEADY) -> int:  # noqa: ARG002 - an engine's signature
-        """Nothing closed is kept."""
+        """Return 0: no closed conversation is stored."""
         return 0
 
     async def conversations_of(self, principal: str) -> AsyncIterator[str]:
-        """The principal's conversations."""
+        """Iterate over a principal's conversations."""
         for conversation in list(self._kept.values()):
             if conversation.principal == principal:
                 yield conversation.id
 
     async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
-        """The events that were not acknowledged. Nothing of it was passed on by a server that is gone."""
+        """Iterate over unacknowledged events, none of them redelivered."""
         for event in tuple(self._left.waiting.get(conversation, {}).values()):
             yield event
 
     async def find_conversation(self, conversation: str) -> ConversationFound | None:
-        """The owner of a conversation that is open, or was closed or set aside lately."""
+        """Find the owner of a conversation that is open, or was recently closed or suspended."""
         kept = self._kept.get(conversation)
         if kept is None:
             return self._left.find_conversation(conversation)
         return ConversationFound(conversation, kept.principal, over=False)
 
     async def discard(self, delivery: str) -> bool:
-        """Take a dead letter off the list."""
+        """Discard a dead letter."""
         return self._record is not None and self._record.discard(delivery)
 
     async def find_named(self, name: str) -> str | None:
-        """The conversation that has the name, while this engine knows it."""
+        """Find the conversation that has a name, while this engine knows it."""
         return self._claimed.get(name)
 
     async def give_name(self, name: str, conversation: str, at: float) -> str:  # noqa: ARG002 - an engine's signature
@@ -205,23 +202,23 @@ class MemoryEngine(SinglePartition):
     async def read_events(
         self, conversation: str, after: EventPlace, most: int, *, gaps: bool = False
     ) -> list[Reply | Done]:
-        """The events after a place. Raises LookupError."""
+        """Read the events after a place. Raises LookupError."""
         if conversation not in self._kept and self._left.find_conversation(conversation) is None:
             raise LookupError(conversation)
         return self._left.read_after(conversation, after, most, gaps=gaps)
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
-        """The receipt of a commit under a key, while the conversation is open."""
+        """Look up the receipt of an idempotency key, while the conversation is open."""
         return self._receipts.get(conversation, {}).get(name)
 
     async def read_request_events(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
-        """Everything that left for a request with a key, while the conversation is open."""
+        """Iterate over the events of a keyed request, while the conversation is open."""
         waiting = self._left.waiting.get(conversation, {})
         for event in tuple(self._keyed.get((conversation, request), ())):
             yield event if event.place in waiting else event._replace(redelivered=True)
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
-        """Let one event go, and with the last one all that was needed to keep them."""
+        """Remove an event from the outbox, and the outbox with its last event."""
         waiting = self._left.waiting.get(conversation)
         event = None if waiting is None else waiting.pop(place, None)
         if event is None:
@@ -234,12 +231,12 @@ class MemoryEngine(SinglePartition):
             self._left.forgotten[conversation] = place
 
     def confirm(self, conversation: str, place: EventPlace) -> None:
-        """Let the events up to a place go."""
+        """Acknowledge the events up to a place."""
         waiting = self._left.waiting.get(conversation, ())
         for each in list(takewhile(lambda each: each <= place, waiting)):
             self.acknowledge(conversation, each)
 
     def abandon(self, conversation: str) -> None:
-        """Let all that has left go."""
+        """Acknowledge all events."""
         for each in list(self._left.waiting.get(conversation, ())):
             self.acknowledge(conversation, each)

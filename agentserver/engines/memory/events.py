@@ -1,7 +1,6 @@
-"""The events that have left conversations of a memory engine.
+"""Bounded store of the events of a memory engine.
 
-Owns how much of them is kept: what was not acknowledged, of watched ones a little of what was; of
-conversations that are over, a little of the last ones. Refuses to know what an event says.
+It keeps unacknowledged events, recent acknowledged ones of watched conversations, and some of recently ended ones.
 """
 
 from __future__ import annotations
@@ -22,34 +21,34 @@ if TYPE_CHECKING:
     Event = Reply | Done
 
 WAITING: Final = 10_000
-"""Events of one conversation that were not acknowledged; of more the oldest are forgotten."""
+"""Unacknowledged events of one conversation; beyond it the oldest are forgotten."""
 
 WAITING_BYTES: Final = 16_777_216
 """Bytes of their messages."""
 
 EACH: Final = 64
-"""Steps of a conversation after which both are looked at."""
+"""Steps of a conversation between two checks of these bounds."""
 
 TAKEN: Final = 128
-"""Events of a watched conversation that were acknowledged, for watchers that come back."""
+"""Acknowledged events of a watched conversation, for watchers that reconnect."""
 
 TAKEN_BYTES: Final = 65_536
 """Bytes of their messages."""
 
 OVER: Final = 256
-"""Conversations that are over and of which something is still known."""
+"""Ended conversations that are remembered."""
 
 WHOLE: Final = 4
-"""The last of them of which all that was not acknowledged is still known: a gateway may be reading it."""
+"""Latest ended conversations that keep all unacknowledged events: a gateway may be reading them."""
 
 
 def weight(event: Event) -> int:
-    """The bytes of an event's message."""
+    """Count the bytes of an event's message."""
     return len(event.message) if isinstance(event, Reply) else 0
 
 
 def trim(events: dict[EventPlace, Event], most: int, size: int) -> EventPlace:
-    """Forget what is beyond a bound, those that came first first; gives the latest place of them, or UNDECIDED."""
+    """Forget the oldest events beyond the bounds; return the latest forgotten place, or UNDECIDED."""
     held, gone = sum(map(weight, events.values())), UNDECIDED
     for place in list(events):
         if len(events) <= most and (held <= size or len(events) == 1):
@@ -66,11 +65,11 @@ class _ClosedConversation(NamedTuple):
 
 
 class LeftEvents:
-    """The events that have left conversations, by conversation and place.
+    """Store of events, by conversation and place.
 
-    ``waiting`` are those that were not acknowledged, ``taken`` those of watched conversations that were;
-    ``forgotten`` is the latest place of each conversation that is not kept any more; ``places`` are those of each that
-    was read, in order, and some that are not kept any more.
+    ``waiting`` has unacknowledged events, ``taken`` acknowledged ones of watched conversations; ``forgotten`` has the
+    latest forgotten place of each conversation; ``places`` has the sorted places of conversations that were read, some
+    of them already forgotten.
     """
 
     def __init__(self) -> None:
@@ -82,24 +81,24 @@ class LeftEvents:
         self.places: dict[str, list[EventPlace]] = {}
 
     def add(self, conversation: str, events: Sequence[Event]) -> None:
-        """Events have left a conversation that was read, behind all others, and wait."""
+        """Append the places of new events of a conversation that was read."""
         places = self.places[conversation]
         places += [event.place for event in events]
         if len(places) > EACH + 2 * sum(map(len, self._dicts(conversation))):
             places[:] = sorted(self._merge(conversation))
 
     def trim(self, conversation: str) -> None:
-        """Hold a conversation to the bound of what waits."""
+        """Limit the unacknowledged events of a conversation."""
         self._forget(conversation, trim(self.waiting.get(conversation, {}), WAITING, WAITING_BYTES))
 
     def take(self, conversation: str, event: Event) -> None:
-        """An event of a watched conversation was acknowledged."""
+        """Keep an acknowledged event of a watched conversation."""
         taken = self.taken[conversation]
         taken[event.place] = event
         self._forget(conversation, trim(taken, TAKEN, TAKEN_BYTES))
 
     def read_after(self, conversation: str, place: EventPlace, most: int, *, gaps: bool) -> list[Event]:
-        """The first events after a place. Raises ForgottenError when one is not kept any more, unless with ``gaps``."""
+        """Read the first events after a place. Raises ForgottenError if one was forgotten, unless ``gaps`` is set."""
         over = self._over.get(conversation)
         if over is None:
             self.taken.setdefault(conversation, {})
@@ -121,7 +120,7 @@ class LeftEvents:
                 found.pop()
                 break
             looked += 1
-        if looked - first > len(found):  # no gap is looked at twice
+        if looked - first > len(found):  # drop the gaps, so that each is skipped once
             places[first:looked] = [event.place for event in found]
         return found
 
@@ -133,7 +132,7 @@ class LeftEvents:
         return {**taken, **waiting} if taken else waiting
 
     def close(self, conversation: str, principal: str, name: str) -> str:
-        """A conversation is over, to which its principal gave this name; gives the name that is forgotten for it."""
+        """Remember an ended conversation, and return the name of the one that is forgotten for it."""
         self._over[conversation] = _ClosedConversation(principal, dict(self._merge(conversation)), name)
         self.taken.pop(conversation, None)
         self.places.pop(conversation, None)
@@ -148,13 +147,13 @@ class LeftEvents:
         return over.name
 
     def _part(self, conversation: str) -> None:
-        """Keep a little of a conversation that is over."""
+        """Trim the events of an ended conversation."""
         left = self._over[conversation].left
         self._forget(conversation, trim(left, TAKEN, TAKEN_BYTES))
         self.places.pop(conversation, None)
 
     def find_conversation(self, conversation: str) -> ConversationFound | None:
-        """The owner of a conversation that is over; None for one that is not known."""
+        """Find the owner of an ended conversation; None if it is unknown."""
         over = self._over.get(conversation)
         return None if over is None else ConversationFound(conversation, over.principal, over=True)
 

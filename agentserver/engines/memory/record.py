@@ -1,7 +1,6 @@
-"""The operators' side of the engine in memory: a record of steps, and the reader of what is kept.
+"""Record of steps and reader for operators of the engine in memory.
 
-Owns the steps and dead letters of a memory engine that is told to record. Refuses to forget any of them: it is for
-tests, and for a look into one run.
+The record grows without bound: it is for tests, and for inspecting one run.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
 
 FOUND = 8
-"""Conversations that ``find`` gives at most."""
+"""Most conversations that ``find`` returns."""
 
 
 class MemoryRecord:
-    """The steps of every conversation, and the dead letters among its deliveries."""
+    """Steps of every conversation, and the dead letters among its deliveries."""
 
     def __init__(self) -> None:
         self._steps: dict[str, list[RecordedStep]] = {}
@@ -53,12 +52,12 @@ class MemoryRecord:
         self._priced: list[Outcome] = []
 
     def encode(self, outcome: Outcome) -> RecordedStep:
-        """A step as it is recorded. Raises UnfitError, and nothing is recorded then."""
+        """Encode an outcome as a step. Raises UnfitError."""
         if outcome.moment is None:
-            raise UnfitError("an outcome that no step has decided cannot be kept")
+            raise UnfitError("an outcome without a step cannot be recorded")
         again = outcome.cause.delivery if isinstance(outcome.cause, RequeuedLetter | RedrivenLetter) else None
         if again is not None and again.id not in self._dead:
-            raise UnfitError("what is no dead letter cannot be queued again")
+            raise UnfitError("only a dead letter can be queued again")
         try:
             cause, records = recording.dump_cause(outcome), record_rows.dump_records(outcome)
         except (TypeError, ValueError) as error:
@@ -84,7 +83,7 @@ class MemoryRecord:
             )
 
     def _note(self, outcome: Outcome) -> None:
-        """Record what a person has decided, and what was charged."""
+        """Record a person's decision or a charge."""
         after, cause = outcome.conversation, outcome.cause
         if isinstance(cause, ReserveRequest | SettleRequest):
             self._priced.append(outcome)
@@ -93,12 +92,12 @@ class MemoryRecord:
             self._decided.append(read_decided_approval(after.id, after.principal, cause.approval, record))
 
     def list_decisions(self, most: int, principal: str | None) -> list[DecidedApproval]:
-        """The last decisions of people, the latest first."""
+        """List people's decisions, latest first."""
         found = (one for one in reversed(self._decided) if principal in {None, one.principal})
         return list(islice(found, most))
 
     def list_charges(self, since: float) -> tuple[ChargeSum, ...]:
-        """The charges since a time."""
+        """Sum the charges since a time."""
         charges = Charges()
         for outcome in self._priced:
             principal, cause = outcome.conversation.principal, outcome.cause
@@ -111,37 +110,37 @@ class MemoryRecord:
         return charges.sums()
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
-        """Everything that is recorded of a conversation. Raises LookupError."""
+        """Collect the record of a conversation. Raises LookupError."""
         one = self._latest[conversation]
         steps = tuple(self._steps[conversation])
         return RecordedConversation(Origin.from_conversation(one), steps, self._deliveries[conversation])
 
     def find_opening(self, conversation: str) -> float:
-        """The time of the first step of a conversation that is recorded."""
+        """Find the time of a conversation's first step."""
         return self._steps[conversation][0].moment.now
 
     def latest(self) -> Mapping[str, Conversation]:
-        """The conversations as their last steps left them, open or closed."""
+        """Return the conversations after their last steps, open or closed."""
         return self._latest
 
     def discard(self, delivery: str) -> bool:
-        """Take a dead letter off the list; False when there is none of that id."""
+        """Discard a dead letter; False if the id is unknown."""
         return self._dead.pop(delivery, None) is not None
 
     def dead(self, most: int | None, prefix: str) -> list[DeadLetter]:
-        """The dead letters, oldest first; of more than ``most`` the latest."""
+        """List the latest dead letters, at most ``most``, oldest first."""
         found = [one for key, one in self._dead.items() if key.startswith(prefix)]
         latest = found if most is None else found[max(0, len(found) - most) :]
         return [one._replace(open=not self._latest[one.delivery.conversation].closed) for one in latest]
 
 
 class MemoryReader(NamedTuple):
-    """The contents of a memory engine, for operators. Used where the engine is: by the thread of its event loop.
+    """Reader of a memory engine for operators. Use it in the thread of the engine's event loop.
 
     Args:
         kept: the open conversations.
-        outbox: the events of each that were not acknowledged.
-        record: of the steps; None when none is kept.
+        outbox: their unacknowledged events.
+        record: of the steps; None if they are not recorded.
     """
 
     kept: Mapping[str, Conversation]
@@ -150,63 +149,63 @@ class MemoryReader(NamedTuple):
 
     @property
     def recorded(self) -> bool:
-        """True when the engine was told to record."""
+        """Whether the engine records steps."""
         return self.record is not None
 
     def find(self, prefix: str) -> list[str]:
-        """The conversations whose ids begin so, at most a few."""
+        """Find conversations by a prefix of their id, at most ``FOUND``."""
         return [key for key in self._list_known() if key.startswith(prefix)][:FOUND]
 
     def conversations(self) -> Iterator[Summary]:
-        """The conversations, the one that was touched last first. Without a record ``opened`` is the last touch."""
+        """List conversations, last touched first. Without a record ``opened`` is the last touch."""
         found = sorted(self._list_known().values(), key=_read_touched, reverse=True)
         return map(self._summary, found)
 
     def active(self) -> list[str]:
-        """The open conversations in which something waits."""
+        """List the open conversations with pending work."""
         return [one.id for one in self.kept.values() if _count_waiting(one)]
 
     def load(self, conversation: str) -> Conversation | None:
-        """The conversation as last committed."""
+        """Look up a conversation as last committed."""
         return self.kept.get(conversation)
 
     def approvals(self, conversation: str) -> tuple[Approval, ...]:
-        """The messages of an open conversation that wait for a person."""
+        """List the pending approvals of an open conversation."""
         found = self.kept.get(conversation)
         return () if found is None else found.approvals()
 
     def list_asking(self) -> list[str]:
-        """The open conversations in which something waits for a person."""
+        """List the open conversations with pending approvals."""
         return [key for key in self.active() if self.approvals(key)]
 
     def answers(self) -> tuple[tuple[ApprovalAnswer, float], ...]:
-        """None: no other process can leave an answer."""
+        """Return no answers: no other process can leave one."""
         return ()
 
     def list_decisions(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
-        """The last decisions of people, the latest first."""
+        """List people's decisions, latest first."""
         return [] if self.record is None else self.record.list_decisions(most, principal)
 
     def list_charges(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
-        """The charges since a time."""
+        """Sum the charges since a time."""
         return () if self.record is None else self.record.list_charges(since)
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
-        """Everything that is recorded of a conversation. Raises LookupError."""
+        """Collect the record of a conversation. Raises LookupError."""
         if self.record is None:
-            raise UnrecordedError("the engine in memory was not told to record steps")
+            raise UnrecordedError("the engine in memory does not record steps")
         return self.record.recorded_conversation(conversation)
 
     def find_altered(self, recorded: RecordedConversation) -> int | None:  # noqa: ARG002 - a reader's signature
-        """None: steps in memory are not sealed."""
+        """Return None: steps in memory are not sealed."""
         return None
 
     def dead(self, most: int | None = None, prefix: str = "") -> list[DeadLetter]:
-        """The dead letters, oldest first; of more than ``most`` the latest."""
+        """List the latest dead letters, at most ``most``, oldest first."""
         return [] if self.record is None else self.record.dead(most, prefix)
 
     def list_suspended(self) -> tuple[SuspendedConversation, ...]:
-        """None: what is set aside is gone."""
+        """Return nothing: suspended conversations are not kept."""
         return ()
 
     def _list_known(self) -> Mapping[str, Conversation]:

@@ -22,7 +22,7 @@ class PreparedStep(NamedTuple):
     """Step as rows, ready to send.
 
     Args:
-        claim: under which the step was decided.
+        claim: of the process that decided the step.
         before: version of the conversation that it was decided on.
         number: of the conversation.
         step: number of the step.

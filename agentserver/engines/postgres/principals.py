@@ -61,7 +61,7 @@ class PrincipalTable:
         return f"the database (schema {self.schema})"
 
     def edition(self) -> int | None:
-        """Read the edition; None if there is none. Raises UnusableError, or its subclass AwayError."""
+        """Read the edition, or None before the first. Raises UnusableError, or its subclass AwayError."""
         found = self._fetch(_EDITION)
         return int(found[0][0]) if found else None
 

@@ -127,7 +127,7 @@ def _parse_record(line: str) -> HeadRecord | None:
 
 
 def missing(path: Path, head: JournalHead | None, said: HeadRecord | None) -> str | None:
-    """Describe the commits lost since the head file was written; None if none are known.
+    """Describe the commits lost since the head file was written, or return None.
 
     Args:
         path: of the journal.
@@ -141,7 +141,7 @@ def missing(path: Path, head: JournalHead | None, said: HeadRecord | None) -> st
     if head is None:
         lost = f"all of its {said.head.steps} steps are missing"
     elif head.identity != said.head.identity:
-        lost = f"another journal stands in its place; {said.head.steps} steps are missing"
+        lost = f"another journal is in its place; {said.head.steps} steps are missing"
     elif head.steps < said.head.steps:
         lost = f"the last {said.head.steps - head.steps} of its {said.head.steps} steps are missing"
     elif head.steps == said.head.steps and head.link != said.head.link:
@@ -150,7 +150,7 @@ def missing(path: Path, head: JournalHead | None, said: HeadRecord | None) -> st
         return None
     power = not said.durable and (not said.boot or said.boot != _boot())
     if power and (head is None or head.identity == said.head.identity):
-        return f"{path}: {lost}: the machine was started anew, and without sync: full that may happen"
+        return f"{path}: {lost}: the machine was restarted, and without sync: full that may happen"
     raise EngineError(
         f"{path}: {lost}. Bring back the file and its {path.name}-wal if they are elsewhere, or a copy with"
         " agentserver journal restore; agentserver journal accept-loss continues without the missing commits"

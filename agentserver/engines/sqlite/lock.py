@@ -131,7 +131,7 @@ class Files:
         try:
             if self._found() == self._opened:
                 return None
-            what = "another file was put in its place, or in that of its log,"
+            what = "the file or its log was replaced"
         except OSError as error:
             what = f"{error.filename} was removed"
         return EngineError(

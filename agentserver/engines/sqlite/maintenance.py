@@ -139,7 +139,7 @@ def _faults(connection: sqlite3.Connection, path: Path, said: HeadRecord | None)
     yield from (f"the file: {' '.join(line.split())}" for line in found)
     if not found:
         if has_other_tables(connection):
-            yield "the file: its tables are not those of a journal"
+            yield "the file: its tables do not match a journal's"
         yield from _head(connection, path, said)
         yield from find_faults(connection, (sqlite3.Error,))
         yield from find_count_damage(connection)

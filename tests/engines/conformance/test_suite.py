@@ -457,7 +457,7 @@ async def test_what_cannot_be_recorded_is_not_kept():
             with pytest.raises(UnfitError):
                 await keep(engine, outcome)
         await keep(engine, said)
-        with pytest.raises(UnfitError, match="no dead letter"):
+        with pytest.raises(UnfitError, match="only a dead letter"):
             await keep(
                 engine,
                 said._replace(before=1, cause=RequeuedLetter(said.ready[0]), conversation=said.conversation),

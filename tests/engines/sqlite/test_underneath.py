@@ -254,7 +254,7 @@ def test_a_journal_that_is_gone_or_another_one_is_told(tmp_path):
     filled(path, 2)
     filled(tmp_path / "other", 9)
     shutil.copy(tmp_path / "other", path)
-    with pytest.raises(EngineError, match="another journal stands in its place; 2 steps are missing"):
+    with pytest.raises(EngineError, match="another journal is in its place; 2 steps are missing"):
         open_writing(JournalOptions(path))
     path.unlink()
     with pytest.raises(EngineError, match="all of its 2 steps are missing"):
@@ -317,7 +317,7 @@ def test_only_a_loss_of_power_without_full_sync_is_innocent(tmp_path, sync, rest
         monkeypatch.setattr(journal_head, "_BOOT", tmp_path / "boot")
     if restarted and sync is Sync.NORMAL:
         filled(path, 1, sync)
-        assert "the last 3 of its 5 steps are missing: the machine was started anew" in caplog.text
+        assert "the last 3 of its 5 steps are missing: the machine was restarted" in caplog.text
         assert steps(path) == 3
     else:
         with pytest.raises(EngineError, match="the last 3 of its 5"):

@@ -38,7 +38,7 @@ class Generous(Storage):
     [
         (Unfenced, "an_owner_stopped_past_its_lease_cannot_commit", "it raised ConflictError"),
         (Unfenced, "what_rests_can_be_taken_from_a_living_owner", "that was lost raises FencedError"),
-        (Generous, "a_conversation_has_one_owner_at_a_time", "cannot be claimed there"),
+        (Generous, "a_conversation_has_one_owner_at_a_time", "the other process cannot claim it"),
     ],
 )
 async def test_a_storage_that_breaks_a_promise_is_told_which(kind, check, words):

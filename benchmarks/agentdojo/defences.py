@@ -65,7 +65,7 @@ class Ours(Defence):
         verdict = judge(self.ledger, self.policy, call)
         self.verdict = verdict
         if verdict.allowed:
-            self.ledger = self.ledger.called(call)
+            self.ledger = self.ledger.count_call(call)
             return None
         if verdict.decision is Decision.ASK and self.benign:
             self.questions += 1  # the account holder sees the question and approves

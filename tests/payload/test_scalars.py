@@ -88,7 +88,7 @@ def judged(codec: Codec, element: Any) -> bool:
     """Whether an element is valid; what is valid is read by everything that reads it, the rest is explained."""
     if codec.valid(element):
         codec.decode(element)
-        reading(codec).leaves(element)
+        reading(codec).read_leaves(element)
         return True
     found = codec.faults(element)
     assert 1 <= len(found) <= FAULTS

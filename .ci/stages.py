@@ -39,19 +39,12 @@ COUNTED = tuple(f"tests/{name}" for name in ("core", "guards", "pump", "reloadin
 LEFT_TO_FULL = tuple(
     f"tests/{name}"
     for name in (
+        # pages, packaging, examples, and long lives
         "benchmarks",
         "crash",
         "deploy",
         "examples",
-        "gateways/live/test_approving.py",
-        "gateways/live/test_dead.py",
-        "gateways/live/test_hostile.py",
-        "gateways/live/test_pages.py",
-        "gateways/live/test_served.py",
-        "gateways/live/test_traffic.py",
         "hostile",
-        "mcp/client/test_counterparts.py",
-        "reloading/test_under_load.py",
         "soak",
         "test_cluster_page.py",
         "test_docs.py",
@@ -61,13 +54,44 @@ LEFT_TO_FULL = tuple(
         "test_pages.py",
         "test_site.py",
         "test_typed.py",
+        "gateways/live/test_approving.py",
+        "gateways/live/test_dead.py",
+        "gateways/live/test_hostile.py",
+        "gateways/live/test_pages.py",
+        "gateways/live/test_served.py",
+        "gateways/live/test_traffic.py",
+        "reloading/test_under_load.py",
+        # processes started for each test: servers at a terminal, MCP programs
+        "cli/test_approvals.py",
+        "cli/test_dead.py",
+        "cli/test_ending.py",
+        "cli/test_init.py",
+        "cli/test_mcp.py",
+        "cli/test_orchestrate.py",
+        "cli/test_principals_served.py",
+        "cli/test_reloading.py",
+        "cli/test_replay.py",
+        "cli/test_serve_mcp.py",
+        "cli/test_serve_shared.py",
+        "cli/test_serve_signals.py",
+        "cli/test_shared.py",
+        "cli/test_starting.py",
+        "cli/test_streams.py",
+        "cli/test_top.py",
+        "llm/agent/test_crash.py",
+        "llm/agent/test_mcp.py",
+        "llm/test_failover.py",
+        "mcp/client/test_client.py",
+        "mcp/client/test_counterparts.py",
+        "mcp/serving",
     )
 )
-"""Tests of pages, packaging, examples and long lives, which only `./run test --full` runs.
+"""Tests that only `./run test --full` runs.
 
 Browser tests take minutes, and break where the files of the live view change; the events that the server sends to it
-have tests of their own. MCP servers of other projects break with their releases. Attacks with thousands of connections
-have a verb, `./run hostile`; each limit that they meet has a test beside its code.
+have tests of their own. Attacks with thousands of connections have a verb, `./run hostile`; each limit that they meet
+has a test beside its code. Tests that start a process or more each take a third of the CPU of all; what such a process
+does has tests in this process, and `cli/test_run.py`, `test_serve.py` and `test_send.py` start some as well.
 """
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
 QUICK = {

@@ -331,7 +331,7 @@ async def test_numbers_that_were_given_before_are_noticed_and_nothing_is_overwri
         engine._numbers.drop()
         other = sample.receive(sample.start(), "1")
         claim = engine.begin_claim(other.conversation.id)
-        with pytest.raises(EngineError, match="given twice"):
+        with pytest.raises(EngineError, match="row numbers are taken"):
             await engine.commit(claim, other)
         await engine.commit(claim, other)
         assert await engine.load(other.conversation.id) == other.conversation

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 import tracemalloc
 from functools import partial
-from typing import ClassVar
 
+import click
 import pytest
 
 from agentserver.cli import send
@@ -43,7 +43,7 @@ def refuses(read, data):
     """Whether a reader refuses a text, by an exception of its own or by a value."""
     try:
         found = read(data)
-    except (ValueError, ProblemAnswer, ProtocolError, SystemExit):
+    except (ValueError, ProblemAnswer, ProtocolError, click.exceptions.Exit):
         return True
     return found is None or found is False or isinstance(found, RefusedJson | JsonRefusal | Objection)
 
@@ -77,13 +77,10 @@ PRINCIPALS = b'{"form":1,"principals":%s}'
 LOCK = b'{"format":1,"server":"s","protocol":"p","tools":%s}'
 
 
-class Context:
-    """The part of a click context that a refusal of a verb needs."""
-
-    meta: ClassVar = {}
-
-    def exit(self, status):
-        raise SystemExit(status)
+def read_message(data):
+    """Read the message of ``agentserver send`` in a context, as a refusal needs it."""
+    with click.Context(click.Command("send")):
+        return send._read_message(data.decode("utf-8", "surrogateescape"))
 
 
 READERS = {
@@ -116,10 +113,7 @@ READERS = {
         lambda data: loop._is_object(data.decode("utf-8", "surrogateescape")),
         b"[%s]",
     ),
-    "agentserver/cli/send.py": (
-        lambda data: send._read_message(Context(), data.decode("utf-8", "surrogateescape")),
-        b"[%s]",
-    ),
+    "agentserver/cli/send.py": (read_message, b"[%s]"),
 }
 """A driver of each reader, and the text that a bomb is put into."""
 

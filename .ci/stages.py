@@ -84,6 +84,10 @@ LEFT_TO_FULL = tuple(
         "mcp/client/test_client.py",
         "mcp/client/test_counterparts.py",
         "mcp/serving",
+        "reloading/test_kept_processes.py",
+        "test_canary.py",
+        "worker/remote",
+        "worker/test_hostile.py",
     )
 )
 """Tests that only `./run test --full` runs.

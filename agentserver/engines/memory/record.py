@@ -149,7 +149,7 @@ class MemoryReader(NamedTuple):
 
     @property
     def recorded(self) -> bool:
-        """Whether the engine records steps."""
+        """True when the engine records steps."""
         return self.record is not None
 
     def find(self, prefix: str) -> list[str]:

@@ -177,12 +177,9 @@ def find_servers(path: Path) -> dict[int, socket.socket]:
 
 def _list_sockets(path: Path) -> list[tuple[Path, int]]:
     start = f"{_stem(path)}."
-    numbers = {
-        each: each.name.removeprefix(start).removesuffix(SUFFIX) for each in path.parent.glob(f"*{SUFFIX}")
-    }
-    return sorted(
-        (each, int(pid)) for each, pid in numbers.items() if each.name.startswith(start) and pid.isdecimal()
-    )
+    own = (each for each in path.parent.glob(f"*{SUFFIX}") if each.name.startswith(start))
+    numbers = ((each, each.name.removeprefix(start).removesuffix(SUFFIX)) for each in own)
+    return sorted((each, int(pid)) for each, pid in numbers if pid.isdecimal())
 
 
 @contextmanager
@@ -201,6 +198,7 @@ def listen_for_readers(path: Path) -> tuple[socket.socket, Path]:
 
     It has its mode before it has its name: no other user can reach it in between. Raises OSError on failure.
     """
+    place = socket_path(path, os.getpid())
     for other, _ in _list_sockets(path):
         try:
             connect(other).close()
@@ -208,7 +206,9 @@ def listen_for_readers(path: Path) -> tuple[socket.socket, Path]:
             other.unlink(missing_ok=True)
         except OSError:
             continue
-    place = socket_path(path, os.getpid())
+        else:
+            if other == place:  # process ids repeat in containers that share a folder
+                raise OSError(f"{place}: another server listens here")
     with ExitStack() as closing:
         found = closing.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         with _short(path.parent) as short:

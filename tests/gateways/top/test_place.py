@@ -54,6 +54,15 @@ def test_the_socket_of_a_living_server_is_left_alone(path):
             assert other.exists()
 
 
+def test_a_server_with_the_process_id_of_another_keeps_off_its_socket(path):
+    with listening(path) as (_, place):
+        with pytest.raises(OSError, match="another server listens here"):
+            top.listen_for_readers(path)
+        (peer,) = top.find_servers(path).values()
+        peer.close()
+        assert place.exists()
+
+
 @pytest.mark.parametrize("length", [1, 120, 250])
 def test_long_paths_are_no_obstacle(tmp_path, length):
     folder = tmp_path / ("d" * 120) / ("e" * 120)

@@ -101,7 +101,7 @@ def discard(given: reading.JournalArguments, delivery: str) -> None:
 
 
 class _DecisionBooks(NamedTuple):
-    """Journal with the rules by which its conversations decide.
+    """Journal with the rules that decide its conversations.
 
     ``commit`` stores an outcome, and returns the error if it cannot.
     """

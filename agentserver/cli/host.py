@@ -94,7 +94,7 @@ def _innermost_error(group: BaseExceptionGroup[Exception]) -> Exception:
 async def run_until_signal(
     ending: GracefulEnd, work: Callable[[], Awaitable[int]], status_of: Callable[[int], int] = lambda _: 0
 ) -> int:
-    """Run work until it returns its status or a signal cancels it, whose status ``status_of`` tells."""
+    """Run work until it returns its status, or a signal cancels it; ``status_of`` maps the signal to a status."""
     import anyio
 
     from agentserver.supervision import EndEffect, start_errand

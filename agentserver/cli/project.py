@@ -36,7 +36,7 @@ class Verbs(click.Group):
     """Group whose error names the verb nearest to the mistyped one, or all of a few."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Find the verb. Raises click.UsageError if there is none of this name."""
+        """Find the verb. Raises click.UsageError for an unknown name."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:

@@ -381,7 +381,7 @@ class RunStream:
             return None
         return RunErrorEvent(message="The door has ended this stream.", code=held.why or "stopping")
 
-    def _finished(self, **more: Any) -> BaseEvent:
+    def _make_finish(self, **more: Any) -> BaseEvent:
         return RunFinishedEvent(thread_id=self.asked.thread, run_id=self.asked.run, **more)
 
     async def _watch(self, out: MemoryObjectSendStream[Item]) -> None:
@@ -418,7 +418,7 @@ class RunStream:
                 self.over = True
                 closed = item.reason is WatchEnd.CLOSED
                 failed = None if closed else RunErrorEvent(message=_ENDS[item.reason], code=item.reason)
-                return [failed or self._finished(outcome=RunFinishedCancelledOutcome())]
+                return [failed or self._make_finish(outcome=RunFinishedCancelledOutcome())]
             case Progress(request=of) if of == request:
                 self.words += 1
                 key = f"{self.asked.run}-progress-{self.words}"
@@ -432,9 +432,9 @@ class RunStream:
     async def _finish(self, done: Done) -> BaseEvent:
         self.over = True
         if not done.answered and await self._close():
-            return self._finished(outcome=RunFinishedCancelledOutcome())
+            return self._make_finish(outcome=RunFinishedCancelledOutcome())
         await self.server.confirm(self.caller.name, self.conversation, done.place)
-        return self._finished(result=self.result, outcome=RunFinishedSuccessOutcome())
+        return self._make_finish(result=self.result, outcome=RunFinishedSuccessOutcome())
 
     async def _close(self) -> bool:
         try:
@@ -449,7 +449,7 @@ class RunStream:
         self.over = True
         decides = self.caller.decides
         shown = [interrupt(each, self.server.rules, decides=decides) for each in waiting]
-        return [self._finished(outcome=RunFinishedInterruptOutcome(interrupts=shown))]
+        return [self._make_finish(outcome=RunFinishedInterruptOutcome(interrupts=shown))]
 
     def _reply(self, reply: Reply) -> Sequence[BaseEvent]:
         found = {"from": reply.sender, **forms.payload_json(reply.message, self.server.rules)}

@@ -183,11 +183,15 @@ def _check_other(kept: reading.Source, one: Approval, rules: Rules | None) -> No
     """End the command if the organism requires another approver. The server checks again."""
     from agentserver.core.decide import approving
 
-    if rules is None or rules.blueprint.limits.approvers == "anyone":
+    if rules is None or not rules.blueprint.others_approve(one.delivery.to):
         return
     with reading.open_reader(kept, rules.guards) as reader:
         conversation = reader.load(one.delivery.conversation)
-    why = "" if conversation is None else approving.bar_approver(conversation, project.user(), rules)
+    why = (
+        ""
+        if conversation is None
+        else approving.bar_approver(conversation, project.user(), rules, one.delivery.to)
+    )
     if why:
         project.refuse(why)
 

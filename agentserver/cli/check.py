@@ -341,8 +341,11 @@ def summary_lines(path: Path, blueprint: Blueprint, findings: Sequence[ConfigMis
         format_amount(len(findings) - errors, "warning"),
     ]
     lines = (f"ambiguous root {local(root)}: {', '.join(unclear[root])}" for root in unclear)
-    asking = [listener.name for listener in listeners if listener.approval]
-    waits = [f"every message to {', '.join(asking)} waits for a person's approval"] if asking else []
+    waits = [
+        f"{listener.name}: {listener.approval} to it waits for a person's approval"
+        for listener in listeners
+        if listener.approval is not None
+    ]
     return (*lines, *waits, f"{path}: {', '.join(parts)}")
 
 

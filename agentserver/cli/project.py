@@ -207,10 +207,11 @@ def principal(organism: Organism) -> str:
     from agentserver.core.state import principals
 
     taken = principals.reserved_looks(bound.listener.name for bound in organism.listeners)
-    if organism.limits.approvers != "anyone":
+    rules = (bound.listener.approval for bound in organism.listeners)
+    if "others" in {organism.limits.approvers, *(rule.approvers for rule in rules if rule is not None)}:
         why = principals.unfit(user(), taken)
         if why:
-            raise click.ClickException(f"limits.approvers: the name of this user, {user()}, {why}")
+            raise click.ClickException(f"approvers: others: the name of this user, {user()}, {why}")
         return user()
     free = (f"{PRINCIPALS[-1]}-{number}" for number in range(len(taken) + 1))
     return next(name for name in (*PRINCIPALS, *free) if not principals.unfit(name, taken))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import unquote, urlsplit
 
+from agentserver.config.approvals import check_conditions
 from agentserver.config.code.agents import AgentDependencies, check_keys, equip_agents
 from agentserver.config.code.binding import Binder
 from agentserver.config.code.editions import Survey, modules_of_later_load, modules_of_load, split
@@ -183,6 +184,7 @@ def _assemble(
     lifespan, handoffs = binder.lifespan(files[0]), read_handoffs(files[0], bound, binder)
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(importer, files[0], bound, report)
+    check_conditions(declared, bound, report)
     guards, outward = _guards(files[0], bound, binder), _read_network_parts(files, declared, environ, report)
     if report.failed:
         return None

@@ -10,6 +10,27 @@ from agentserver.spending import NO_BUDGETS, Budgets
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from agentserver.payload.conditions import FieldCondition
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRule:
+    """Rule about the messages to a listener that a person has to approve.
+
+    Args:
+        when: conditions on the payload, of which one is enough; empty for every message.
+        approvers: who may approve, as ``Limits.approvers``; None for what that says.
+        within: seconds that a message waits; None for ``Limits.approval``.
+    """
+
+    when: tuple[FieldCondition, ...] = ()
+    approvers: Literal["anyone", "others"] | None = None
+    within: float | None = None
+
+    def __str__(self) -> str:
+        fields = ", ".join(one.path for one in self.when)
+        return f"some messages, by {fields}" if fields else "every message"
+
 
 @dataclass(frozen=True, slots=True)
 class Listener:
@@ -26,7 +47,7 @@ class Listener:
         exclusive: whether at most one runs in all processes together; ``concurrency`` is 1 then.
         deadline: seconds that one invocation may take.
         retries: repetitions of a crashed or late invocation before its caller gets an error.
-        approval: whether a person has to approve every message to it.
+        approval: which messages to it a person has to approve; None for none.
         progress: whether its progress is shown to clients.
         answers: the only dataclasses that it answers with; empty when unknown.
     """
@@ -41,7 +62,7 @@ class Listener:
     exclusive: bool = False
     deadline: float = 60.0
     retries: int = 0
-    approval: bool = False
+    approval: ApprovalRule | None = None
     progress: bool = False
     answers: tuple[type, ...] = ()
 
@@ -162,6 +183,18 @@ class Blueprint:
     def takers(self, root: str) -> tuple[str, ...]:
         """The listeners that declare a payload, in the order of the organism."""
         return tuple(name for name, roots in self.roots.items() if root in roots)
+
+    def approval_time(self, listener: str) -> float:
+        """Seconds that a message to a listener waits for an approval."""
+        known = self.listeners.get(listener)
+        rule = None if known is None else known.approval
+        return self.limits.approval if rule is None or rule.within is None else rule.within
+
+    def others_approve(self, listener: str) -> bool:
+        """True when a message to a listener needs another approver than the principal of its conversation."""
+        known = self.listeners.get(listener)
+        rule = None if known is None else known.approval
+        return ((rule and rule.approvers) or self.limits.approvers) == "others"
 
     def principal(self, name: str, may: Collection[str] | None = None) -> Listener:
         """A placeholder for the principal who opened a conversation. It accepts nothing.

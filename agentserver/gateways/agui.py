@@ -226,7 +226,7 @@ PROGRESS: Final = "agentserver:progress"
 
 def interrupt(one: Approval, rules: Rules, *, decides: bool) -> Interrupt:
     """Build the interrupt of an approval. Details are for callers who may decide."""
-    until = datetime.fromtimestamp(one.at + rules.blueprint.limits.approval, UTC)
+    until = datetime.fromtimestamp(one.at + rules.blueprint.approval_time(one.delivery.to), UTC)
     told = f"A message to {one.delivery.to} waits for an approval."
     if not decides:
         return Interrupt(id=one.id, reason=APPROVAL, message=told, expires_at=until.isoformat())
@@ -316,10 +316,13 @@ def _compose_message(asked: RunRequest, listener: str, who: Caller, server: Door
 def _check(server: DoorHost, conversation: str, answers: Sequence[InterruptAnswer], who: Caller) -> None:
     """Raise ProblemAnswer where the rules bar the caller from approving here, before anything has counted."""
     state = server.conversation(conversation)
-    approves = any(each.answer not in (None, Answer.DENY) for each in answers)
-    barred = approving.bar_approver(state, who.name, server.rules) if state is not None and approves else ""
-    if barred:
-        raise ProblemAnswer(403, f"{barred}.")
+    approved = {each.interrupt for each in answers if each.answer not in (None, Answer.DENY)}
+    if state is None:
+        return
+    for one in state.approvals():
+        barred = approving.bar_approver(state, who.name, server.rules, one.delivery.to)
+        if barred and one.id in approved:
+            raise ProblemAnswer(403, f"{barred}.")
 
 
 async def _counts(server: DoorHost, conversation: str, said: InterruptAnswer, who: Caller) -> bool:

@@ -10,11 +10,11 @@ from agentserver.contract import Code
 from agentserver.core.drafts.routing import Route
 from agentserver.core.guard import DenyVerdict, NeedsApproval, keep_memory
 from agentserver.core.records.details import Ground
+from agentserver.payload.conditions import ConditionError, fit_conditions
 from agentserver.wire.canonical import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Callable, Mapping, Sequence
 
     from lxml import etree
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from agentserver.core.guard import CoreGuard, Verdict
     from agentserver.guards.lineage.guard import TrustSettings
     from agentserver.payload.codec import Codecs
+    from agentserver.payload.conditions import FieldTest
+    from agentserver.payload.fields.field_table import PayloadType
 
 _APPROVED = "permitted"
 
@@ -45,26 +47,34 @@ class PeersGuard:
 
 
 class ApprovalGuard:
-    """Guard that asks a person before a message reaches certain listeners.
+    """Guard that asks a person before certain messages reach certain listeners.
 
     Args:
-        listeners: the names of the listeners.
+        listeners: by name, the conditions on each payload by its root element, of which one is enough. A listener
+            without conditions is asked about always, and a payload that it does not declare, which is the answer to a
+            question of its own, only then.
     """
 
     name = "approval"
     observe = keep_memory
 
-    def __init__(self, listeners: AbstractSet[str] = frozenset()) -> None:
-        self._listeners = frozenset(listeners)
+    def __init__(self, listeners: Mapping[str, Mapping[str, Sequence[FieldTest]]]) -> None:
+        self._listeners = listeners
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
         """Ask, unless this very content was approved for the rest of the conversation."""
-        if proposal.to not in self._listeners:
+        rule = self._listeners.get(proposal.to)
+        if rule is None:
+            return None
+        tests = rule.get(proposal.root, ())
+        met = next((told for one in tests if (told := one.explain(proposal.element))), "")
+        if rule and not met:
             return None
         about = digest_content(proposal.to, proposal.element)
         if about in _recall(memory):
             return None
-        return NeedsApproval(Ground.APPROVAL.of(proposal.sender.name, proposal.to), (about,))
+        ground = Ground.CONDITION.of(proposal.sender.name, proposal.to, met) if met else None
+        return NeedsApproval(ground or Ground.APPROVAL.of(proposal.sender.name, proposal.to), (about,))
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:
         """Remember the content and its receiver."""
@@ -105,7 +115,22 @@ class OrganismFacts(NamedTuple):
 
 
 def _make_approval(facts: OrganismFacts) -> CoreGuard:
-    return ApprovalGuard({name for name, each in facts.listeners.items() if each.approval})
+    asking = {name: each for name, each in facts.listeners.items() if each.approval is not None}
+    return ApprovalGuard({name: fit_rule(each, facts.codecs) for name, each in asking.items()})
+
+
+def fit_rule(listener: Listener, codecs: Codecs) -> Mapping[str, tuple[FieldTest, ...]]:
+    """Fit the conditions of a listener's approval to its payloads, by root. Raises ConditionError."""
+    if listener.approval is None or not listener.approval.when:
+        return {}
+    described: dict[str, PayloadType] = {}
+    for codec in map(codecs.of, listener.payloads):
+        if codec.described is None:
+            raise ConditionError(
+                f"{codec.payload.__qualname__} has a hand-written schema, whose fields are unknown"
+            )
+        described[codec.name] = codec.described
+    return fit_conditions(described, listener.approval.when)
 
 
 def _make_lineage(facts: OrganismFacts) -> CoreGuard | None:

@@ -42,22 +42,27 @@ class PendingApprovals:
     """Approvals of the conversations at work.
 
     Args:
-        limit: seconds that one may wait. Without a person to ask it is zero.
+        limit: returns the seconds that a message to a listener may wait. Without a person to ask they are zero.
         approver: is shown each.
         answers: where answers are left.
     """
 
-    def __init__(self, limit: float, approver: Approver | None, answers: Answers | None) -> None:
+    def __init__(
+        self, limit: Callable[[str], float], approver: Approver | None, answers: Answers | None
+    ) -> None:
         self._approver, self._answers = approver, answers
         self._nobody = self._approver is None and self._answers is None
-        self._limit = 0.0
-        self.limit(limit)
+        self._limit = limit
         self.known: dict[str, Approval] = {}
         self._news = asyncio.Event()
 
-    def limit(self, limit: float) -> None:
-        """Set the seconds that each may wait from now on."""
-        self._limit = 0.0 if self._nobody else limit
+    def limit(self, limit: Callable[[str], float]) -> None:
+        """Set the seconds that messages may wait from now on."""
+        self._limit = limit
+
+    def _seconds_left(self, time: Timekeeper, approval: Approval, at: float) -> float:
+        limit = 0.0 if self._nobody else self._limit(approval.delivery.to)
+        return time.seconds_left(limit, approval.at, at)
 
     def oldest(self, others: Iterable[Approval] = ()) -> tuple[Approval, ...]:
         """Return the messages that wait, those of ``others`` included, oldest first."""
@@ -120,8 +125,7 @@ class PendingApprovals:
             await self._sleep(time, now, elsewhere=self._answers is not None and bool(others()))
 
     def _find_overdue(self, time: Timekeeper, at: float) -> list[Approval]:
-        known = self.known.values()
-        return [one for one in known if self._nobody or time.seconds_left(self._limit, one.at, at) <= 0]
+        return [one for one in self.known.values() if self._nobody or self._seconds_left(time, one, at) <= 0]
 
     async def _take_answers(self, time: Timekeeper, answer: Commit, others: Others) -> None:
         if self._answers is None:
@@ -141,9 +145,9 @@ class PendingApprovals:
             logger.error("answers cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
 
     async def _sleep(self, time: Timekeeper, now: float, *, elsewhere: bool) -> None:
-        oldest = min((one.at for one in self.known.values()), default=None)
+        first = min((self._seconds_left(time, one, now) for one in self.known.values()), default=None)
         nap = LONGEST_NAP if self._answers is None else ANSWERS_NAP
-        if oldest is not None:
-            nap = min(time.seconds_left(self._limit, oldest, now), nap)
-        with anyio.move_on_after(None if oldest is None and not elsewhere else nap):
+        if first is not None:
+            nap = min(first, nap)
+        with anyio.move_on_after(None if first is None and not elsewhere else nap):
             await self._news.wait()

@@ -112,7 +112,7 @@ class Pump:
         self._editions = editions = Editions(rules, bound)
         self._engine = engine
         self._clock = clock
-        self._waiting = PendingApprovals(rules.blueprint.limits.approval, hooks.approver, hooks.answers)
+        self._waiting = PendingApprovals(rules.blueprint.approval_time, hooks.approver, hooks.answers)
         self._parser = OffloadedParser(editions)
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or NoMarks()

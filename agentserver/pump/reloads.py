@@ -55,7 +55,7 @@ class Reloads:
         accounts, waiting, schedule = self.bounds
         editions.swap(edition, alone.inside)
         accounts.limit(edition.rules.blueprint.limits)
-        waiting.limit(edition.rules.blueprint.limits.approval)
+        waiting.limit(edition.rules.blueprint.approval_time)
         parsed.clear()
         for key in live.keys() - editions.earlier.keys():
             live[key] = add_new_guards(live[key], edition.rules.guards)

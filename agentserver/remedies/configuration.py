@@ -57,6 +57,13 @@ class ConfigCode(Enum):
         _LINE,
         "Add it.",
     )
+    CONDITION = Remedy(
+        "config",
+        "condition",
+        "A condition of an approval does not fit the payload of its listener.",
+        _LINE,
+        "Name a field of the payload class, and values of its type.",
+    )
     VALUE = Remedy(
         "config",
         "value",

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.config import Organism
 from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
+from agentserver.config.keys.approval import read_rule
 from agentserver.config.organism import BoundListener, SourceLine
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Limits, Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from agentserver.config.organism import Lifespan
     from agentserver.contract import HandlerMetadata, HandlerResult
@@ -29,6 +30,7 @@ def listener(
     peers: Iterable[str] = (),
     replies: Iterable[type] = (),
     settings: object | None = None,
+    approval: bool | Mapping[str, Any] = False,
     **facts: Any,
 ) -> BoundListener:
     """Declare a listener in code.
@@ -40,7 +42,8 @@ def listener(
         peers: listeners that it may address.
         replies: classes that it answers with or stores, unless its module names them at the top.
         settings: the value of ``invocation().settings``.
-        facts: ``description``, ``agent``, ``approval``, ``broadcast``, ``concurrency``, ``deadline``, ``retries``.
+        approval: True if every message to it needs an approval, or the mapping that the YAML has under ``approval:``.
+        facts: ``description``, ``agent``, ``broadcast``, ``concurrency``, ``deadline``, ``retries``.
 
     Raises:
         TypeError: the handler's signature does not fit the contract, or its payloads are unknown or the system's.
@@ -54,7 +57,9 @@ def listener(
     if own := [kind.__name__ for kind in (*accepted, *replies) if kind in SYSTEM_PAYLOADS]:
         raise TypeError(f"{name}: {own[0]} belongs to the system")
     facts.setdefault("description", f"{name}.")
-    declared = Listener(name=name, payloads=accepted, peers=frozenset(peers), **facts)
+    declared = Listener(
+        name=name, payloads=accepted, peers=frozenset(peers), approval=read_rule(approval), **facts
+    )
     place = SourceLine(Path(signature.file), signature.line)
     known = tuple(dict.fromkeys((*accepted, *replies, *Discovery().classes(signature.function))))
     return BoundListener(declared, handler, settings, signature.returns_bytes, None, place, known)

@@ -230,7 +230,7 @@ def test_a_call_is_refused_at_once_and_says_how_to_be_asked(verb):
 
 
 def test_check_names_who_waits_for_a_person(verb):
-    assert "every message to vault waits for a person's approval" in verb("check")
+    assert "vault: every message to it waits for a person's approval" in verb("check")
 
 
 @pytest.fixture
@@ -324,7 +324,7 @@ def test_whoever_asked_for_it_may_not_approve_it_where_others_must(guarded, serv
     running = server()
     tell(running, "@clerk name=Ada")
     assert f"{ME} -> clerk" in see(running, "/deny")
-    why = f"{ME} asked for it, and limits.approvers wants somebody else"
+    why = f"{ME} asked for it, and approvers: others wants another one"
     assert why in verb("approve", digest(verb), status=2)
     tell(running, "/approve")
     see(running, why)

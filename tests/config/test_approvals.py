@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.core.blueprint import Limits
+from agentserver.core.blueprint import ApprovalRule, Limits
+from agentserver.payload.conditions import Comparison, FieldCondition
 from agentserver.rulebook import rules
 from tests.config.conftest import ONE
 
 
 def test_a_listener_wants_one_or_not(project):
     (plain,) = project.load(ONE).listeners
-    assert plain.listener.approval is False
+    assert plain.listener.approval is None
     (guarded,) = project.load(ONE + "    approval: required\n").listeners
-    assert guarded.listener.approval is True
+    assert guarded.listener.approval == ApprovalRule()
 
 
 def test_the_guard_asks_about_exactly_those_listeners(project):
@@ -21,7 +22,91 @@ def test_the_guard_asks_about_exactly_those_listeners(project):
         ONE + "    approval: required\n" + ONE.partition("listeners:\n")[2].replace("greeter", "other")
     )
     guard = next(guard for guard in rules(organism).guards if guard.name == "approval")
-    assert guard._listeners == {"greeter"}
+    assert guard._listeners == {"greeter": {}}
+
+
+TILL = """
+name: demo
+listeners:
+  - name: till
+    handler: listeners.till.pay
+    description: Pays.
+    approval:
+      {approval}
+"""
+
+PAY = """
+from __future__ import annotations
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Literal
+from agentserver import HandlerMetadata, HandlerResponse, xmlify
+
+@dataclass
+class Line:
+    amount: Decimal
+
+@xmlify
+@dataclass
+class Pay:
+    amount: Decimal
+    currency: Literal["EUR", "USD"]
+    to: str
+    lines: list[Line] = field(default_factory=list)
+
+async def pay(payload: Pay, metadata: HandlerMetadata) -> HandlerResponse | None:
+    return None
+"""
+
+
+def test_a_rule_says_which_messages_wait_for_whom_and_for_how_long(project):
+    project.write("listeners/till.py", PAY)
+    text = "{when: {amount: {over: 500, unit: {currency: EUR}}, to: {not_in: [rent]}}, approvers: others, within: 4h}"
+    (till,) = project.load(TILL.replace("{approval}", text)).listeners
+    amount = FieldCondition("amount", ((Comparison.OVER, 500),), unit=("currency", "EUR"))
+    assert till.listener.approval == ApprovalRule(
+        (amount, FieldCondition("to", outside=("rent",))), "others", 14_400.0
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "told"),
+    [
+        ("{when: {amunt: {over: 5}}}", "when", "Pay has no field amunt (amount)"),
+        ("{when: {lines: {over: 5}}}", "when", "Pay: lines is a record, not one value (lines.amount)"),
+        ("{when: {amount.value: {over: 5}}}", "when", "Pay: amount is one value and has no field value"),
+        ("{when: {amount: {over: lots}}}", "when", "amount.over: lots is not a value of the type Decimal"),
+        ("{when: {currency: {in: [EURO]}}}", "when", "currency.in: the field never has the value EURO (EUR)"),
+        ("{when: {currency: {over: 5}}}", "when", "currency has no order, so that nothing is over 5 (use in)"),
+        ("{when: {amount: {over: 5, unit: {curency: EUR}}}}", "when", "Pay has no field curency (currency)"),
+        ("{when: {amount: {over: 5, unit: {currency: CHF}}}}", "when", "unit.currency: the field never has the value CHF"),
+        ("{when: {amount: {}}}", "when.amount", "compares nothing"),
+        ("{when: {amount: {above: 5}}}", "when.amount.above", "unknown key"),
+        ("{when: {}}", "when", "at least 1"),
+        ("{when: {amount: {over: 5}}, otherwise: allow}", "otherwise", "deny"),
+        ("{approvers: me}", "approvers", "others"),
+    ],
+)  # fmt: skip
+def test_a_condition_has_to_fit_the_payload(project, text, path, told):
+    project.write("listeners/till.py", PAY)
+    (finding,) = project.findings(TILL.replace("{approval}", text))
+    assert finding.startswith(f"organism.yaml:8: listeners[0].approval.{path}: ")
+    assert told in finding
+
+
+def test_a_payload_without_a_condition_is_an_error(project):
+    project.write(
+        "listeners/till.py",
+        PAY.replace("payload: Pay,", "payload: Pay | Line,").replace(
+            "@dataclass\nclass Line", "@xmlify\n@dataclass\nclass Line"
+        ),
+    )
+    (finding,) = project.findings(TILL.replace("{approval}", "{when: {currency: {in: [USD]}}}"))
+    assert "no condition is about a field of Line" in finding
+    (till,) = project.load(
+        TILL.replace("{approval}", "{when: {currency: {in: [USD]}}}\n    payload_class: listeners.till.Pay")
+    ).listeners
+    assert till.listener.approval.when
 
 
 @pytest.mark.parametrize("said", ["yes", "true", "optional", "[required]", '""'])

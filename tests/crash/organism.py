@@ -54,7 +54,7 @@ SHOP = rules(
     *LISTENERS,
     guards=(
         PeersGuard(),
-        ApprovalGuard({"vault"}),
+        ApprovalGuard({"vault": {}}),
         LineageGuard(TrustSettings(POLICY), [one.name for one in LISTENERS], Codecs([Ask, Answer, Note])),
     ),
     messages=10**6,

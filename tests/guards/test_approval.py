@@ -12,7 +12,7 @@ from agentserver.core.guard import NeedsApproval
 from agentserver.guards.builtin import ApprovalGuard
 from tests.core.paper import Ask, Note, listener, rules
 
-GUARD = ApprovalGuard({"vault"})
+GUARD = ApprovalGuard({"vault": {}})
 SHOP = rules(listener("a", "vault", "shelf"), listener("vault", payloads=(Ask, Note)), listener("shelf"))
 
 
@@ -23,7 +23,7 @@ def proposal(payload=None, to="vault"):
 
 
 def approved(memory, made):
-    asked = ApprovalGuard({made.to}).judge(memory, made, 0.0)
+    asked = ApprovalGuard({made.to: {}}).judge(memory, made, 0.0)
     return memory if asked is None else GUARD.approve(memory, asked.about)
 
 
@@ -40,7 +40,7 @@ def test_an_approval_is_for_the_same_content_to_the_same_listener(payload, asked
 
 
 def test_an_approval_for_one_listener_is_none_for_another():
-    both = ApprovalGuard({"vault", "shelf"})
+    both = ApprovalGuard({"vault": {}, "shelf": {}})
     memory = approved(None, proposal(to="shelf"))
     assert both.judge(memory, proposal(to="shelf"), 0.0) is None
     assert both.judge(memory, proposal(to="vault"), 0.0) is not None

@@ -58,7 +58,7 @@ def counted(conversation):
 
 @given(st.data())
 def test_what_is_counted_is_what_there_is_after_every_step(data):
-    guards = (PeersGuard(), ApprovalGuard({"c"}))
+    guards = (PeersGuard(), ApprovalGuard({"c": {}}))
     named = (listener("a", "b", "c", retries=1), listener("b", "a", "c"), listener("c"))
     shop = rules(*named, guards=guards, messages=60, refusals=2)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import anyio
 import pytest
 
 from agentserver import HandlerResponse
 from agentserver.contract import Code
+from agentserver.core.blueprint import ApprovalRule
 from agentserver.core.decide import approving
 from agentserver.core.messages import Done, Reply
 from agentserver.core.records.audit import Event
@@ -61,10 +63,14 @@ async def tell(payload, metadata):
 
 
 @asynccontextmanager
-async def shop(person=None, sink=answer, answers=None, **more):
+async def shop(person=None, sink=answer, answers=None, rule=None, **more):
     """``a`` passes everything on to ``sink``, which wants an approval; ``b`` answers at once."""
-    listeners = ((listener("a", "sink"), tell), (listener("sink"), sink), (listener("b"), answer))
-    guards = [PeersGuard(), ApprovalGuard({"sink"})]
+    listeners = (
+        (listener("a", "sink"), tell),
+        (replace(listener("sink"), approval=rule), sink),
+        (listener("b"), answer),
+    )
+    guards = [PeersGuard(), ApprovalGuard({"sink": {}})]
     async with desk(*listeners, guards=guards, people=PumpHooks(None, person, answers), **more) as d:
         yield d
 
@@ -145,6 +151,21 @@ async def test_each_has_a_time_of_its_own():
     assert second == [Answer("told: re: second")]
 
 
+async def test_a_listener_has_a_time_and_approvers_of_its_own():
+    clock = FakeClock(step=0.0)
+    rule = ApprovalRule(approvers="others", within=20.0)
+    async with shop(Person(), clock=clock, rule=rule, approval=10.0) as d, anyio.create_task_group() as tasks:
+        found = await asking(d, tasks)
+        (approval,) = await waits(d)
+        assert not await say(d, approval, Said.ONCE, by="console")
+        clock.advance(19.0)
+        await asyncio.sleep(0.02)
+        assert found == []
+        clock.advance(1.0)
+        await until(lambda: found)
+        assert found == [Answer("told: denied")]
+
+
 async def test_it_goes_with_its_conversation():
     async with shop(Person()) as d, anyio.create_task_group() as tasks:
         handle = await d.open()
@@ -213,7 +234,7 @@ async def test_an_idle_conversation_is_not_closed_over_a_question():
 
 async def left_waiting(place, clock=None, **more):
     async with (
-        SqliteEngine(place, [ApprovalGuard()]) as engine,
+        SqliteEngine(place, [ApprovalGuard({})]) as engine,
         shop(Person(), engine=engine, clock=clock, **more) as d,
     ):
         handle = await d.open()
@@ -225,7 +246,7 @@ async def left_waiting(place, clock=None, **more):
 async def test_a_restart_shows_it_again_and_it_goes_on(tmp_path):
     place, person = JournalOptions(tmp_path / "j"), Person()
     key, approval = await left_waiting(place)
-    async with SqliteEngine(place, [ApprovalGuard()]) as engine, shop(person, engine=engine) as d:
+    async with SqliteEngine(place, [ApprovalGuard({})]) as engine, shop(person, engine=engine) as d:
         assert person.shown == [approval]
         assert d.pump._accounts.pending == 0
         assert await say(d, approval, Said.ALWAYS)
@@ -237,7 +258,7 @@ async def test_a_restart_shows_it_again_and_it_goes_on(tmp_path):
         assert (d.decode(reply), type(done)) == (Answer("told: re: hi"), Done)
         assert isinstance(reply, Reply)
         handle.detach()
-    async with SqliteEngine(place, [ApprovalGuard()]) as engine, shop(Person(), engine=engine) as d:
+    async with SqliteEngine(place, [ApprovalGuard({})]) as engine, shop(Person(), engine=engine) as d:
         handle = await d.pump.resume("console", key)
         assert await d.ask(Ask("hi"), handle=handle) == Answer("told: re: hi"), "it was approved for good"
 
@@ -277,7 +298,7 @@ async def leave(place, said, at):
 async def test_an_answer_that_is_left_in_the_journal_is_taken(tmp_path, said, told):
     place = JournalOptions(tmp_path / "j")
     async with (
-        SqliteEngine(place, [ApprovalGuard()]) as engine,
+        SqliteEngine(place, [ApprovalGuard({})]) as engine,
         shop(engine=engine, answers=engine.answers) as d,
         anyio.create_task_group() as tasks,
     ):

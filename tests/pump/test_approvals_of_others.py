@@ -46,7 +46,7 @@ async def tell(payload, metadata):
 
 
 def shop(**settings):
-    guards = [PeersGuard(), ApprovalGuard({"sink"})]
+    guards = [PeersGuard(), ApprovalGuard({"sink": {}})]
     people = settings.pop("people", PumpHooks(None, Person()))
     return pair(
         (listener("a", "sink"), tell), (listener("sink"), answer), guards=guards, people=people, **settings

@@ -161,7 +161,7 @@ async def test_what_waits_for_a_person_during_a_reload_is_answered_once_by_the_n
     engine, said, later, told
 ):
     before = ((listener("a", "sink"), passing), (listener("sink"), saying("old")))
-    guards, people = [PeersGuard(), ApprovalGuard({"sink"})], PumpHooks(None, Person(), None)
+    guards, people = [PeersGuard(), ApprovalGuard({"sink": {}})], PumpHooks(None, Person(), None)
     async with engine, desk(*before, guards=guards, people=people, engine=engine) as d:
         asked = asyncio.create_task(d.ask(Ask("hi"), "a"))
         await until(d.pump.approvals)

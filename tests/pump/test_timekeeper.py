@@ -66,7 +66,7 @@ async def tell(payload, metadata):
 
 
 def shop(path, clock):
-    guards = [PeersGuard(), ApprovalGuard({"sink"})]
+    guards = [PeersGuard(), ApprovalGuard({"sink": {}})]
     engine = SqliteEngine(JournalOptions(path), guards, retention=10 * DAY)
     listeners = ((listener("a", "sink"), tell), (listener("sink"), answer), (listener("b"), answer))
     people = PumpHooks(None, Person(), None)

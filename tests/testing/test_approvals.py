@@ -34,6 +34,12 @@ DESK = organism_of(
 )
 
 
+CAREFUL = organism_of(
+    listener("desk", desk, Ask, peers=["library"]),
+    listener("library", library, Ask, approval={"when": {"what": {"in": ["owls"]}}}),
+)
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -59,6 +65,15 @@ async def test_a_function_sees_what_is_asked_and_answers():
         first, second = o.approvals
         assert (first.sender, first.to, second.payload) == ("desk", "library", Ask("bats"))
         assert first.questions == ("desk wants to send this to library, which needs an approval.",)
+
+
+async def test_only_what_meets_a_condition_is_asked_about():
+    async with organism(CAREFUL, approve=Answer.DENY) as o:
+        assert await o.ask(Ask("bats"), to="desk") == Told("all about bats")
+        assert await o.ask(Ask("OWLS"), to="desk") == Told("denied")
+        (asked,) = o.approvals
+        told = "desk wants to send this to library, which needs an approval: what is one of owls."
+        assert asked.questions == (told,)
 
 
 async def test_what_was_approved_for_good_is_not_asked_again():

@@ -337,7 +337,7 @@ def _facts(declared: DeclaredListener, payloads: tuple[type, ...]) -> tuple[List
         exclusive=entry.concurrency == EXCLUSIVE,
         deadline=entry.deadline,
         retries=entry.retries,
-        approval=entry.approval == "required",
+        approval=None if entry.approval is None else entry.approval.rule(),
         progress=entry.progress,
     )
     return listener, SourceLine(where.file, where.line)

@@ -241,7 +241,7 @@ def _listener(tool: DeclaredTool, made: ToolForms) -> BoundListener:
         concurrency=entry.concurrency,
         deadline=tool.server.deadline if entry.deadline is None else entry.deadline,
         retries=entry.retries,
-        approval=entry.approval == "required",
+        approval=None if entry.approval is None else entry.approval.rule(),
         answers=(answer, ToolFailure),
     )
     where = tool.declared.locate()

@@ -247,6 +247,3 @@ _AllServed = Annotated[list[_Served], Field(min_length=1, max_length=4)]
 ToolTrusts: TypeAlias = Annotated[
     _AllServed, BeforeValidator(wrap_text, json_schema_input_type=_Served | _AllServed)
 ]
-Approval: TypeAlias = Annotated[
-    Literal["required"] | None, BeforeValidator(refuse_none, json_schema_input_type=Literal["required"])
-]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, Field
 
+from agentserver.config.keys.approval import ApprovalKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.fields import (
-    Approval,
     Deadline,
     Line,
     ListenerName,
@@ -54,8 +54,9 @@ class McpToolEntry(Strict):
         description="How often a failed call is sent again. The server may have executed it already.",
     )
     concurrency: int = Field(default=8, ge=1, le=4096, description="Its concurrent calls.")
-    approval: Approval = Field(
-        default=None, description="required: every call waits until a person approves it."
+    approval: ApprovalKey = Field(
+        default=None,
+        description="required: every call waits until a person approves it; a mapping limits this to some calls.",
     )
 
 

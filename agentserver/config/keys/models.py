@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
+from agentserver.config.keys.approval import ApprovalKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.endpoints import (
     MaybeHttp,  # noqa: TC001 - pydantic reads it
     MaybeOtel,  # noqa: TC001 - pydantic reads it
@@ -18,7 +19,6 @@ from agentserver.config.keys.endpoints import (
 )
 from agentserver.config.keys.fields import (
     DAY,
-    Approval,
     Concurrency,
     DataclassKeys,
     Deadline,
@@ -125,9 +125,10 @@ class ListenerEntry(Strict):
         le=100,
         description="How often a crashed or late invocation is repeated before its caller gets an error.",
     )
-    approval: Approval = Field(
+    approval: ApprovalKey = Field(
         default=None,
-        description="required: every message to it waits until a person approves it.",
+        description="required: every message to it waits until a person approves it; a mapping limits this to some "
+        "messages.",
     )
     progress: bool = Field(
         default=False,

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
 
 
-def bar_approver(conversation: Conversation, by: str, rules: Rules) -> str:
-    """Return why a person may not approve messages of a conversation, or an empty text. Any person may deny them."""
-    if rules.blueprint.limits.approvers == "anyone":
+def bar_approver(conversation: Conversation, by: str, rules: Rules, to: str) -> str:
+    """Return why a person may not approve a message to a listener, or an empty text. Any person may deny it."""
+    if not rules.blueprint.others_approve(to):
         return ""
     if conversation.principal.partition("-")[0] in principals.NOBODY:
-        return "nobody knows who asked for it, and limits.approvers wants somebody else"
+        return "its principal is unknown, and approvers: others wants another one"
     if not by or principals.is_same_name(by, conversation.principal):
-        return f"{conversation.principal} asked for it, and limits.approvers wants somebody else"
+        return f"{conversation.principal} asked for it, and approvers: others wants another one"
     return ""
 
 
@@ -46,7 +46,7 @@ def decide(
         return None
     delivery = approval.delivery
     if answered.answer is not Answer.DENY and (
-        approval.digest != digest(delivery) or bar_approver(conversation, answered.by, rules)
+        approval.digest != digest(delivery) or bar_approver(conversation, answered.by, rules, delivery.to)
     ):
         return None
     step = Step(conversation, rules, moment, answered)

@@ -26,6 +26,7 @@ class Ground(StrEnum):
     APPROVAL = "approval"
     BUSY = "busy"
     BYTES = "bytes"
+    CONDITION = "condition"
     GIVEN_UP = "given up"
     GONE = "gone"
     HANDOFF = "handoff"

@@ -183,7 +183,9 @@ class Approvals:
             return f"{pages} of it {were} not shown: /approvals {key} {page} shows the next"
         conversation = self._host.conversation(approval.delivery.conversation)
         return (
-            "" if conversation is None else approving.bar_approver(conversation, self._by, self._host.rules)
+            ""
+            if conversation is None
+            else approving.bar_approver(conversation, self._by, self._host.rules, approval.delivery.to)
         )
 
     async def answer(self, words: str, answer: Answer, *, unnamed: bool = False) -> str:
@@ -233,7 +235,7 @@ class Approvals:
         return f"{len(found) or 'no'} messages wait for an approval{about}"
 
     def _to_shown(self, approval: Approval) -> ApprovalShown:
-        until = time.localtime(approval.at + self._host.rules.blueprint.limits.approval)
+        until = time.localtime(approval.at + self._host.rules.blueprint.approval_time(approval.delivery.to))
         return ApprovalShown(self._short(approval), approval, time.strftime("%H:%M:%S", until))
 
     def _short(self, approval: Approval) -> str:

@@ -173,7 +173,11 @@ def event_json(event: Reply | Done | Progress, rules: Rules) -> Mapping[str, Any
 
 def waiting_json(one: Approval, rules: Rules) -> Mapping[str, Any]:
     """Convert an open approval to an object for its principal."""
-    return {"approval": one.id, "to": one.delivery.to, "until": one.at + rules.blueprint.limits.approval}
+    return {
+        "approval": one.id,
+        "to": one.delivery.to,
+        "until": one.at + rules.blueprint.approval_time(one.delivery.to),
+    }
 
 
 def end_json(reason: str, after: EventPlace) -> Mapping[str, Any]:

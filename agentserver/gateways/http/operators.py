@@ -53,8 +53,7 @@ async def approvals(request: Request) -> Response:
     who, server = caller(request), host(request)
     if who.sees is not None:
         raise ProblemAnswer(403, "This role sees no approvals.")
-    limit = server.rules.blueprint.limits.approval
-    found = [_approval(one, server, limit, who) for one in server.approvals()]
+    found = [_approval(one, server, who) for one in server.approvals()]
     return Response(forms.dump_json({"approvals": found}), media_type=forms.JSON)
 
 
@@ -64,7 +63,7 @@ async def approval(request: Request) -> Response:
     if who.sees is not None:
         raise ProblemAnswer(403, "This role sees no approvals.")
     one = _find_approval(request)
-    told = _approval(one, server, server.rules.blueprint.limits.approval, who)
+    told = _approval(one, server, who)
     conversation = server.conversation(one.delivery.conversation)
     if conversation is not None and not who.redacted:
         origins = server.rules.origins(conversation, one.delivery)
@@ -98,7 +97,7 @@ def _find_approval(request: Request) -> Approval:
     return one
 
 
-def _approval(one: Approval, server: DoorHost, limit: float, who: Caller) -> Mapping[str, Any]:
+def _approval(one: Approval, server: DoorHost, who: Caller) -> Mapping[str, Any]:
     delivery = one.delivery
     redact = server.rules.redact
     said = forms.redact_value(forms.payload_json(delivery.message, server.rules), redact)
@@ -114,7 +113,7 @@ def _approval(one: Approval, server: DoorHost, limit: float, who: Caller) -> Map
         "to": delivery.to,
         **said,
         "at": one.at,
-        "until": one.at + limit,
+        "until": one.at + server.rules.blueprint.approval_time(delivery.to),
         "digest": one.digest if who.decides else "",  # one would guess an amount by it
         "questions": asked,
     }
@@ -128,7 +127,11 @@ async def answer(request: Request) -> Response:
     digest, said = _decision(read_json(await request.body(), JsonLimits(values=10)))
     one = _find_approval(request)
     conversation = server.conversation(one.delivery.conversation)
-    barred = "" if conversation is None else approving.bar_approver(conversation, who.name, server.rules)
+    barred = (
+        ""
+        if conversation is None
+        else approving.bar_approver(conversation, who.name, server.rules, one.delivery.to)
+    )
     if barred and said is not Answer.DENY:
         raise ProblemAnswer(403, f"{barred}.")
     if not await server.answer(one.delivery.conversation, ApprovalAnswer(one.id, digest, said, who.name)):

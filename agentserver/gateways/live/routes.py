@@ -271,7 +271,7 @@ class LiveView:
         conversation = self._host.conversation(one.delivery.conversation)
         told = views.describe_approval(one, "" if conversation is None else conversation.principal)
         told["why"] = "" if caller.redacted else self._secrets(told["why"])
-        until = one.at + self._host.rules.blueprint.limits.approval
+        until = one.at + self._host.rules.blueprint.approval_time(one.delivery.to)
         return {**told, "left": max(0.0, until - self._now())}
 
     async def _approval(self, request: Request, caller: Caller) -> Response:
@@ -283,7 +283,7 @@ class LiveView:
             **views.question(one, rules.codecs, self._redaction(caller), known, whole=not caller.redacted),
             "barred": ""
             if conversation is None
-            else approving.bar_approver(conversation, caller.name, rules),
+            else approving.bar_approver(conversation, caller.name, rules, one.delivery.to),
             "digest": one.digest if caller.decides else "",
         }
         return self._respond(told)
@@ -303,7 +303,7 @@ class LiveView:
             return _refuse(400, "it wants an answer and the digest that was shown")
         conversation = self._host.conversation(one.delivery.conversation)
         if conversation is not None and said != Answer.DENY:
-            barred = approving.bar_approver(conversation, caller.name, self._host.rules)
+            barred = approving.bar_approver(conversation, caller.name, self._host.rules, one.delivery.to)
             if barred:
                 return _refuse(403, barred)
         answered = ApprovalAnswer(one.id, digest, Answer(said), caller.name)

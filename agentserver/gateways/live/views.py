@@ -447,7 +447,7 @@ def _listeners(blueprint: Blueprint) -> list[dict[str, Any]]:
             "name": one.name,
             "description": escape_unseen(one.description),
             "agent": one.agent,
-            "approval": one.approval,
+            "approval": "" if one.approval is None else str(one.approval),
             "peers": sorted(one.peers),
             "takes": sorted(map(local, blueprint.roots.get(one.name, ()))),
             "room": one.concurrency,

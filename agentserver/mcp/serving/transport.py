@@ -115,11 +115,9 @@ class ServedOrganism:
             may = tuple(each for each in offered.expose if own.may is None or each in own.may)
             return Principal(own.name, weaker(own.trust, offered.trust), may)
 
-        limits = rules.blueprint.limits
+        longest = max(map(rules.blueprint.approval_time, rules.blueprint.listeners), default=0.0)
         return protocol_server(
-            Offer(
-                name, rules, self.tools, calls, current_principal, offered.approvals, limits.approval, RELEASE
-            )
+            Offer(name, rules, self.tools, calls, current_principal, offered.approvals, longest, RELEASE)
         )
 
 

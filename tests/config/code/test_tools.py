@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agentserver.core.blueprint import ApprovalRule
 from agentserver.payload.foreign.lock import LockedTool, ServerLock, write_lock
 from agentserver.payload.foreign.results import ToolFailure, ToolResult
 from agentserver.payload.foreign.servers import McpServer
@@ -54,7 +55,7 @@ def test_a_tool_is_a_listener(locked):
         0,
     )
     assert (odd.name, odd.description, odd.deadline, odd.retries) == ("far.odd.one", "Odd.", 120.0, 1)
-    assert (odd.concurrency, odd.approval) == (3, True)
+    assert (odd.concurrency, odd.approval) == (3, ApprovalRule())
     assert organism.listeners[0].discovered == (*echo.payloads, ToolResult, ToolFailure)
     (server,) = organism.mcp
     assert isinstance(server, McpServer)

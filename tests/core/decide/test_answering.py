@@ -157,7 +157,7 @@ def test_what_the_todo_service_answers_names_the_message_that_asked():
 
 
 def test_a_denial_by_a_person_answers_the_call_that_was_denied():
-    paper = desk(fanning(to("b", "note"), to("b", "answer")), guards=(PeersGuard(), ApprovalGuard({"b"})))
+    paper = desk(fanning(to("b", "note"), to("b", "answer")), guards=(PeersGuard(), ApprovalGuard({"b": {}})))
     paper.step()
     first, second = paper.conversation.approvals()
     paper.decide(Said.DENY, to=second)

@@ -39,7 +39,7 @@ def paper(a=tell, sink=respond, guards=None, **limits):
         listener("a", "b", "sink"),
         listener("b", "sink"),
         listener("sink"),
-        guards=guards or [PeersGuard(), ApprovalGuard({"sink"})],
+        guards=guards or [PeersGuard(), ApprovalGuard({"sink": {}})],
         **limits,
     )
     return Paper(shop, {"a": a, "b": respond, "sink": sink})
@@ -170,7 +170,7 @@ def test_an_answer_that_waits_for_a_person_waits_at_its_caller():
     def sink(call):
         return HandlerResponse(Ask("q"), "b") if isinstance(call.payload, Ask) else None
 
-    shop = rules(listener("sink", "b"), listener("b"), guards=[ApprovalGuard({"sink"})])
+    shop = rules(listener("sink", "b"), listener("b"), guards=[ApprovalGuard({"sink": {}})])
 
     def b(call):
         return None if errors([call.payload]) else respond(call)

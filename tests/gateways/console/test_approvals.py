@@ -230,12 +230,12 @@ OTHERS = organism_of(*DESK.listeners, limits=Limits(drain=0.1, approvers="others
     [
         ("ada", "ada", "ada asked for it"),
         ("ada", "A\u0501a", "ada asked for it"),  # a Cyrillic d
-        ("console", "bob", "nobody knows who asked for it"),
+        ("console", "bob", "its principal is unknown"),
         ("ada", "bob", ""),
     ],
 )
 async def test_who_asked_for_it_may_not_approve_it_where_others_must(principal, by, why):
-    steps = [until(f"{why}, and limits.approvers wants somebody else")] if why else [until("Good day, Ada!")]
+    steps = [until(f"{why}, and approvers: others wants another one")] if why else [until("Good day, Ada!")]
     _, shown = await session(
         "@clerk name=Ada", WAITS, answer("/approve ID"), *steps, organism=OTHERS, principal=principal, by=by
     )

@@ -95,7 +95,9 @@ def test_a_viewer_sees_who_talked_and_no_content(running, visit):
     expect(page.locator(".tree .hop.bad")).to_have_count(4)
     for summary in page.locator("summary").all():
         summary.click()
-    shown = page.locator("main").inner_text()
+    shown = re.sub(
+        r"sha256 [0-9a-f]+", "", page.locator("main").inner_text()
+    )  # any digits may be in a digest
     assert "[redacted: " in shown
     for secret in ("MALLORY", "mallory", "9000", "posters", "kim@"):
         assert secret not in shown

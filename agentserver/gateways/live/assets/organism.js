@@ -54,7 +54,7 @@ export async function show(rest, { state }) {
       el("dt", {}, "is for"), el("dd", {}, one.description || "it does not say"),
       el("dt", {}, "takes"), el("dd", {}, one.takes.join(", ") || "nothing"),
       el("dt", {}, "may address"), el("dd", {}, one.peers.join(", ") || "nobody but its callers"),
-      one.approval && [el("dt", {}, "approval"), el("dd", {}, "a person approves each message to it")])),
+      one.approval && [el("dt", {}, "approval"), el("dd", {}, `a person approves ${one.approval}`)])),
     members.length > 20 && el("p", {}, `and ${members.length - 20} more`));
   };
 

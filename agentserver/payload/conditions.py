@@ -1,0 +1,275 @@
+"""Conditions on the fields of a payload, checked against its fields at load and evaluated on elements.
+
+A condition that cannot be decided holds, so that a rule built on it acts: a missing value, another unit, a number
+that cannot be read.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from unicodedata import normalize
+
+from agentserver.payload.fields.field_table import FieldKind, Scalar
+from agentserver.payload.fields.lexical import READERS, UNREADABLE, ScalarKind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from lxml import etree
+
+    from agentserver.payload.fields.field_table import Field, PayloadType, RecordType
+
+Operand: TypeAlias = bool | int | float | str
+"""Value as the YAML has it."""
+
+
+class Comparison(StrEnum):
+    """Comparisons of a field; the values are the keys of the YAML."""
+
+    OVER = "over"
+    AT_LEAST = "at_least"
+    UNDER = "under"
+    AT_MOST = "at_most"
+    IN = "in"
+    NOT_IN = "not_in"
+
+
+_ORDERINGS: Final[Mapping[Comparison, Callable[[Any, Any], Any]]] = MappingProxyType(
+    {
+        Comparison.OVER: operator.gt,
+        Comparison.AT_LEAST: operator.ge,
+        Comparison.UNDER: operator.lt,
+        Comparison.AT_MOST: operator.le,
+    }
+)
+_UNORDERED: Final = frozenset({ScalarKind.BOOL, ScalarKind.BYTES})
+_EXACT: Final = frozenset({ScalarKind.INT, ScalarKind.FLOAT, ScalarKind.STR})
+"""Kinds that are compared as decimal numbers, so that no digit is lost. A text may hold a number."""
+
+
+class ConditionError(ValueError):
+    """Condition that no message could meet, or that does not fit the payload. ``suggestion`` is a likely correction."""
+
+    def __init__(self, message: str, suggestion: str = "") -> None:
+        super().__init__(message)
+        self.suggestion = suggestion
+
+
+@dataclass(frozen=True, slots=True)
+class FieldCondition:
+    """Condition on one field, as declared. All its comparisons have to hold.
+
+    Args:
+        path: names of fields, joined by dots. If a field on it repeats, one of its items is enough.
+        bounds: comparisons with one value.
+        among: values of ``in``.
+        outside: values of ``not_in``.
+        unit: name and value of the field that has the unit, in the record of the last field; None without a unit.
+    """
+
+    path: str
+    bounds: tuple[tuple[Comparison, Operand], ...] = ()
+    among: tuple[Operand, ...] = ()
+    outside: tuple[Operand, ...] = ()
+    unit: tuple[str, str] | None = None
+
+
+class FieldTest(NamedTuple):
+    """Condition that fits a payload.
+
+    Args:
+        steps: the fields on the path.
+        namespace: of the payload's elements.
+        tests: comparisons, each with its description. A test raises one of UNREADABLE for a text without a value.
+        unit: the field that has the unit and its text; None without a unit.
+    """
+
+    steps: tuple[Field, ...]
+    namespace: str
+    tests: tuple[tuple[str, Callable[[str], bool]], ...]
+    unit: tuple[Field, str] | None
+
+    def explain(self, element: etree._Element) -> str:
+        """Describe how a valid element meets the condition, without its values; empty if it does not."""
+        path = ".".join(field.name for field in self.steps)
+        for record, text in self._texts(element, self.steps):
+            if text is None:
+                return f"{path} is missing"
+            if self.unit is not None:
+                field, unit = self.unit
+                if next(iter(_occurrences(record, field, self.namespace)), None) != unit:
+                    return f"{field.name} is not {unit}"
+            try:
+                if all(test(text) for _, test in self.tests):
+                    return f"{path} is {' and '.join(told for told, _ in self.tests)}"
+            except UNREADABLE:
+                return f"{path} cannot be compared"
+        return ""
+
+    def _texts(
+        self, element: etree._Element, steps: tuple[Field, ...]
+    ) -> Iterator[tuple[etree._Element, str | None]]:
+        """List the values at the end of the path, each with the element of its record; None for a missing one."""
+        first, *rest = steps
+        found = (
+            _occurrences(element, first, self.namespace)
+            if not rest
+            else list(element.iterchildren(f"{{{self.namespace}}}{first.xml}"))
+        )
+        if not found:
+            yield element, None
+        for one in found:
+            if isinstance(one, str):
+                yield element, one
+            else:
+                yield from self._texts(one, tuple(rest))
+
+
+def _occurrences(element: etree._Element, field: Field, namespace: str) -> list[str]:
+    """Read the texts of a scalar field."""
+    if field.place is FieldKind.ATTRIBUTE:
+        text = element.get(field.xml)
+        return [] if text is None else [text]
+    return [child.text or "" for child in element.iterchildren(f"{{{namespace}}}{field.xml}")]
+
+
+def fit_conditions(
+    payloads: Mapping[str, PayloadType], conditions: tuple[FieldCondition, ...]
+) -> dict[str, tuple[FieldTest, ...]]:
+    """Fit conditions to payloads by root element, each to those that have its field.
+
+    Raises ConditionError, also for a condition without a payload and for a payload without a condition, whose messages
+    would pass a rule that nobody wrote for them.
+    """
+    fitted: dict[str, list[FieldTest]] = {root: [] for root in payloads}
+    for condition in conditions:
+        first = condition.path.partition(".")[0]
+        having = {
+            root: each
+            for root, each in payloads.items()
+            if any(field.name == first for field in each.record.fields)
+        }
+        for root, payload in (having or payloads).items():
+            fitted[root].append(fit_condition(payload, condition))
+    for root, tests in fitted.items():
+        if not tests:
+            told = (
+                f"no condition is about a field of {payloads[root].root}, so that all its messages would pass"
+            )
+            raise ConditionError(told, "add one, or leave the class out of payload_class")
+    return {root: tuple(tests) for root, tests in fitted.items()}
+
+
+def fit_condition(payload: PayloadType, condition: FieldCondition) -> FieldTest:
+    """Check a condition against the fields of a payload. Raises ConditionError."""
+    steps: list[Field] = []
+    record: RecordType | Scalar = payload.record
+    holder = payload.record
+    for name in condition.path.split("."):
+        if isinstance(record, Scalar):
+            raise ConditionError(f"{payload.root}: {steps[-1].name} is one value and has no field {name}")
+        holder, field = record, _find_field(payload, record, name)
+        steps.append(field)
+        record = field.type
+    if not isinstance(record, Scalar):
+        inner = f"{condition.path}.{record.fields[0].name}" if record.fields else ""
+        raise ConditionError(f"{payload.root}: {condition.path} is a record, not one value", inner)
+    tests = [_bound(condition, record, *one) for one in condition.bounds]
+    if condition.among:
+        tests.append(_membership(condition, record, Comparison.IN, condition.among))
+    if condition.outside:
+        tests.append(_membership(condition, record, Comparison.NOT_IN, condition.outside))
+    return FieldTest(
+        tuple(steps),
+        payload.namespace,
+        tuple(tests),
+        _unit(payload, holder, condition) if condition.unit else None,
+    )
+
+
+def _find_field(payload: PayloadType, record: RecordType, name: str) -> Field:
+    found = next((field for field in record.fields if field.name == name), None)
+    if found is None:
+        names = [field.name for field in record.fields]
+        raise ConditionError(
+            f"{payload.root} has no field {name}",
+            next(
+                iter(difflib.get_close_matches(name, names, 1)),
+                "one of " + ", ".join(names[:10]) if names else "",
+            ),
+        )
+    return found
+
+
+def _unit(payload: PayloadType, record: RecordType, condition: FieldCondition) -> tuple[Field, str]:
+    assert condition.unit is not None
+    name, text = condition.unit
+    field = _find_field(payload, record, name)
+    if not isinstance(field.type, Scalar) or field.repeated:
+        raise ConditionError(f"{payload.root}: {name} is no single value, so that it has no unit")
+    _read(field.type, text, f"unit.{name}")
+    return field, text
+
+
+def _bound(
+    condition: FieldCondition, scalar: Scalar, comparison: Comparison, limit: Operand
+) -> tuple[str, Callable[[str], bool]]:
+    """Make the test of an order."""
+    if scalar.choices or scalar.kind in _UNORDERED:
+        raise ConditionError(
+            f"{condition.path} has no order, so that nothing is {comparison} {limit}", "use in"
+        )
+    kind = ScalarKind.DECIMAL if scalar.kind in _EXACT else scalar.kind
+    bound, compare = _read(Scalar(kind), limit, f"{condition.path}.{comparison}"), _ORDERINGS[comparison]
+    read = READERS[kind]
+
+    def test(text: str) -> bool:
+        return bool(compare(read(text.strip()), bound))
+
+    return f"{comparison.replace('_', ' ')} {limit}", test
+
+
+def _membership(
+    condition: FieldCondition, scalar: Scalar, comparison: Comparison, values: tuple[Operand, ...]
+) -> tuple[str, Callable[[str], bool]]:
+    """Make the test of a list.
+
+    ``in`` folds case and compatible characters of texts and ``not_in`` does not, so that both hold in doubt.
+    """
+    where = f"{condition.path}.{comparison}"
+    folds = comparison is Comparison.IN and scalar.kind is ScalarKind.STR
+    make: Callable[[Any], Any] = _fold if folds else READERS[scalar.kind]
+    for value in values:
+        _read(scalar, value, where)
+    known = [make(_write(value)) for value in values]
+
+    def test(text: str) -> bool:
+        return (make(text) in known) is (comparison is Comparison.IN)
+
+    return f"{'' if comparison is Comparison.IN else 'not '}one of {', '.join(map(str, values))}", test
+
+
+def _fold(text: str) -> str:
+    return normalize("NFKC", normalize("NFKC", text).casefold()).strip()
+
+
+def _write(value: Operand) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _read(scalar: Scalar, value: Operand, where: str) -> Any:
+    """Read a value of the YAML as one of the field. Raises ConditionError."""
+    text = _write(value)
+    choices = [each for each, _ in scalar.choices]
+    if choices and text not in choices:
+        close = next(iter(difflib.get_close_matches(text, choices, 1)), "one of " + ", ".join(choices[:10]))
+        raise ConditionError(f"{where}: the field never has the value {text}", close)
+    try:
+        return READERS[scalar.kind](text)
+    except UNREADABLE:
+        raise ConditionError(f"{where}: {text} is not a value of the type {scalar.kind}") from None

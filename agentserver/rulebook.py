@@ -5,12 +5,12 @@ It needs no engine, pump or server, so that tools can ask what an organism would
 
 from __future__ import annotations
 
+import os.path
 from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from agentserver.config.organism import Handoffs
-from agentserver.config.schemas import schema_codecs
 from agentserver.contract import TodoComplete, TodoUntil
 from agentserver.core.blueprint import Blueprint
 from agentserver.core.guard import Rules
@@ -21,19 +21,22 @@ from agentserver.guards.hosting import host_guards, merge_guards
 from agentserver.guards.intents import IntentRewriter
 from agentserver.handoff.intents import Vocabulary, describe_offers
 from agentserver.payload.codec import Codecs
+from agentserver.payload.fields.field_table import PayloadError
 from agentserver.spending import NO_BUDGETS
 from agentserver.wire import envelope, familiar
 from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
-    from agentserver.config import Organism
-    from agentserver.config.organism import Provenance
+    from agentserver.config.organism import Organism, Provenance
     from agentserver.core.blueprint import Listener
     from agentserver.core.guard import CoreGuard
     from agentserver.guards.base import Guard
     from agentserver.guards.lineage.trust import TrustSettings
+    from agentserver.payload.codec import Codec
+    from agentserver.payload.xsd_codec import Binding
 
 NO_GUARDS: Mapping[str, Guard] = MappingProxyType({})
 
@@ -155,3 +158,37 @@ def intents(handoffs: Handoffs, codecs: Codecs, bounds: Bounds) -> IntentRewrite
     """Return the rewriter that turns handoffs into tasks."""
     bound = {codecs.of(payload).name: by_target for payload, by_target in handoffs.payloads.items()}
     return IntentRewriter(handoffs.vocabulary, bound, codecs, bounds, handoffs.scrub)
+
+
+def schema_codecs(organism: Organism) -> list[Codec]:
+    """Make the codecs for the ``schema:`` of listeners; it overrides the schema of the class.
+
+    Raises PayloadError for a class that does not fit the schema, and for a class with two schemas.
+    """
+    codecs: dict[type, Codec] = {}
+    for bound in organism.listeners:
+        if bound.schema is None:
+            continue
+        shown = os.path.relpath(bound.schema, organism.project)
+        where = f"{bound.source}: listener {bound.listener.name}: {shown}"
+        for payload in bound.listener.payloads:
+            try:
+                codec = _bind_schema(payload, bound.schema).codec()
+            except (PayloadError, OSError) as error:
+                raise PayloadError(f"{where}: {error}") from None
+            known = codecs.setdefault(payload, codec)
+            if known.xsd() != codec.xsd():
+                raise PayloadError(f"{where}: {payload.__qualname__} has another schema at another listener")
+    return list(codecs.values())
+
+
+def _bind_schema(payload: type, schema: Path) -> Binding:
+    """Bind the class to the schema and the schemas in its folder; links out of the folder are skipped."""
+    # Slow to import, and few schemas are written by hand.
+    from agentserver.payload.xsd_codec import Binding
+
+    carried = payload.__dict__.get("__payload__")
+    example = carried.example if isinstance(carried, Binding) else None
+    others = (each for each in sorted(schema.parent.glob("*.xsd")) if each != schema)
+    folder = {each.name: each.read_bytes() for each in others if each.resolve().parent == schema.parent}
+    return Binding(payload, schema.read_bytes(), folder, example)

@@ -134,7 +134,7 @@ OWN_JSON = {
     "agentserver/trace/plain_values.py": "what it has just written itself",
     "agentserver/mcp/serving/protocol.py": "a state that the server has sealed itself",
     "agentserver/worker/exec_walled.py": "an argument that the server gives to a process that it starts",
-    "agentserver/worker/process.py": "the setup that the server sends to its worker",
+    "agentserver/worker/__main__.py": "the setup that the server sends to its worker",
     "agentserver/handoff/validation/validator.py": "a process of its own under limits of the kernel, without imports",
     "agentserver/handoff/managed/document.py": "one text of at most a name's length, cut out by the scanner",
     "agentserver/provenance/evidence/layouts.py": "a part of a payload, which was counted when it came; at most LONGEST",

@@ -187,7 +187,7 @@ def orchestrate_command(organism: Path | None, vocabulary: Path | None, *, dry: 
     project.set_up_logging(Secrets.of(os.environ.get(name, "") for name in KEYS))
     words = _load_vocabulary(organism or vocabulary)
     if tool:
-        from agentserver.handoff.managed.tool import definition
+        from agentserver.handoff.managed.orchestrate import definition
 
         click.echo(json.dumps(definition(words), indent=2))
         return

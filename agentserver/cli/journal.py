@@ -126,7 +126,7 @@ def restore(given: reading.JournalArguments, copy: Path) -> None:
 
     The copy is checked first. The previous journal is kept next to the new one, under the printed name.
     """
-    from agentserver.engines.sqlite import restore as journal_restore
+    from agentserver.engines.sqlite import maintenance as journal_restore
 
     path = reading.find_journal(given)
     with reading.report_storage_errors():
@@ -212,7 +212,7 @@ def export(
     A database that servers share is copied whole, and becomes a journal for one server. Repeat the command to
     resume an interrupted copy.
     """
-    from agentserver.engines.sqlite import restore as journal_restore
+    from agentserver.engines.sqlite import maintenance as journal_restore
 
     kept = reading.find_source(given)
     if kept.shared is not None:

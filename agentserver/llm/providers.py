@@ -36,8 +36,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from agentserver.completion import Completion, CompletionError, CompletionFault, Finish, ToolCall, Usage
-from agentserver.foreign_json.bodies import CheckedBody, is_compressed, is_stream
-from agentserver.foreign_json.events import EventCutter, data_of
+from agentserver.foreign_json.bodies import CheckedBody, EventCutter, data_of, is_compressed, is_stream
 from agentserver.foreign_json.reading import JsonLimits, count_json
 from agentserver.foreign_json.threads import ReadingThreads
 from agentserver.trace.traceparent import current

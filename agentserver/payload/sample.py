@@ -8,10 +8,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from agentserver.payload.fields.facets import Facets, fits
+from agentserver.payload.fields.facets import Facets, fits, sample_patterns
 from agentserver.payload.fields.field_table import Count, Field, PayloadError, RecordType, Scalar
 from agentserver.payload.fields.lexical import ScalarKind
-from agentserver.payload.fields.pattern import sample_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

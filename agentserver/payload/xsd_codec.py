@@ -26,8 +26,8 @@ from xsdata.formats.dataclass.serializers.writers import LxmlEventWriter
 from agentserver.hygiene.simple_types import XSD
 from agentserver.payload.codec import Outline, claim
 from agentserver.payload.corrections import FAULTS, UNEXPLAINED, Correction, Part, faults
+from agentserver.payload.fields.facets import find_objection
 from agentserver.payload.fields.field_table import PayloadError, PayloadType
-from agentserver.payload.fields.pattern import find_objection
 from agentserver.payload.generate import Undecodable, Unencodable
 from agentserver.payload.sample import WRONG
 from agentserver.payload.xsd.model import Model

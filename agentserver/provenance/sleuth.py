@@ -7,24 +7,118 @@ context, so concurrent runs do not mix; a nested run belongs to the outer one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError
-from agentserver.provenance.library.policy_file import load_policy
-from agentserver.provenance.library.queries import Query, trusted_texts
 from agentserver.provenance.library.session import Confirm, Engine, describe_undeclared
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
+from agentserver.provenance.policy.file import PolicyError, YamlDocument, build_policy, read_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from agentserver.provenance.adapters.langchain import IFCCallbackHandler
     from agentserver.provenance.library.compat import Violation
+
+Query: TypeAlias = str | Sequence[Mapping[str, Any]] | Mapping[str, Any]
+
+USERS: Final = frozenset({"user", "human"})
+_TEXTS: Final = ("input", "query", "question")
+"""Keys that frameworks use for a single text."""
+
+
+def trusted_texts(query: Query) -> tuple[str, ...]:
+    """Return the user's texts of a query in order. Raises ValueError if it has none."""
+    if isinstance(query, str):
+        return (query,)
+    messages = query
+    if isinstance(query, Mapping):
+        named = next((query[key] for key in _TEXTS if isinstance(query.get(key), str)), None)
+        if named is not None:
+            return (named,)
+        messages = query.get("messages", ())
+    found = tuple(text for each in messages if _is_from_user(each) for text in _content_texts(each))
+    if not found:
+        raise ValueError('the query has no text of a user: pass {"role": "user", "content": "..."}')
+    return found
+
+
+def _is_from_user(message: Any) -> bool:
+    """Return whether a message names a user as its author; without a role it has no author."""
+    if not isinstance(message, Mapping):
+        return False
+    return message.get("role", message.get("type")) in USERS
+
+
+def _content_texts(message: Any) -> tuple[str, ...]:
+    content = message.get("content")
+    if isinstance(content, str):
+        return (content,)
+    parts = content if isinstance(content, Sequence) else ()
+    texts = (part.get("text") if isinstance(part, Mapping) else part for part in parts)
+    return tuple(text for text in texts if isinstance(text, str))
+
+
+_log: Final = logging.getLogger("agentserver.provenance")
+
+FOREIGN: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "untrusted_sources": "sources",
+        "untrusted": "sources",
+        "consequential_actions": "sinks",
+        "consequential": "sinks",
+        "destination_allowlist": "allow",
+        "destinations": "allow",
+        "allowlist": "allow",
+        "destination_denylist": "deny",
+        "denylist": "deny",
+        "plan_mode": "plan",
+    }
+)
+"""Keys of agent-sleuth and their names here."""
+_PLANS: Final = MappingProxyType({"true": "required", "false": "optional"})
+
+
+def load_policy(path: Path | str) -> Policy:
+    """Load the policy in a file, and log each key of agent-sleuth with its name here.
+
+    Raises:
+        OSError: the file cannot be read.
+        PolicyError: the file is invalid, or has two keys with one meaning.
+    """
+    name = str(path)
+    try:
+        text = Path(path).read_text("utf-8")
+    except UnicodeDecodeError:
+        raise PolicyError(f"{name}: is not UTF-8 text") from None
+    return build_policy(_translate_keys(read_yaml(text, name), name), name)
+
+
+def _translate_keys(written: YamlDocument, name: str) -> YamlDocument:
+    if not isinstance(written.values, dict):
+        return written
+    values: dict[str, Any] = {}
+    lines = dict(written.lines)
+    for key, value in written.values.items():
+        known = FOREIGN.get(key, key)
+        if known in values:
+            raise PolicyError(
+                f"{name}:{written.line_of((key,))}: {key} repeats another key; write {known} once"
+            )
+        values[known] = _PLANS.get(str(value).lower(), value) if key == "plan_mode" else value
+        if known != key:
+            _log.warning("%s:%d: %s became %s", name, written.line_of((key,)), key, known)
+            lines |= {(known, *loc[1:]): line for loc, line in written.lines.items() if loc[:1] == (key,)}
+    return YamlDocument(values, lines)
+
 
 _RUNS: Final[ContextVar[Mapping[object, Engine] | None]] = ContextVar(
     "agentserver.provenance.runs", default=None

@@ -15,7 +15,8 @@ import ssl
 from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import anyio
 import anyio.to_thread
@@ -26,15 +27,20 @@ from agentserver.extras import require
 from agentserver.payload.xmlify import xmlify
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.policy.marks import Link  # noqa: TC001 - a field's type
-from agentserver.tools import addresses, pages
+from agentserver.tools import pages
 from agentserver.tools.given import require_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+    from ipaddress import IPv4Network
 
     import httpx
 
+    Address: TypeAlias = IPv4Address | IPv6Address
+    Network: TypeAlias = IPv4Network | IPv6Network
+
 __all__ = ["Fetch", "FetchProblem", "FetchSettings", "FetchedPage", "PageLink", "fetch"]
+
 
 EVERY: Final = "*"
 """The entry of ``hosts`` that allows every host of the public internet."""
@@ -141,7 +147,7 @@ class FetchSettings:
 
     def __post_init__(self) -> None:
         """Parse the networks. Raises ValueError for an invalid one."""
-        addresses.parse_networks(self.networks)
+        parse_networks(self.networks)
 
     def asks(self, host: str, port: int) -> bool:
         """Check whether the settings allow the host and port."""
@@ -182,7 +188,7 @@ class _PageRequest:
     def __init__(self, web: Any, settings: FetchSettings) -> None:
         self._web = web
         self._settings = settings
-        self._networks = addresses.parse_networks(settings.networks)
+        self._networks = parse_networks(settings.networks)
 
     async def page(self, url: str) -> FetchedPage:
         """Fetch the page of an address, or give the reason for not having it."""
@@ -237,7 +243,7 @@ class _PageRequest:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host.strip("[]"), port, type=1)  # SOCK_STREAM
         there: Sequence[str] = list(dict.fromkeys(str(where[4][0]) for where in found))
-        if not there or not all(addresses.is_allowed(one, self._networks) for one in there):
+        if not there or not all(is_allowed(one, self._networks) for one in there):
             raise _RefusedError(FetchProblem.FORBIDDEN)
         return there[0]
 
@@ -278,3 +284,60 @@ class _PageRequest:
         except (self._web.InvalidURL, ValueError):
             return None
         return PageLink(label[:200], url) if label and _URL.fullmatch(url) and len(url) <= LONGEST else None
+
+
+_TRANSLATED: Final = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
+"""IPv6 prefixes whose last four bytes are an IPv4 address that a router or an old system will connect to."""
+
+_ISATAP: Final = 0x5EFE
+"""The third quarter of an ISATAP address (RFC 5214, 6.1), which embeds IPv4 under any prefix."""
+_NOT_UNIVERSAL: Final = 0xFDFF_FFFF
+"""All bits of that quarter except the universal/local bit."""
+
+_ASSIGNED: Final = (IPv6Network("2000::/3"), IPv6Network("64:ff9b::/96"))
+"""The public IPv6 internet (IANA, IPv6 Global Unicast Address Space) and its gateway to IPv4.
+
+Outside it are site-local addresses and further IPv4 gateways that the library does not report as private.
+"""
+
+
+def parse_networks(named: Iterable[str]) -> tuple[Network, ...]:
+    """Parse an operator's list. Raises ValueError for an entry that is not a network, or has host bits set."""
+    return tuple(ip_network(text) for text in named)
+
+
+def is_allowed(text: str, more: Iterable[Network] = ()) -> bool:
+    """Check whether an address belongs to the public internet or to one of these networks.
+
+    An address that embeds another one (mapped, translated, tunnelled) must pass for both. Raises ValueError for
+    anything that is not an address.
+    """
+    address = ip_address(text)
+    if isinstance(address, IPv6Address) and address.scope_id is not None:
+        return False
+    more = tuple(more)
+    return all(_public(one) or any(one in network for network in more) for one in _expand(address))
+
+
+def _expand(address: Address) -> list[Address]:
+    """List the address and the IPv4 addresses embedded in it; for a mapped one only the latter."""
+    if isinstance(address, IPv4Address):
+        return [address]
+    if address.ipv4_mapped is not None:
+        return [address.ipv4_mapped]
+    found: list[Address] = [address]
+    if address.sixtofour is not None:
+        found.append(address.sixtofour)
+    if address.teredo is not None:
+        found += address.teredo
+    low = int(address)
+    if (
+        any(address in network for network in _TRANSLATED) and low > 1
+    ) or low >> 32 & _NOT_UNIVERSAL == _ISATAP:
+        found.append(IPv4Address(low & 0xFFFFFFFF))
+    return found
+
+
+def _public(address: Address) -> bool:
+    known = isinstance(address, IPv4Address) or any(address in network for network in _ASSIGNED)
+    return known and address.is_global and not address.is_multicast

@@ -7,7 +7,7 @@ from lxml import etree
 
 from agentserver import Handoff, Task
 from agentserver.core.handoffs import TASK, Param, Words
-from agentserver.handoff.frame import NAMESPACE
+from agentserver.handoff.judgement import NAMESPACE
 from agentserver.hygiene.objections import SchemaLanguage
 from agentserver.hygiene.rules import inspect, read_schema
 from agentserver.payload.codec import Codecs

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.foreign_json.events import EventCutter, data_of
+from agentserver.foreign_json.bodies import EventCutter, data_of
 
 LINES = st.lists(
     st.sampled_from(["data: a", "data:b", "id: 1", ": c", "event: message"]), min_size=1, max_size=4

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver.core.handoffs import Words
-from agentserver.handoff.frame import ELEMENT, NAMESPACE, NOTICE, DataFrame, frame_text, show_text
+from agentserver.handoff.judgement import ELEMENT, NAMESPACE, NOTICE, DataFrame, frame_text, show_text
 from agentserver.handoff.scrub import _PHRASES, _TRIGGERS, Scrub, clean, sanitize, scrub
 from tests.fuzzing import examples
 

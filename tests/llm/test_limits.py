@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.llm.limits import MINUTE, Pace
+from agentserver.llm.completer import MINUTE, Pace
 
 
 class Hand:

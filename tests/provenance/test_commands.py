@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.provenance import Decision, Mode, Policy
-from agentserver.provenance.evidence.commands import find_commands
+from agentserver.provenance.matching import find_commands
 from agentserver.provenance.policy.declarations import Rule
 from tests.fuzzing import examples
 from tests.provenance.scenes import Scenario, desk

@@ -9,7 +9,7 @@ import pytest
 
 from agentserver.contract import invocation
 from agentserver.core.messages import LAST, Done, EventPlace, Progress, Reply
-from agentserver.engines.memory import MemoryEngine, events
+from agentserver.engines.memory import MemoryEngine, engine
 from agentserver.ports import Claim, ConversationFound, RecordGap, WatchEnd, WatchStop
 from agentserver.pump import records
 from agentserver.pump import watches as watching
@@ -124,7 +124,7 @@ def test_what_is_remembered_of_a_conversation_is_bounded_in_events_and_bytes():
 
 
 async def test_what_memory_does_not_keep_any_more_is_said_to_be_gone(monkeypatch):
-    monkeypatch.setattr(events, "TAKEN", 4)
+    monkeypatch.setattr(engine, "TAKEN", 4)
     async with desk((listener("a"), answer)) as d:
         handle = await d.open()
         places = []

@@ -13,7 +13,7 @@ import pytest
 
 from agentserver.assembly import ReloadResult
 from agentserver.config.code.tools import lock_path
-from agentserver.reloading.process_keys import mark_files
+from agentserver.reloading.keepers import mark_files
 from agentserver.worker.wall.raising import missing
 from tests.mcp.client.projects import HOSTILE, soon
 from tests.mcp.client.projects import Project as McpProject
@@ -147,7 +147,7 @@ def test_a_mark_is_of_what_would_run(tmp_path):
 
 
 def test_more_files_than_are_looked_at_have_no_mark(tmp_path, monkeypatch):
-    monkeypatch.setattr("agentserver.reloading.process_keys.FILES", 3)
+    monkeypatch.setattr("agentserver.reloading.keepers.FILES", 3)
     for number in range(4):
         (tmp_path / f"{number}.py").touch()
     assert mark_files([tmp_path / "0.py"]) is not None

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.tools.addresses import is_allowed, parse_networks
+from agentserver.tools.fetch import is_allowed, parse_networks
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage.exposure import FirstText
 from agentserver.guards.lineage.hiding import HidingRules
 from agentserver.guards.lineage.memory import Memory
-from agentserver.guards.lineage.planning import COUNTED, Planning, combine_verdicts
+from agentserver.guards.lineage.plan import COUNTED, Planning, combine_verdicts
 from agentserver.guards.lineage.reach import Reach, describe_outward
 from agentserver.guards.lineage.reading import ObservedMessage, Readings, list_task_leaves, list_texts
 from agentserver.guards.lineage.trust import Parties, TrustSettings

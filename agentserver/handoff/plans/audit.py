@@ -11,7 +11,7 @@ from urllib.parse import quote
 from agentserver.characters.printing import escape_unseen
 from agentserver.handoff.plans import chain, steps
 from agentserver.handoff.plans.chain import StepMistake, StepSeverity
-from agentserver.handoff.validation import loader
+from agentserver.handoff.validation import payloads
 from agentserver.hygiene.objections import Objection
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def audit_plan(path: Path, root: Path, today: date) -> tuple[PlanFinding, ...]:
 
     def identify(cell: str) -> str | Objection:
         if cell not in known:
-            known[cell] = loader.identity(cell, root)
+            known[cell] = payloads.identity(cell, root)
         return known[cell]
 
     shifted = [

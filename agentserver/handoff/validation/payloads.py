@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import partial
@@ -13,16 +16,95 @@ from typing import TYPE_CHECKING, Any, Final
 from agentserver.extras import require
 from agentserver.handoff.plans import chain
 from agentserver.handoff.plans.steps import read_steps
-from agentserver.handoff.validation import loader
 from agentserver.handoff.validation.worker import TIMEOUT, ValidationFailed, ValidationWorker
-from agentserver.hygiene import limits
+from agentserver.hygiene import limits, objections, rules
 from agentserver.hygiene.json import rules as json_rules
 from agentserver.hygiene.json import tree as json_tree
-from agentserver.hygiene.objections import Objection, Schema, SchemaLanguage
+from agentserver.hygiene.limits import BYTES
+from agentserver.hygiene.objections import Objection, Schema, SchemaLanguage, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+__all__ = [
+    "MAX_DEPTH",
+    "PAYLOAD_UNTYPED_HARD_DATE",
+    "VALIDATE_TIMEOUT_SECONDS",
+    "Finding",
+    "PayloadSchemaError",
+    "SchemaInvalid",
+    "admit_payload_schema",
+    "audit_handoff_chain",
+    "load_payload_schema",
+    "read_steps",
+    "strip_llm_visible_text",
+    "validate",
+]
+
+
+def load(value: object, root: Path) -> Schema | Objection:
+    """Return the schema that a reference names below ``root``, read but not inspected; or why it is refused."""
+    place = objections.parse_reference(value)
+    if isinstance(place, Objection):
+        return place
+    try:
+        data = _read(root.resolve(strict=True), root / objections.format_reference(place))
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return Objection("reference", "", f"{quote(value)} cannot be read: {reason}")
+    return rules.read_schema(place.kind, data, place)
+
+
+def admit(value: object, root: Path) -> Schema | tuple[Objection, ...]:
+    """Return the schema that a reference names, inspected by every rule; the objections when there are any."""
+    schema = load(value, root)
+    if isinstance(schema, Objection):
+        return (schema,)
+    return rules.inspect(schema) or schema
+
+
+def identity(cell: str, root: Path) -> str | Objection:
+    """Return the id of the inspected schema that a plan's cell names by its reference or its ``$id``."""
+    named = objections.json_id(cell)
+    place = None if named is None else objections.Reference(*named, objections.SchemaLanguage.JSON)
+    schema = admit(cell if place is None else objections.format_reference(place), root)
+    if not isinstance(schema, Schema):
+        return schema[0]
+    own = rules.identity(schema)
+    if place is not None and own != cell:
+        return Objection("reference", "", f"{quote(cell)} is not the $id of its file, which is {quote(own)}")
+    return own
+
+
+def _read(root: Path, path: Path) -> bytes:
+    """Return the file's bytes. Raises ValueError for a path that leads out of the root, or to no plain file."""
+    resolved = path.resolve(strict=True)
+    if not resolved.is_relative_to(root):
+        raise ValueError("a symbolic link leads out of the root")
+    *folders, name = resolved.relative_to(root).parts
+    with ExitStack() as open_files:
+        at = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        open_files.callback(os.close, at)
+        for folder in folders:
+            at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            open_files.callback(os.close, at)
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at)
+        open_files.callback(os.close, file)
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise ValueError("it is no plain file")
+        return _read_all(file)
+
+
+def _read_all(file: int) -> bytes:
+    """Everything in the file, and never more than one byte beyond the bound."""
+    parts: list[bytes] = []
+    left = BYTES + 1
+    while left > 0 and (part := os.read(file, left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
 
 PAYLOAD_UNTYPED_HARD_DATE: Final = chain.UNTYPED_HARD
 MAX_DEPTH: Final = limits.DEPTH
@@ -59,7 +141,7 @@ def load_payload_schema(value: str, repo_root: Path) -> dict[str, Any]:
     ``schemas/handoff-payloads/SLUG.vN.schema.json``, that leads out of the root, or whose file is no JSON
     object.
     """
-    schema = loader.load(value, repo_root)
+    schema = load(value, repo_root)
     if isinstance(schema, Objection):
         raise PayloadSchemaError(str(schema))
     if schema.kind is not SchemaLanguage.JSON or not isinstance(schema.tree, dict):
@@ -73,7 +155,7 @@ def admit_payload_schema(value: str, repo_root: Path) -> dict[str, Any]:
     Raises PayloadSchemaError with the first objections.
     """
     tree = load_payload_schema(value, repo_root)
-    objections = loader.admit(value, repo_root)
+    objections = admit(value, repo_root)
     if not isinstance(objections, Schema):
         raise PayloadSchemaError("; ".join(map(str, objections[:3])))
     bare = json_tree.strip_to_structure(tree)
@@ -179,7 +261,7 @@ def audit_handoff_chain(
             Without it, the texts of the cells are.
     """
     day = today or datetime.now().astimezone().date()
-    identify = _as_written if repo_root is None else partial(loader.identity, root=repo_root)
+    identify = _as_written if repo_root is None else partial(identity, root=repo_root)
     return [
         Finding(str(each.code), str(each.severity), each.message)
         for each in chain.audit(steps, day, identify)
@@ -188,19 +270,3 @@ def audit_handoff_chain(
 
 def _as_written(cell: str) -> str | Objection:
     return cell
-
-
-__all__ = [
-    "MAX_DEPTH",
-    "PAYLOAD_UNTYPED_HARD_DATE",
-    "VALIDATE_TIMEOUT_SECONDS",
-    "Finding",
-    "PayloadSchemaError",
-    "SchemaInvalid",
-    "admit_payload_schema",
-    "audit_handoff_chain",
-    "load_payload_schema",
-    "read_steps",
-    "strip_llm_visible_text",
-    "validate",
-]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 
-from agentserver.foreign_json.bodies import CheckedBody, is_compressed, is_stream
-from agentserver.foreign_json.events import EventCutter, data_of
+from agentserver.foreign_json.bodies import CheckedBody, EventCutter, data_of, is_compressed, is_stream
 from agentserver.foreign_json.reading import JsonLimits, parse_json
 from agentserver.mcp.client.messages import LIMITS, UNREADABLE, OverLimitError, error_for
 

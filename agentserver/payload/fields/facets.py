@@ -7,18 +7,99 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from annotated_types import Ge, GroupedMetadata, Gt, Interval, Le, Len, Lt, MaxLen, MinLen, MultipleOf
 
 from agentserver.contract import Pattern
-from agentserver.hygiene.pattern import read_xsd_pattern
-from agentserver.payload.fields.lexical import DIGITS, WRITERS, ScalarKind
-from agentserver.payload.fields.multiples import multiples, step_of
-from agentserver.payload.fields.pattern import find_objection
+from agentserver.hygiene.pattern import LONGEST as LONGEST_PATTERN
+from agentserver.hygiene.pattern import PatternError, read_xsd_pattern, write_sample
+from agentserver.hygiene.simple_types import Judge, Lexical
+from agentserver.payload.fields.lexical import DIGITS, WRITERS, ScalarKind, is_xml_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+_TRIES = 256
+
+
+def find_objection(text: str) -> str:
+    """Find the reason why ``text`` cannot be a pattern facet, with a correction; empty if it can."""
+    if not text or len(text) > LONGEST_PATTERN or not is_xml_text(text):
+        return f"must hold 1 to {LONGEST_PATTERN} characters that XML can carry"
+    try:
+        read_xsd_pattern(text)
+    except PatternError as error:
+        return str(error)
+    return ""
+
+
+def sample_patterns(patterns: Sequence[str], least: int = 0, most: int | None = None) -> str | None:
+    """Find a short text that fits every pattern and the length, the same each time; None if the search fails."""
+    judge = Judge({"v": Lexical(tuple(patterns))})
+    for text in patterns:
+        expression = read_xsd_pattern(text)
+        for extra in (1, 0, *range(2, min(least, _TRIES) + 1)):
+            word = write_sample(expression, extra)
+            fits = least <= len(word) and (most is None or len(word) <= most)
+            if fits and is_xml_text(word) and judge.accepts("v", word):
+                return word
+    return None
+
+
+STEPS = 3
+"""An integer step divides 10 to this power, so that the last digits decide; XSD 1.0 has no other way."""
+_POWERS = 100
+
+
+def step_of(kind: ScalarKind, raw: Any) -> Decimal:
+    """Return the step of a number. Raises ValueError when XSD cannot state it."""
+    if type(raw) not in {int, Decimal}:
+        raise ValueError(
+            "has a MultipleOf that is neither int nor Decimal: XSD can state it of int and Decimal"
+        )
+    step = Decimal(raw)
+    power = _power_of_ten(step)
+    if kind is ScalarKind.INT and not (
+        step >= 1 and step == int(step) and (power or not 10**STEPS % int(step))
+    ):
+        raise ValueError(
+            f"has a MultipleOf that XSD cannot state; use a power of ten or a divisor of {10**STEPS}"
+        )
+    if not power:
+        if kind is ScalarKind.DECIMAL:
+            raise ValueError(
+                "has a MultipleOf that XSD cannot state; use a power of ten such as Decimal('0.01')"
+            )
+    elif abs(step.adjusted()) > _POWERS:
+        raise ValueError(f"has a MultipleOf beyond 10 to the power of {_POWERS}")
+    return step
+
+
+def _power_of_ten(step: Decimal) -> bool:
+    return step > 0 and step.normalize().as_tuple().digits == (1,)
+
+
+def multiples(kind: ScalarKind, step: Decimal) -> str:
+    """Return the last digits of every multiple, as a pattern. Shorter numerals are multiples by their own value."""
+    power = step.adjusted()
+    if _power_of_ten(step):
+        whole = rf"([0-9]*0{{{power}}}|0*)" if power else "[0-9]*"
+        return rf"[+\-]?{whole}" + (r"(\.0*)?" if kind is ScalarKind.DECIMAL else "")
+    every = int(step)
+    digits = next(count for count in range(1, STEPS + 1) if not 10**count % every)
+    ends = [f"[0-9]*({'|'.join(_numerals(digits, every))})"]
+    ends += ["|".join(_numerals(count, every)) for count in range(1, digits)]
+    return rf"[+\-]?({'|'.join(ends)})"
+
+
+def _numerals(count: int, every: int) -> Iterator[str]:
+    for digits in product("0123456789", repeat=count):
+        numeral = "".join(digits)
+        if int(numeral) % every == 0:
+            yield numeral
+
 
 LONGEST = 1000
 """Largest least length of a text, of octets or of a list."""

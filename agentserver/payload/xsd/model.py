@@ -11,8 +11,8 @@ from lxml import etree
 
 from agentserver.hygiene.simple_types import XSD
 from agentserver.payload.corrections import Correction, Part, Slot, TextRule, list_words
+from agentserver.payload.fields.facets import find_objection, sample_patterns
 from agentserver.payload.fields.field_table import PayloadError
-from agentserver.payload.fields.pattern import find_objection, sample_patterns
 from agentserver.payload.sample import WRONG
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agentserver.core.messages import EventPlace, Reply
-from agentserver.engines.memory import events
-from agentserver.engines.memory.events import LeftEvents
+from agentserver.engines.memory import engine
+from agentserver.engines.memory.engine import LeftEvents
 from tests.core.paper import Ask, listener
 from tests.pump.desk import answer, desk, until
 
@@ -53,7 +53,7 @@ def test_gaps_are_looked_at_once_and_are_not_kept_for_ever():
     for number in range(5_001, 9_000):
         add(known, "c", [reply(number)])
         del known.waiting["c"][EventPlace(number, 0)]
-    assert len(known.places["c"]) <= 2 * events.EACH
+    assert len(known.places["c"]) <= 2 * engine.EACH
 
 
 def test_all_of_the_last_that_are_over_is_known_and_a_little_of_those_before():
@@ -63,13 +63,13 @@ def test_all_of_the_last_that_are_over_is_known_and_a_little_of_those_before():
         known.close(str(name), "ada", "")
         del known.waiting[str(name)]
     sizes = [len(known.read_after(str(name), EventPlace(0, 0), 1_000, gaps=True)) for name in range(10)]
-    assert sizes == [events.TAKEN] * 6 + [500] * events.WHOLE
+    assert sizes == [engine.TAKEN] * 6 + [500] * engine.WHOLE
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("refused", [0, 1])
 async def test_what_waits_is_bounded_whichever_steps_give_the_answers(monkeypatch, refused):
-    monkeypatch.setattr(events, "WAITING", 10)
+    monkeypatch.setattr(engine, "WAITING", 10)
     async with desk((listener("a"), answer)) as d:
         handle = await d.open()
         for _ in range(refused):  # a step of its own, by which the answers come in odd ones
@@ -77,4 +77,4 @@ async def test_what_waits_is_bounded_whichever_steps_give_the_answers(monkeypatc
         for number in range(100):
             await d.send(handle, Ask(str(number)))
             await until(lambda: d.pump._accounts.pending == 0)
-        assert len(d.pump._engine._left.waiting[handle.id]) <= 10 + events.EACH
+        assert len(d.pump._engine._left.waiting[handle.id]) <= 10 + engine.EACH

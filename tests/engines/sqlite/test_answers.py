@@ -12,7 +12,7 @@ from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.conformance.suite import AskingGuard, SampleConversation
 from agentserver.engines.journal import records
 from agentserver.engines.journal.reader import Reader
-from agentserver.engines.sqlite import restore
+from agentserver.engines.sqlite import maintenance
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.maintenance import leave_answer
@@ -123,7 +123,7 @@ def test_a_copy_of_some_conversations_holds_no_answers(path, tmp_path):
     with closing(open_writing(JournalOptions(path))) as connection:
         Writer(connection, path).commit([first, second])
     leave_answer(path, said(Answer.ONCE), 1.0)
-    restore.export(path, tmp_path / "all")
-    restore.export(path, tmp_path / "some", [first.conversation.id])
+    maintenance.export(path, tmp_path / "all")
+    maintenance.export(path, tmp_path / "some", [first.conversation.id])
     assert len(standing(tmp_path / "all")) == 1
     assert standing(tmp_path / "some") == []

@@ -20,7 +20,7 @@ from agentserver.engines.conformance.suite import CHECKS, BrokenPromiseError, Sa
 from agentserver.engines.journal import retention
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.rows import Acknowledgement, DeliveryEnd
-from agentserver.engines.sqlite import maintenance, restore
+from agentserver.engines.sqlite import maintenance
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import APPLICATION, JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
@@ -507,7 +507,7 @@ async def test_a_copy_is_whole_and_may_be_of_some_conversations(tmp_path):
             await keep(engine, one)
 
         def copy(name, *conversations):
-            return engine._do(lambda: restore.export(path, tmp_path / name, conversations))
+            return engine._do(lambda: maintenance.export(path, tmp_path / name, conversations))
 
         await copy("all")
         await copy("one", ones[1].conversation.id)

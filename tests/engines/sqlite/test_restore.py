@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from agentserver.cli import cli
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.journal.reader import Reader
-from agentserver.engines.sqlite import restore
+from agentserver.engines.sqlite import maintenance
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.maintenance import findings
@@ -80,11 +80,11 @@ def server(tmp_path):
 def test_a_copy_that_was_made_while_the_server_ran_takes_the_place_of_a_journal_that_was_killed(
     server, tmp_path
 ):
-    restore.export(server.path, tmp_path / "copy")
+    maintenance.export(server.path, tmp_path / "copy")
     server.say(5)
     path = server.killed(tmp_path / "disk")
     assert path.with_name("j-wal").stat().st_size > 0
-    kept = restore.restore(tmp_path / "copy", path)
+    kept = maintenance.restore(tmp_path / "copy", path)
     assert kept == path.with_name("j.before-restore-1")
     assert {each.name for each in path.parent.iterdir()} == {
         "j", "j.lock", kept.name, f"{kept.name}-wal", f"{kept.name}.head"
@@ -93,20 +93,20 @@ def test_a_copy_that_was_made_while_the_server_ran_takes_the_place_of_a_journal_
     start(path)
     assert (steps(path), steps(kept)) == (4, 8)
     assert list(findings(kept)) == []
-    again = restore.restore(kept, path)
+    again = maintenance.restore(kept, path)
     assert again == path.with_name("j.before-restore-2")
     start(path)
     assert steps(path) == 9
 
 
 def test_a_copy_takes_the_place_of_a_journal_that_is_damaged_or_gone(server, tmp_path):
-    restore.export(server.path, tmp_path / "copy")
+    maintenance.export(server.path, tmp_path / "copy")
     path = server.killed(tmp_path / "disk")
     path.write_bytes(b"rubbish")
-    assert restore.restore(tmp_path / "copy", path) is not None
+    assert maintenance.restore(tmp_path / "copy", path) is not None
     start(path)
     path.unlink()
-    assert restore.restore(tmp_path / "copy", path) is None
+    assert maintenance.restore(tmp_path / "copy", path) is None
     start(path)
     assert steps(path) == 4
 
@@ -116,7 +116,7 @@ def test_a_restore_that_is_cut_short_is_refused_at_the_start_or_has_changed_noth
     server, tmp_path, cut, monkeypatch
 ):
     """After any of the changes of directory that it makes, it can be done again."""
-    restore.export(server.path, tmp_path / "copy")
+    maintenance.export(server.path, tmp_path / "copy")
     server.say(2)
     path, left = server.killed(tmp_path / "disk"), [cut]
 
@@ -133,28 +133,28 @@ def test_a_restore_that_is_cut_short_is_refused_at_the_start_or_has_changed_noth
         monkeypatch.setattr(f"pathlib.Path.{name}", counting(getattr(type(path), name)))
     interrupted = False
     try:
-        restore.restore(tmp_path / "copy", path)
+        maintenance.restore(tmp_path / "copy", path)
     except KeyboardInterrupt:
         interrupted = True
     monkeypatch.undo()
     found = opened(path)
     assert found == (5 if interrupted else 3) or "steps are missing" in str(found)
-    restore.restore(tmp_path / "copy", path)
+    maintenance.restore(tmp_path / "copy", path)
     assert steps(path) == 3
     start(path)
 
 
 def test_nothing_is_restored_while_a_server_runs(server, tmp_path):
-    restore.export(server.path, tmp_path / "copy")
+    maintenance.export(server.path, tmp_path / "copy")
     before = server.path.read_bytes()
     with Lock(server.path), pytest.raises(EngineError, match="in use by process"):
-        restore.restore(tmp_path / "copy", server.path)
+        maintenance.restore(tmp_path / "copy", server.path)
     assert server.path.read_bytes() == before
 
 
 def test_what_is_no_whole_copy_is_not_put_in_place(server, tmp_path):
     path, copy = server.killed(tmp_path / "disk"), tmp_path / "copy"
-    restore.export(path, copy)
+    maintenance.export(path, copy)
     before = {each.name: each.read_bytes() for each in path.parent.iterdir()}
     with closing(open_writing(JournalOptions(copy))) as connection:
         connection.execute("update delivery set message = x'00' where number = 1")
@@ -162,7 +162,7 @@ def test_what_is_no_whole_copy_is_not_put_in_place(server, tmp_path):
     for wrong, why in ((copy, "damaged and was not restored: conversation"), (tmp_path / "thesis", "no journal"),
                        (tmp_path / "none", "there is no journal"), (path, "the journal itself")):  # fmt: skip
         with pytest.raises(EngineError, match=why):
-            restore.restore(wrong, path)
+            maintenance.restore(wrong, path)
     assert {name: (path.parent / name).read_bytes() for name in before if name != "j.lock"} == {
         name: data for name, data in before.items() if name != "j.lock"
     }
@@ -171,8 +171,8 @@ def test_what_is_no_whole_copy_is_not_put_in_place(server, tmp_path):
 def test_a_copy_is_its_owners_only(server, tmp_path):
     old = os.umask(0)
     try:
-        restore.export(server.path, tmp_path / "copy")
-        restore.export(server.path, tmp_path / "some", [Reader(server.connection).active()[0]])
+        maintenance.export(server.path, tmp_path / "copy")
+        maintenance.export(server.path, tmp_path / "some", [Reader(server.connection).active()[0]])
     finally:
         os.umask(old)
     assert {(tmp_path / name).stat().st_mode & 0o777 for name in ("copy", "some")} == {0o600}
@@ -183,12 +183,12 @@ def test_a_copy_that_cannot_be_made_leaves_nothing(server, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for target, why in (("j", "exists already"), ("no/copy", "No such file"), ("link", "exists already")):
         with pytest.raises(EngineError, match=why):
-            restore.export(server.path, tmp_path / target)
+            maintenance.export(server.path, tmp_path / target)
     assert not (tmp_path / "nowhere").exists()
     code = (
-        "import resource, signal, sys; from pathlib import Path; from agentserver.engines.sqlite import restore\n"
+        "import resource, signal, sys; from pathlib import Path; from agentserver.engines.sqlite import maintenance\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))\n"
-        "try: restore.export(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+        "try: maintenance.export(Path(sys.argv[1]), Path(sys.argv[2]))\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
     server.connection.execute("pragma wal_checkpoint(truncate)").fetchall()

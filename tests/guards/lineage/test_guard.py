@@ -33,9 +33,8 @@ from agentserver.handoff.intents import Intent, Vocabulary, vocabulary
 from agentserver.handoff.parameters import Parameter
 from agentserver.hygiene.simple_types import Lexical
 from agentserver.payload.xmlify import PayloadError
-from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judge, leaves
+from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judge, leaves, ledger
 from agentserver.provenance.evidence.labels import Role, Standing
-from agentserver.provenance.observations import relays
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, SinkRule
 from tests.core.paper import Ask, Note, Paper, errors, listener, rules
 
@@ -746,7 +745,7 @@ def test_each_bound_has_a_side_on_which_it_is_safe(monkeypatch, bound, kept):
 
 
 def test_words_passed_on_beyond_the_bound_are_not_kept(monkeypatch):
-    monkeypatch.setattr(relays, "RELAYED", 0)
+    monkeypatch.setattr(ledger, "RELAYED", 0)
     p = told(story(confirming()))
     decided(p, Said.ONCE)
     assert memory(p).ledger.tainted

@@ -10,7 +10,7 @@ import pytest
 from agentserver.handoff.plans.audit import TOLD, FindingsFormat, audit_plan, fails, write_findings
 from agentserver.handoff.plans.chain import StepSeverity
 from agentserver.handoff.plans.steps import StepsError
-from agentserver.handoff.validation import loader
+from agentserver.handoff.validation import payloads
 
 DAY = date(2026, 7, 2)
 FOLDER = "schemas/handoff-payloads"
@@ -140,8 +140,8 @@ def test_hard_findings_fail(root):
 
 def test_each_schema_is_opened_once(root, monkeypatch):
     opened = []
-    admit = loader.admit
-    monkeypatch.setattr(loader, "admit", lambda value, at: opened.append(value) or admit(value, at))
+    admit = payloads.admit
+    monkeypatch.setattr(payloads, "admit", lambda value, at: opened.append(value) or admit(value, at))
     found(root, *(f"{n},{cell('a.v1')},{cell('a.v1')}," for n in range(9)))
     assert opened == [cell("a.v1")]
 

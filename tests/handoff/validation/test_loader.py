@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.handoff.validation import loader
+from agentserver.handoff.validation import payloads
 from agentserver.hygiene.limits import BYTES
 from agentserver.hygiene.objections import Objection, Schema
 
@@ -31,17 +31,17 @@ def root(tmp_path):
 
 
 def said(value, root):
-    found = loader.load(value, root)
+    found = payloads.load(value, root)
     assert isinstance(found, Objection)
     return found.detail
 
 
 def test_a_schema_is_loaded_and_admitted(root):
-    found = loader.load(NAME, root)
+    found = payloads.load(NAME, root)
     assert isinstance(found, Schema)
     assert found.tree == GOOD
-    assert isinstance(loader.admit(NAME, root), Schema)
-    assert isinstance(loader.load(NAME, Path(os.path.relpath(root))), Schema)
+    assert isinstance(payloads.admit(NAME, root), Schema)
+    assert isinstance(payloads.load(NAME, Path(os.path.relpath(root))), Schema)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_references_are_restricted(root, value):
 def test_a_link_within_the_root_is_followed_and_one_out_of_it_is_not(root, tmp_path):
     folder = root / "schemas" / "handoff-payloads"
     (folder / "same.v1.schema.json").symlink_to("order.v1.schema.json")
-    assert isinstance(loader.load(NAME.replace("order", "same"), root), Schema)
+    assert isinstance(payloads.load(NAME.replace("order", "same"), root), Schema)
     secret = tmp_path / "secret.json"
     secret.write_text(json.dumps(GOOD))
     (folder / "out.v1.schema.json").symlink_to(secret)
@@ -114,9 +114,9 @@ def test_a_missing_root_is_said(tmp_path):
 
 def test_admission_asks_every_rule(root):
     (root / NAME).write_text(json.dumps({**GOOD, "$id": "order/v2.schema.json", "required": []}))
-    found = loader.admit(NAME, root)
+    found = payloads.admit(NAME, root)
     assert not isinstance(found, Schema)
     assert [each.rule for each in found] == ["required", "versioned"]
-    missing = loader.admit("x", root)
+    missing = payloads.admit("x", root)
     assert not isinstance(missing, Schema)
     assert missing[0].rule == "reference"

@@ -9,7 +9,7 @@ from elementpath.regex import translate_pattern
 
 from agentserver.hygiene.pattern import LONGEST, read_xsd_pattern, write_sample
 from agentserver.hygiene.simple_types import Judge, Lexical
-from agentserver.payload.fields.pattern import find_objection, sample_patterns
+from agentserver.payload.fields.facets import find_objection, sample_patterns
 
 
 def accepts(*patterns: str, text: str) -> bool:

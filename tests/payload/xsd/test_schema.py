@@ -18,9 +18,8 @@ from agentserver.contract import Attribute, Element, Pattern
 from agentserver.hygiene.simple_types import Judge, Lexical
 from agentserver.payload.codec import GeneratedCodec
 from agentserver.payload.fields.describe import table
+from agentserver.payload.fields.facets import find_objection, multiples
 from agentserver.payload.fields.lexical import ScalarKind
-from agentserver.payload.fields.multiples import multiples
-from agentserver.payload.fields.pattern import find_objection
 from agentserver.payload.xsd import schema
 from tests.core.strategies import parse
 

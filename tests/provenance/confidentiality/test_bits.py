@@ -21,21 +21,21 @@ from agentserver.provenance import (
     judge,
     leaves,
 )
-from agentserver.provenance.confidentiality.bits import (
+from agentserver.provenance.confidentiality.origin import ANYWHERE, Offers, count_offers
+from agentserver.provenance.confidentiality.readers import ReaderRule
+from agentserver.provenance.evidence.destinations import parse_destination
+from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.exits import (
     CALL,
     Choice,
     case_bits,
     choice_bits,
+    count_bits,
     number_bits,
     order_bits,
     spelling_bits,
     sum_bits,
 )
-from agentserver.provenance.confidentiality.origin import ANYWHERE, Offers, count_offers
-from agentserver.provenance.confidentiality.readers import ReaderRule
-from agentserver.provenance.evidence.destinations import parse_destination
-from agentserver.provenance.evidence.labels import Role, Standing
-from agentserver.provenance.exits import count_bits
 from agentserver.provenance.policy.declarations import (
     ArgumentRule,
     Effect,

@@ -19,9 +19,9 @@ from agentserver.provenance.evidence.inventory import place_hashes, scan_values,
 from agentserver.provenance.evidence.labels import Hop, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import find_typed_keys
 from agentserver.provenance.evidence.values import Table
+from agentserver.provenance.ledger import RelayedText, Relays
 from agentserver.provenance.observations import untrusted_texts as bounds
 from agentserver.provenance.observations.lazy import Incremental
-from agentserver.provenance.observations.relays import RelayedText, Relays
 from agentserver.provenance.observations.untrusted_texts import (
     UntrustedTexts,
     ValueIndex,

@@ -246,12 +246,14 @@ class Prompt:
         tools: that the model may call.
         answer: the tool for its answer, unless it calls another one; None lets it write text.
         max_tokens: that it may write.
+        settings: further settings of the model, as ``ModelChoice.settings``.
     """
 
     messages: tuple[PromptMessage, ...]
     tools: tuple[Tool, ...] = ()
     answer: Tool | None = None
     max_tokens: int = 4096
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +370,7 @@ class ModelChoice:
         strategy: the choice among them.
         retries: further attempts at each backend that failed for now.
         max_tokens: that one answer may have.
+        settings: such as ``temperature``, ``seed`` and ``effort``; others are sent to the provider as they are.
     """
 
     name: str
@@ -375,6 +378,7 @@ class ModelChoice:
     strategy: Strategy = "failover"
     retries: int = 2
     max_tokens: int = 4096
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,7 +277,7 @@ class Models:
         kind = request.output
         answer = kind if kind is None or isinstance(kind, Tool) else tool_of(self._codec(kind))
         check_tools((*tools, *([answer] if answer else ())))
-        prompt = Prompt(messages_of(request.messages), tools, answer, choice.max_tokens)
+        prompt = Prompt(messages_of(request.messages), tools, answer, choice.max_tokens, choice.settings)
         if isinstance(kind, type):
             return await self._complete_typed(choice, prompt, request, self._codec(kind))
         return await self._complete_once(choice, prompt, request)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import httpx2
 from anthropic import AsyncAnthropic
@@ -32,7 +32,6 @@ from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
-from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from agentserver.completion import Completion, CompletionError, CompletionFault, Finish, ToolCall, Usage
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from httpx2 import Request
     from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponsePart
     from pydantic_ai.models import Model
+    from pydantic_ai.settings import ModelSettings
 
     from agentserver.completion import Backend, Prompt, PromptMessage, Tool
 
@@ -162,6 +162,18 @@ _FINISHES: Mapping[object, Finish] = MappingProxyType(
 """The ends of an answer as the providers name them. Without one of these an answer is cut."""
 
 
+_COMMON: Mapping[str, str] = MappingProxyType(
+    {
+        "temperature": "temperature",
+        "top_p": "top_p",
+        "seed": "seed",
+        "stop": "stop_sequences",
+        "effort": "thinking",
+    }
+)
+"""Settings that each provider spells in its own way, as pydantic-ai names them."""
+
+
 class ModelsRefusedError(RuntimeError):
     """A call of a provider that the environment refuses. Nothing was sent."""
 
@@ -212,7 +224,7 @@ class RemoteBackend:
     async def _send(
         self, prompt: Prompt, asked: ModelRequestParameters, said: Sequence[ModelMessage]
     ) -> ModelResponse:
-        settings = ModelSettings(max_tokens=prompt.max_tokens)
+        settings = _settings(prompt)
         if not self._backend.stream:
             return await model_request(
                 self._model, said, model_settings=settings, model_request_parameters=asked
@@ -264,6 +276,14 @@ def _parameters(prompt: Prompt) -> ModelRequestParameters:
         output_mode="tool",
         allow_text_output=False,
     )
+
+
+def _settings(prompt: Prompt) -> ModelSettings:
+    """Convert the settings of a model; those that providers name alike, or not at all, go into the body."""
+    common = {_COMMON[name]: value for name, value in prompt.settings.items() if name in _COMMON}
+    own = {name: value for name, value in prompt.settings.items() if name not in _COMMON}
+    settings = {**common, "max_tokens": prompt.max_tokens, **({"extra_body": own} if own else {})}
+    return cast("ModelSettings", settings)
 
 
 def _tool_definition(tool: Tool, kind: Any = "function") -> ToolDefinition:

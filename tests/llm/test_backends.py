@@ -34,6 +34,18 @@ async def test_a_text_comes_with_its_usage(remote, provider, stream):
 
 @BOTH
 @PIECES
+async def test_the_settings_of_a_model_reach_the_provider(remote, providers, provider, stream):
+    said = {"temperature": 0.2, "stop": ["END"], "metadata": {"user_id": "ada"}}
+    async with models(remote(provider=provider, stream=stream), settings=said) as completer:
+        await completer.complete("m", request())
+    (body,) = providers.asked
+    assert body["temperature"] == 0.2
+    assert body["stop" if provider == "openai" else "stop_sequences"] == ["END"]
+    assert body["metadata"] == {"user_id": "ada"}
+
+
+@BOTH
+@PIECES
 async def test_parallel_calls_and_their_results(remote, providers, provider, stream):
     async with models(remote("tool", provider, stream=stream)) as completer:
         first = await completer.complete("m", request(tools=(SEARCH, TELL)))

@@ -69,7 +69,9 @@ def read_models(
         ),
         MappingProxyType(
             {
-                name: ModelChoice(name, tuple(one.backends), one.strategy, one.retries, one.max_tokens)
+                name: ModelChoice(
+                    name, tuple(one.backends), one.strategy, one.retries, one.max_tokens, one.settings
+                )
                 for name, (_, one) in models.items()
             }
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from agentserver.completion import Backend, CompletionFault, Finish, ModelChoice, Provider, Strategy
@@ -13,6 +13,22 @@ from agentserver.config.keys.fields import Deadline, Line, Name, RelativePath, S
 _BACKEND = Backend("", "scripted", "")
 _MODEL = ModelChoice("", ())
 _TURNS, _REPAIRS, _HISTORY = 12, 2, 50_000
+
+_SETTINGS_OF_SERVER = frozenset(
+    {
+        "model", "messages", "system", "prompt", "tools", "tool_choice", "functions", "function_call", "stream",
+        "stream_options", "max_tokens", "max_completion_tokens", "n", "best_of", "response_format", "output_format",
+    }
+)  # fmt: skip
+"""Members of a request that the server sets itself, or that would make one answer cost as much as several."""
+
+
+def _check_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    taken = sorted(_SETTINGS_OF_SERVER.intersection(settings))
+    if taken:
+        raise ValueError(f'"{taken[0]}" is set by the server')
+    return settings
+
 
 _Url: TypeAlias = Annotated[str, Field(pattern=r"^https?://[^\s@?#]+$", max_length=1000)]
 _Dollars = Annotated[float, Field(ge=0, le=1e6)]
@@ -77,6 +93,11 @@ class ModelEntry(Strict):
     )
     max_tokens: int = Field(
         default=_MODEL.max_tokens, ge=1, le=1_000_000, description="Tokens that one answer may have."
+    )
+    settings: Annotated[dict[str, Any], Field(max_length=100), AfterValidator(_check_settings)] = Field(
+        default_factory=dict,
+        description="temperature, top_p, seed, stop, effort (minimal, low, medium, high) and whatever else the "
+        "provider takes, which is sent as it is.",
     )
 
 

@@ -79,6 +79,7 @@ def test_loading_imports_no_provider(desk):
         ("[main, home]", "[]", "llm.models[0].backends: must hold at least 1 entries"),
         ("[main, home]", "[main, main]", 'llm.models[0].backends[1]: the backend "main" is named twice'),
         ("name: home", "name: main", 'llm.backends[1].name: duplicate name "main" (first on line 10)'),
+        ("retries: 1", "settings: {n: 3}", 'llm.models[0].settings: "n" is set by the server'),
         ("retries: 1", "retrys: 1", 'unknown key "retrys" (did you mean "retries"?)'),
         ("tokens_per_minute: 1000", "tokens: 1000", 'llm.backends[0].tokens: unknown key "tokens"'),
         ("model: local, ", "", "llm.backends[1].model: is missing"),

@@ -1,0 +1,29 @@
+"""Sequential code over messages: what a flow awaits is sent, recorded and survives a restart."""
+
+from agentserver.flow.errors import (
+    Denied,
+    DivergedError,
+    FlowError,
+    NotDurableError,
+    Refused,
+    TimedOut,
+    WrongReplyError,
+)
+from agentserver.flow.requests import ask, gather, now, once, random, tell, uuid
+
+__all__ = [
+    "Denied",
+    "DivergedError",
+    "FlowError",
+    "NotDurableError",
+    "Refused",
+    "TimedOut",
+    "WrongReplyError",
+    "ask",
+    "gather",
+    "now",
+    "once",
+    "random",
+    "tell",
+    "uuid",
+]

@@ -1,0 +1,64 @@
+"""Errors that a flow can catch, and those that end it."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from agentserver.contract import Code, SystemError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Refused(Exception):  # noqa: N818 - the word for what happened to the message
+    """Message of a flow that the system refused, or whose listener failed.
+
+    A flow that does not catch it passes the refusal on to its caller if it is the answer that it has just got.
+    """
+
+    def __init__(self, error: SystemError, to: str) -> None:
+        super().__init__(f"{to}: {error.code.value}: {error.message}")
+        self.error, self.to = error, to
+
+    @property
+    def code(self) -> Code:
+        """The reason."""
+        return self.error.code
+
+    @property
+    def retry_allowed(self) -> bool:
+        """Whether a corrected message may be sent again."""
+        return self.error.retry_allowed
+
+
+class Denied(Refused):
+    """Message that a rule of the server, a guard or a person denied."""
+
+
+class TimedOut(Refused):
+    """Message whose listener did not answer in time."""
+
+
+_KINDS: Final[Mapping[Code, type[Refused]]] = MappingProxyType({Code.DENIED: Denied, Code.TIMEOUT: TimedOut})
+
+
+def refusal(error: SystemError, to: str) -> Refused:
+    """Make the exception for a refusal."""
+    return _KINDS.get(error.code, Refused)(error, to)
+
+
+class FlowError(RuntimeError):
+    """Mistake in the code of a flow. It ends the flow; the caller gets ``internal``."""
+
+
+class DivergedError(FlowError):
+    """Flow that did not repeat what it did before, when it was run again from its log."""
+
+
+class NotDurableError(FlowError):
+    """Wait for something else than a message, in a flow, outside ``once``."""
+
+
+class WrongReplyError(FlowError):
+    """Answer of another class than ``reply=`` names."""

@@ -1,0 +1,124 @@
+"""The handler of a function that may await messages."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from agentserver.contract import HandlerResponse, SystemError, invocation
+from agentserver.flow.errors import FlowError, Refused, refusal
+from agentserver.flow.lines import FlowLine
+from agentserver.flow.runner import FlowRunner
+from agentserver.payload.codec import Codecs
+from agentserver.wire import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from agentserver.contract import Answering, HandlerMetadata, HandlerResult, Invocation
+    from agentserver.flow.requests import AskRequest, FlowCoroutine
+
+RESTING: Final = 1000
+"""Flows of one listener that stay in memory while they wait; others are run again from their log."""
+
+_BOUNDS: Final = envelope.Bounds(bytes=9_000_000)
+"""Of a line's markup, which the server has checked before."""
+
+
+class _RestingFlow(NamedTuple):
+    """Flow that waits, in memory.
+
+    Args:
+        size: bytes of its log when it began to wait. A log of another size is of another step.
+    """
+
+    runner: FlowRunner
+    size: int
+
+
+class FlowHandler:
+    """Handler that runs a function, and lets it rest while it waits for messages.
+
+    Args:
+        run: calls the function with a payload. Its coroutine returns the payload of the answer, or None.
+        payloads: the classes of requests and answers.
+    """
+
+    def __init__(self, run: Callable[[Any], FlowCoroutine], payloads: Iterable[type]) -> None:
+        self._run = run
+        self._codecs = Codecs(payloads)
+        self._resting: OrderedDict[str, _RestingFlow] = OrderedDict()
+
+    async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
+        """Begin a flow with a request, or continue it with an answer."""
+        now = invocation()
+        resting = self._resting.pop(metadata.thread_id, None)
+        if now.answering is not None:
+            return await self._resume(now, now.answering, payload, resting)
+        if now.storage.size(FlowLine):
+            now.storage.trim(FlowLine, 0)
+        runner = FlowRunner(self._run(payload), self._encode)
+        await runner.begin(now.idempotency_key)
+        if not runner.ended:
+            now.storage.append(FlowLine("start", text=self._encode(payload)))
+        return self._finish(now, runner, payload)
+
+    async def _resume(
+        self, now: Invocation, answering: Answering, payload: Any, resting: _RestingFlow | None
+    ) -> HandlerResult:
+        runner = None if resting is None or resting.size != now.storage.size(FlowLine) else resting.runner
+        if runner is None:
+            first, *lines = now.storage.log(FlowLine) or (None,)
+            if first is None:  # the flow has ended: this refuses its answer
+                return HandlerResponse.respond(payload) if isinstance(payload, SystemError) else None
+            runner = FlowRunner(self._run(self._decode(first.text)), self._encode, lines)
+            await runner.replay(self._read)
+        if not runner.waits_for(answering.key, answering.place, refused=answering.refused):
+            self._rest(now, runner)  # an answer to tell
+            return None
+        line = FlowLine(
+            "refusal" if answering.refused else "answer",
+            answering.key,
+            answering.place,
+            text=self._encode(payload),
+        )
+        await runner.resume(now.idempotency_key, line, self._read)
+        return self._finish(now, runner, payload)
+
+    def _finish(self, now: Invocation, runner: FlowRunner, payload: Any) -> HandlerResult:
+        """Return the messages of the flow, with its answer if it has ended."""
+        if runner.error is not None:
+            if isinstance(runner.error, Refused) and runner.error.error == payload:
+                now.storage.trim(FlowLine, 0)
+                return HandlerResponse.respond(payload)
+            raise runner.error
+        sent = [HandlerResponse(each.payload, each.to) for each in runner.sent]
+        if runner.ended:
+            if now.storage.size(FlowLine):
+                now.storage.trim(FlowLine, 0)
+            return sent if runner.result is None else [*sent, HandlerResponse.respond(runner.result)]
+        for line in runner.appended:
+            now.storage.append(line)
+        self._rest(now, runner)
+        return sent
+
+    def _rest(self, now: Invocation, runner: FlowRunner) -> None:
+        """Keep a waiting flow in memory, in place of the one that waits longest if there are too many."""
+        self._resting[now.metadata.thread_id] = _RestingFlow(runner, now.storage.size(FlowLine))
+        if len(self._resting) > RESTING:
+            self._resting.popitem(last=False)[1].runner.close()
+
+    def _encode(self, payload: Any) -> str:
+        return self._codecs.of(type(payload)).encode(payload)
+
+    def _decode(self, text: str) -> Any:
+        element = envelope.read_payload(text.encode(), _BOUNDS)
+        codec = None if isinstance(element, envelope.Malformed) else self._codecs.for_root(str(element.tag))
+        if codec is None or isinstance(element, envelope.Malformed):
+            raise FlowError("a payload of the log belongs to no class that the listener knows now")
+        return codec.decode(element)
+
+    def _read(self, asked: AskRequest, text: str) -> Any:
+        """Return an answer, or the exception for a refusal."""
+        payload = self._decode(text)
+        return refusal(payload, asked.to) if isinstance(payload, SystemError) else payload

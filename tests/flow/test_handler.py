@@ -1,0 +1,313 @@
+"""Flows on a server: what they await is sent, recorded, and repeated when they are run again."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
+
+import pytest
+
+from agentserver import HandlerResponse, SystemError, xmlify
+from agentserver.assembly import build
+from agentserver.config.keys.models import Journal
+from agentserver.core.blueprint import Limits
+from agentserver.flow import (
+    DivergedError,
+    NotDurableError,
+    Refused,
+    WrongReplyError,
+    ask,
+    gather,
+    now,
+    once,
+    random,
+    tell,
+    uuid,
+)
+from agentserver.flow.handler import FlowHandler
+from agentserver.flow.lines import KEPT
+from agentserver.testing import listener, organism, organism_of
+from tests.machine import HANGS
+
+pytestmark = pytest.mark.anyio
+
+
+@xmlify
+@dataclass(frozen=True)
+class Invoice:
+    number: int
+
+
+@xmlify
+@dataclass(frozen=True)
+class Find:
+    what: str
+
+
+@xmlify
+@dataclass(frozen=True)
+class Found:
+    what: str
+
+
+@xmlify
+@dataclass(frozen=True)
+class Paid:
+    text: str
+
+
+CLASSES = (Invoice, Find, Found, Paid)
+
+
+async def ledger(payload: Find, metadata):
+    if payload.what == "nothing":
+        raise LookupError(payload.what)
+    return HandlerResponse.respond(Found(payload.what.upper()))
+
+
+class Forgetful(FlowHandler):
+    """Drops each flow from memory, so that it is run again from its log at each answer."""
+
+    def _rest(self, now, runner):
+        runner.close()
+
+
+KINDS = pytest.mark.parametrize("kind", [FlowHandler, Forgetful])
+
+
+def _declare(kind, flow):
+    known = (*CLASSES, *KEPT)
+    return organism_of(
+        listener("desk", kind(flow, known), Invoice, replies=known, peers=["ledger", "stock"]),
+        listener("ledger", ledger),
+        listener("stock", ledger),
+    )
+
+
+@asynccontextmanager
+async def house(kind, flow):
+    async with organism(await asyncio.to_thread(_declare, kind, flow)) as o:
+        yield o
+
+
+async def pay(invoice):
+    vendor = await ask("ledger", Find(f"vendor {invoice.number}"), reply=Found)
+    fraud, stock = await gather(ask("ledger", Find("fraud")), ask("stock", Find("stock")))
+    await tell("stock", Find("told"))
+    last = await ask("ledger", Find(vendor.what))
+    return Paid(f"{last.what} {fraud.what} {stock.what}")
+
+
+@KINDS
+async def test_a_flow_awaits_what_it_asks(kind):
+    async with house(kind, pay) as o:
+        for number in (1, 2):
+            assert await o.ask(Invoice(number), to="desk") == Paid(f"VENDOR {number} FRAUD STOCK")
+
+
+@KINDS
+async def test_what_differs_between_two_runs_is_recorded(kind):
+    calls, seen = [], []
+
+    def count(word):
+        calls.append(word)
+        return {"word": word, "count": len(calls)}
+
+    async def count_later(word):
+        await asyncio.sleep(0)
+        return count(word)
+
+    async def flow(invoice):
+        told = [
+            await now(),
+            await uuid(),
+            await random(),
+            await once(count, "a"),
+            await once(count_later, "b"),
+        ]
+        seen.append(told)
+        await ask("ledger", Find("x"))
+        await ask("ledger", Find("y"))
+        return Paid(str(told[3:]))
+
+    async with house(kind, flow) as o:
+        answer = await o.ask(Invoice(1), to="desk")
+    assert answer == Paid("[{'word': 'a', 'count': 1}, {'word': 'b', 'count': 2}]")
+    assert calls == ["a", "b"]
+    assert all(one == seen[0] for one in seen)
+    assert len(seen) == (1 if kind is FlowHandler else 3)
+
+
+@KINDS
+async def test_a_refusal_is_an_exception_and_may_be_caught(kind):
+    async def flow(invoice):
+        try:
+            await ask("ledger", Find("nothing"))
+        except Refused as error:
+            return Paid(f"{error.code} {(await ask('ledger', Find('else'))).what}")
+
+    async with house(kind, flow) as o:
+        assert await o.ask(Invoice(1), to="desk") == Paid("internal ELSE")
+
+
+@KINDS
+async def test_a_refusal_that_is_not_caught_reaches_the_caller(kind):
+    async def flow(invoice):
+        await ask("ledger", Find("fine"))
+        await ask("ledger", Find("nothing"))
+
+    async with house(kind, flow) as o:
+        answer = await o.ask(Invoice(1), to="desk")
+    assert isinstance(answer, SystemError)
+    assert answer.code == "internal"
+
+
+@KINDS
+async def test_messages_sent_together_are_refused_together(kind):
+    async def flow(invoice):
+        try:
+            await gather(ask("ledger", Find("a")), ask("nobody", Find("b")))
+        except Refused as error:
+            return Paid(error.code)
+
+    async with house(kind, flow) as o:
+        assert await o.ask(Invoice(1), to="desk") == Paid("routing")
+
+
+@KINDS
+async def test_an_answer_of_another_class_is_an_error(kind):
+    async def flow(invoice):
+        try:
+            await ask("ledger", Find("a"), reply=Paid)
+        except WrongReplyError as error:
+            return Paid(str(error))
+
+    async with house(kind, flow) as o:
+        assert await o.ask(Invoice(1), to="desk") == Paid("ledger answered Found, not Paid")
+
+
+@KINDS
+async def test_parts_of_a_gather_are_flows_too(kind):
+    async def part(word):
+        first = await ask("ledger", Find(word))
+        return (await ask("stock", Find(first.what))).what
+
+    async def flow(invoice):
+        a, b, (c, nothing) = await gather(part("a"), part("b"), gather(part("c"), tell("stock", Find("d"))))
+        return Paid(f"{a} {b} {c} {nothing}")
+
+    async with house(kind, flow) as o:
+        assert await o.ask(Invoice(1), to="desk") == Paid("A B C None")
+
+
+async def test_a_function_that_asks_nothing_may_wait_for_anything():
+    async def flow(invoice):
+        await asyncio.sleep(0)
+        return Paid("done")
+
+    async with house(FlowHandler, flow) as o:
+        assert await o.ask(Invoice(1), to="desk") == Paid("done")
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_flow_waits_for_nothing_else_than_messages(late, caplog):
+    async def flow(invoice):
+        if late:
+            await ask("ledger", Find("a"))
+        await asyncio.sleep(0)
+        await ask("ledger", Find("a"))
+
+    async with house(FlowHandler, flow) as o:
+        answer = await o.ask(Invoice(1), to="desk")
+    assert answer.code == "internal"
+    assert "pass it to once(...)" in caplog.text
+    assert NotDurableError.__name__ in caplog.text
+
+
+CHANGES = [
+    ("to", lambda: ask("stock", Find("b")), "it sends Find to stock, and not to ledger"),
+    ("content", lambda: ask("ledger", Find("c")), "it sends Find to ledger, with another content"),
+    ("kind", now, "it wants now, and the record has: ask ledger"),
+    ("fewer", None, "it ended"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "told"), CHANGES)
+async def test_a_flow_that_does_not_repeat_itself_has_diverged(name, change, told, caplog):
+    runs = []
+
+    async def flow(invoice):
+        runs.append(1)
+        await ask("ledger", Find("a"))
+        if len(runs) < 3:
+            await ask("ledger", Find("b"))
+        elif change is not None:
+            await change()
+        return Paid("done")
+
+    async with house(Forgetful, flow) as o:
+        answer = await o.ask(Invoice(1), to="desk")
+    assert answer.code == "internal"
+    assert DivergedError.__name__ in caplog.text
+    assert told in caplog.text
+
+
+async def test_a_flow_that_asks_more_than_before_has_diverged(caplog):
+    runs = []
+
+    async def flow(invoice):
+        runs.append(1)
+        if len(runs) > 1:
+            await now()
+        await ask("ledger", Find("a"))
+        return Paid("done")
+
+    async with house(Forgetful, flow) as o:
+        assert (await o.ask(Invoice(1), to="desk")).code == "internal"
+    assert "step 1 differs from its record: it wants now, and the record has: ask ledger" in caplog.text
+
+
+async def test_a_flow_continues_in_the_next_process(tmp_path):
+    """The first server stops while the ledger works on the second of three messages."""
+    gate, reached, calls = asyncio.Event(), asyncio.Event(), []
+
+    async def slow(payload: Find, metadata):
+        if payload.what == "b" and not gate.is_set():
+            reached.set()
+            await asyncio.sleep(HANGS)
+        return HandlerResponse.respond(Found(payload.what.upper()))
+
+    def count(word):
+        calls.append(word)
+        return word
+
+    async def flow(invoice):
+        said = [await once(count, "x")]
+        for word in "abc":
+            said.append((await ask("ledger", Find(word))).what)  # noqa: PERF401 - as people write it
+        return Paid(" ".join(said))
+
+    def declare():
+        known = (*CLASSES, *KEPT)
+        return replace(
+            organism_of(
+                listener("desk", FlowHandler(flow, known), Invoice, replies=known, peers=["ledger"]),
+                listener("ledger", slow, retries=1),
+                limits=Limits(drain=0, grace=0.1),
+            ),
+            project=tmp_path,
+            journal=Journal(),
+        )
+
+    first = await asyncio.to_thread(build, await asyncio.to_thread(declare), durable=True)
+    async with first:
+        handle = await first.open("ada")
+        await handle.send(first.rules.codecs.of(Invoice).encode(Invoice(1)).encode(), "desk")
+        await reached.wait()
+    gate.set()
+    second = await asyncio.to_thread(build, await asyncio.to_thread(declare), durable=True)
+    async with second, aclosing((await second.resume("ada", handle.id)).events()) as events:
+        reply = await anext(events)
+    assert b"x A B C" in reply.message
+    assert calls == ["x"]

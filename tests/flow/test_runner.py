@@ -1,0 +1,86 @@
+"""A law of the runner: a flow that is run again from its log at any point continues as if it had stayed in memory."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agentserver.flow import ask, gather, once, tell
+from agentserver.flow.lines import FlowLine
+from agentserver.flow.runner import FlowRunner
+
+STEPS = st.recursive(
+    st.lists(st.sampled_from(["ask", "tell", "value"]), max_size=3),
+    lambda inner: st.lists(st.sampled_from(["ask", "value"]) | st.tuples(inner, inner), max_size=4),
+    max_leaves=12,
+)
+
+
+async def program(steps, values, name=""):
+    """Interpret steps: a pair of programs is gathered."""
+    seen = []
+    for place, step in enumerate(steps):
+        where = f"{name}{place}"
+        if step == "ask":
+            seen.append(await ask("peer", f"{where} after {seen}"))
+        elif step == "tell":
+            await tell("peer", f"{where} told")
+        elif step == "value":
+            seen.append(await once(lambda: next(values)))
+        else:
+            parts = (program(part, values, f"{where}{side}.") for part, side in zip(step, "ab", strict=True))
+            seen.append(await gather(*parts))
+    return seen
+
+
+async def play(steps, order, drops):
+    """Run a program to its end; returns its messages and its result.
+
+    Args:
+        order: chooses the next answered message among the open ones.
+        drops: whether the flow leaves memory before each answer.
+    """
+    values, keys = count(), count(1)
+    runner = FlowRunner(program(steps, values), json.dumps)
+    await runner.begin("0")
+    log, said, waiting = [*runner.appended], [*runner.sent], [*_open(runner)]
+    while not runner.ended:
+        if next(drops):
+            runner.close()
+            runner = FlowRunner(program(steps, values), json.dumps, log)
+            await runner.replay(lambda _, text: json.loads(text))
+        place = next(order) % len(waiting)
+        key, at = waiting.pop(place)
+        line = FlowLine("answer", key, at, text=json.dumps(f"re {key}-{at}"))
+        await runner.resume(str(next(keys)), line, lambda _, text: json.loads(text))
+        log += runner.appended
+        said += runner.sent
+        waiting += _open(runner)
+    return said, runner.result
+
+
+def _open(runner):
+    return [(line.key, line.place) for line in runner.appended if line.kind == "ask"]
+
+
+def run(coroutine):
+    """Run a coroutine that waits for nothing, without an event loop."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    raise AssertionError("it waits")
+
+
+@given(STEPS, st.lists(st.integers(0, 50), max_size=8), st.lists(st.booleans(), max_size=40))
+def test_a_flow_that_is_run_again_at_any_point_says_what_it_said_before(steps, order, drops):
+    def repeated(values, last):
+        yield from values
+        while True:
+            yield last
+
+    kept = run(play(steps, repeated(order, 0), repeated([], last=False)))
+    assert run(play(steps, repeated(order, 0), repeated(drops, last=True))) == kept

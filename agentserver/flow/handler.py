@@ -57,35 +57,29 @@ class FlowHandler:
             return await self._resume(now, now.answering, payload, resting)
         if now.storage.size(FlowLine):
             now.storage.trim(FlowLine, 0)
-        runner = FlowRunner(self._run(payload), self._encode)
+        runner = FlowRunner(self._run(payload), self._encode, self._read)
         await runner.begin(now.idempotency_key)
-        if not runner.ended:
-            now.storage.append(FlowLine("start", text=self._encode(payload)))
-        return self._finish(now, runner, payload)
+        return self._finish(now, runner, payload, FlowLine(now.idempotency_key, self._encode(payload)))
 
     async def _resume(
         self, now: Invocation, answering: Answering, payload: Any, resting: _RestingFlow | None
     ) -> HandlerResult:
         runner = None if resting is None or resting.size != now.storage.size(FlowLine) else resting.runner
         if runner is None:
-            first, *lines = now.storage.log(FlowLine) or (None,)
-            if first is None:  # the flow has ended: this refuses its answer
+            lines = now.storage.log(FlowLine)
+            if not lines:  # the flow has ended: this refuses its answer
                 return HandlerResponse.respond(payload) if isinstance(payload, SystemError) else None
-            runner = FlowRunner(self._run(self._decode(first.text)), self._encode, lines)
-            await runner.replay(self._read)
-        if not runner.waits_for(answering.key, answering.place, refused=answering.refused):
+            runner = FlowRunner(self._run(self._decode(lines[0].received)), self._encode, self._read)
+            await runner.replay(lines)
+        key, place, refused = answering.key, answering.place, answering.refused
+        if not runner.waits_for(key, place, refused=refused):
             self._rest(now, runner)  # an answer to tell
             return None
-        line = FlowLine(
-            "refusal" if answering.refused else "answer",
-            answering.key,
-            answering.place,
-            text=self._encode(payload),
-        )
-        await runner.resume(now.idempotency_key, line, self._read)
-        return self._finish(now, runner, payload)
+        line = FlowLine(now.idempotency_key, self._encode(payload), key, place, refused)
+        await runner.resume(line)
+        return self._finish(now, runner, payload, line)
 
-    def _finish(self, now: Invocation, runner: FlowRunner, payload: Any) -> HandlerResult:
+    def _finish(self, now: Invocation, runner: FlowRunner, payload: Any, line: FlowLine) -> HandlerResult:
         """Return the messages of the flow, with its answer if it has ended."""
         if runner.error is not None:
             if isinstance(runner.error, Refused) and runner.error.error == payload:
@@ -93,14 +87,16 @@ class FlowHandler:
                 return HandlerResponse.respond(payload)
             raise runner.error
         sent = [HandlerResponse(each.payload, each.to) for each in runner.sent]
-        if runner.ended:
+        if not runner.ended:
+            line.events.extend(runner.events)
+            now.storage.append(line)
+            self._rest(now, runner)
+        else:
             if now.storage.size(FlowLine):
                 now.storage.trim(FlowLine, 0)
-            return sent if runner.result is None else [*sent, HandlerResponse.respond(runner.result)]
-        for line in runner.appended:
-            now.storage.append(line)
-        self._rest(now, runner)
-        return sent
+            if runner.result is not None:
+                sent.append(HandlerResponse.respond(runner.result))
+        return sent[0] if len(sent) == 1 else sent
 
     def _rest(self, now: Invocation, runner: FlowRunner) -> None:
         """Keep a waiting flow in memory, in place of the one that waits longest if there are too many."""
@@ -111,8 +107,10 @@ class FlowHandler:
     def _encode(self, payload: Any) -> str:
         return self._codecs.of(type(payload)).encode(payload)
 
-    def _decode(self, text: str) -> Any:
-        element = envelope.read_payload(text.encode(), _BOUNDS)
+    def _decode(self, text: str, kind: type | None = None) -> Any:
+        """Decode a payload of the log. ``kind`` is its likely class."""
+        regular = kind is not None and self._codecs.of(kind).regular
+        element = envelope.read_written(text, _BOUNDS, regular=regular)
         codec = None if isinstance(element, envelope.Malformed) else self._codecs.for_root(str(element.tag))
         if codec is None or isinstance(element, envelope.Malformed):
             raise FlowError("a payload of the log belongs to no class that the listener knows now")
@@ -120,5 +118,5 @@ class FlowHandler:
 
     def _read(self, asked: AskRequest, text: str) -> Any:
         """Return an answer, or the exception for a refusal."""
-        payload = self._decode(text)
+        payload = self._decode(text, asked.reply)
         return refusal(payload, asked.to) if isinstance(payload, SystemError) else payload

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
@@ -10,27 +11,41 @@ from annotated_types import Ge
 from agentserver.payload.xmlify import xmlify
 
 
+@dataclass(frozen=True, slots=True)
+class FlowEvent:
+    """Request of a flow that its runner has fulfilled.
+
+    Args:
+        kind: ``ask`` or ``tell`` for a message, ``value`` for what a flow may not compute itself.
+        name: the listener, or the kind of value.
+        text: SHA-256 of the sent payload, or the value as JSON.
+    """
+
+    kind: Literal["ask", "tell", "value"]
+    name: str
+    text: str
+
+
 @xmlify(namespace="urn:agentserver-flow")
 @dataclass(frozen=True, slots=True)
 class FlowLine:
-    """One event of a flow.
+    """What one invocation of a flow received and did.
 
     Args:
-        kind: ``start`` with the request, ``ask`` and ``tell`` of a message, ``answer`` to one, ``refusal`` of all
-            messages of an invocation, ``value`` of what a flow may not compute itself.
-        key: idempotency key of the invocation that sent the message.
-        place: of the message in the result of that invocation.
-        name: of ``ask`` and ``tell`` the listener, of ``value`` its kind.
-        digest: SHA-256 of a sent payload.
-        text: markup of a received payload, or a value as JSON.
+        key: idempotency key of the invocation.
+        received: markup of the payload.
+        call: idempotency key of the invocation that sent the answered message; empty for the request.
+        place: of that message among the messages of its invocation.
+        refused: whether the payload refuses all messages of that invocation.
+        events: in order.
     """
 
-    kind: Literal["start", "ask", "tell", "answer", "refusal", "value"]
-    key: str = ""
+    key: str
+    received: str
+    call: str = ""
     place: Annotated[int, Ge(0)] = 0
-    name: str = ""
-    digest: str = ""
-    text: str = ""
+    refused: bool = False
+    events: list[FlowEvent] = dataclasses.field(default_factory=list)
 
 
 KEPT: Final = (FlowLine,)

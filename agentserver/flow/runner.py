@@ -16,7 +16,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.flow.errors import DivergedError, FlowError, NotDurableError, WrongReplyError
-from agentserver.flow.lines import FlowLine
+from agentserver.flow.lines import FlowEvent
 from agentserver.flow.requests import (
     AskRequest,
     FlowCoroutine,
@@ -28,6 +28,8 @@ from agentserver.flow.requests import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from agentserver.flow.lines import FlowLine
 
 _WAITED = "{} waits for something outside of messages, which a run from the log would do again: pass it to once(...)"
 
@@ -67,20 +69,23 @@ class FlowRunner:
     Args:
         coroutine: of the flow.
         encode: writes a payload as markup.
-        lines: its log so far, after the first line; what it does until their end is compared with them.
-        key: of the present invocation; empty during the replay.
+        decode: returns what an ask gets for a markup; an exception is raised at the ask.
+
+    ``events`` and ``sent`` are of the present invocation. ``ended`` is true once the flow has a ``result`` or an
+    ``error``.
     """
 
     coroutine: FlowCoroutine
     encode: Callable[[Any], str]
-    lines: Sequence[FlowLine] = ()
-    key: str = ""
-    appended: list[FlowLine] = field(default_factory=list)
+    decode: Callable[[AskRequest, str], Any]
+    events: list[FlowEvent] = field(default_factory=list)
     sent: list[SentMessage] = field(default_factory=list)
     result: Any = None
     ended: bool = False
     error: BaseException | None = None
-    _at: int = 0
+    _key: str = ""
+    _recorded: deque[FlowEvent] | None = None
+    _steps: int = 0
     _open: dict[tuple[str, int], tuple[_Part, AskRequest]] = field(default_factory=dict)
     _ready: deque[tuple[_Part, Any, BaseException | None]] = field(default_factory=deque)
     _requested: bool = False
@@ -90,39 +95,31 @@ class FlowRunner:
         """Make the flow ready to run."""
         self._ready.append((_Part(self.coroutine), None, None))
 
-    @property
-    def replaying(self) -> bool:
-        """True until the flow has done all that its log has."""
-        return self._at < len(self.lines)
-
-    def waits_for(self, key: str, place: int, *, refused: bool) -> bool:
-        """True when a message would continue the flow."""
-        return (key, place) in self._open or (refused and any(each == key for each, _ in self._open))
-
-    async def replay(self, read: Callable[[AskRequest, str], Any]) -> None:
-        """Run the flow to the end of its log. ``read`` decodes an answer to a request.
-
-        Raises DivergedError when it does something else than before.
-        """
-        await self._drive()
-        while self.replaying:
-            line = self.lines[self._at]
-            if line.kind not in ("answer", "refusal") or self.ended:
-                raise self._diverged(f"it {'ended' if self.ended else 'waits'}")
-            self._at += 1
-            self._take(line, read)
-            await self._drive()
+    def waits_for(self, call: str, place: int, *, refused: bool) -> bool:
+        """True when an answer, or a refusal of all messages of an invocation, would continue the flow."""
+        return (call, place) in self._open or (refused and any(key == call for key, _ in self._open))
 
     async def begin(self, key: str) -> None:
         """Run a new flow until it rests or ends. ``key`` is the invocation's."""
-        self.key = key
+        self._key = key
         await self._drive()
 
-    async def resume(self, key: str, line: FlowLine, read: Callable[[AskRequest, str], Any]) -> None:
-        """Continue with an answer until the flow rests or ends."""
-        self.key, self.appended, self.sent = key, [line], []
-        self._take(line, read)
+    async def resume(self, line: FlowLine) -> None:
+        """Continue with what a line has received until the flow rests or ends; its events are not looked at."""
+        self._key, self.events, self.sent = line.key, [], []
+        self._take(line)
         await self._drive()
+
+    async def replay(self, lines: Sequence[FlowLine]) -> None:
+        """Run the flow to the end of its log. Raises DivergedError when it does something else than before."""
+        for number, line in enumerate(lines):
+            recorded = self._recorded = deque(line.events)
+            if self.ended:
+                raise self._diverged("it has ended")
+            await (self.resume(line) if number else self.begin(line.key))
+            if recorded:
+                raise self._diverged("it has ended" if self.ended else "it waits")
+        self._recorded = None
 
     def close(self) -> None:
         """Drop the flow; its ``finally`` blocks run."""
@@ -132,20 +129,20 @@ class FlowRunner:
 
     # Answers
 
-    def _take(self, line: FlowLine, read: Callable[[AskRequest, str], Any]) -> None:
-        """Make the parts ready that an answer, or a refusal of everything sent together, continues."""
-        if line.kind == "answer":
-            self._answer((line.key, line.place), line.text, read)
-            return
-        for key in [key for key in self._open if key[0] == line.key]:
-            self._answer(key, line.text, read)
+    def _take(self, line: FlowLine) -> None:
+        """Make the parts ready that an answer, or a refusal of all messages of an invocation, continues."""
+        if line.refused:
+            for key in [key for key in self._open if key[0] == line.call]:
+                self._answer(key, line.received)
+        else:
+            self._answer((line.call, line.place), line.received)
 
-    def _answer(self, key: tuple[str, int], text: str, read: Callable[[AskRequest, str], Any]) -> None:
+    def _answer(self, key: tuple[str, int], text: str) -> None:
         found = self._open.pop(key, None)
         if found is None:
             raise self._diverged("it does not wait for this answer")
         part, asked = found
-        value = read(asked, text)
+        value = self.decode(asked, text)
         if isinstance(value, BaseException):
             self._ready.append((part, None, value))
         elif asked.reply is not None and not isinstance(value, asked.reply):
@@ -205,52 +202,50 @@ class FlowRunner:
                 self._ready.append((part, (), None))
 
     def _send(self, part: _Part, asked: AskRequest) -> None:
-        digest = sha256(self.encode(asked.payload).encode()).hexdigest()
-        kind = "ask" if asked.waits else "tell"
+        event = FlowEvent(
+            "ask" if asked.waits else "tell",
+            asked.to,
+            sha256(self.encode(asked.payload).encode()).hexdigest(),
+        )
         told = f"it sends {type(asked.payload).__name__} to {asked.to}"
-        line = self._recorded(kind, told)
-        if line is None:
-            line = FlowLine("ask" if asked.waits else "tell", self.key, len(self.sent), asked.to, digest)
-            self.appended.append(line)
-            self.sent.append(SentMessage(asked.to, asked.payload))
-        elif (line.name, line.digest) != (asked.to, digest):
-            changed = "with another content" if line.name == asked.to else f"and not to {line.name}"
-            raise self._diverged(f"{told}, {changed}", back=1)
+        recorded = self._next_recorded(event.kind, event.name, told)
+        if recorded is not None and recorded.text != event.text:
+            raise self._diverged(f"{told}, with another content", recorded)
+        place = len(self.sent)
+        self.sent.append(SentMessage(asked.to, asked.payload))
+        self.events.append(event)
         if asked.waits:
-            self._open[line.key, line.place] = part, asked
+            self._open[self._key, place] = part, asked
         else:
             self._ready.append((part, None, None))
 
     async def _evaluate(self, part: _Part, asked: ValueRequest) -> None:
-        line = self._recorded("value", f"it wants {asked.name}")
-        if line is not None:
-            if line.name != asked.name:
-                raise self._diverged(f"it wants {asked.name}, and not {line.name}", back=1)
-            self._ready.append((part, asked.read(json.loads(line.text)), None))
-            return
-        try:
-            value = asked.make()
-            if isinstance(value, Awaitable):
-                value = await value
-        except Exception as error:  # noqa: BLE001 - of the function, and for the flow
-            self._ready.append((part, None, error))
-            return
-        try:
-            text = json.dumps(value, ensure_ascii=False)
-        except (TypeError, ValueError) as error:
-            raise FlowError(f"{asked.name}: JSON cannot hold its result: {error}") from None
-        self.appended.append(FlowLine("value", name=asked.name, text=text))
-        self._ready.append((part, asked.read(json.loads(text)), None))
+        recorded = self._next_recorded("value", asked.name, f"it wants {asked.name}")
+        if recorded is None:
+            try:
+                value = asked.make()
+                if isinstance(value, Awaitable):
+                    value = await value
+            except Exception as error:  # noqa: BLE001 - of the function, and for the flow
+                self._ready.append((part, None, error))
+                return
+            try:
+                text = json.dumps(value, ensure_ascii=False)
+            except (TypeError, ValueError) as error:
+                raise FlowError(f"{asked.name}: JSON cannot hold its result: {error}") from None
+            recorded = FlowEvent("value", asked.name, text)
+        self.events.append(recorded)
+        self._ready.append((part, asked.read(json.loads(recorded.text)), None))
 
-    def _recorded(self, kind: str, told: str) -> FlowLine | None:
-        """Return the next line of the log, which has to be of this kind; None at its end."""
-        if self.key:
+    def _next_recorded(self, kind: str, name: str, told: str) -> FlowEvent | None:
+        """Return the next event of the log, which has to be this one; None for a new one."""
+        self._steps += 1
+        if self._recorded is None:
             return None
-        line = self.lines[self._at] if self.replaying else None
-        if line is None or line.kind != kind:
-            raise self._diverged(told)
-        self._at += 1
-        return line
+        event = self._recorded.popleft() if self._recorded else None
+        if event is None or (event.kind, event.name) != (kind, name):
+            raise self._diverged(told, event)
+        return event
 
     def _end(self, part: _Part, value: Any, error: BaseException | None) -> None:
         gathering = part.above
@@ -264,14 +259,11 @@ class FlowRunner:
             results = None if gathering.error else tuple(gathering.results)
             self._ready.append((gathering.part, results, gathering.error))
 
-    def _diverged(self, told: str, back: int = 0) -> DivergedError:
-        at = self._at - back
-        line = self.lines[at] if at < len(self.lines) else None
-        before = "it rested then" if line is None else f"the record has: {line.kind} {line.name}".rstrip()
-        where = _line_of(self.coroutine)
-        return DivergedError(
-            f"{_name(self.coroutine)}, line {where}: step {at + 1} differs from its record: {told}, and {before}"
-        )
+    def _diverged(self, told: str, event: FlowEvent | None = None) -> DivergedError:
+        event = event or (self._recorded[0] if self._recorded else None)
+        before = "it waited then" if event is None else f"the record has: {event.kind} {event.name}"
+        where = f"{_name(self.coroutine)}, line {_line_of(self.coroutine)}"
+        return DivergedError(f"{where}: step {self._steps} differs from its record: {told}, and {before}")
 
 
 @dataclass(frozen=True, slots=True)

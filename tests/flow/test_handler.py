@@ -226,10 +226,10 @@ async def test_a_flow_waits_for_nothing_else_than_messages(late, caplog):
 
 
 CHANGES = [
-    ("to", lambda: ask("stock", Find("b")), "it sends Find to stock, and not to ledger"),
+    ("to", lambda: ask("stock", Find("b")), "it sends Find to stock, and the record has: ask ledger"),
     ("content", lambda: ask("ledger", Find("c")), "it sends Find to ledger, with another content"),
     ("kind", now, "it wants now, and the record has: ask ledger"),
-    ("fewer", None, "it ended"),
+    ("fewer", None, "it has ended"),
 ]
 
 

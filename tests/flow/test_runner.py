@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import count
 
 from hypothesis import given
@@ -44,26 +45,27 @@ async def play(steps, order, drops):
         drops: whether the flow leaves memory before each answer.
     """
     values, keys = count(), count(1)
-    runner = FlowRunner(program(steps, values), json.dumps)
+
+    def new():
+        return FlowRunner(program(steps, values), json.dumps, lambda _, text: json.loads(text))
+
+    runner, line = new(), FlowLine("0", "")
     await runner.begin("0")
-    log, said, waiting = [*runner.appended], [*runner.sent], [*_open(runner)]
-    while not runner.ended:
+    log, said, waiting = [], [], []
+    while True:
+        log.append(replace(line, events=runner.events))
+        said += runner.sent
+        asks = [event.kind == "ask" for event in runner.events if event.kind != "value"]
+        waiting += [(line.key, place) for place, waits in enumerate(asks) if waits]
+        if runner.ended:
+            return said, runner.result
         if next(drops):
             runner.close()
-            runner = FlowRunner(program(steps, values), json.dumps, log)
-            await runner.replay(lambda _, text: json.loads(text))
-        place = next(order) % len(waiting)
-        key, at = waiting.pop(place)
-        line = FlowLine("answer", key, at, text=json.dumps(f"re {key}-{at}"))
-        await runner.resume(str(next(keys)), line, lambda _, text: json.loads(text))
-        log += runner.appended
-        said += runner.sent
-        waiting += _open(runner)
-    return said, runner.result
-
-
-def _open(runner):
-    return [(line.key, line.place) for line in runner.appended if line.kind == "ask"]
+            runner = new()
+            await runner.replay(log)
+        key, place = waiting.pop(next(order) % len(waiting))
+        line = FlowLine(str(next(keys)), json.dumps(f"re {key}-{place}"), key, place)
+        await runner.resume(line)
 
 
 def run(coroutine):

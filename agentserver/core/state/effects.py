@@ -127,14 +127,14 @@ class ThreadStorage:
 
     def _encode(self, value: Any) -> tuple[str, bytes]:
         codec = self._codecs.of(type(value))
-        data = codec.encode(value).encode()
-        element = envelope.read_payload(data, self._bounds)
-        if isinstance(element, envelope.Malformed) or not codec.valid(element):
+        markup = codec.encode(value)
+        element = envelope.read_written(markup, self._bounds, regular=codec.regular)
+        if isinstance(element, envelope.Malformed) or not codec.valid_own(element, len(markup)):
             raise ValueError(f"the {type(value).__name__} does not satisfy its schema")
-        return codec.name, data
+        return codec.name, markup.encode()
 
     def _decode(self, kind: type[T], codec: Codec, data: bytes) -> T:
-        element = envelope.read_payload(data, self._bounds)
+        element = envelope.read_written(data.decode(), self._bounds, regular=codec.regular)
         if isinstance(element, envelope.Malformed) or not codec.valid(element):
             raise ValueError(f"the stored {kind.__name__} does not satisfy its schema")
         return cast("T", codec.decode(element))

@@ -106,6 +106,8 @@ class FlowRunner:
 
     async def resume(self, line: FlowLine) -> None:
         """Continue with what a line has received until the flow rests or ends; its events are not looked at."""
+        if self.ended:
+            raise self._diverged("it has ended")
         self._key, self.events, self.sent = line.key, [], []
         self._take(line)
         await self._drive()
@@ -114,8 +116,6 @@ class FlowRunner:
         """Run the flow to the end of its log. Raises DivergedError when it does something else than before."""
         for number, line in enumerate(lines):
             recorded = self._recorded = deque(line.events)
-            if self.ended:
-                raise self._diverged("it has ended")
             await (self.resume(line) if number else self.begin(line.key))
             if recorded:
                 raise self._diverged("it has ended" if self.ended else "it waits")

@@ -174,13 +174,17 @@ class Count:
             self.places.append(Place("opening", where, text.strip().splitlines()[0]))
 
 
+NAMES_OF_FLOWS = frozenset({"Denied", "Refused", "now", "once"})
+"""Names of ``agentserver.flow``, which read as words of a sentence: ``except Refused``, ``await once(...)``."""
+
+
 def is_bare(name: str) -> bool:
     """Tell whether a name is a lone participle, adverb, preposition or question word."""
     words = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])", name)
     if len(words) != 1 or (name.startswith("__") and name.endswith("__")):
         return False
     word = words[0].lower()
-    if word in NOT_PARTICIPLES:
+    if word in NOT_PARTICIPLES or name in NAMES_OF_FLOWS:
         return False
     return word in IRREGULAR or word in ADVERBS or re.fullmatch(r"\w{2,}(?:ed|ing)", word) is not None
 

@@ -24,7 +24,7 @@ from agentserver.assembly import build
 from agentserver.core.blueprint import Limits
 from agentserver.core.state.effects import ThreadStorage
 from agentserver.flow import ask
-from agentserver.flow.handler import RESTING, FlowHandler
+from agentserver.flow.handler import IN_MEMORY, FlowHandler
 from agentserver.flow.lines import KEPT, FlowLine
 from agentserver.flow.runner import FlowRunner
 from agentserver.payload.codec import Codecs
@@ -149,23 +149,23 @@ def resume(steps: int) -> float:
 def memory(flows: int) -> float:
     """Kilobytes of a flow that waits in memory."""
     encode, _ = encoder()
-    resting: list[Any] = []
+    waiting: list[Any] = []
 
-    async def rest() -> None:
+    async def wait() -> None:
         for _ in range(flows):
             runner = FlowRunner(flow(Start(3)), encode, lambda *_: None)
             await runner.begin("0")
-            resting.append(runner)
+            waiting.append(runner)
 
-    anyio.run(rest)
-    resting.clear()
+    anyio.run(wait)
+    waiting.clear()
     gc.collect()
     tracemalloc.start()
-    anyio.run(rest)
+    anyio.run(wait)
     gc.collect()
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    for runner in resting:
+    for runner in waiting:
         runner.close()
     return taken / flows / 1e3
 
@@ -190,8 +190,8 @@ def main() -> int:
     middle = times[len(times) // 2]
     label = f"ms to run {options.steps} steps from the log"
     print(f"{label:<44}{times[0]:>8.1f}{middle:>8.1f}{times[-1]:>8.1f}{RESUME_AIM:>8}")
-    print(f"{'kB of a flow that waits in memory':<44}{memory(RESTING):>8.1f}{'':>16}{MEMORY_AIM:>8}")
-    print(f"{'flows of a listener in memory, at most':<44}{RESTING:>8}")
+    print(f"{'kB of a flow that waits in memory':<44}{memory(IN_MEMORY):>8.1f}{'':>16}{MEMORY_AIM:>8}")
+    print(f"{'flows of a listener in memory, at most':<44}{IN_MEMORY:>8}")
     return 0
 
 

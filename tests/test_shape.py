@@ -115,6 +115,7 @@ CATCH_ALL = {
     "agentserver/mcp/client/connection.py": 1,
     "agentserver/llm/providers.py": 1,
     "agentserver/supervision.py": 2,
+    "agentserver/flow/runner.py": 3,
 }
 """Where any exception becomes a value, and in how many handlers: around user code (a handler, the words of what it
 raised, a guard, an observer), at the boundary of one delivery (its

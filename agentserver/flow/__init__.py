@@ -1,4 +1,4 @@
-"""Sequential code over messages: what a flow awaits is sent, recorded and survives a restart."""
+"""Durable functions: messages as awaits, recorded so that a restart repeats them."""
 
 from agentserver.flow.errors import (
     Denied,

@@ -28,7 +28,7 @@ class Refused(Exception):  # noqa: N818 - the word for what happened to the mess
 
     @property
     def retry_allowed(self) -> bool:
-        """Whether a corrected message may be sent again."""
+        """True when a corrected message may be sent again."""
         return self.error.retry_allowed
 
 
@@ -53,7 +53,7 @@ class FlowError(RuntimeError):
 
 
 class DivergedError(FlowError):
-    """Flow that did not repeat what it did before, when it was run again from its log."""
+    """Run of a flow from its log that differs from the recorded one."""
 
 
 class NotDurableError(FlowError):

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from agentserver.contract import Answering, HandlerMetadata, HandlerResult, Invocation
     from agentserver.flow.requests import AskRequest, FlowCoroutine
 
-RESTING: Final = 1000
+IN_MEMORY: Final = 1000
 """Flows of one listener that stay in memory while they wait; others are run again from their log."""
 
 _BOUNDS: Final = envelope.Bounds(bytes=9_000_000)
 """Of a line's markup, which the server has checked before."""
 
 
-class _RestingFlow(NamedTuple):
+class _WaitingFlow(NamedTuple):
     """Flow that waits, in memory.
 
     Args:
@@ -37,7 +37,7 @@ class _RestingFlow(NamedTuple):
 
 
 class FlowHandler:
-    """Handler that runs a function, and lets it rest while it waits for messages.
+    """Handler that runs a function, which is out of the way while it waits for messages.
 
     Args:
         run: calls the function with a payload. Its coroutine returns the payload of the answer, or None.
@@ -47,14 +47,14 @@ class FlowHandler:
     def __init__(self, run: Callable[[Any], FlowCoroutine], payloads: Iterable[type]) -> None:
         self._run = run
         self._codecs = Codecs(payloads)
-        self._resting: OrderedDict[str, _RestingFlow] = OrderedDict()
+        self._waiting: OrderedDict[str, _WaitingFlow] = OrderedDict()
 
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
         """Begin a flow with a request, or continue it with an answer."""
         now = invocation()
-        resting = self._resting.pop(metadata.thread_id, None)
+        waiting = self._waiting.pop(metadata.thread_id, None)
         if now.answering is not None:
-            return await self._resume(now, now.answering, payload, resting)
+            return await self._resume(now, now.answering, payload, waiting)
         if now.storage.size(FlowLine):
             now.storage.trim(FlowLine, 0)
         runner = FlowRunner(self._run(payload), self._encode, self._read)
@@ -62,9 +62,9 @@ class FlowHandler:
         return self._finish(now, runner, payload, FlowLine(now.idempotency_key, self._encode(payload)))
 
     async def _resume(
-        self, now: Invocation, answering: Answering, payload: Any, resting: _RestingFlow | None
+        self, now: Invocation, answering: Answering, payload: Any, waiting: _WaitingFlow | None
     ) -> HandlerResult:
-        runner = None if resting is None or resting.size != now.storage.size(FlowLine) else resting.runner
+        runner = None if waiting is None or waiting.size != now.storage.size(FlowLine) else waiting.runner
         if runner is None:
             lines = now.storage.log(FlowLine)
             if not lines:  # the flow has ended: this refuses its answer
@@ -73,7 +73,7 @@ class FlowHandler:
             await runner.replay(lines)
         key, place, refused = answering.key, answering.place, answering.refused
         if not runner.waits_for(key, place, refused=refused):
-            self._rest(now, runner)  # an answer to tell
+            self._keep(now, runner)  # an answer to tell
             return None
         line = FlowLine(now.idempotency_key, self._encode(payload), key, place, refused)
         await runner.resume(line)
@@ -90,7 +90,7 @@ class FlowHandler:
         if not runner.ended:
             line.events.extend(runner.events)
             now.storage.append(line)
-            self._rest(now, runner)
+            self._keep(now, runner)
         else:
             if now.storage.size(FlowLine):
                 now.storage.trim(FlowLine, 0)
@@ -98,11 +98,11 @@ class FlowHandler:
                 sent.append(HandlerResponse.respond(runner.result))
         return sent[0] if len(sent) == 1 else sent
 
-    def _rest(self, now: Invocation, runner: FlowRunner) -> None:
+    def _keep(self, now: Invocation, runner: FlowRunner) -> None:
         """Keep a waiting flow in memory, in place of the one that waits longest if there are too many."""
-        self._resting[now.metadata.thread_id] = _RestingFlow(runner, now.storage.size(FlowLine))
-        if len(self._resting) > RESTING:
-            self._resting.popitem(last=False)[1].runner.close()
+        self._waiting[now.metadata.thread_id] = _WaitingFlow(runner, now.storage.size(FlowLine))
+        if len(self._waiting) > IN_MEMORY:
+            self._waiting.popitem(last=False)[1].runner.close()
 
     def _encode(self, payload: Any) -> str:
         return self._codecs.of(type(payload)).encode(payload)

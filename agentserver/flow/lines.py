@@ -29,7 +29,7 @@ class FlowEvent:
 @xmlify(namespace="urn:agentserver-flow")
 @dataclass(frozen=True, slots=True)
 class FlowLine:
-    """What one invocation of a flow received and did.
+    """Record of one invocation of a flow.
 
     Args:
         key: idempotency key of the invocation.

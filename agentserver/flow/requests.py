@@ -16,7 +16,7 @@ class FlowRequest(Awaitable[T], Generic[T]):
     """Request of a flow to its runner."""
 
     def __await__(self) -> Generator[FlowRequest[T], T, T]:
-        """Pass the request to the runner, and return what it answers."""
+        """Pass the request to the runner, and return its answer."""
         return (yield self)
 
 
@@ -93,7 +93,7 @@ def once(function: Callable[..., Any], *arguments: Any) -> FlowRequest[Any]:
 
     The only place of a flow for files, sockets and other services. The result is committed with the messages that the
     flow sends next: after a crash before that, the function is called once more. Pass
-    ``invocation().idempotency_key`` to a service that can tell two calls apart.
+    ``invocation().idempotency_key`` to a service that recognises a repeated call.
 
     Args:
         function: a function or an async function.

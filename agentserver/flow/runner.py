@@ -1,8 +1,8 @@
 """Runs a flow against its log, and on from its end.
 
-The flow's coroutine is driven by hand: what it awaits is a ``FlowRequest``, never a future. A request that the log
-answers returns at once, and has to equal the recorded one. When no part of the flow can continue, the flow rests, and
-the messages that it sent meanwhile are the result of the invocation.
+The flow's coroutine is driven by hand: it awaits a ``FlowRequest``, never a future. A request that the log answers
+returns at once, and has to equal the recorded one. When no part of the flow can continue, it waits, and the
+messages that it sent are the result of the invocation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Generator
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentserver.flow.errors import DivergedError, FlowError, NotDurableError, WrongReplyError
 from agentserver.flow.lines import FlowEvent
@@ -25,13 +25,18 @@ from agentserver.flow.requests import (
     ValueRequest,
     run_part,
 )
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agentserver.flow.lines import FlowLine
 
-_WAITED = "{} waits for something outside of messages, which a run from the log would do again: pass it to once(...)"
+_LIMITS: Final = JsonLimits(bytes=1 << 24, values=1 << 20)
+
+_WAITED: Final = (
+    "{} waits for something else than a message, and a run from the log would repeat it: pass it to once(...)"
+)
 
 
 class SentMessage(NamedTuple):
@@ -50,12 +55,12 @@ class _Part:
     """
 
     coroutine: FlowCoroutine
-    above: _Gathering | None = None
+    above: _GatherState | None = None
     place: int = 0
 
 
 @dataclass(slots=True)
-class _Gathering:
+class _GatherState:
     part: _Part
     results: list[Any]
     missing: int
@@ -96,18 +101,18 @@ class FlowRunner:
         self._ready.append((_Part(self.coroutine), None, None))
 
     def waits_for(self, call: str, place: int, *, refused: bool) -> bool:
-        """True when an answer, or a refusal of all messages of an invocation, would continue the flow."""
+        """Check whether an answer, or a refusal of all messages of an invocation, would continue the flow."""
         return (call, place) in self._open or (refused and any(key == call for key, _ in self._open))
 
     async def begin(self, key: str) -> None:
-        """Run a new flow until it rests or ends. ``key`` is the invocation's."""
+        """Run a new flow until it waits or ends. ``key`` is the invocation's."""
         self._key = key
         await self._drive()
 
     async def resume(self, line: FlowLine) -> None:
-        """Continue with what a line has received until the flow rests or ends; its events are not looked at."""
+        """Continue with the payload of a line until the flow waits or ends; the events of the line are not read."""
         if self.ended:
-            raise self._diverged("it has ended")
+            raise self._make_divergence("it has ended")
         self._key, self.events, self.sent = line.key, [], []
         self._take(line)
         await self._drive()
@@ -118,7 +123,7 @@ class FlowRunner:
             recorded = self._recorded = deque(line.events)
             await (self.resume(line) if number else self.begin(line.key))
             if recorded:
-                raise self._diverged("it has ended" if self.ended else "it waits")
+                raise self._make_divergence("it has ended" if self.ended else "it waits")
         self._recorded = None
 
     def close(self) -> None:
@@ -140,7 +145,7 @@ class FlowRunner:
     def _answer(self, key: tuple[str, int], text: str) -> None:
         found = self._open.pop(key, None)
         if found is None:
-            raise self._diverged("it does not wait for this answer")
+            raise self._make_divergence("it does not wait for this answer")
         part, asked = found
         value = self.decode(asked, text)
         if isinstance(value, BaseException):
@@ -194,7 +199,7 @@ class FlowRunner:
             await self._evaluate(part, asked)
         else:
             assert isinstance(asked, GatherRequest)
-            gathering = _Gathering(part, [None] * len(asked.parts), len(asked.parts))
+            gathering = _GatherState(part, [None] * len(asked.parts), len(asked.parts))
             for place, each in enumerate(asked.parts):
                 coroutine = each if inspect.iscoroutine(each) else run_part(each)
                 self._ready.append((_Part(coroutine, gathering, place), None, None))
@@ -210,7 +215,7 @@ class FlowRunner:
         told = f"it sends {type(asked.payload).__name__} to {asked.to}"
         recorded = self._next_recorded(event.kind, event.name, told)
         if recorded is not None and recorded.text != event.text:
-            raise self._diverged(f"{told}, with another content", recorded)
+            raise self._make_divergence(f"{told}, with another content", recorded)
         place = len(self.sent)
         self.sent.append(SentMessage(asked.to, asked.payload))
         self.events.append(event)
@@ -235,7 +240,13 @@ class FlowRunner:
                 raise FlowError(f"{asked.name}: JSON cannot hold its result: {error}") from None
             recorded = FlowEvent("value", asked.name, text)
         self.events.append(recorded)
-        self._ready.append((part, asked.read(json.loads(recorded.text)), None))
+        self._ready.append((part, asked.read(self._load(recorded.text)), None))
+
+    @staticmethod
+    def _load(text: str) -> Any:
+        value = parse_json(text, _LIMITS)
+        assert not isinstance(value, RefusedJson)  # it is written by this runner
+        return value
 
     def _next_recorded(self, kind: str, name: str, told: str) -> FlowEvent | None:
         """Return the next event of the log, which has to be this one; None for a new one."""
@@ -244,7 +255,7 @@ class FlowRunner:
             return None
         event = self._recorded.popleft() if self._recorded else None
         if event is None or (event.kind, event.name) != (kind, name):
-            raise self._diverged(told, event)
+            raise self._make_divergence(told, event)
         return event
 
     def _end(self, part: _Part, value: Any, error: BaseException | None) -> None:
@@ -259,7 +270,7 @@ class FlowRunner:
             results = None if gathering.error else tuple(gathering.results)
             self._ready.append((gathering.part, results, gathering.error))
 
-    def _diverged(self, told: str, event: FlowEvent | None = None) -> DivergedError:
+    def _make_divergence(self, told: str, event: FlowEvent | None = None) -> DivergedError:
         event = event or (self._recorded[0] if self._recorded else None)
         before = "it waited then" if event is None else f"the record has: {event.kind} {event.name}"
         where = f"{_name(self.coroutine)}, line {_line_of(self.coroutine)}"

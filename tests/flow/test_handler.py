@@ -69,7 +69,7 @@ async def ledger(payload: Find, metadata):
 class Forgetful(FlowHandler):
     """Drops each flow from memory, so that it is run again from its log at each answer."""
 
-    def _rest(self, now, runner):
+    def _keep(self, now, runner):
         runner.close()
 
 

@@ -47,7 +47,7 @@ class SentMessage(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Part:
+class FlowPart:
     """Coroutine of a flow: the flow itself or a part of a ``gather``.
 
     Args:
@@ -61,7 +61,7 @@ class _Part:
 
 @dataclass(slots=True)
 class _GatherState:
-    part: _Part
+    part: FlowPart
     results: list[Any]
     missing: int
     error: BaseException | None = None
@@ -91,14 +91,14 @@ class FlowRunner:
     _key: str = ""
     _recorded: deque[FlowEvent] | None = None
     _steps: int = 0
-    _open: dict[tuple[str, int], tuple[_Part, AskRequest]] = field(default_factory=dict)
-    _ready: deque[tuple[_Part, Any, BaseException | None]] = field(default_factory=deque)
+    _open: dict[tuple[str, int], tuple[FlowPart, AskRequest]] = field(default_factory=dict)
+    _ready: deque[tuple[FlowPart, Any, BaseException | None]] = field(default_factory=deque)
     _requested: bool = False
     _waited: str = ""
 
     def __post_init__(self) -> None:
         """Make the flow ready to run."""
-        self._ready.append((_Part(self.coroutine), None, None))
+        self._ready.append((FlowPart(self.coroutine), None, None))
 
     def waits_for(self, call: str, place: int, *, refused: bool) -> bool:
         """Check whether an answer, or a refusal of all messages of an invocation, would continue the flow."""
@@ -179,7 +179,7 @@ class FlowRunner:
             else:
                 await self._start(part, asked)
 
-    async def _wait_for_loop(self, part: _Part, future: Any) -> tuple[Any, BaseException | None]:
+    async def _wait_for_loop(self, part: FlowPart, future: Any) -> tuple[Any, BaseException | None]:
         """Wait for a future of the event loop, which only a function may do that has no log."""
         self._waited = f"line {_line_of(part.coroutine)} of {_name(part.coroutine)}"
         if self._requested:
@@ -189,7 +189,7 @@ class FlowRunner:
         except BaseException as error:  # noqa: BLE001 - of the future, and for the code that waits for it
             return None, error
 
-    async def _start(self, part: _Part, asked: FlowRequest[Any]) -> None:
+    async def _start(self, part: FlowPart, asked: FlowRequest[Any]) -> None:
         if self._waited and not self._requested:
             raise NotDurableError(_WAITED.format(self._waited))
         self._requested = True
@@ -202,11 +202,11 @@ class FlowRunner:
             gathering = _GatherState(part, [None] * len(asked.parts), len(asked.parts))
             for place, each in enumerate(asked.parts):
                 coroutine = each if inspect.iscoroutine(each) else run_part(each)
-                self._ready.append((_Part(coroutine, gathering, place), None, None))
+                self._ready.append((FlowPart(coroutine, gathering, place), None, None))
             if not asked.parts:
                 self._ready.append((part, (), None))
 
-    def _send(self, part: _Part, asked: AskRequest) -> None:
+    def _send(self, part: FlowPart, asked: AskRequest) -> None:
         event = FlowEvent(
             "ask" if asked.waits else "tell",
             asked.to,
@@ -224,7 +224,7 @@ class FlowRunner:
         else:
             self._ready.append((part, None, None))
 
-    async def _evaluate(self, part: _Part, asked: ValueRequest) -> None:
+    async def _evaluate(self, part: FlowPart, asked: ValueRequest) -> None:
         recorded = self._next_recorded("value", asked.name, f"it wants {asked.name}")
         if recorded is None:
             try:
@@ -258,7 +258,7 @@ class FlowRunner:
             raise self._make_divergence(told, event)
         return event
 
-    def _end(self, part: _Part, value: Any, error: BaseException | None) -> None:
+    def _end(self, part: FlowPart, value: Any, error: BaseException | None) -> None:
         gathering = part.above
         if gathering is None:
             self.ended, self.result, self.error = True, value, error

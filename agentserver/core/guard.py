@@ -305,18 +305,6 @@ class Rules:
             open_memories(self.guards, conversation.rights.trust) if self._opening is None else self._opening
         )
 
-    def observe(
-        self, memory: Mapping[str, object], delivery: Delivery, element: etree._Element, at: float
-    ) -> Mapping[str, object]:
-        """Return each guard's memory after a listener was given a message."""
-        after = dict(memory)
-        if not memory.keys() >= self._names:  # the conversation is older than a guard
-            for guard in self.guards:
-                after.setdefault(guard.name, None)
-        for guard in self._observing:
-            after[guard.name] = guard.observe(memory.get(guard.name), delivery, element, at)
-        return after
-
     def prepare(self, conversation: Conversation, finished: FinishedInvocation) -> Work | None:
         """Return the preparatory work of the first guard that has some, or None."""
         for guard in self.preparing:
@@ -387,9 +375,16 @@ class Rules:
         ``element`` is None when it read nothing.
         """
         memory = conversation.memory if conversation.version else self.recall(conversation)
-        if element is None or (not self._observing and memory.keys() >= self._names):
+        whole = memory.keys() >= self._names
+        if element is None or (whole and not self._observing):
             return memory
-        return self.observe(memory, delivery, element, at)
+        after = dict(memory)
+        if not whole:  # the conversation is older than a guard
+            for guard in self.guards:
+                after.setdefault(guard.name, None)
+        for guard in self._observing:
+            after[guard.name] = guard.observe(memory.get(guard.name), delivery, element, at)
+        return after
 
     def note_missed(self, memory: Mapping[str, object]) -> Mapping[str, object]:
         """Return each guard's memory after a message that could not be observed."""

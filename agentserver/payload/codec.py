@@ -258,6 +258,8 @@ class Codecs:
         self._closed = False
         self._by_class: dict[type, Codec] = {}
         self._by_name: dict[str, Codec] = {}
+        self.for_root: Callable[[str], Codec | None] = self._by_name.get
+        """Returns the codec of a root element ``{namespace}root``, or None."""
         for system in SYSTEM_PAYLOADS:
             self.add(table(system, namespace=SYSTEM))
         for payload in payloads:
@@ -306,10 +308,6 @@ class Codecs:
                 return self.add(made)
             return self.add(GeneratedCodec(described))
         return self.add(described.codec())
-
-    def for_root(self, name: str) -> Codec | None:
-        """Return the codec of a root element ``{namespace}root``, or None."""
-        return self._by_name.get(name)
 
     def __iter__(self) -> Iterator[Codec]:
         """Yield every codec, in the order of addition."""

@@ -134,7 +134,13 @@ class Accounts:
     def book(self, outcome: Outcome) -> None:
         """Count what a committed step changed."""
         messages = len(outcome.added) - len(outcome.dropped) - (outcome.done is not None) - outcome.asking
-        self._add(outcome.conversation, messages, outcome.grown)
+        known = self._tallies.get(outcome.conversation.id)
+        if messages or known is None:
+            self._add(outcome.conversation, messages, outcome.grown)
+        else:  # most steps take a message and send one: only the size changes
+            principal, tally = known
+            tally.bytes += outcome.grown
+            self._accounts[principal].bytes += outcome.grown
 
     def arrive(self, principal: str, size: int) -> None:
         """Count a message that is on its way in, until ``arrived``; by then it is committed, or refused."""
@@ -164,11 +170,8 @@ class Accounts:
         principal, tally = known
         tally.messages += messages
         tally.bytes += size
-        if messages:  # of most steps, which take a message and send one, the size alone changes
-            self._change(principal, messages, size)
-            self._pend(messages)
-        else:
-            self._accounts[principal].bytes += size
+        self._change(principal, messages, size)
+        self._pend(messages)
 
     def _change(self, principal: str, messages: int, size: int) -> None:
         account = self._accounts.get(principal) or self._account(principal)

@@ -14,8 +14,8 @@ from agentserver.contract import Code
 from agentserver.core.decide import approving, decisions
 from agentserver.core.decide import requeue as requeueing
 from agentserver.core.decide.decisions import AcceptedDelivery
-from agentserver.core.messages import Drafts, FinishedInvocation, GivenUp, HandlerReturn
-from agentserver.core.pieces import prepend_work, run_pieces
+from agentserver.core.messages import FinishedInvocation, GivenUp
+from agentserver.core.pieces import prepend_work
 from agentserver.core.receipts import Receipt
 from agentserver.core.records.details import Failure, Ground
 from agentserver.core.state.approvals import Answer
@@ -131,18 +131,14 @@ class Boundary:
         ``waiting`` waits for the commit, and retries until the engine can keep it.
         """
 
-        def decide(now: Conversation) -> Outcome | PreparedPieces[Outcome]:
+        def decide(now: Conversation) -> PreparedPieces[Outcome]:
             moment = self._clock.moment()
             rules = editions.rules_of(now.id) if editions.earlier else editions.rules
             work = rules.prepare(now, finished) if rules.preparing else None
             pieces = decisions.conclude_in_pieces(now, finished, rules, moment)
-            if work is not None:
-                return prepend_work(work, pieces)
-            return pieces if many else run_pieces(pieces)
+            return pieces if work is None else prepend_work(work, pieces)
 
-        editions, result = self._editions, finished.result
-        said = result.said if isinstance(result, HandlerReturn) else None
-        many = isinstance(said, Drafts) and len(said.drafts) > 1
+        editions = self._editions
         conversation, hand_over = finished.delivery.conversation, None if waiting else self._hand_over
         try:
             if hand_over is None or not await hand_over(

@@ -13,12 +13,12 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "hop.py"
 HOPS = 200
 
 REACHED = {
-    ("ask and answer", "off"): 106.5,
-    ("ask and answer", "audit"): 120.5,
-    ("chain of 10", "off"): 130.5,
-    ("chain of 10", "audit"): 153.5,
-    ("fan-out 1-100-1", "off"): 145.5,
-    ("from outside", "off"): 354.0,
+    ("ask and answer", "off"): 94.5,
+    ("ask and answer", "audit"): 104.5,
+    ("chain of 10", "off"): 116.5,
+    ("chain of 10", "audit"): 135.5,
+    ("fan-out 1-100-1", "off"): 132.0,
+    ("from outside", "off"): 328.5,
 }
 """Calls a hop. What makes them fewer lowers its number here."""
 

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from agentserver.core.presenting import ResolvedDraft
     from agentserver.core.records.details import Detail
     from agentserver.core.state.conversation import Conversation
+    from agentserver.core.state.threads import Thread
+
+_new = tuple.__new__
+"""Makes a wide tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
 
 
 class AuditNote(NamedTuple):
@@ -95,10 +99,12 @@ def judge_in_pieces(
             found = admit(draft, sender, rules, memory, remarks, place)
         if isinstance(found, Refusal):
             return Admission((), replace(found, place=place), tuple(remarks))
-        if rules.counting and (
-            len(remarks) > remarked or _asks(found)
-        ):  # one is counted only with a word about it
-            memory = rules.count_sent(memory, found, sender.at)
+        if rules.counting:
+            noted = len(remarks) > remarked
+            for proposal in found:
+                noted = noted or bool(proposal.questions)
+            if noted:  # one is counted only with a word about it
+                memory = rules.count_sent(memory, found, sender.at)
         admitted.extend(found)
         if place < last:
             yield
@@ -108,12 +114,7 @@ def judge_in_pieces(
             over = _overfull(admitted, rules, todos)
             break
     changed = None if memory is before or over else memory
-    return Admission(() if over else tuple(admitted), over, tuple(remarks), memory=changed)
-
-
-def _asks(proposals: Sequence[Proposal]) -> bool:
-    """Return whether a person has to approve one of the messages."""
-    return any(one.questions for one in proposals)
+    return _new(Admission, (() if over else tuple(admitted), over, tuple(remarks), None, changed))
 
 
 def _admit_resolved(
@@ -138,6 +139,7 @@ def _admit_resolved(
 
 def admit_result(
     conversation: Conversation,
+    thread: Thread,
     finished: FinishedInvocation,
     rules: Rules,
     memory: Mapping[str, object],
@@ -147,6 +149,7 @@ def admit_result(
 
     Args:
         conversation: as of the listener's return.
+        thread: that the listener worked on.
         finished: the invocation, which has a result.
         rules: what to decide by.
         memory: each guard's, after it saw what the listener was given.
@@ -159,7 +162,6 @@ def admit_result(
         over = find_overrun(said, room(rules.blueprint.limits, conversation, delivery.request).messages)
         if over is not None:
             return Admission(over=over)
-    thread = conversation.tree.nodes[delivery.thread]
     caller = conversation.tree.nodes[thread.parent or ""]
     listener = rules.blueprint.listeners[delivery.to]
     if thread.allowed is not None:
@@ -167,13 +169,16 @@ def admit_result(
     given = None
     if delivery.root == rules.failure and element is not None:
         given = canonical(element)
-    sender = Sender(listener, thread.id, caller.owner, at, given)
+    sender = _new(Sender, (listener, thread.id, caller.owner, at, given))
     if isinstance(said, Refusal):
         return reject_unread(said, sender, rules)
     kept = conversation.todos.watchers_of(thread.id) if conversation.todos.watchers else ()
     todos = sum([one.watcher_id not in effects.closed for one in kept]) if kept else 0
     judged = yield from judge_in_pieces(said.drafts, sender, rules, memory, todos)
-    return _review(judged, conversation, delivery, rooted=caller.parent is None)
+    for one in judged.proposals:
+        if one.questions or one.root.startswith(SYSTEMS_OWN):
+            return _review(judged, conversation, delivery, rooted=caller.parent is None)
+    return judged
 
 
 def _review(judged: Admission, conversation: Conversation, delivery: Delivery, *, rooted: bool) -> Admission:
@@ -247,7 +252,17 @@ def admit(
         forged = reject_reserved(draft, proposals, sender, rules.blueprint.services)
         if forged is not None:
             return forged
-    allowed, worst = _ask_guards(proposals, peers, sender.at, rules, memory, remarks)
+    allowed: list[Proposal] = []
+    worst: Denial | None = None
+    for proposal in proposals:
+        ruling = rules.judge(memory, proposal, sender.at)
+        if ruling is PASSED and peers is None:
+            allowed.append(proposal)
+            continue
+        remarks.extend([AuditNote(Event.FLAGGED, proposal.to, note) for note in ruling.notes])
+        worst = _worse(worst, ruling.denied)
+        if ruling.denied is None:
+            allowed.append(proposal._replace(questions=ruling.questions, allowed=peers))
     # A member that a broadcast may not reach is left out; any other denial is about the message itself.
     if worst is not None and not (draft.to is None and allowed and worst.code is Code.ROUTING):
         return Refusal(worst.code, worst.detail, target)
@@ -256,28 +271,9 @@ def admit(
     return allowed
 
 
-def _ask_guards(
-    proposals: Sequence[Proposal],
-    peers: frozenset[str] | None,
-    at: float,
-    rules: Rules,
-    memory: Mapping[str, object],
-    remarks: list[AuditNote],
-) -> tuple[list[Proposal], Denial | None]:
-    """Return the proposals that no guard denies, and the gravest denial of the others."""
-    allowed: list[Proposal] = []
-    worst: Denial | None = None
-    for proposal in proposals:
-        ruling = rules.judge(memory, proposal, at)
-        if ruling is PASSED:
-            allowed.append(proposal if peers is None else proposal._replace(allowed=peers))
-            continue
-        remarks.extend([AuditNote(Event.FLAGGED, proposal.to, note) for note in ruling.notes])
-        if ruling.denied is None:
-            allowed.append(proposal._replace(questions=ruling.questions, allowed=peers))
-        elif worst is None or worst.code is Code.ROUTING:
-            worst = ruling.denied
-    return allowed, worst
+def _worse(one: Denial | None, other: Denial | None) -> Denial | None:
+    """Return the graver of two denials: one for any other reason than the route, or else the later."""
+    return one if other is None or (one is not None and one.code is not Code.ROUTING) else other
 
 
 def _overfull(proposals: Sequence[Proposal], rules: Rules, todos: int) -> Refusal | None:

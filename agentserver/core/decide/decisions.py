@@ -59,6 +59,10 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codec
 
 
+_new = tuple.__new__
+"""Makes a wide tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
+
+
 class AcceptedDelivery(NamedTuple):
     """Delivery that is ready for its listener.
 
@@ -200,8 +204,11 @@ def accept(
     metadata = HandlerMetadata(thread.id, delivery.sender, name, itself, usage, nudge(todos) if todos else "")
     spare = room(rules.blueprint.limits, conversation, delivery.request)
     call = None if delivery.origin == thread.parent else delivery.call
-    stored = thread.storage, thread.logs
-    return AcceptedDelivery(delivery, codec, element, metadata, *stored, todos, spare, shown, call)
+    storage, logs = thread.storage, thread.logs
+    return _new(
+        AcceptedDelivery,
+        (delivery, codec, element, metadata, storage, logs, todos, spare, shown, call),
+    )
 
 
 def conclude(
@@ -238,7 +245,7 @@ def conclude_in_pieces(
         return step.finish()
     at = step.moment.now
     memory = rules.note_seen(conversation, delivery, element, at)
-    judged = yield from admit_result(conversation, finished, rules, memory, at)
+    judged = yield from admit_result(conversation, thread, finished, rules, memory, at)
     _take(step, finished, thread, judged, memory)
     if judged.over is not None:
         step.exhaust(delivery.request, judged.over)

@@ -5,6 +5,7 @@ Deliveries and threads move by the tables of ``lives.py``. Nothing is decided he
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from agentserver.contract import Code, TodoClosed, TodoRegistered
@@ -80,7 +81,7 @@ class Step:
         self.records = RecordBuilder(conversation.id, moment.now, rules.redact, request, took)
         self.memory: Mapping[str, object] | None = None
         self._concluded = concluded
-        self._ids = moment.ids()
+        self._ids = map(moment.id, count())
         self._threads = TreeChange(conversation.tree)
         self._nodes = self._threads.nodes
         self._root = conversation.tree.root
@@ -176,10 +177,11 @@ class Step:
             return
         self._messages += 1
         if receiver is None:
-            call = Call(order, "" if self._concluded is None else self._concluded.id, proposal.place)
+            key = "" if self._concluded is None else self._concluded.id
+            call = _new(Call, (order, key, proposal.place, False))
             receiver = self._child(own, proposal, call)
         else:
-            call = self._call(receiver, proposal)
+            call = self._call(own, receiver, proposal)
         self._deliver(receiver, proposal, request, hop, call)
         if own.parent is None:
             self._begin_on(request, receiver.id)
@@ -217,7 +219,7 @@ class Step:
         """Close everything below a thread and drop waiting deliveries that came from there."""
         if self._todos.watchers:
             self._todos = self._todos.abandon(thread)
-        if not self._nodes[thread].children:
+        if not self._nodes[thread].children.size:
             return
         closed = self._threads.prune(thread)
         gone = {node.id for node in closed}
@@ -442,7 +444,7 @@ class Step:
                 return child.called_by(call)
         return self._threads.open(own.id, proposal.to, next(self._ids), call, allowed)
 
-    def _call(self, receiver: Thread, proposal: Proposal) -> Call:
+    def _call(self, own: Thread, receiver: Thread, proposal: Proposal) -> Call:
         """Return the call that an answer or a notice is about."""
         concluded = self._concluded
         if proposal.route is Route.NOTICE:
@@ -450,7 +452,7 @@ class Step:
             return Call(0, "" if concluded is None else concluded.id, proposal.place, refused)
         if concluded is not None and concluded.origin == receiver.id:
             return concluded.call  # a dead letter may be older than the thread's last call
-        return self._nodes[proposal.thread].call
+        return own.call
 
     def _place(self, thread: Thread, delivery: Delivery, before: DeliveryStage, move: DeliveryMove) -> None:
         """Queue a delivery on its thread, or hold it there for a todo."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from agentserver.characters.printing import clean_line, clean_lines
 from agentserver.core.records.audit import CALLED, DETAIL, LINES, NAMED, AuditRecord, Event
 from agentserver.core.records.details import GuardNote, HandoffAttempt, map_texts
-from agentserver.payload.names import local
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +57,7 @@ class RecordBuilder:
                     delivery.thread,
                     delivery.sender,
                     delivery.to,
-                    local(delivery.root),
+                    delivery.root.rpartition("}")[2],  # as ``local`` does
                     delivery.hop,
                     code,
                     None if detail is None else self._legible(detail),

@@ -29,16 +29,12 @@ class Room(NamedTuple):
     bytes: int
 
 
-def messages_left(limits: Limits, conversation: int, request: int) -> int:
-    """Return how many messages remain to a request, given those used by its conversation and by itself."""
-    return max(0, min(limits.messages - request, limits.conversation_messages - conversation))
-
-
 def room(limits: Limits, conversation: Conversation, request: str) -> Room:
     """Return the permitted size of a result that is concluded now."""
     entry = conversation.requests.get(request)
-    spent = 0 if entry is None else entry.messages
-    return _new(Room, (max(1, messages_left(limits, conversation.messages, spent)), limits.principal_bytes))
+    left = limits.messages if entry is None else limits.messages - entry.messages
+    left = min(left, limits.conversation_messages - conversation.messages)
+    return _new(Room, (max(1, left), limits.principal_bytes))
 
 
 def find_overrun(said: Drafts | Refusal, left: int) -> Detail | None:

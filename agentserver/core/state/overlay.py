@@ -59,8 +59,8 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
             return self.merge()
         if len(self._over) > max(FEW, 2 * isqrt(len(self._under))):
             return Overlay(self.merge())
-        made = Overlay(self._under)
-        made._over, made._count = self._over.copy(), self._count
+        made: Overlay[K, V] = Overlay.__new__(Overlay)
+        made._under, made._over, made._count = self._under, self._over.copy(), self._count
         return made
 
     def merge(self) -> dict[K, V]:

@@ -10,6 +10,8 @@ from agentserver.core.state.overlay import changeable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_new = tuple.__new__
+
 
 class OpenRequest(NamedTuple):
     """Outside message with waiting or running deliveries.
@@ -99,7 +101,8 @@ class RequestChange:
             pending, held, made = tally
             if pending or held or made:
                 name, threads, before, kept, answered, messages = entry
-                entry = OpenRequest(name, threads, before + pending, kept + held, answered, messages + made)
+                counts = before + pending, kept + held, answered, messages + made
+                entry = _new(OpenRequest, (name, threads, *counts))
                 self.now[request] = entry
                 tally[:] = 0, 0, 0
             found.append(entry)

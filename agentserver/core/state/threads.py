@@ -211,8 +211,8 @@ class TreeChange:
                 busy += works - worked
             if children is not above.children or busy != above.busy:
                 reported.setdefault(above.id, above)
-                nodes[above.id] = above.with_children(children, busy)
-        return ThreadTree(self._root, nodes, self._opened)
+                nodes[above.id] = _new(Thread, (*above[:5], children, *above[6:-1], busy))
+        return _new(ThreadTree, (self._root, nodes, self._opened))
 
     def open(
         self,

@@ -11,11 +11,13 @@ from agentserver.contract import Code
 from agentserver.core.blueprint import Limits
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.encoding import recording
-from agentserver.core.messages import Drafts
+from agentserver.core.messages import Drafts, Moment
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import Refusal, system_error
-from agentserver.core.state.budget import Room, messages_left
+from agentserver.core.state.budget import Room, room
+from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.requests import OpenRequest
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 respond = HandlerResponse.respond
@@ -56,13 +58,19 @@ class Counting:
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 50), st.integers(1, 50))
-def test_what_is_left_is_never_negative_and_shrinks_by_one_with_each_message(
+def test_the_room_is_one_message_at_least_and_shrinks_by_one_with_each_message(
     conversation, request, own, all_
 ):
     limits = Limits(messages=own, conversation_messages=all_)
-    now = messages_left(limits, conversation, request)
-    assert now == max(0, min(own - request, all_ - conversation))
-    assert messages_left(limits, conversation + 1, request + 1) == max(0, now - 1)
+    opened = Conversation.begin("ada", Moment(0.0, bytes(16)))
+
+    def left(used, by_request):
+        entries = {"r": OpenRequest("r", messages=by_request)}
+        return room(limits, opened._replace(messages=used, requests=entries), "r").messages
+
+    now = left(conversation, request)
+    assert now == max(1, min(own - request, all_ - conversation))
+    assert left(conversation + 1, request + 1) == max(1, now - 1)
 
 
 @pytest.mark.parametrize("kind", [list, tuple])

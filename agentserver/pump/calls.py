@@ -34,6 +34,7 @@ class PromptTask(asyncio.Future[None]):
 
     # Most tasks end before any of these is set.
     _coro: Coroutine[Any, Any, None] | None = None
+    _context: Context | None = None
     _name = ""
     _why: tuple[Any, ...] = ()
     cancels = 0
@@ -59,9 +60,11 @@ class PromptTask(asyncio.Future[None]):
         try:
             pending = context.run(work.send, None)
         except StopIteration:
+            self._context = None  # it may refer to this task
             _end(self, None)
             return True
         except BaseException as error:  # noqa: BLE001 - what a task raises is for the one who waits for it
+            self._context = None
             self._fail(error)
             return True
         finally:
@@ -85,11 +88,13 @@ class PromptTask(asyncio.Future[None]):
         try:
             pending = work.send(None) if error is None else work.throw(error)
         except StopIteration:
+            self._context = None
             if self._must_cancel:
                 super().cancel()
             else:
                 _end(self, None)
         except BaseException as raised:  # noqa: BLE001 - as above
+            self._context = None
             self._fail(raised)
         else:
             self._wait_for(pending)
@@ -164,8 +169,8 @@ class PromptTask(asyncio.Future[None]):
         """Return the work."""
         return self._coro
 
-    def get_context(self) -> Context:
-        """Return the context that the work runs in."""
+    def get_context(self) -> Context | None:
+        """Return the context that the work runs in; None once it is done."""
         return self._context
 
     def get_stack(self, *, limit: int | None = None) -> list[FrameType]:

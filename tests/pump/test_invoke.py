@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import sys
+import weakref
 from dataclasses import dataclass
 
 import anyio
@@ -271,3 +273,22 @@ async def test_a_handler_may_be_a_gateway_of_its_own_server():
     async with desk((listener("a", concurrency=2), asking), concurrency=2) as d:
         desks.append(d)
         assert [await d.ask(Ask("outer")) for _ in range(3)] == [Answer("inner")] * 3
+
+
+@pytest.mark.parametrize("waits", [False, True], ids=["at once", "after waiting"])
+async def test_an_ended_call_is_freed_without_the_garbage_collector(waits):
+    calls = []
+
+    async def handler(payload, metadata):
+        calls.append(weakref.ref(asyncio.current_task()))
+        if waits:
+            await asyncio.sleep(0.001)
+        return respond(Answer("freed"))
+
+    async with desk((listener("a"), handler)) as d:
+        gc.disable()
+        try:
+            assert await d.ask(Ask("hi")) == Answer("freed")
+            assert [call() for call in calls] == [None]
+        finally:
+            gc.enable()

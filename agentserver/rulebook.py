@@ -23,7 +23,7 @@ from agentserver.handoff.intents import Vocabulary, describe_offers
 from agentserver.payload.codec import Codecs
 from agentserver.payload.fields.field_table import PayloadError
 from agentserver.spending import NO_BUDGETS
-from agentserver.wire import envelope, familiar
+from agentserver.wire import envelope
 from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
 
         discovered += KEPT
     codecs = Codecs([*schema_codecs(organism), *dict.fromkeys(discovered)], closed=True)
-    known = familiar.names([envelope.SCHEMA, *(codec.xsd() for codec in codecs)])
+    known = envelope.names([envelope.SCHEMA, *(codec.xsd() for codec in codecs)])
     bounds = Bounds(bytes=organism.limits.payload, names=known)
     rewriter = None if handoffs is None else intents(handoffs, codecs, bounds)
     explain = make_explainer(organism, codecs)

@@ -2,6 +2,8 @@
 
 A helper lasts until its owner ends it; an errand ends by itself. The consequence is part of the name of the task or
 thread, for lists of them. tests/test_shape.py refuses tasks and threads that are started in other ways.
+
+A library may lose a cancellation, as ``asyncio.wait_for`` of Python 3.11 does when its result comes in the same turn.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ import time
 from collections import deque
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import anyio
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from anyio.abc import TaskGroup
 
@@ -277,3 +279,23 @@ def _see(name: str, expected: tuple[type[Exception], ...], task: asyncio.Task[An
     error = task.exception()
     if error is not None and not isinstance(error, expected):
         logger.error("the errand that %s ended with %s", name, type(error).__name__, exc_info=error)
+
+
+AGAIN: Final = 5.0
+"""Seconds that a cancelled task has for its cleanup before it is cancelled again."""
+
+
+async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], again: float = AGAIN) -> None:
+    """Cancel tasks and wait until they are done. Their exceptions are discarded.
+
+    Args:
+        tasks: futures of the running loop.
+        again: seconds after which a task that still runs is cancelled again.
+    """
+    every = frozenset(tasks)
+    while running := {task for task in every if not task.done()}:
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running, timeout=again)
+    for task in every:
+        _ = task.cancelled() or task.exception()  # else the loop logs an unretrieved exception

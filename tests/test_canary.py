@@ -22,10 +22,9 @@ from agentserver.cli import cli
 from agentserver.cli.process import Format, JsonFormatter, Level, Logging, TextFormatter, configure
 from agentserver.config.yaml.secrets import MIN_LENGTH, RedactingFilter, Secrets
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode
-from agentserver.provenance.explanation import explain, redact_verdict
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy.declarations import Effect, Rule
-from agentserver.provenance.verdict import Decision, Finding, Verdict
+from agentserver.provenance.verdict import Decision, Finding, Verdict, explain, redact_verdict
 from agentserver.trace.terminal import Screen, Style, own_lines
 
 LONGEST = 4096

@@ -7,10 +7,10 @@ import pytest
 from agentserver.findings import PHRASES, REMEDIED, Findings, FindingsWriter, SenderExposure
 from agentserver.provenance import Observation, Standing
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode
-from agentserver.provenance.explanation import explain, export_findings
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy.declarations import Policy, Rule
+from agentserver.provenance.verdict import explain, export_findings
 from tests.core.samples import FOUND, TO, body
 
 TELLING = FindingsWriter()

@@ -34,7 +34,7 @@ from agentserver.gateways.principals import Tokens
 from agentserver.gateways.principals.document import PrincipalFile
 from agentserver.supervision import EndEffect
 from agentserver.testing import Testbed
-from agentserver.testing.standins import Standins
+from agentserver.testing.kit import Standins
 from agentserver.worker.wall.raising import missing
 from tests.gateways.http.desk import NoPace
 from tests.helpers import kill, kill_thread

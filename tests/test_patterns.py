@@ -29,7 +29,7 @@ UNITS = (
 METHODS = ("fullmatch", "match", "search", "sub", "finditer", "findall", "split")
 BOUNDED = {  # read texts that were bounded before, or that have this form already
     ("agentserver.provenance.evidence.leaves", "_CLOCK"): "48 characters, by typed()",
-    ("agentserver.wire.familiar", "_ATTRIBUTE"): "attributes that _TAG has matched",
+    ("agentserver.wire.envelope", "_ATTRIBUTE"): "attributes that _TAG has matched",
 }
 
 

@@ -17,7 +17,7 @@ from agentserver.findings import (
     Trail,
     TrailHop,
 )
-from agentserver.provenance.explanation import MOST
+from agentserver.provenance.verdict import MOST
 from agentserver.trace.text import json_lines
 
 PAGE = (Path(__file__).parents[1] / "docs" / "records.md").read_text("utf-8")

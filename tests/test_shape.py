@@ -98,7 +98,7 @@ WAIVERS = {
     ): "the kit's one entrance; everything but the organism is optional and named",
     (
         "markup",
-        "agentserver/trace/html.py",
+        "agentserver/trace/text.py",
     ): "the document type of a page whose content is built as a tree",
     ("print", "agentserver/trace/terminal.py"): "the console's screen",
 }
@@ -132,7 +132,7 @@ OWN_JSON = {
     "agentserver/guards/lineage/memory.py": "the memory of a guard, which the engine has kept",
     "agentserver/guards/hosting.py": "the memory of a program's own guard, which the engine has kept",
     "agentserver/cli/init.py": "a table that the package brings",
-    "agentserver/trace/plain_values.py": "what it has just written itself",
+    "agentserver/trace/text.py": "what it has just written itself",
     "agentserver/mcp/serving/protocol.py": "a state that the server has sealed itself",
     "agentserver/worker/exec_walled.py": "an argument that the server gives to a process that it starts",
     "agentserver/worker/__main__.py": "the setup that the server sends to its worker",

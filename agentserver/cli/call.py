@@ -467,8 +467,8 @@ def _print_answer(server: Server, reply: Reply, output: Output) -> bool:
     from agentserver.contract import SystemError as Refused
     from agentserver.core.messages import SYSTEM
     from agentserver.gateways.console.view import SPENT, decode_payload, field_lines
-    from agentserver.trace.plain_values import jsonable
     from agentserver.trace.terminal import paint, visible_lines, wants_colour
+    from agentserver.trace.text import jsonable
 
     value = decode_payload(reply.message, server.rules.codecs)
     if isinstance(value, Refused):
@@ -493,7 +493,7 @@ def reply_markup(reply: Reply) -> str:
     """Format the payload of a reply as one line of XML, invisible characters as character references."""
     from agentserver.characters.printing import escape_markup
     from agentserver.wire import envelope
-    from agentserver.wire.canonical import canonical
+    from agentserver.wire.envelope import canonical
 
     read = envelope.read_envelope(reply.message)
     assert isinstance(read, envelope.Envelope)

@@ -99,13 +99,13 @@ def trace_command(given: reading.JournalArguments, conversation: str, **asked: A
 
 
 def _format_trace(form: TraceFormat | None, title: str, records: Sequence[AuditRecord]) -> str:
-    from agentserver.trace import html, text
+    from agentserver.trace import text
 
     match form:
         case TraceFormat.JSON:
             return "\n".join(text.json_lines(records))
         case TraceFormat.HTML:
-            return html.page(title, records)
+            return text.page(title, records)
         case _:
             return text.tree_text(records, payloads=True)
 

@@ -199,7 +199,7 @@ def orchestrate_command(organism: Path | None, vocabulary: Path | None, *, dry: 
 
 def _load_vocabulary(path: Path | None) -> Vocabulary:
     """Load the intents of an organism, or those of the reference loop."""
-    from agentserver.handoff.reference import reference
+    from agentserver.handoff.managed.orchestrate import reference
 
     if path is None:
         return reference()
@@ -211,8 +211,8 @@ def _load_vocabulary(path: Path | None) -> Vocabulary:
 
 def _run_loop(words: Vocabulary, dry: bool, session_id: str, agents: Any, source: str, **more: Any) -> None:  # noqa: FBT001
     from agentserver.core.state import principals
-    from agentserver.handoff.edge.cursor import SessionCursor
     from agentserver.handoff.managed import orchestrate
+    from agentserver.handoff.managed.agents import SessionCursor
 
     _check_source(source, principals.reserved_looks(()))
     desk = orchestrate.Desk(words, cursor=SessionCursor(session_id))
@@ -247,9 +247,9 @@ def _run_organism(server: Server, session_id: str, _agents: object, source: str,
     from agentserver.core.handoffs import Handoff
     from agentserver.core.state import principals
     from agentserver.gateways.bridge import Bridge
-    from agentserver.handoff.edge.cursor import SessionCursor
     from agentserver.handoff.edge.records import DEFAULT, AuditFile
     from agentserver.handoff.managed import agents
+    from agentserver.handoff.managed.agents import SessionCursor
 
     _check_source(source, principals.reserved_looks(server.rules.blueprint.listeners))
     record = AuditFile(server.handoffs or DEFAULT, heads=server.heads)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentserver.config.yaml.secrets import Secrets
-    from agentserver.remedies.remedy import Remedy
+    from agentserver.remedies.configuration import Remedy
 
 Loc: TypeAlias = tuple[str | int, ...]
 """The way to a value inside a YAML document: keys and indexes."""

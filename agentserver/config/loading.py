@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import unquote, urlsplit
 
-from agentserver.config.approvals import check_conditions
 from agentserver.config.code.agents import AgentDependencies, check_keys, equip_agents
 from agentserver.config.code.binding import Binder
 from agentserver.config.code.editions import Survey, modules_of_later_load, modules_of_load, split
@@ -37,6 +36,8 @@ from agentserver.config.yaml.sources import Sources, project_directory, shown_di
 from agentserver.core.handoffs import Task
 from agentserver.core.state.principals import Trust
 from agentserver.extras import install_hint, is_installed
+from agentserver.payload.conditions import ConditionError, fit_conditions
+from agentserver.payload.fields.field_table import PayloadType
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
@@ -538,3 +539,26 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
         name, equals, value = each.partition("=")
         if equals and name.strip() and (name + value).isprintable():
             yield name.strip(), unquote(value.strip())
+
+
+def check_conditions(
+    declared: Sequence[DeclaredListener], bound: Iterable[BoundListener], report: Mistakes
+) -> None:
+    """Report conditions that do not fit the payloads of their listener."""
+    known = {item.entry.name: item for item in declared}
+    for item in bound:
+        rule = item.listener.approval
+        if rule is None or not rule.when:
+            continue
+        where = known[item.listener.name].locate("approval", "when")
+        fields = {kind: kind.__dict__.get("__payload__") for kind in item.listener.payloads}
+        described = {each.qname: each for each in fields.values() if isinstance(each, PayloadType)}
+        if item.schema is not None or len(described) < len(fields):
+            report.error(
+                ConfigCode.CONDITION, where, "needs fields, and a hand-written schema has none", "required"
+            )
+            continue
+        try:
+            fit_conditions(described, rule.when)
+        except ConditionError as error:
+            report.error(ConfigCode.CONDITION, where, str(error), error.suggestion)

@@ -14,8 +14,8 @@ from agentserver.core.records.wording import WORDING
 from agentserver.findings import answered_words, origin_words, redact_origins
 from agentserver.gateways.console.view import ASKS, MARGIN, decode_payload
 from agentserver.payload.names import local
-from agentserver.trace.plain_values import entries
 from agentserver.trace.terminal import Style, plain_line
+from agentserver.trace.text import entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval
     from agentserver.findings import Origins
     from agentserver.payload.codec import Codecs
-    from agentserver.trace.plain_values import Entry
     from agentserver.trace.terminal import Line
+    from agentserver.trace.text import Entry
 
 PAGE = 40
 """Lines of a message that are shown at once."""

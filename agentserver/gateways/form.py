@@ -17,7 +17,7 @@ from agentserver.payload.fields.field_table import FieldKind, PayloadType, Recor
 from agentserver.payload.fields.lexical import BOOLS, WRITERS, ScalarKind
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.policy.marks import read_marks
-from agentserver.wire.canonical import canonical
+from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -11,7 +11,7 @@ from agentserver.core.drafts.routing import Route
 from agentserver.core.guard import DenyVerdict, NeedsApproval, keep_memory
 from agentserver.core.records.details import Ground
 from agentserver.payload.conditions import ConditionError, fit_conditions
-from agentserver.wire.canonical import canonical
+from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

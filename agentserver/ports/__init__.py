@@ -2,14 +2,18 @@
 
 from agentserver.completion import Completer
 from agentserver.ports.claims import Arrival, Claim, Fate, GainedClaims, LostClaims, News
-from agentserver.ports.engine import Engine
-from agentserver.ports.errors import (
+from agentserver.ports.engine import (
+    NO_PREVIOUS_RUN,
     ConflictError,
     DamagedError,
+    Engine,
     EngineError,
+    EngineReader,
     FencedError,
     ForgottenError,
+    Marks,
     OtherMessageError,
+    PreviousRun,
     QuotaError,
     RepeatedError,
     UnfitError,
@@ -17,6 +21,8 @@ from agentserver.ports.errors import (
     UnkeptError,
 )
 from agentserver.ports.ingress import (
+    Answers,
+    Approver,
     ConversationFound,
     ConversationHandle,
     Ingress,
@@ -26,9 +32,6 @@ from agentserver.ports.ingress import (
     WatchEnd,
     WatchStop,
 )
-from agentserver.ports.marks import NO_PREVIOUS_RUN, Marks, PreviousRun
-from agentserver.ports.people import Answers, Approver
-from agentserver.ports.reading import EngineReader
 from agentserver.ports.time import Clock
 
 __all__ = [

@@ -1,25 +1,244 @@
-"""Protocol of the engines that store conversations."""
+"""Protocols of the engines that store conversations, of their readers and marks, and their errors."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
+    from agentserver.core.encoding.recorded import (
+        ChargeSum,
+        DeadLetter,
+        DecidedApproval,
+        RecordedConversation,
+        Summary,
+        SuspendedConversation,
+    )
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.receipts import Receipt
     from agentserver.core.records.outcome import Outcome
+    from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.elapsed import Calendar
     from agentserver.ports.claims import Arrival, Claim, Fate, GainedClaims, LostClaims, News
-    from agentserver.ports.ingress import ConversationFound
-    from agentserver.ports.marks import Marks
-    from agentserver.ports.people import Answers
-    from agentserver.ports.reading import EngineReader
+    from agentserver.ports.ingress import Answers, ConversationFound, RejectReason
+
+
+class EngineReader(Protocol):
+    """Read-only, synchronous view of an engine for operators' tools.
+
+    Each method raises UnreadableError (core/encoding/snapshot.py) for a damaged conversation.
+    """
+
+    @property
+    def recorded(self) -> bool:
+        """True when steps are kept.
+
+        Without them there is no replay, no dead letter, no decision, no charge and nothing that is closed.
+        """
+        ...
+
+    def find(self, prefix: str) -> Sequence[str]:
+        """Find up to 8 conversations by a prefix of their ids."""
+        ...
+
+    def conversations(self) -> Iterable[Summary]:
+        """List the conversations, the last touched first."""
+        ...
+
+    def active(self) -> Sequence[str]:
+        """List the open conversations with queued, held or running deliveries, in the order of opening."""
+        ...
+
+    def load(self, conversation: str) -> Conversation | None:
+        """Load an open conversation as last committed; None when it is unknown, closed or suspended."""
+        ...
+
+    def approvals(self, conversation: str) -> Sequence[Approval]:
+        """List the messages of an open conversation that wait for a person."""
+        ...
+
+    def list_asking(self) -> Sequence[str]:
+        """List the open conversations with messages that wait for a person."""
+        ...
+
+    def answers(self) -> Sequence[tuple[ApprovalAnswer, float]]:
+        """List the answers that no server has taken, each with its time in seconds since the epoch."""
+        ...
+
+    def list_decisions(self, most: int = 100, principal: str | None = None) -> Sequence[DecidedApproval]:
+        """List the latest decisions on messages that waited for a person, newest first.
+
+        Args:
+            most: greatest number.
+            principal: owner of the conversations; None for all.
+        """
+        ...
+
+    def list_charges(self, since: float = 0.0) -> Sequence[ChargeSum]:
+        """List the charges since a time by listener, model and principal, the largest first."""
+        ...
+
+    def recorded_conversation(self, conversation: str) -> RecordedConversation:
+        """Read the steps of a conversation. Raises LookupError for an unknown one, UnrecordedError without steps."""
+        ...
+
+    def find_altered(self, recorded: RecordedConversation) -> int | None:
+        """Find the first version whose step was altered; None if intact or if steps are not sealed."""
+        ...
+
+    def dead(self, most: int | None = None, prefix: str = "") -> Sequence[DeadLetter]:
+        """List the dead letters, oldest first, without those that were queued again or discarded.
+
+        Args:
+            most: number of the latest ones; None for all.
+            prefix: of their delivery ids; other messages are not read.
+        """
+        ...
+
+    def list_suspended(self) -> Sequence[SuspendedConversation]:
+        """List the suspended conversations that can be resumed, oldest first."""
+        ...
+
+
+class PreviousRun(NamedTuple):
+    """Known facts about the end of the previous server.
+
+    Args:
+        running: ids of the running deliveries; empty after an end that was not caused by a delivery.
+        held: the delivery that blocked the event loop until the process was ended, or empty.
+        ends: the suspects, and how often the process ended while each ran alone.
+    """
+
+    running: frozenset[str]
+    held: str
+    ends: Mapping[str, int]
+
+
+NO_PREVIOUS_RUN = PreviousRun(frozenset(), "", {})
+
+
+class Marks(Protocol):
+    """Store of the running deliveries for the next server, here or in another process.
+
+    Only the documented errors are raised; only ``previous_run``, ``begin`` and ``wait_until_marked`` wait.
+    """
+
+    @property
+    def at_once(self) -> bool:
+        """True when a mark is stored as soon as it is entered, without ``wait_until_marked``."""
+        ...
+
+    async def previous_run(self, previous: int) -> PreviousRun:
+        """Return how the process with an earlier lease ended; NO_PREVIOUS_RUN if unreadable or ended in order.
+
+        Raises FencedError when this process has lost the gained claims and may not continue them.
+
+        ``running`` has all deliveries of that process: one that ran together with others is not a suspect.
+        """
+        ...
+
+    async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
+        """Store suspects with their counts, and make room for ``calls`` concurrent calls.
+
+        Called at the start and for each ``GainedClaims`` with suspects. Earlier suspects stay. Raises FencedError.
+        """
+        ...
+
+    def enter(self, delivery: str, conversation: str) -> int:
+        """Mark a delivery of a conversation; returns the slot for ``leave``."""
+        ...
+
+    async def wait_until_marked(self, slot: int) -> None:
+        """Wait until a mark is stored or cleared."""
+        ...
+
+    def leave(self, slot: int) -> None:
+        """Clear a mark."""
+        ...
+
+    def acquit(self, delivery: str) -> None:
+        """Remove a suspect."""
+        ...
+
+    def hold(self, delivery: str) -> None:
+        """Note that this delivery blocked the event loop too long and the process will be ended."""
+        ...
+
+    def end(self) -> None:
+        """Note that no delivery caused the coming end. May be called from any thread."""
+        ...
+
+
+class EngineError(Exception):
+    """The engine could not commit and stored no part of the outcome."""
+
+
+class QuotaError(RuntimeError):
+    """The principal has reached a quota of its own."""
+
+
+class ConflictError(EngineError):
+    """The conversation has changed since the decision: load it and decide again."""
+
+
+class FencedError(EngineError):
+    """Another process has the conversation now: drop it, without retrying or waiting."""
+
+
+class UnheardError(EngineError):
+    """No outcome arrived in time: the request is stored for the owner of the conversation and may still take effect."""
+
+    def __init__(self) -> None:
+        super().__init__("no outcome arrived in time: the request is stored and may still take effect")
+
+
+class UnfitError(EngineError):
+    """The outcome itself cannot be stored, now or later."""
+
+
+class DamagedError(EngineError):
+    """A conversation cannot be read. The others can."""
+
+
+class RepeatedError(EngineError):
+    """The same message was committed before under its sender's id; this one was not stored."""
+
+    def __init__(self, receipt: Receipt) -> None:
+        super().__init__("a message is there already under this id of its sender's")
+        self.receipt = receipt
+
+
+class OtherMessageError(ValueError):
+    """Another message was committed before under this sender's id; this one was not stored."""
+
+
+class UnkeptError(RuntimeError):
+    """A message was not stored and has no effect. ``why`` is the reason."""
+
+    def __init__(self, why: RejectReason) -> None:
+        super().__init__(_UNKEPT[str(why)])
+        self.why = why
+
+
+_UNKEPT = {
+    "stopping": "the server is stopping or not running",
+    "over": "the conversation has ended",
+    "unkept": "the server cannot keep messages at present",
+}
+
+
+class ForgottenError(LookupError):
+    """Some events after a place are no longer stored; all after ``since`` are."""
+
+    def __init__(self, since: EventPlace) -> None:
+        super().__init__("some events after this place are no longer stored")
+        self.since = since
+
 
 T = TypeVar("T")
 

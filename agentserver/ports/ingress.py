@@ -8,13 +8,37 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from agentserver.core.messages import UNDECIDED
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from agentserver.contract import Code
     from agentserver.core.messages import Done, EventPlace, Progress, Reply
     from agentserver.core.records.audit import AuditRecord
+    from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.principals import Principal
+
+
+class Approver(Protocol):
+    """Display of the messages that wait for an approval. Without one they are denied.
+
+    The answer comes back through the server's ``answer``, at any time.
+    """
+
+    def show(self, approval: Approval) -> None:
+        """Show a waiting message. Must not block or raise."""
+        ...
+
+
+class Answers(Protocol):
+    """Store of answers from people that another process has asked."""
+
+    async def list_pending(self) -> Sequence[tuple[ApprovalAnswer, float]]:
+        """List the answers, each with its time in seconds since the epoch. Raises EngineError."""
+        ...
+
+    async def drop(self, approvals: Sequence[str]) -> None:
+        """Remove the answers to decided approvals. Raises EngineError."""
+        ...
 
 
 class RejectReason(StrEnum):

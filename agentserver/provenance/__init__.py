@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from agentserver.provenance.confidentiality.readers import Readers
     from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing, Trust
     from agentserver.provenance.evidence.leaves import leaves
-    from agentserver.provenance.explanation import explain
     from agentserver.provenance.judgement import judge
     from agentserver.provenance.ledger import Ledger
     from agentserver.provenance.library.compat import (
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.policy.file import PolicyError, read_policy
     from agentserver.provenance.policy.marks import Amount, Destination, Id, Link, Secret
     from agentserver.provenance.sleuth import Sleuth
-    from agentserver.provenance.verdict import Decision, Verdict
+    from agentserver.provenance.verdict import Decision, Verdict, explain
 
 __all__ = [
     "Amount",
@@ -90,7 +89,7 @@ _HOMES = {
     "Trust": "evidence.labels",
     "Verdict": "verdict",
     "Violation": "library.compat",
-    "explain": "explanation",
+    "explain": "verdict",
     "judge": "judgement",
     "leaves": "evidence.leaves",
     "read_policy": "policy.file",

@@ -18,6 +18,7 @@ from agentserver.provenance.evidence.leaves import amount_keys
 from agentserver.provenance.evidence.paths import means
 from agentserver.provenance.exits import drop_idle_choices, find_breaches
 from agentserver.provenance.judging.authority import (
+    find_delegation,
     is_in_requested_document,
     is_listed,
     is_ordered,
@@ -27,7 +28,6 @@ from agentserver.provenance.judging.authority import (
     may_choose,
 )
 from agentserver.provenance.judging.case import Case
-from agentserver.provenance.judging.delegation import find_delegation
 from agentserver.provenance.judging.destinations import (
     check_destination,
     check_exits,

@@ -25,7 +25,7 @@ from agentserver.provenance.observations.records import FEW, Records
 from agentserver.provenance.observations.untrusted_texts import SLICE, UntrustedTexts
 from agentserver.provenance.plans.records import RecordIndex, group_by_observation, record_observation
 from agentserver.provenance.policy import forms
-from agentserver.provenance.policy.plan import AllowedStep, Plan, dump_plan, load_plan
+from agentserver.provenance.policy.plan import Plan, dump_plan, load_plan
 from agentserver.provenance.request.trusted_words import TrustedWords
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.values import Table
     from agentserver.provenance.evidence.words import WordIndex
     from agentserver.provenance.observations.assessment import RecentOutputs
+    from agentserver.provenance.plans.arguments import AllowedStep
     from agentserver.provenance.policy.declarations import FieldRule, ListenerClass, Policy
 
 RELAYED: Final = 1 << 18

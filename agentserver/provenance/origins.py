@@ -16,9 +16,8 @@ from agentserver.provenance.evidence.authority import find_entry
 from agentserver.provenance.evidence.destinations import PlaceForm
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.paths import strip_indices
-from agentserver.provenance.judging.authority import find_records, is_requested
+from agentserver.provenance.judging.authority import collect_record, find_records, is_requested
 from agentserver.provenance.judging.case import Case
-from agentserver.provenance.judging.delegation import collect_record
 from agentserver.provenance.judging.destinations import read_places
 
 if TYPE_CHECKING:

@@ -1,16 +1,33 @@
-"""Result of a judgement: the decision, and lazily computed findings with their evidence."""
+"""Result of a judgement: the decision, and lazily computed findings with their evidence.
+
+Never show an explanation to the sender of the call: a probe could learn the policy from it. It is for operators,
+reports and the approver's question.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from agentserver.characters.printing import CUT, replace_unseen
+from agentserver.findings import (
+    Delegation,
+    FindingFacts,
+    Findings,
+    FindingsWriter,
+    RecordText,
+    Trail,
+    TrailHop,
+)
 from agentserver.provenance.evidence.labels import Mode
+from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy.declarations import Effect
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agentserver.findings import Delegation
     from agentserver.provenance.evidence.labels import Call, Hop, Role, Text
     from agentserver.provenance.policy.declarations import Rule
@@ -90,3 +107,110 @@ class Verdict:
         if self.decision is Decision.ALLOW and self.mode is not Mode.AUDIT:
             return ()
         return tuple(finding for finding in self.weighed.value if finding.effect is Effect.BLOCK)
+
+
+MOST: Final = 40
+"""Maximum findings of one judgement that are stored and shown. The rest are counted."""
+
+
+def export_findings(verdict: Verdict, *, became: str = "", most: int | None = None) -> Findings:
+    """Export a verdict as values: each text cut to one line, duplicates removed, findings that block first.
+
+    Args:
+        verdict: the verdict to export.
+        became: the outcome of the call; see ``Findings``.
+        most: maximum findings to keep; None for all.
+    """
+    found: dict[tuple[object, ...], FindingFacts] = {}
+    for finding in sorted(verdict.findings, key=_sort_key):
+        one = _export_finding(finding)
+        found.setdefault(one if one.trail is None else (*one[:-1], *one.trail[:-1]), one)
+    kept = tuple(found.values())[:most]
+    call, decision = verdict.call, verdict.decision.value
+    more = len(found) - len(kept)
+    record = verdict.delegation.value
+    shown = None if record is None else _flatten_record(record)
+    sink, mode = _to_one_line(call.sink), verdict.mode.value
+    return Findings(sink, call.step, mode, decision, kept, became, more, delegation=shown)
+
+
+def _flatten_record(record: Delegation) -> Delegation:
+    """Replace characters in a record that a terminal would interpret; texts keep their lines."""
+    texts = tuple(
+        RecordText(
+            _to_one_line(one.field), _make_printable(one.text), tuple(map(_to_one_line, one.arguments))
+        )
+        for one in record.texts
+    )
+    return record._replace(
+        source=_to_one_line(record.source), record=_to_one_line(record.record), texts=texts
+    )
+
+
+def _make_printable(text: str) -> str:
+    return "\n".join(replace_unseen(line, lambda _: "\ufffd") for line in text.split("\n"))
+
+
+def explain(verdict: Verdict, *, became: str = "") -> str:
+    """Explain a verdict in full, one block for each finding; see ``Findings`` for ``became``."""
+    return "\n".join(FindingsWriter().full(export_findings(verdict, became=became), hops=False))
+
+
+def redact_verdict(verdict: Verdict, redact: Callable[[str], str]) -> Verdict:
+    """Redact every text in a verdict. The result is for display only."""
+    call = verdict.call
+    arguments = tuple(replace(leaf, value=redact(text_of(leaf.value))) for leaf in call.arguments)
+    weighed, reported = (
+        Lazy.ready(tuple(_redact_finding(finding, redact) for finding in found.value))
+        for found in (verdict.weighed, verdict.reported)
+    )
+    record = verdict.delegation.value
+    if record is not None:
+        record = record._replace(texts=tuple(one._replace(text=redact(one.text)) for one in record.texts))
+    call = replace(call, arguments=arguments)
+    return replace(verdict, call=call, weighed=weighed, reported=reported, delegation=Lazy.ready(record))
+
+
+def _redact_finding(finding: Finding, redact: Callable[[str], str]) -> Finding:
+    found = finding.evidence
+    if found is not None:
+        found = replace(found, excerpt=redact(found.excerpt), quoted=redact(found.quoted))
+    return replace(finding, value=redact(finding.value), detail=redact(finding.detail), evidence=found)
+
+
+def _sort_key(finding: Finding) -> tuple[bool, bool]:
+    """Order findings by weight: blocking ones first, then those with evidence."""
+    return finding.effect is not Effect.BLOCK, finding.evidence is None
+
+
+def _export_finding(finding: Finding) -> FindingFacts:
+    found = finding.evidence
+    return FindingFacts(
+        finding.rule.name.lower(),
+        finding.effect.value,
+        _to_one_line(finding.path),
+        _to_one_line(finding.value),
+        finding.role.value if finding.role else "",
+        _to_one_line(finding.detail),
+        None if found is None else _export_evidence(found),
+    )
+
+
+def _export_evidence(evidence: Evidence) -> Trail:
+    origin = evidence.text.origin
+    hops = tuple(
+        TrailHop(_to_one_line(hop.listener), _to_one_line(hop.path), hop.step) for hop in evidence.hops
+    )
+    excerpt, quoted = _to_one_line(evidence.excerpt), _to_one_line(evidence.quoted)
+    place = (_to_one_line(origin.source), _to_one_line(origin.path), origin.step)
+    return Trail(*place, excerpt, quoted, evidence.via, hops, origin.trace)
+
+
+def _to_one_line(text: str) -> str:
+    """Format the beginning of a text as one terminal line; values can be as long as a message."""
+    begun = text[:1000]
+    flat = " ".join(begun.split())
+    if not (flat.isascii() and flat.isprintable()):
+        flat = " ".join(replace_unseen(flat, lambda _: " ").split())
+    whole = len(flat) <= 120 and len(text) == len(begun)  # noqa: PLR2004  one line of a terminal
+    return flat if whole else f"{flat[:119]}{CUT}"

@@ -19,11 +19,9 @@ from agentserver.ports import (
     SubmitResult,
     UnkeptError,
 )
-from agentserver.pump.arrivals import Arrivals
 from agentserver.pump.boundary import CLOSED, staying_open
-from agentserver.pump.handles import Handles
-from agentserver.pump.owners import Owners
-from agentserver.pump.views import Views
+from agentserver.pump.handles import Handles, Views
+from agentserver.pump.owners import Arrivals, Owners
 from agentserver.pump.watches import Watches, ignore_catch_up
 from agentserver.wire import envelope
 

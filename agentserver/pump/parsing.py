@@ -14,7 +14,7 @@ from agentserver.core.decide import intake
 from agentserver.core.drafts import replies
 from agentserver.pump.schedule import Rounds
 from agentserver.pump.slices import run_in_slices
-from agentserver.wire.familiar import familiar
+from agentserver.wire.envelope import familiar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -9,8 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agentserver.remedies.configuration import ConfigCode
-from agentserver.remedies.remedy import Remedy
+from agentserver.remedies.configuration import ConfigCode, Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

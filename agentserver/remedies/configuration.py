@@ -3,8 +3,31 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import NamedTuple
 
-from agentserver.remedies.remedy import Remedy
+
+class Remedy(NamedTuple):
+    """The help for one refusal or finding.
+
+    Args:
+        family: a key of ``FAMILIES``.
+        name: the code, as the server has it.
+        means: what happened, in one sentence.
+        look: where to look.
+        change: the change that helps.
+        said: another wording of the message, or empty.
+    """
+
+    family: str
+    name: str
+    means: str
+    look: str
+    change: str
+    said: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.family}:{self.name}"
+
 
 _LINE = "File, line and path of the finding; the suggestion in parentheses is the likely correction."
 

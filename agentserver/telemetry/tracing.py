@@ -32,8 +32,7 @@ from agentserver.supervision import EndEffect, start_errand
 from agentserver.telemetry.export import Collector, Export, Sender
 from agentserver.telemetry.otlp import Encoder
 from agentserver.telemetry.spans import Attribute, Operation, Span, SpanEvent, SpanKind
-from agentserver.telemetry.story import Story, is_sampled, span_id, trace_id
-from agentserver.telemetry.turns import RunningTurns
+from agentserver.telemetry.story import RunningTurns, Story, is_sampled, span_id, trace_id
 from agentserver.trace.redact import Redaction
 
 if TYPE_CHECKING:

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agentserver.core.state.approvals import Answer
-    from agentserver.testing.approvals import ShownApproval
     from agentserver.testing.clock import FakeClock
     from agentserver.testing.declared import listener, organism_of
-    from agentserver.testing.kit import RefusalError, Testbed, Trace, organism
+    from agentserver.testing.kit import RefusalError, ScriptedCall, ShownApproval, Testbed, Trace, organism
     from agentserver.testing.models import script_model
-    from agentserver.testing.peers import ScriptedCall
     from agentserver.testing.plugin import Organisms
     from agentserver.testing.regressions import check_replay
 
@@ -36,9 +34,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Answer": "approvals",
-    "ShownApproval": "approvals",
-    "ScriptedCall": "peers",
+    "Answer": "kit",
+    "ShownApproval": "kit",
+    "ScriptedCall": "kit",
     "FakeClock": "clock",
     "Organisms": "plugin",
     "RefusalError": "kit",

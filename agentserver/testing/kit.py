@@ -6,13 +6,16 @@ Everything between the testbed and the handlers is the real server.
 from __future__ import annotations
 
 import asyncio
+import difflib
+import inspect
 import os
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -20,22 +23,20 @@ import anyio.to_thread
 
 from agentserver.assembly import build
 from agentserver.config import Organism, load
-from agentserver.contract import SystemError
+from agentserver.contract import HandlerResponse, SystemError
 from agentserver.core.messages import Reply
-from agentserver.core.state.approvals import Answer
-from agentserver.gateways.console.view import state
+from agentserver.core.records.wording import WORDING
+from agentserver.core.state.approvals import Answer, Approval, ApprovalAnswer
+from agentserver.gateways.console.view import decode_payload, state
 from agentserver.ports import RejectReason, UnkeptError
 from agentserver.supervision import EndEffect, start_errand
-from agentserver.testing.approvals import Person, give_answer
 from agentserver.testing.clock import FakeClock
-from agentserver.testing.models import ScriptedModel
-from agentserver.testing.peers import ScriptedPeer
-from agentserver.testing.standins import Standins
+from agentserver.testing.models import ScriptedModel, replace_providers
 from agentserver.trace.text import tree_text
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 
     from agentserver.assembly import Server
     from agentserver.completion import Prompt
@@ -44,10 +45,248 @@ if TYPE_CHECKING:
     from agentserver.observers import Observer
     from agentserver.ports import Clock
     from agentserver.pump.handle import ServerHandle
-    from agentserver.testing.approvals import Approvals, ShownApproval
     from agentserver.testing.models import ModelScript, Turns
-    from agentserver.testing.peers import Script, ScriptedCall
-    from agentserver.testing.standins import Resources
+
+    Approvals: TypeAlias = "Answer | Callable[[ShownApproval], Answer | None]"
+
+    from agentserver.contract import HandlerMetadata, HandlerResult
+
+    Script: TypeAlias = Callable[[Any, HandlerMetadata], Any] | Sequence[Any]
+    from collections.abc import Sequence
+
+    from agentserver.config.organism import BoundListener, Lifespan
+    from agentserver.contract import HandlerMetadata
+
+    Resources: TypeAlias = Sequence[object] | Lifespan
+
+
+@dataclass
+class Standins:
+    """Stand-ins of one test.
+
+    Args:
+        peers: by listener.
+        models: by model.
+        faults: of calls without a script.
+    """
+
+    peers: Mapping[str, ScriptedPeer]
+    models: Mapping[str, ScriptedModel]
+    faults: list[AssertionError] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise the first failure inside a script, or of a call without a script."""
+        scripts: list[list[AssertionError]] = [self.faults]
+        scripts += [each.faults for each in self.peers.values()]
+        scripts += [each.faults for each in self.models.values()]
+        for fault in chain.from_iterable(scripts):
+            raise fault
+
+    def replace_parts(self, loaded: Organism, resources: Resources | None, *, real_tools: bool) -> Organism:
+        """Put the replacements into an organism.
+
+        Raises ValueError for unknown names, and for missing resources.
+        """
+        check_names(self.peers, [bound.listener.name for bound in loaded.listeners])
+        tools = {tool.listener for server in loaded.mcp for tool in server.tools}
+        return replace(
+            loaded,
+            listeners=tuple(
+                self._replace_listener(bound, real=real_tools or bound.listener.name not in tools)
+                for bound in loaded.listeners
+            ),
+            models=replace_providers(loaded.models, self.models, self.faults),
+            lifespan=lifespan_of(loaded, resources),
+            mcp=loaded.mcp if real_tools else (),
+            otel=None,
+        )
+
+    def _replace_listener(self, bound: BoundListener, *, real: bool) -> BoundListener:
+        name = bound.listener.name
+        if name in self.peers:
+            return replace(bound, handler=self.peers[name], isolation=None)
+        if not real:
+            why = "is a tool of an MCP server, which a test starts with real_tools=True alone"
+            return replace(bound, handler=UnscriptedListener(name, why, self.faults))
+        if bound.isolation is not None and bound.isolation.lifespan is not None:
+            why = "has a worker_lifespan, which a test does not enter"
+            return replace(bound, handler=UnscriptedListener(name, why, self.faults), isolation=None)
+        if bound.isolation is not None and bound.isolation.remote:  # a test has no other machine
+            return replace(bound, isolation=replace(bound.isolation, remote=False))
+        return bound
+
+
+class UnscriptedListener:
+    """Listener that a test must not call."""
+
+    def __init__(self, name: str, why: str, faults: list[AssertionError]) -> None:
+        self._name, self._why, self._faults = name, why, faults
+
+    async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
+        """Fail and name the missing argument."""
+        del payload, metadata
+        missing = f'give organism(..., scripted={{"{self._name}": [...]}})'
+        fault = AssertionError(f"{self._name} {self._why}: {missing}")
+        self._faults.append(fault)
+        raise fault
+
+
+def check_names(given: Mapping[str, object], known: Sequence[str]) -> None:
+    """Raise ValueError for the script of an unknown listener."""
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            raise ValueError(f"no listener {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+
+
+def lifespan_of(loaded: Organism, resources: Resources | None) -> Lifespan | None:
+    """Choose the lifespan of a test: its own resources, or the one of an organism made in code.
+
+    Raises ValueError if the YAML of an organism declares one and the test gives no resources.
+    """
+    if callable(resources):
+        return resources
+    if resources is not None:
+        given = tuple(resources)
+
+        @asynccontextmanager
+        async def provide() -> AsyncIterator[tuple[object, ...]]:
+            yield given
+
+        return provide
+    if loaded.lifespan is not None and loaded.files:
+        name = getattr(loaded.lifespan, "__qualname__", "lifespan")
+        raise ValueError(
+            f"lifespan: {name} opens resources, which a test does not: give organism(..., resources=[...]), "
+            f"or a function that gives a context manager"
+        )
+    return loaded.lifespan
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedCall:
+    """Call of a scripted peer."""
+
+    payload: Any
+    metadata: HandlerMetadata
+
+
+class ScriptedPeer:
+    """Replacement of a listener's handler.
+
+    Args:
+        name: of the listener.
+        script: a function of payload and metadata, or one step for each call. A step, or the result of the function,
+            is a payload (the answer to the caller), a ``HandlerResponse``, ``bytes``, None, a list of payloads and
+            responses, an exception to raise, or for a step a function that returns one of these. Functions may be
+            async.
+    """
+
+    def __init__(self, name: str, script: Script) -> None:
+        self._name = name
+        self._script = script if callable(script) else list(script)
+        self.calls: list[ScriptedCall] = []
+        self.faults: list[AssertionError] = []
+
+    async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
+        """Follow the script. An AssertionError is stored as well.
+
+        The server must not swallow a test's failure.
+        """
+        self.calls.append(ScriptedCall(payload, metadata))
+        try:
+            return await self._follow(payload, metadata)
+        except AssertionError as fault:
+            self.faults.append(fault)
+            raise
+
+    async def _follow(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
+        step: Any = self._script
+        if isinstance(step, list):
+            if len(self.calls) > len(step):
+                raise AssertionError(
+                    f"{self._name} was called {len(self.calls)} times; its script has {len(step)}"
+                )
+            step = step[len(self.calls) - 1]
+        if callable(step) and not isinstance(step, BaseException):
+            step = step(payload, metadata)
+            if inspect.isawaitable(step):
+                step = await step
+        return _result(step)
+
+
+def _result(step: Any) -> HandlerResult:
+    if isinstance(step, BaseException):
+        raise step
+    if step is None or isinstance(step, bytes | HandlerResponse):
+        return step
+    if isinstance(step, list | tuple):
+        return [cast("HandlerResponse", _result(each)) for each in step]
+    return HandlerResponse.respond(step)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownApproval:
+    """Message that needed an approval.
+
+    Args:
+        sender: of the message.
+        to: the listener that it is for.
+        payload: its decoded payload.
+        questions: the text shown to a person.
+        approval: all data of the approval.
+    """
+
+    sender: str
+    to: str
+    payload: Any
+    questions: tuple[str, ...]
+    approval: Approval
+
+
+class Person:
+    """Approver that answers as a test says.
+
+    Args:
+        approves: the answer to every question, or a function that returns it; None lets the message wait.
+    """
+
+    def __init__(self, approvals: Approvals) -> None:
+        self._approvals = approvals
+        self._new: asyncio.Queue[Approval] = asyncio.Queue()
+        self.seen: list[ShownApproval] = []
+        self.unanswered: asyncio.Queue[ShownApproval] = asyncio.Queue()
+
+    def show(self, approval: Approval) -> None:
+        """Queue a waiting message."""
+        self._new.put_nowait(approval)
+
+    async def attend(self, server: Server) -> None:
+        """Answer approvals forever."""
+        while True:
+            approval = await self._new.get()
+            delivery = approval.delivery
+            asked = ShownApproval(
+                delivery.sender,
+                delivery.to,
+                decode_payload(delivery.message, server.rules.codecs),
+                tuple(WORDING.join_lines(question.why) for question in approval.questions),
+                approval,
+            )
+            self.seen.append(asked)
+            answer = self._approvals if isinstance(self._approvals, Answer) else self._approvals(asked)
+            if answer is None:
+                self.unanswered.put_nowait(asked)
+            else:
+                await give_answer(server, asked, answer)
+
+
+async def give_answer(server: Server, asked: ShownApproval, answer: Answer) -> bool:
+    """Give an answer. Returns False if the message is no longer waiting."""
+    approval = asked.approval
+    answered = ApprovalAnswer(approval.id, approval.digest, answer, "test")
+    return await server.answer(approval.delivery.conversation, answered)
+
 
 T = TypeVar("T")
 

@@ -27,8 +27,7 @@ from agentserver.extras import require
 from agentserver.payload.xmlify import xmlify
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.policy.marks import Link  # noqa: TC001 - a field's type
-from agentserver.tools import pages
-from agentserver.tools.given import require_settings
+from agentserver.tools import pages, require_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

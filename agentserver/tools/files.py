@@ -20,8 +20,7 @@ from agentserver.contract import HandlerMetadata, HandlerResponse
 from agentserver.payload.xmlify import xmlify
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.marks import Id
-from agentserver.tools import below, pages
-from agentserver.tools.given import require_settings
+from agentserver.tools import below, pages, require_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable

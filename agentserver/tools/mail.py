@@ -23,7 +23,7 @@ from agentserver.contract import HandlerMetadata, HandlerResponse, Pattern, invo
 from agentserver.extras import require
 from agentserver.payload.xmlify import xmlify
 from agentserver.provenance.evidence.labels import Role
-from agentserver.tools.given import require_settings
+from agentserver.tools import require_settings
 
 __all__ = ["MailProblem", "MailResult", "MailSettings", "SendMail", "send"]
 

@@ -1,16 +1,23 @@
-"""Renders records as lines, an indented tree, or JSON lines. Pure.
+"""Renders records as lines, an indented tree, JSON lines, or one self-contained page. Pure.
 
 Shows the details of refusals, so the output is for operators and never for a listener.
+
+The page has no script, font or request. Everything in it is a text node or an attribute that the serialiser escapes;
+nothing from a message is parsed as markup.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from agentserver.characters.printing import truncate_counting
+from lxml import etree
+from pydantic_core import from_json, to_json
+
+from agentserver.characters.printing import escape_unseen, truncate_counting
 from agentserver.core.encoding.codecs import DETAILS
 from agentserver.core.messages import TODO
 from agentserver.core.records.audit import Event
@@ -18,7 +25,7 @@ from agentserver.core.records.details import HandoffAttempt
 from agentserver.core.records.wording import WORDING
 from agentserver.trace.terminal import Style, own_lines, paint
 from agentserver.wire import envelope
-from agentserver.wire.canonical import canonical
+from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +33,47 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.wording import DetailWording
     from agentserver.trace.terminal import Line, Segment
+
+
+def jsonable(value: Any) -> Any:
+    """Convert a payload to JSON values.
+
+    Times are ISO 8601, a Decimal is text, bytes are URL-safe base64 (RFC 4648), and an Enum is its value. A float
+    that JSON cannot write is text, and so is any other type that JSON does not have, as in a generated dataclass.
+    """
+    return from_json(to_json(value, bytes_mode="base64", inf_nan_mode="strings", fallback=str))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Entry:
+    """One field of a payload: its depth, name, text (None for a heading) and ``held`` value."""
+
+    depth: int
+    name: str
+    text: str | None
+    held: Any = dataclasses.field(default=None, compare=False)
+
+
+def entries(value: Any, depth: int = 0) -> Iterator[Entry]:
+    """Yield the fields of a payload in order, without absent ones and empty lists."""
+    for each in dataclasses.fields(value):
+        held = getattr(value, each.name)
+        many = isinstance(held, list | tuple)
+        for index, item in enumerate(held if many else (held,)):
+            if item is None:
+                continue
+            name = f"{each.name}[{index}]" if many else each.name
+            if dataclasses.is_dataclass(item):
+                yield Entry(depth, name, None)
+                yield from entries(item, depth + 1)
+            else:
+                yield Entry(depth, name, _text(item), item)
+
+
+def _text(value: Any) -> str:
+    shown = jsonable(value)
+    return str(shown).lower() if isinstance(shown, bool) else str(shown)
+
 
 _STYLES = {
     Event.REFUSED: Style.BAD,
@@ -274,3 +322,37 @@ def json_lines(records: Iterable[AuditRecord], wording: DetailWording = WORDING)
         told["message"] = hop.record.message.decode("utf-8", "backslashreplace")
         told["detail"] = DETAILS.plain(hop.record.detail)
         yield json.dumps({**told, "text": wording.join_lines(hop.record.detail), "depth": hop.depth})
+
+
+STYLE = (
+    "body{font:14px/1.5 monospace;margin:2em;background:#fff;color:#222}"
+    "div{white-space:pre-wrap;overflow-wrap:anywhere}details{margin-left:12em}"
+    ".refused,.failed,.withdrawn{color:#b00}.approved{color:#070}"
+    ".dropped,.discarded,.retried,.repaired,.ended,.asked,.flagged{color:#850}"
+)
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+
+
+def page(title: str, records: Sequence[AuditRecord], wording: DetailWording = WORDING) -> str:
+    """Render the records of one conversation as an HTML page with collapsible messages."""
+    root = etree.Element("html", lang="en")
+    head = etree.SubElement(root, "head")
+    etree.SubElement(head, "meta", charset="utf-8")
+    # A second line of defence: a browser may load and run nothing here.
+    etree.SubElement(head, "meta", {"http-equiv": "Content-Security-Policy", "content": POLICY})
+    etree.SubElement(head, "title").text = escape_unseen(title)
+    etree.SubElement(head, "style").text = STYLE
+    body = etree.SubElement(root, "body")
+    etree.SubElement(body, "h1").text = escape_unseen(title)
+    for hop in read_trace(records):
+        row = etree.SubElement(body, "div", {"class": str(Event(hop.record.event))})
+        row.text = "\n".join(
+            "".join(escape_unseen(text) for _, text in each)
+            for each in (line(hop, wording), *detail_lines(hop, wording=wording))
+        )
+        if hop.record.message:
+            unfold = etree.SubElement(body, "details")
+            etree.SubElement(unfold, "summary").text = "message"
+            text = hop.record.message.decode("utf-8", "surrogateescape")
+            etree.SubElement(unfold, "div").text = "\n".join(map(escape_unseen, text.split("\n")))
+    return etree.tostring(root, method="html", encoding="unicode", doctype="<!DOCTYPE html>")

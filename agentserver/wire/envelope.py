@@ -3,6 +3,10 @@
 A document is read exactly as it is or refused; nothing is repaired here. The claimed sender is returned as a claim:
 the caller knows the true one. Refusals have a bounded size and quote nothing from the document, so they can be
 logged.
+
+libxml2 keeps every distinct name for as long as the parsing thread lives, so documents with names that the server's own
+schemas do not declare are parsed in a thread and by a parser that are discarded. The check for such names may reject a
+harmless document, which costs time, but never accepts one with a new name.
 """
 
 from __future__ import annotations
@@ -11,12 +15,65 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from html import escape
-from typing import Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from lxml import etree
 
-from agentserver.wire.canonical import canonical
-from agentserver.wire.familiar import familiar
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_TAG: Final = re.compile(
+    rb"<(?:/([A-Za-z_][\w.-]*)|([A-Za-z_][\w.-]*)((?:[ \t\r\n]+[A-Za-z_][\w:.-]*=\"[^\"<]*\")*))[ \t\r\n]*/?>"
+)
+_ATTRIBUTE: Final = re.compile(rb"([A-Za-z_][\w:.-]*)=\"([^\"<]*)\"")
+_REFERENCE: Final = re.compile(rb"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});")
+_DECLARED: Final = re.compile(r"""\b(?:name|targetNamespace|xmlns(?::[\w.-]+)?)=["']([^"'<>&]+)["']""")
+
+
+def names(schemas: Iterable[str]) -> frozenset[bytes]:
+    """Collect every name and namespace that the schemas declare, as a document would spell it."""
+    return frozenset(found.encode() for schema in schemas for found in _DECLARED.findall(schema))
+
+
+def familiar(data: bytes, known: frozenset[bytes]) -> bool:
+    """Check that the document has only tags with known names, text and character references.
+
+    Each ``<`` must begin a tag that the pattern matches completely, and attribute values contain no ``<``, so a
+    parser cannot find a name that this check misses. Prefixed names count as unknown.
+    """
+    tags = _TAG.findall(data)
+    if not tags or len(tags) != data.count(b"<"):
+        return False
+    for closing, opening, attributes in tags:
+        if (closing or opening) not in known:
+            return False
+        for name, value in _ATTRIBUTE.findall(attributes) if attributes else ():
+            if name not in known and not (name == b"xmlns" and value in known):
+                return False
+    references = data.count(b"&")
+    return not references or references == len(_REFERENCE.findall(data))
+
+
+# A namespace declaration in C14N output, and a start tag: C14N writes "<" nowhere else, and escapes quotes in
+# attributes.
+_BARE_SPACE: Final = re.compile(rb' xmlns(?::[^\s="<>]+)?="[^"<>]*&[^"<>]*"')
+_START_TAG: Final = re.compile(rb'<[^"<>]*(?:"[^"<]*"[^"<>]*)*>')
+
+
+def canonical(element: etree._Element) -> bytes:
+    """Write Exclusive C14N 1.0 without comments (RFC 3741), independent of the surrounding document.
+
+    The result can be parsed again, and is its own canonical form.
+    """
+    form = etree.tostring(element, method="c14n", exclusive=True, with_comments=False, with_tail=False)
+    # libxml2 does not escape namespace URIs. Of the characters that C14N escapes, only "&" can occur in a URI it
+    # accepts.
+    return _START_TAG.sub(_escaped_spaces, form) if _BARE_SPACE.search(form) else form
+
+
+def _escaped_spaces(tag: re.Match[bytes]) -> bytes:
+    return _BARE_SPACE.sub(lambda space: space[0].replace(b"&", b"&amp;"), tag[0])
+
 
 Names: TypeAlias = frozenset[bytes]
 

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from agentserver.payload.fields.field_table import PayloadType
 from agentserver.payload.fields.lexical import escape_attribute
 from agentserver.payload.names import local, namespace
-from agentserver.wire.canonical import canonical
-from agentserver.wire.envelope import Malformed, read_payload
+from agentserver.wire.envelope import Malformed, canonical, read_payload
 from agentserver.wire.repair_search import (
     GAP,
     MARKUP,

@@ -13,8 +13,7 @@ import httpx
 
 from agentserver.completion import CompletionFault, Usage
 from agentserver.foreign_json.reading import JsonLimits, parse_json
-from agentserver.ports.tasks import cancel_and_wait
-from agentserver.supervision import run_errand
+from agentserver.supervision import cancel_and_wait, run_errand
 from agentserver.worker import frames
 from agentserver.worker.frames import AliveFrame, GivenFrame, TakeFrame, dump_asked
 from agentserver.worker.pool import WorkerError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from agentserver.provenance.policy.plan_file import read_plan
+from agentserver.provenance.policy.plan import read_plan
 
 if TYPE_CHECKING:
     from agentserver.provenance.plans.arguments import AllowedStep

@@ -30,7 +30,7 @@ from agentserver.core.usage import usage_instructions
 from agentserver.guards.builtin import PeersGuard
 from agentserver.payload.codec import Codecs
 from agentserver.pump.invoke import make_answering
-from agentserver.wire import familiar
+from agentserver.wire import envelope
 from agentserver.wire.envelope import SCHEMA, Bounds, read_envelope
 
 
@@ -64,7 +64,7 @@ def rules(*listeners, guards=None, payloads=(Answer, Note), **limits):
     usage = {name: usage_instructions(one, named, codecs) for name, one in named.items()}
     blueprint = Blueprint(named, Limits(**limits), roots, services, usage)
     asked = (PeersGuard(),) if guards is None else tuple(guards)
-    known = familiar.names([SCHEMA, *(codec.xsd() for codec in codecs)])
+    known = envelope.names([SCHEMA, *(codec.xsd() for codec in codecs)])
     return Rules(
         blueprint,
         codecs,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
-from agentserver.core.encoding import record_rows, recording
+from agentserver.core.encoding import codecs, recording
 from agentserver.core.messages import OutsideMessage
 from agentserver.core.receipts import Receipt, key
 from agentserver.core.receipts import issue_receipt as receipt_of
@@ -38,7 +38,7 @@ def test_nothing_of_an_id_can_be_read_in_what_is_recorded():
     outcome = decisions.receive(
         paper.conversation, OutsideMessage(data, "r", "a", found), shop, paper.moment()
     )
-    written = recording.dump_cause(outcome) + record_rows.dump_records(outcome)
+    written = recording.dump_cause(outcome) + codecs.dump_records(outcome)
     assert b"4711" not in written
     assert receipt_of(outcome) == (found.name, Receipt("r", found.content))
 

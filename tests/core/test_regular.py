@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from agentserver import Attribute, xmlify
 from agentserver.payload.codec import Codecs
-from agentserver.wire.canonical import canonical
-from agentserver.wire.envelope import Bounds, Malformed, read_payload, read_written
+from agentserver.wire.envelope import Bounds, Malformed, canonical, read_payload, read_written
 from tests.fuzzing import examples
 
 

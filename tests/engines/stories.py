@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentserver.core.encoding import record_rows, recording
+from agentserver.core.encoding import codecs, recording
 from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
 from agentserver.core.encoding.recording import Origin
 
@@ -14,7 +14,7 @@ def story_of(paper):
             outcome.conversation.version,
             outcome.moment,
             recording.dump_cause(outcome),
-            record_rows.dump_records(outcome),
+            codecs.dump_records(outcome),
             outcome.added,
             tuple(outcome.replies),
             b"",

@@ -15,7 +15,7 @@ from agentserver.config import forget, load
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.guards.lineage.plan import Plan, read_steps
-from agentserver.provenance.policy.plan_file import read_plan
+from agentserver.provenance.policy.plan import read_plan
 from tests.examples.conftest import PROJECT, run
 
 FOLDER = PROJECT / "examples/desks"

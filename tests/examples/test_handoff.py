@@ -12,7 +12,7 @@ import pytest
 from agentserver.core.encoding.codecs import attempt_members as members
 from agentserver.core.records.audit import Event
 from agentserver.handoff.intents import vocabulary
-from agentserver.handoff.reference import INTENTS
+from agentserver.handoff.managed.orchestrate import INTENTS
 from tests.examples.conftest import PROJECT, changed, run
 from tests.handoff.test_hostile import TRICKS
 from tests.machine import HANGS

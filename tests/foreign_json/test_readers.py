@@ -21,14 +21,14 @@ from agentserver.gateways.http import forms, streams
 from agentserver.gateways.http.parts import ProblemAnswer
 from agentserver.gateways.principals import document
 from agentserver.handoff import audit, requests
-from agentserver.handoff.edge.cursor import SessionCursor
 from agentserver.handoff.edge.heads import NoteHeads
+from agentserver.handoff.managed.agents import SessionCursor
 from agentserver.history import export
 from agentserver.hygiene.json import tree
 from agentserver.hygiene.objections import Objection
 from agentserver.llm import completer
 from agentserver.llm.agent import loop
-from agentserver.payload.foreign import lock, shapes
+from agentserver.payload.foreign import lock, mapping
 from agentserver.payload.json import values
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.worker.frames import HEAD, FrameCodec, FrameError, FrameReader
@@ -61,7 +61,7 @@ def framed_or_spoken(data):
 
 
 def outward(data):
-    return shapes.to_foreign(shapes.AS_TEXT, data.decode("utf-8", "surrogateescape"))
+    return mapping.to_foreign(mapping.AS_TEXT, data.decode("utf-8", "surrogateescape"))
 
 
 def of_file(make, data):
@@ -87,7 +87,7 @@ READERS = {
     "agentserver/hygiene/json/tree.py": (tree.read_json_schema, b"%s"),
     "agentserver/payload/json/values.py": (values.read_json, b"%s"),
     "agentserver/payload/foreign/lock.py": (lock.read_lock, LOCK),
-    "agentserver/payload/foreign/shapes.py": (outward, b"%s"),
+    "agentserver/payload/foreign/mapping.py": (outward, b"%s"),
     "agentserver/gateways/http/forms.py": (
         lambda data: forms.message(None, forms.JSON, data, None, None, None),
         b"%s",
@@ -118,7 +118,7 @@ READERS = {
 """A driver of each reader, and the text that a bomb is put into."""
 
 NOTES = {
-    "agentserver/handoff/edge/cursor.py": lambda folder: SessionCursor("s", folder),
+    "agentserver/handoff/managed/agents.py": lambda folder: SessionCursor("s", folder),
     "agentserver/handoff/edge/heads.py": lambda folder: NoteHeads(folder / "audit.jsonl"),
 }
 """Readers of files beside others: what is there is this user's own, but anybody may have broken it."""

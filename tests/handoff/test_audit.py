@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentserver.handoff import audit
 from agentserver.handoff.audit import GENESIS, NAMES, Flaw, Seal, seal_record, verify
 from agentserver.handoff.judgement import ApprovedRequest, Circumstances, judge
-from agentserver.handoff.reference import reference
+from agentserver.handoff.managed.orchestrate import reference
 from agentserver.handoff.requests import RequestRefusal, digest, read_text
 from tests.fuzzing import examples
 

@@ -6,8 +6,8 @@ import pytest
 
 from agentserver.handoff import parameters
 from agentserver.handoff.intents import Intent, Vocabulary, VocabularyFault, find_narrow_peers, vocabulary
+from agentserver.handoff.managed.orchestrate import INTENTS, TARGETS, reference
 from agentserver.handoff.parameters import Parameter, Type
-from agentserver.handoff.reference import INTENTS, TARGETS, reference
 from agentserver.hygiene.objections import Objection
 from agentserver.hygiene.simple_types import Lexical
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from agentserver.handoff.intents import Intent, vocabulary
 from agentserver.handoff.judgement import ApprovedRequest, Circumstances, RejectedRequest, judge
+from agentserver.handoff.managed.orchestrate import INTENTS, TARGETS, reference
 from agentserver.handoff.parameters import Parameter, Type, WrittenValue
-from agentserver.handoff.reference import INTENTS, TARGETS, reference
 from agentserver.handoff.requests import LONGEST, HandoffRequest, RequestRefusal, from_tool, read_text
 from agentserver.handoff.scrub import Scrub
 from agentserver.hygiene.simple_types import Lexical

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from agentserver.handoff.intents import INTRODUCTION, MOST, Intent, describe_offers, vocabulary
+from agentserver.handoff.managed.orchestrate import reference
 from agentserver.handoff.parameters import Parameter
-from agentserver.handoff.reference import reference
 from agentserver.hygiene.simple_types import Lexical
 
 INTENT = Intent(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.handoff.templates import LONGEST, TemplateError, parse
+from agentserver.handoff.intents import LONGEST, TemplateError, parse
 
 
 def test_an_absent_value_takes_its_sentence_along():

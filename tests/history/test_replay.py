@@ -9,7 +9,7 @@ from agentserver.codec import write_json
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import requeue
-from agentserver.core.encoding.record_rows import RECORDS, KeptMessage, KeptRecord
+from agentserver.core.encoding.codecs import RECORDS, KeptMessage, KeptRecord
 from agentserver.core.messages import ConversationClosing, OutsideMessage, RequeuedLetter, TurnedAway
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import KeptText

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from agentserver.ports.tasks import cancel_and_wait
+from agentserver.supervision import cancel_and_wait
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agentserver.guards.lineage.guard import digest_call
 from agentserver.provenance import Ledger, Mode, Policy, PolicyError, explain, read_policy
-from agentserver.provenance.explanation import export_findings
+from agentserver.provenance.verdict import export_findings
 from tests.fuzzing import examples
 from tests.provenance.scenes import Scenario
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from agentserver.guards.lineage.guard import digest_call
 from agentserver.provenance.evidence.labels import Call, Mode, Observation, Role
 from agentserver.provenance.evidence.leaves import find_typed_keys, leaves
-from agentserver.provenance.explanation import explain
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy.declarations import ArgumentRule, Policy, SinkRule
+from agentserver.provenance.verdict import explain
 
 ARGUMENTS = (ArgumentRule("to", Role.DESTINATION), ArgumentRule("id", Role.SELECTOR))
 POLICY = Policy(

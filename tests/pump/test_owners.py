@@ -10,7 +10,7 @@ import pytest
 from agentserver.core.blueprint import Listener
 from agentserver.core.messages import Done, Reply
 from agentserver.ports import EngineError, OtherMessageError, QuotaError, RejectReason, UnkeptError, WatchEnd
-from agentserver.pump import views
+from agentserver.pump import handles
 from tests.core.paper import Note
 from tests.machine import HANGS
 from tests.pump.desk import answer, until
@@ -201,7 +201,7 @@ async def test_a_gateway_holds_a_conversation_of_another_process():
 
 async def test_news_that_cannot_be_read_when_it_comes_is_shown_as_soon_as_it_can(monkeypatch):
     """It was logged, and whoever waited for it waited for the next."""
-    monkeypatch.setattr(views, "backoff", lambda _: 0.0)
+    monkeypatch.setattr(handles, "backoff", lambda _: 0.0)
     async with pair((A, answer)) as two:
         key = await opened(two.a)
         handle = await two.b.pump.resume("console", key)

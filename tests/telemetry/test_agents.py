@@ -18,8 +18,7 @@ from agentserver.config.organism import Otel
 from agentserver.contract import SystemError
 from agentserver.core.messages import Delivery
 from agentserver.llm import complete
-from agentserver.telemetry.story import Story, span_id
-from agentserver.telemetry.turns import RunningTurns
+from agentserver.telemetry.story import RunningTurns, Story, span_id
 from agentserver.testing import listener, organism_of
 from tests.core.paper import Answer, Ask
 from tests.llm.agent.conftest import CODE, YAML, Model, calls, done, spoken_for

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from agentserver.trace.plain_values import Entry, entries, jsonable
+from agentserver.trace.text import Entry, entries, jsonable
 from tests.gateways.payloads import Colour, Item, Order
 
 

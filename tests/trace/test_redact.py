@@ -11,7 +11,6 @@ from agentserver.config.yaml.secrets import Secrets
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import Failure, Ground, GuardAsks, GuardQuestions
 from agentserver.core.records.wording import PHRASES, WORDING
-from agentserver.trace import html
 from agentserver.trace import text as trace_text
 from agentserver.trace.redact import MARK, Redaction, redact_records
 from agentserver.wire import envelope
@@ -140,7 +139,7 @@ def test_secrets_go_whatever_else_is_asked_for():
     )
     assert f"the key is {MARK}</M>" in said(one)
     assert (WORDING.join_lines(other.detail), other.to) == (f"RuntimeError: {MARK}", MARK)
-    for text in (html.page("t", [one, other]), trace_text.tree_text([one, other], payloads=True),
+    for text in (trace_text.page("t", [one, other]), trace_text.tree_text([one, other], payloads=True),
                  *trace_text.json_lines([one, other])):  # fmt: skip
         assert "hunter2" not in text
 
@@ -161,7 +160,7 @@ def test_a_page_is_a_tree_of_texts_whatever_the_records_say(text):
     data = text.encode("utf-8", "surrogatepass")
     record = sent(data)._replace(sender=text, to=text, root=text, code=text, detail=Failure(text))
     for each in (record, *redact_records([record], Redaction(("*",)))):
-        page = html.page(text, [each])
+        page = trace_text.page(text, [each])
         page.encode()
         tree = etree.fromstring(page, etree.HTMLParser())
         assert {element.tag for element in tree.iter()} <= ALLOWED

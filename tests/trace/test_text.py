@@ -8,9 +8,8 @@ from lxml import etree
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import ApprovalGiven, KeptText
 from agentserver.core.records.wording import WORDING
-from agentserver.trace.html import page
 from agentserver.trace.terminal import Style
-from agentserver.trace.text import is_quiet, json_lines, line, read_trace, tree, tree_text
+from agentserver.trace.text import is_quiet, json_lines, line, page, read_trace, tree, tree_text
 from tests.core.samples import SAMPLES, altered, handoff
 
 

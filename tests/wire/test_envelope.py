@@ -18,8 +18,16 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver.wire import envelope
-from agentserver.wire.canonical import canonical
-from agentserver.wire.envelope import Bounds, Envelope, Fault, Malformed, read_envelope, read_payload, write
+from agentserver.wire.envelope import (
+    Bounds,
+    Envelope,
+    Fault,
+    Malformed,
+    canonical,
+    read_envelope,
+    read_payload,
+    write,
+)
 from tests.fuzzing import examples
 from tests.machine import HANGS
 

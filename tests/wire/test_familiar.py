@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.wire.canonical import canonical
-from agentserver.wire.envelope import SCHEMA, Bounds, read_payload, write
-from agentserver.wire.familiar import familiar, names
+from agentserver.wire.envelope import SCHEMA, Bounds, canonical, familiar, names, read_payload, write
 from tests.core.paper import Ask, listener, rules
 
 KNOWN = frozenset([b"a", b"b", b"urn:x"])

@@ -13,8 +13,7 @@ from agentserver.core.drafts.replies import draft
 from agentserver.payload.codec import Codecs
 from agentserver.payload.xmlify import PayloadError
 from agentserver.wire import envelope, repair
-from agentserver.wire.canonical import canonical
-from agentserver.wire.envelope import Bounds, read_envelope, read_payload, write
+from agentserver.wire.envelope import Bounds, canonical, read_envelope, read_payload, write
 
 AWKWARD = ["&", "&amp;", "&lt;", '"', "'", "<", ">", "%", "%41", "%zz", " ", "\n", "\t", "é", "[", "?a=1&b=2", "#", "\\",
            ' xmlns="urn:b&c"', "\ud800", "\x7f", "://", "@", "//h:1/"]  # fmt: skip

@@ -14,8 +14,7 @@ from agentserver.contract import Attribute
 from agentserver.payload.codec import GeneratedCodec
 from agentserver.payload.xmlify import describe
 from agentserver.wire import repair, repair_search
-from agentserver.wire.canonical import canonical
-from agentserver.wire.envelope import NAMESPACE, Bounds, read_payload
+from agentserver.wire.envelope import NAMESPACE, Bounds, canonical, read_payload
 from agentserver.wire.repair import RepairedText, RepairRefusal, Unreadable
 from agentserver.wire.repair_search import Repair
 from tests.fuzzing import examples

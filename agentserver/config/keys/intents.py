@@ -17,7 +17,7 @@ from agentserver.config.keys.fields import (
     wrap_text,
 )
 from agentserver.handoff import intents
-from agentserver.handoff.templates import LONGEST
+from agentserver.handoff.intents import LONGEST
 from agentserver.hygiene import slug
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.contract import Code, TodoUntil
-from agentserver.core.drafts.reserved import reject_reserved
-from agentserver.core.drafts.routing import Proposal, Route, Sender, resolve
+from agentserver.core.drafts.routing import Proposal, Route, Sender, reject_reserved, resolve
 from agentserver.core.guard import PASSED, Denial
 from agentserver.core.messages import TODO, HandlerReturn
 from agentserver.core.pieces import run_pieces
@@ -21,15 +20,14 @@ from agentserver.core.state.approvals import WAITING
 from agentserver.core.state.budget import find_overrun, room
 from agentserver.core.state.todos import WATCHERS
 from agentserver.payload.codec import SYSTEMS_OWN
-from agentserver.wire.canonical import canonical
+from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from agentserver.core.guard import Rules
+    from agentserver.core.guard import ResolvedDraft, Rules
     from agentserver.core.messages import Delivery, Draft, FinishedInvocation
     from agentserver.core.pieces import Pieces
-    from agentserver.core.presenting import ResolvedDraft
     from agentserver.core.records.details import Detail
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.threads import Thread

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.decide.step import Step
-from agentserver.core.notices import notice
+from agentserver.core.drafts.replies import notice
 from agentserver.core.records.details import ApprovalGiven, NoAnswer
 from agentserver.core.refusals import system_error
 from agentserver.core.state import principals

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code, HandlerMetadata, TodoComplete, TodoUntil
-from agentserver.core.decide import intake
+from agentserver.core.decide import dismissal, intake
 from agentserver.core.decide.admission import Admission, admit_result, judge, reject_unread
 from agentserver.core.decide.dismissal import dismiss, make_excerpt
 from agentserver.core.decide.step import Step
+from agentserver.core.drafts.replies import notice
 from agentserver.core.drafts.routing import Route, Sender
 from agentserver.core.messages import (
     NO_EFFECTS,
@@ -23,9 +24,7 @@ from agentserver.core.messages import (
     HandlerReturn,
     TurnedAway,
 )
-from agentserver.core.notices import notice
 from agentserver.core.pieces import run_pieces
-from agentserver.core.records import causes
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Ground, RepairNote
 from agentserver.core.refusals import Refusal, system_error
@@ -224,7 +223,7 @@ def conclude_in_pieces(
     """Decide on the result of an invocation; two pieces per message except the last."""
     delivery, element, result, took = finished
     if isinstance(result, HandlerFailure) or isinstance(result.said, Refusal):
-        finished = causes.redact_invocation(finished, rules.redact)
+        finished = dismissal.redact_invocation(finished, rules.redact)
         result = finished.result
     step = Step(conversation, rules, moment, finished, delivery.request, delivery, took)
     thread = conversation.working_on(delivery)
@@ -258,7 +257,7 @@ def conclude_in_pieces(
 
 def give_up(conversation: Conversation, given_up: GivenUp, rules: Rules, moment: Moment) -> Outcome:
     """End a delivery on which no decision was possible, without looking at its result."""
-    given_up = causes.redact_given_up(given_up, rules.redact)
+    given_up = dismissal.redact_given_up(given_up, rules.redact)
     delivery = given_up.delivery
     step = Step(conversation, rules, moment, given_up, delivery.request, delivery)
     thread = conversation.working_on(delivery)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code
 from agentserver.core.drafts import replies
-from agentserver.core.drafts.reserved import forgery
+from agentserver.core.drafts.routing import forgery
 from agentserver.core.records.details import Corrections, Ground
 from agentserver.core.refusals import Refusal
 from agentserver.payload.codec import is_system_name
 from agentserver.wire import envelope
-from agentserver.wire.canonical import canonical
+from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
     from lxml import etree

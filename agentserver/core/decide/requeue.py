@@ -14,7 +14,7 @@ from agentserver.core.records.details import RedrivenFrom
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.principals import Trust
 from agentserver.payload.names import local
-from agentserver.wire.canonical import canonical
+from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
     from lxml import etree

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from agentserver.contract import Code, TodoClosed, TodoRegistered
 from agentserver.core.decide import lives
 from agentserver.core.decide.lives import DeliveryMove, DeliveryStage, ThreadMove
+from agentserver.core.drafts.replies import notice
 from agentserver.core.drafts.routing import Route
 from agentserver.core.messages import TODO, Call, Delivery, Done, EventPlace, Reply
-from agentserver.core.notices import notice
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Charge, EndDetail, Ground, GuardAsks, GuardQuestions
 from agentserver.core.records.outcome import Outcome

@@ -7,15 +7,16 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from agentserver.contract import Code, HandlerResponse, Target
-from agentserver.core.drafts.reserved import forgery
-from agentserver.core.messages import Draft, Drafts, HandlerFailure
+from agentserver.core.blueprint import Listener
+from agentserver.core.drafts.routing import Proposal, Route, forgery
+from agentserver.core.messages import SYSTEM, Draft, Drafts, HandlerFailure
 from agentserver.core.pieces import run_pieces
 from agentserver.core.records.details import Corrections, Failure, Ground
 from agentserver.core.refusals import Refusal
 from agentserver.payload.codec import UndeclaredPayload, is_system_name
 from agentserver.payload.generate import Unencodable
 from agentserver.payload.xmlify import PayloadError
-from agentserver.wire import repair
+from agentserver.wire import envelope, repair
 from agentserver.wire.envelope import Malformed, read_payload, read_written
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
+    from agentserver.core.guard import Rules
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.details import Detail
     from agentserver.core.state.budget import Room
@@ -187,3 +189,24 @@ def _collect(
         drafts.append(item)
         yield
     return Drafts(tuple(drafts))
+
+
+def notice(
+    payload: object, thread: str, rules: Rules, *, sender: str = SYSTEM, caller: bool = False, about: str = ""
+) -> Proposal:
+    """A message of the system's to a thread.
+
+    Args:
+        payload: its payload, of a class of the system's.
+        thread: the thread that it is about.
+        rules: whose codecs write it.
+        sender: the name the receiver sees.
+        caller: send it to the caller of the thread, as the thread's answer, and not to the thread itself.
+        about: for a SystemError, the listener whose failure it reports.
+    """
+    codec = rules.codecs.of(type(payload))
+    markup = codec.encode(payload)
+    element = envelope.read_written(markup, rules.bounds)
+    assert not isinstance(element, envelope.Malformed)  # a codec of ours has written it
+    route = Route.ANSWER if caller else Route.NOTICE
+    return Proposal(Listener(sender, (), ""), thread, "", route, codec.name, markup, element, about=about)

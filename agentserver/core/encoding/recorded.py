@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.encoding import record_rows, recording
+from agentserver.core.encoding import codecs, recording
 from agentserver.core.messages import Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import ApprovalGiven, Charge
@@ -103,9 +103,7 @@ class RecordedConversation:
     def records_of(self, step: RecordedStep) -> tuple[AuditRecord, ...]:
         """Return the records of one step."""
         replies = [event for event in step.events if isinstance(event, Reply)]
-        return record_rows.load_records(
-            step.records, self.beginning.id, step.moment.now, self.deliveries, replies
-        )
+        return codecs.load_records(step.records, self.beginning.id, step.moment.now, self.deliveries, replies)
 
     def cause(self, step: RecordedStep, rules: Rules) -> Cause:
         """Read the cause of a step under these rules. Raises UnreadableError."""

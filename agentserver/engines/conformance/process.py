@@ -14,7 +14,7 @@ from agentserver.core.receipts import refused_with
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.engines.conformance.sample import BrokenPromiseError, hold
 from agentserver.ports import Arrival, Fate, FencedError, GainedClaims, RepeatedError
-from agentserver.ports.tasks import cancel_and_wait
+from agentserver.supervision import cancel_and_wait
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from agentserver.core.messages import Done, Reply
 from agentserver.core.state.elapsed import Calendar, Jump
 from agentserver.engines.conformance.claiming import CLAIMING
-from agentserver.engines.conformance.outbox import LEFT
+from agentserver.engines.conformance.outbox import LEFT, RECEIPTS
 from agentserver.engines.conformance.reader import READER
-from agentserver.engines.conformance.receipts import RECEIPTS
 from agentserver.engines.conformance.sample import (
     AskingGuard,
     BrokenPromiseError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import merge
 from typing import TYPE_CHECKING
 
-from agentserver.core.encoding import record_rows, recording
+from agentserver.core.encoding import codecs, recording
 from agentserver.core.messages import Done, EventPlace, Reply
 from agentserver.core.receipts import refused_with
 from agentserver.ports.engine import PAGE
@@ -82,4 +82,4 @@ def find_refusal(connection: Connection, number: int, name: str, request: str) -
     given = recording.receipt(cause)
     if given is None or given[0] != name:
         return ""
-    return refused_with(record_rows.load_records(records, "", 0.0, {}, ()))
+    return refused_with(codecs.load_records(records, "", 0.0, {}, ()))

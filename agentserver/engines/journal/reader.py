@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from agentserver.core.encoding import kept, record_rows, snapshot
+from agentserver.core.encoding import codecs, kept, snapshot
 from agentserver.core.encoding.recorded import (
     Charges,
     ChargeSum,
@@ -350,13 +350,13 @@ def _find_record(
 ) -> AuditRecord:
     """Find the step's record of one of these events. Raises UnreadableError."""
     number, key, at = place
-    found = next((one for one in record_rows.kept_records(records) if one.event in events), None)
+    found = next((one for one in codecs.kept_records(records) if one.event in events), None)
     if found is None:
         raise UnreadableError(f"conversation {key}: a step lacks the record of its decision")
     deliveries: dict[str, Delivery] = {}
     if found.about is None:  # the delivery completes the record
         deliveries = {found.delivery: _find_delivery(connection, number, key, found.delivery)}
-    return record_rows.whole_record(found, key, at, deliveries)
+    return codecs.whole_record(found, key, at, deliveries)
 
 
 def _find_delivery(connection: Connection, number: int, key: str, delivery: str) -> Delivery:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.decide.dismissal import DismissedMessage
-from agentserver.core.encoding import changes, kept, record_rows, recording, snapshot
+from agentserver.core.encoding import changes, codecs, kept, recording, snapshot
 from agentserver.core.encoding.recorded import given_up
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.messages import (
@@ -167,7 +167,7 @@ class StepMaker:
         if outcome.moment is None:
             return UnfitError("an outcome that no step has decided cannot be stored")
         try:
-            cause, records = recording.dump_cause(outcome), record_rows.dump_records(outcome)
+            cause, records = recording.dump_cause(outcome), codecs.dump_records(outcome)
             changed = self._changes(outcome)
         except (TypeError, ValueError) as error:
             return UnfitError(f"an outcome that cannot be written: {error}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.encoding import record_rows, recording
+from agentserver.core.encoding import codecs, recording
 from agentserver.core.encoding.recorded import (
     Charges,
     ChargeSum,
@@ -59,7 +59,7 @@ class MemoryRecord:
         if again is not None and again.id not in self._dead:
             raise UnfitError("only a dead letter can be queued again")
         try:
-            cause, records = recording.dump_cause(outcome), record_rows.dump_records(outcome)
+            cause, records = recording.dump_cause(outcome), codecs.dump_records(outcome)
         except (TypeError, ValueError) as error:
             raise UnfitError(f"an outcome that cannot be written: {error}") from error
         added = () if isinstance(outcome.cause, RequeuedLetter) else outcome.added

@@ -13,8 +13,8 @@ from agentserver.gateways.console.lines import HELP, usage
 from agentserver.gateways.form import text_field
 from agentserver.payload.generate import Undecodable
 from agentserver.payload.names import local
-from agentserver.trace.plain_values import entries
 from agentserver.trace.terminal import Style, own_lines, plain_line
+from agentserver.trace.text import entries
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:

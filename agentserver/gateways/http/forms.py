@@ -18,7 +18,7 @@ from agentserver.payload.json.elements import element_of, value_of
 from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.payload.names import local
 from agentserver.wire import envelope
-from agentserver.wire.canonical import canonical
+from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

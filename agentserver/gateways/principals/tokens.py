@@ -1,6 +1,9 @@
 """Bearer tokens: authenticates callers from a store, and signals revoked tokens.
 
 While the store cannot be used, no principal is known.
+
+A token has 256 random bits; only its SHA-256 is stored. Looking up an unknown, revoked or malformed token takes the
+same work as a valid one.
 """
 
 from __future__ import annotations
@@ -10,12 +13,13 @@ import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from math import inf
-from typing import TYPE_CHECKING, Final, NamedTuple
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import anyio
 
-from agentserver import bearer
 from agentserver.gateways.principals import document
 from agentserver.gateways.principals.document import PrincipalEntry
 from agentserver.ports.principals import AwayError
@@ -26,6 +30,39 @@ if TYPE_CHECKING:
 
     from agentserver.gateways.principals.callers import Caller
     from agentserver.ports.principals import PrincipalStore
+
+T = TypeVar("T")
+
+LENGTH: Final = 43
+"""Characters of a token: 256 bits, 6 in each."""
+
+
+def make_token() -> str:
+    """Make a new token."""
+    return token_urlsafe(32)
+
+
+def digest(token: str) -> str:
+    """Compute the stored part of a token: its SHA-256 in hexadecimal digits."""
+    return _digest(token.encode())
+
+
+def find_holder(token: str, known: Mapping[str, T]) -> T | None:
+    """Find the find_holder of a token; None for an unknown text. Never raises.
+
+    Args:
+        token: as presented.
+        known: holders by digest.
+    """
+    shown = token.encode("utf-8", "surrogatepass")
+    # The same number of bytes is hashed for every input, so that the time reveals nothing.
+    found = known.get(_digest(shown[:LENGTH].ljust(LENGTH, b"\0")))
+    return found if len(shown) == LENGTH else None
+
+
+def _digest(shown: bytes) -> str:
+    return sha256(shown).hexdigest()
+
 
 PERIOD: Final = 0.25
 """Seconds between two looks at the store while somebody wants to know who is revoked."""
@@ -95,7 +132,7 @@ class Tokens:
         Raises RuntimeError unless the store is watched: revocations would be missed.
         """
         self._must_be_watched()
-        return bearer.find_holder(token, self._view.callers)
+        return find_holder(token, self._view.callers)
 
     def stands(self, caller: Caller) -> bool:
         """Tell whether the store has the caller as it was authenticated."""
@@ -201,8 +238,8 @@ def add(store: PrincipalStore, caller: Caller) -> str:
 
     Raises KnownError, ValueError for an unusable store or an invalid name, OSError.
     """
-    token = bearer.make_token()
-    new = PrincipalEntry(caller, bearer.digest(token), time.time())
+    token = make_token()
+    new = PrincipalEntry(caller, digest(token), time.time())
     _change(store, lambda known: document.add_entry(known, new))
     return token
 
@@ -221,9 +258,9 @@ def rotate(store: PrincipalStore, name: str, grace: float) -> str:
 
     Raises LookupError when none of this name has a token, ValueError when the store cannot be used, OSError.
     """
-    token = bearer.make_token()
+    token = make_token()
     until = time.time() + grace
-    _change(store, lambda known: document.rotate_entry(known, name, bearer.digest(token), until))
+    _change(store, lambda known: document.rotate_entry(known, name, digest(token), until))
     return token
 
 

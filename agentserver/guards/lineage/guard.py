@@ -34,13 +34,12 @@ from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.exits import count_bits
-from agentserver.provenance.explanation import MOST, export_findings, redact_verdict
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.observations.assessment import RecentOutputs
 from agentserver.provenance.origins import find_origins
 from agentserver.provenance.policy.declarations import Effect, PlanSource
-from agentserver.provenance.verdict import Decision
+from agentserver.provenance.verdict import MOST, Decision, export_findings, redact_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -48,10 +47,9 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.drafts.routing import Proposal
-    from agentserver.core.guard import Verdict
+    from agentserver.core.guard import ResolvedPayload, Verdict
     from agentserver.core.messages import Delivery, Draft, FinishedInvocation
     from agentserver.core.pieces import Work
-    from agentserver.core.presenting import ResolvedPayload
     from agentserver.core.refusals import Refusal
     from agentserver.core.state.principals import Trust
     from agentserver.findings import Delegation, Origins

@@ -19,7 +19,7 @@ from agentserver.core.drafts.routing import Route
 from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM, TODO
 from agentserver.core.state.principals import Trust
-from agentserver.guards.lineage.places import NameCounts, Place, list_places, structure_bits
+from agentserver.guards.lineage.reading import NameCounts, Place, list_places, structure_bits
 from agentserver.guards.lineage.references import stamp_message
 from agentserver.payload.codec import is_system_name
 from agentserver.payload.fields.lexical import ScalarKind

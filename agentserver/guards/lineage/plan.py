@@ -29,8 +29,8 @@ from agentserver.provenance.plans.arguments import (
     Literal,
     OneOf,
     RequestedValue,
+    describe_steps,
 )
-from agentserver.provenance.plans.descriptions import describe_steps
 from agentserver.provenance.plans.moments import parse_duration
 from agentserver.provenance.policy.declarations import PlanSource
 

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Final
 from lxml import etree
 
 from agentserver.contract import Code
-from agentserver.core.guard import DenyVerdict
-from agentserver.core.presenting import ResolvedPayload
+from agentserver.core.guard import DenyVerdict, ResolvedPayload
 from agentserver.core.records.details import GuardNote
 from agentserver.core.refusals import Refusal
 from agentserver.guards.lineage.hiding import closed_bits, is_server_written, is_tainted, measure_schema
-from agentserver.guards.lineage.places import list_fields, list_places
+from agentserver.guards.lineage.reading import list_fields, list_places
 from agentserver.guards.lineage.references import (
     FORM,
     PREFIX,
@@ -35,8 +34,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Draft
     from agentserver.guards.lineage.hiding import Cover, HidingRules
     from agentserver.guards.lineage.memory import Memory
-    from agentserver.guards.lineage.places import Place
-    from agentserver.guards.lineage.reading import Readings
+    from agentserver.guards.lineage.reading import Place, Readings
     from agentserver.payload.codec import Codec
 
 NAME: Final = "lineage"

@@ -17,11 +17,10 @@ from agentserver.extras import require
 from agentserver.handoff.plans import chain
 from agentserver.handoff.plans.steps import read_steps
 from agentserver.handoff.validation.worker import TIMEOUT, ValidationFailed, ValidationWorker
-from agentserver.hygiene import limits, objections, rules
+from agentserver.hygiene import objections, rules
 from agentserver.hygiene.json import rules as json_rules
 from agentserver.hygiene.json import tree as json_tree
-from agentserver.hygiene.limits import BYTES
-from agentserver.hygiene.objections import Objection, Schema, SchemaLanguage, quote
+from agentserver.hygiene.objections import BYTES, Objection, Schema, SchemaLanguage, quote
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -107,7 +106,7 @@ def _read_all(file: int) -> bytes:
 
 
 PAYLOAD_UNTYPED_HARD_DATE: Final = chain.UNTYPED_HARD
-MAX_DEPTH: Final = limits.DEPTH
+MAX_DEPTH: Final = objections.DEPTH
 VALIDATE_TIMEOUT_SECONDS: Final = TIMEOUT
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from agentserver.hygiene import objections, pattern
 from agentserver.hygiene.json import tree as at
 from agentserver.hygiene.json.tree import KEYWORDS, Holds
-from agentserver.hygiene.limits import (
+from agentserver.hygiene.objections import (
     DEPTH,
     EXPANDED,
     LISTED,
@@ -21,8 +21,8 @@ from agentserver.hygiene.limits import (
     REPEATED,
     TRIED,
     check_document_size,
+    quote,
 )
-from agentserver.hygiene.objections import quote
 from agentserver.hygiene.pattern import PatternError
 from agentserver.hygiene.slug import BUDGET, count_words, readable
 

@@ -15,8 +15,7 @@ from urllib.parse import unquote, urljoin
 
 from agentserver.foreign_json import reading as foreign_json
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson
-from agentserver.hygiene.limits import BYTES, NODES
-from agentserver.hygiene.objections import Objection, Reference, Schema, SchemaLanguage
+from agentserver.hygiene.objections import BYTES, NODES, Objection, Reference, Schema, SchemaLanguage
 from agentserver.hygiene.slug import readable
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from lxml import etree
 
 from agentserver.hygiene import objections, pattern
-from agentserver.hygiene.limits import (
+from agentserver.hygiene.objections import (
     DEPTH,
     EXPANDED,
     LISTED,
@@ -20,8 +20,8 @@ from agentserver.hygiene.limits import (
     REPEATED,
     WRITTEN,
     check_document_size,
+    quote,
 )
-from agentserver.hygiene.objections import quote
 from agentserver.hygiene.pattern import PatternError
 from agentserver.hygiene.simple_types import XSD
 from agentserver.hygiene.slug import BUDGET, count_words, readable

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lxml import etree
 
-from agentserver.hygiene.limits import BYTES
-from agentserver.hygiene.objections import Objection, Reference, Schema, SchemaLanguage
+from agentserver.hygiene.objections import BYTES, Objection, Reference, Schema, SchemaLanguage
 from agentserver.hygiene.simple_types import XSD
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from agentserver.contract import HandlerMetadata, HandlerResponse, SystemError
 from agentserver.extras import require
 from agentserver.handoff.validation.worker import ValidationFailed, ValidationWorker
 from agentserver.mcp.client.connection import FailedCallError, LostError
-from agentserver.payload.foreign.mapping import codec_of
+from agentserver.payload.foreign.mapping import codec_of, from_foreign, to_foreign
 from agentserver.payload.foreign.results import (
     ToolData,
     ToolFailure,
@@ -27,7 +27,6 @@ from agentserver.payload.foreign.results import (
     legible,
     legible_value,
 )
-from agentserver.payload.foreign.shapes import from_foreign, to_foreign
 from agentserver.payload.json.elements import element_of, value_from
 from agentserver.payload.json.values import JsonRefusal
 

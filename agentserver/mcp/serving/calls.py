@@ -24,7 +24,7 @@ from agentserver.payload.names import local
 from agentserver.ports import Ingress, RejectReason, UnkeptError
 from agentserver.supervision import EndEffect, start_errand
 from agentserver.wire import envelope
-from agentserver.wire.canonical import canonical
+from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from agentserver.provenance.evidence.labels import Mode, Observation, Standing, Trust
 from agentserver.provenance.evidence.leaves import leaves
 from agentserver.provenance.evidence.paths import covers
-from agentserver.provenance.explanation import explain
 from agentserver.provenance.ledger import Ledger, steers
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
-from agentserver.provenance.verdict import Decision
+from agentserver.provenance.verdict import Decision, explain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

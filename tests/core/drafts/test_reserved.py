@@ -17,7 +17,7 @@ from agentserver import (
 )
 from agentserver.contract import Code
 from agentserver.core.drafts.replies import draft
-from agentserver.core.drafts.reserved import CORRECTION
+from agentserver.core.drafts.routing import CORRECTION
 from agentserver.core.guard import Rewrite
 from agentserver.core.messages import Reply
 from agentserver.core.records.details import GuardNote

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.codec import ValueRefusedError, fields_of
-from agentserver.core.encoding import changes, kept, record_rows, recording
+from agentserver.core.encoding import changes, codecs, kept, recording
 from agentserver.core.encoding.codecs import DETAILS
 from agentserver.core.records.details import Charge, KeptText, RepairNote
 from agentserver.engines.postgres import hints
@@ -25,7 +25,7 @@ CODECS = {
     "amount": kept._AMOUNT,
     "reservation": kept._RESERVATION,
     "change": changes.CHANGE,
-    "records": record_rows.RECORDS,
+    "records": codecs.RECORDS,
     "causes": recording._CAUSES,
     "arrivals": hints._ARRIVALS,
     "fates": hints._FATES,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from agentserver import HandlerResponse
-from agentserver.core.encoding.record_rows import dump_records, load_records
+from agentserver.core.encoding.codecs import dump_records, load_records
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Reply
 from agentserver.core.records.audit import NOTED, AuditRecord, Event

@@ -13,7 +13,7 @@ from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import requeue
-from agentserver.core.encoding import record_rows, recording
+from agentserver.core.encoding import codecs, recording
 from agentserver.core.encoding.recording import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore, take
 from agentserver.core.guard import DenyVerdict
@@ -92,10 +92,10 @@ def test_records_survive_without_repeating_messages(seed):
     deliveries = {d.id: d for o in paper.outcomes for d in o.added}
     beginning = Origin(paper.conversation.id, "console", paper.conversation.tree.root)
     for outcome in paper.outcomes:
-        data = record_rows.dump_records(outcome)
+        data = codecs.dump_records(outcome)
         replies = [event for event in outcome.replies if isinstance(event, Reply)]
         assert (
-            record_rows.load_records(data, beginning.id, outcome.moment.now, deliveries, replies)
+            codecs.load_records(data, beginning.id, outcome.moment.now, deliveries, replies)
             == outcome.records
         )
         assert all(delivery.message not in data for delivery in outcome.added)

@@ -13,7 +13,6 @@ from anyio.to_thread import run_sync
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver import bearer
 from agentserver.gateways.principals import Tokens, document, tokens
 from agentserver.gateways.principals.document import PrincipalFile
 from tests.gateways.principals.people import caller
@@ -49,27 +48,27 @@ def test_the_caller_of_a_token_is_known_as_it_was_added(path):
 
 def test_a_token_has_256_bits_and_only_its_digest_is_kept(path):
     token = tokens.add(PrincipalFile(path), caller())
-    assert len(token) == bearer.LENGTH
+    assert len(token) == tokens.LENGTH
     assert token not in path.read_text("utf-8")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_without_a_file_nobody_is_known(path):
-    assert known(path, "x" * bearer.LENGTH) == [None]
+    assert known(path, "x" * tokens.LENGTH) == [None]
     assert tokens.entries(PrincipalFile(path)) == ()
 
 
 def wrong(token):
     """Texts that are not the token."""
     return {
-        "unknown": "A" * bearer.LENGTH,
+        "unknown": "A" * tokens.LENGTH,
         "short": token[:-1],
         "long": token + "A",
         "empty": "",
         "huge": "A" * 60_000,
         "padded with what pads": token[:-1] + "\0",
-        "not ASCII": "é" * bearer.LENGTH,
-        "a surrogate": "\udcff" * bearer.LENGTH,
+        "not ASCII": "é" * tokens.LENGTH,
+        "a surrogate": "\udcff" * tokens.LENGTH,
         "spaces": f" {token} ",
         "the other case": token.swapcase(),
     }
@@ -304,11 +303,11 @@ async def test_a_change_of_what_one_may_counts_as_revoked(path):
 async def test_nobody_is_known_by_a_file_that_is_not_watched(path):
     known = Tokens(PrincipalFile(path))
     with pytest.raises(RuntimeError):
-        known.authenticate("A" * bearer.LENGTH)
+        known.authenticate("A" * tokens.LENGTH)
     async with known.watch():
         pass
     with pytest.raises(RuntimeError):
-        known.authenticate("A" * bearer.LENGTH)
+        known.authenticate("A" * tokens.LENGTH)
     with pytest.raises(RuntimeError):
         await known.wait_revoked(caller())
 

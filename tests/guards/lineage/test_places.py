@@ -12,15 +12,14 @@ from agentserver.core.refusals import Refusal
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.guards.lineage.hiding import measure_schema
 from agentserver.guards.lineage.memory import Memory
-from agentserver.guards.lineage.places import list_places, structure_bits
-from agentserver.guards.lineage.reading import Readings
+from agentserver.guards.lineage.reading import Readings, list_places, structure_bits
 from agentserver.guards.lineage.references import FORM
 from agentserver.guards.lineage.viewer import find_refusing_fields
 from agentserver.payload.codec import Codecs
 from agentserver.payload.xsd_codec import Binding, XsdCodec, bind
 from agentserver.provenance import Policy
 from agentserver.provenance.evidence.leaves import text_of
-from agentserver.wire.canonical import canonical
+from agentserver.wire.envelope import canonical
 from tests.payload.test_xsd_codec import CODEC, invoice
 
 XSD = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns="urn:x" targetNamespace="urn:x"

@@ -25,7 +25,7 @@ from agentserver.guards.lineage.plan import (
 from agentserver.provenance import Mode, Policy
 from agentserver.provenance.evidence.labels import Standing
 from agentserver.provenance.policy.declarations import FieldRule, PlanSource, SinkRule
-from agentserver.provenance.policy.plan_file import read_plan
+from agentserver.provenance.policy.plan import read_plan
 from tests.core.paper import Ask, Note, Paper, errors, listener, rules
 from tests.guards.lineage.address_book import KIM, Contacts, Letter, Search
 

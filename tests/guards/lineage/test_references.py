@@ -18,12 +18,12 @@ from agentserver.core.refusals import Refusal
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings
 from agentserver.guards.lineage.hiding import closed_bits
 from agentserver.guards.lineage.memory import Memory
-from agentserver.guards.lineage.places import list_places
+from agentserver.guards.lineage.reading import list_places
 from agentserver.guards.lineage.references import FORM, References, make_reference, stamp_message
 from agentserver.guards.lineage.viewer import find_refusing_fields
 from agentserver.payload.codec import Codecs
 from agentserver.provenance import Policy
-from agentserver.wire.canonical import canonical
+from agentserver.wire.envelope import canonical
 from tests.core.strategies import classes, values
 
 POLICY = Policy(sources=("page",), sinks=(), relays=("planner",))

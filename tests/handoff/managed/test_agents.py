@@ -10,11 +10,16 @@ import pytest
 
 pytest.importorskip("anthropic")
 
-from agentserver.handoff.edge.cursor import CursorPosition, SessionCursor
 from agentserver.handoff.judgement import ApprovedRequest, Circumstances, judge
-from agentserver.handoff.managed.agents import ManagedOutput, Patience, SourceLost, SteeringEvent
-from agentserver.handoff.managed.orchestrate import Desk, run
-from agentserver.handoff.reference import reference
+from agentserver.handoff.managed.agents import (
+    CursorPosition,
+    ManagedOutput,
+    Patience,
+    SessionCursor,
+    SourceLost,
+    SteeringEvent,
+)
+from agentserver.handoff.managed.orchestrate import Desk, reference, run
 from agentserver.handoff.requests import RequestRefusal, read_text
 from tests.handoff.edge.service import Connection, begun, delta, serving
 from tests.machine import HANGS

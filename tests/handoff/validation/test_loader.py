@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from agentserver.handoff.validation import payloads
-from agentserver.hygiene.limits import BYTES
-from agentserver.hygiene.objections import Objection, Schema
+from agentserver.hygiene.objections import BYTES, Objection, Schema
 
 NAME = "schemas/handoff-payloads/order.v1.schema.json"
 GOOD = {

@@ -10,8 +10,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from agentserver.payload.foreign.mapping import MappedSchema, UnmappableError, codec_of, map_schema
-from agentserver.payload.foreign.shapes import from_foreign, to_foreign
+from agentserver.payload.foreign.mapping import (
+    MappedSchema,
+    UnmappableError,
+    codec_of,
+    from_foreign,
+    map_schema,
+    to_foreign,
+)
 from agentserver.payload.json.elements import element_of, value_from
 from agentserver.payload.json.values import JsonRefusal
 from tests.core.strategies import parse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentserver.provenance import Call, Mode, Policy, judge, leaves
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, PlanSource, SinkRule
-from agentserver.provenance.policy.plan_file import read_plan
+from agentserver.provenance.policy.plan import read_plan
 from tests.provenance.scenes import Scenario
 
 POLICY = Policy(

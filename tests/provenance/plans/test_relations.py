@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentserver.provenance import Ledger
 from agentserver.provenance.plans import records
 from agentserver.provenance.plans.arguments import dump_step, load_step
-from agentserver.provenance.policy.plan_file import PlanError, read_plan
+from agentserver.provenance.policy.plan import PlanError, read_plan
 from tests.provenance.plans.scene import CONTACTS, Planned
 
 KIM = """
@@ -425,7 +425,7 @@ kinds = st.deferred(
 @given(st.dictionaries(st.sampled_from("tuv"), kinds, max_size=3), st.sampled_from([None, 1, 5]))
 def test_a_step_reads_back_from_what_is_kept(arguments: dict[str, object], times: int | None) -> None:
     from agentserver.provenance.policy.file import YamlDocument
-    from agentserver.provenance.policy.plan_file import _Reader
+    from agentserver.provenance.policy.plan import _Reader
 
     reader = _Reader("plan", YamlDocument(None, {(): 1}), 1)
     try:

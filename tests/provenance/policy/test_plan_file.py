@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.provenance.policy.plan_file import PlanError, read_plan
+from agentserver.provenance.policy.plan import PlanError, read_plan
 
 STEPS = [
     ("a: b", "a plan is a list of steps: begin each with '- sink: NAME'"),

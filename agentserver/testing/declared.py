@@ -17,15 +17,14 @@ from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Limits, Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
     from agentserver.config.organism import Lifespan
-    from agentserver.contract import HandlerMetadata, HandlerResult
 
 
 def listener(
     name: str,
-    handler: Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]],
+    handler: Callable[..., Awaitable[Any] | AsyncIterator[Any]],
     *payloads: type,
     peers: Iterable[str] = (),
     replies: Iterable[type] = (),
@@ -37,7 +36,7 @@ def listener(
 
     Args:
         name: of the listener.
-        handler: its async function.
+        handler: its v2.1 handler, or a function with typed parameters of its own.
         payloads: the classes that it accepts; by default those of the handler's annotation.
         peers: listeners that it may address.
         replies: classes that it answers with or stores, unless its module names them at the top.
@@ -57,12 +56,19 @@ def listener(
     if own := [kind.__name__ for kind in (*accepted, *replies) if kind in SYSTEM_PAYLOADS]:
         raise TypeError(f"{name}: {own[0]} belongs to the system")
     facts.setdefault("description", f"{name}.")
+    facts.setdefault("progress", signature.progress)
     declared = Listener(
-        name=name, payloads=accepted, peers=frozenset(peers), approval=read_rule(approval), **facts
+        name=name,
+        payloads=accepted,
+        peers=frozenset(peers),
+        approval=read_rule(approval),
+        answers=signature.answers,
+        **facts,
     )
     place = SourceLine(Path(signature.file), signature.line)
-    known = tuple(dict.fromkeys((*accepted, *replies, *Discovery().classes(signature.function))))
-    return BoundListener(declared, handler, settings, signature.returns_bytes, None, place, known)
+    named = Discovery().classes(signature.function)
+    known = tuple(dict.fromkeys((*accepted, *replies, *signature.answers, *named)))
+    return BoundListener(declared, signature.handler, settings, signature.returns_bytes, None, place, known)
 
 
 def organism_of(

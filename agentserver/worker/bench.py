@@ -203,7 +203,11 @@ async def open_bench(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
     if isinstance(signature, SignatureRefusal):
         raise StartError(signature.message)
     taken = [find_named(path) for path in (*setup.payloads, *setup.replies)]
-    codecs = Codecs(dict.fromkeys((*taken, *Discovery().classes(signature.function))), closed=True)
+    derived = () if signature.form is None else (*signature.payloads, *signature.answers)
+    known = Codecs(dict.fromkeys(taken), closed=True)
+    if derived and not any(known.for_root(kind.__xml_name__) for kind in signature.payloads):  # type: ignore[attr-defined]
+        raise StartError(f"{setup.handler} takes none of {', '.join(setup.payloads)}")
+    codecs = Codecs(dict.fromkeys((*taken, *derived, *Discovery().classes(signature.function))), closed=True)
     made = None
     if setup.settings_class is not None:
         made = validate_settings(find_named(setup.settings_class), setup.settings or {})
@@ -212,7 +216,7 @@ async def open_bench(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
         provided = await stack.enter_async_context(find_named(setup.lifespan)())
         resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
     bounds = Bounds(**setup.bounds)  # type: ignore[arg-type]  # numbers, and no names
-    return Bench(handler, codecs, bounds, setup.storage, supply(made), resources)
+    return Bench(signature.handler, codecs, bounds, setup.storage, supply(made), resources)
 
 
 MOST_PROGRESS = 1_000

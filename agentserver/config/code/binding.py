@@ -24,6 +24,7 @@ from agentserver.config.keys.llm import AgentEntry
 from agentserver.config.organism import BoundListener, SourceLine, refuse_call
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Listener
+from agentserver.payload.functions import derive, source_function
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
@@ -74,10 +75,11 @@ class Binder:
             return None
         self._warn(declared, found)
         agent = code if isinstance(code, ReadyAgent) else None
-        named_by_code = (agent.answer,) if agent else self.discovery.classes(found.function)
+        answers = (agent.answer,) if agent else found.answers
+        named_by_code = answers if agent else (*answers, *self.discovery.classes(found.function))
         discovered = tuple(dict.fromkeys((*payloads, *replies, *named_by_code)))
         listener, source = _facts(declared, payloads)
-        listener = listener if agent is None else replace(listener, answers=(agent.answer,))
+        listener = replace(listener, answers=answers, progress=listener.progress or found.progress)
         handler = None if isinstance(code, ReadyAgent) else code
         return BoundListener(
             listener, handler, settings, found.returns_bytes, schema, source, discovered, agent
@@ -105,7 +107,14 @@ class Binder:
             )
             return None
         listener, source = _facts(declared, payloads)
-        discovered = tuple(dict.fromkeys((*payloads, *replies)))
+        forms = [derive(made) for kind in payloads if (made := source_function(kind)) is not None]
+        answers = tuple(dict.fromkeys(kind for form in forms for kind in form.answers))
+        listener = replace(
+            listener,
+            answers=answers if len(forms) == len(payloads) else (),
+            progress=listener.progress or any(form.stream for form in forms),
+        )
+        discovered = tuple(dict.fromkeys((*payloads, *replies, *answers)))
         return BoundListener(
             listener, refuse_call, settings, False, None, source, discovered, isolation=isolation
         )
@@ -127,7 +136,7 @@ class Binder:
             place = f"{self._project.show(found.file)}:{found.line}: " if found.file else ""
             self.report.error(ConfigCode.HANDLER, where, place + found.message)
             return None
-        return cast("Handler", handler), found
+        return found.handler, found
 
     def _ready_made(self, declared: DeclaredListener) -> tuple[ReadyAgent, Signature] | None:
         """Make the agent, still without tools, and a placeholder signature; None after a finding."""
@@ -148,8 +157,9 @@ class Binder:
         agent = ReadyAgent(
             entry.model or "", prompt.strip(), answer, references=entry.view is not None, **bounds
         )
+        nothing = cast("FunctionType", refuse_call)
         return agent, Signature(
-            (), returns_bytes=False, function=cast("FunctionType", refuse_call), file="", line=0
+            (), returns_bytes=False, function=nothing, file="", line=0, handler=refuse_call
         )
 
     def resolve(self, path: str, where: SourceSpan) -> object | None:

@@ -292,6 +292,8 @@ def _relabel(value: object, was: str, name: str) -> None:
                 _relabel(inner, was, name)
     elif type(value) is FunctionType and value.__module__ == was:
         value.__module__ = name
+        for inner in tuple(vars(value).values()):  # the classes that are derived from its signature
+            _relabel(inner, was, name)
 
 
 def forget(names: Iterable[str]) -> None:

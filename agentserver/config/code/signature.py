@@ -1,4 +1,4 @@
-"""Checks the signature of a handler: asynchronous, two positional parameters, sound annotations."""
+"""Checks the signature of a handler: payload and metadata, or typed parameters that become its payload."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ import typing
 from dataclasses import dataclass, field
 from itertools import chain
 from types import FunctionType, MethodType, NoneType, SimpleNamespace, UnionType
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast
 
 from agentserver import contract
+from agentserver.config.code.functions import compile_handler, line_of_parameter
 from agentserver.config.code.userland import Crash, attempt
 from agentserver.contract import SYSTEM_PAYLOADS, HandlerMetadata, HandlerResponse, HandlerResult
+from agentserver.payload.functions import SignatureError, derive, is_function_listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from agentserver.config.organism import Handler
+    from agentserver.payload.functions import FunctionForm
 
 SYNC = (
     "must be declared with async def: a synchronous handler would stop every conversation while it runs, "
@@ -47,6 +52,8 @@ class Signature:
         function: the function that runs when the handler is called.
         file: that holds its code.
         line: of its ``def``.
+        handler: the v2.1 handler: the callable itself, or what a function with typed parameters compiles to.
+        form: of such a function; None for a v2.1 handler.
     """
 
     payloads: tuple[type, ...]
@@ -54,13 +61,25 @@ class Signature:
     function: FunctionType
     file: str
     line: int
+    handler: Handler
+    form: FunctionForm | None = None
+
+    @property
+    def answers(self) -> tuple[type, ...]:
+        """The only classes that it answers with; empty when unknown."""
+        return () if self.form is None else self.form.answers
+
+    @property
+    def progress(self) -> bool:
+        """True for a function that yields its progress."""
+        return self.form is not None and self.form.stream
 
 
 Found: TypeAlias = "Signature | SignatureRefusal"
 
 
 def read_signature(handler: object) -> Found:
-    """Check one handler.
+    """Check one handler, and compile a function with typed parameters of its own to one.
 
     Accepts functions, bound methods, partials, instances with an async ``__call__`` and wrapped functions, if the
     called function is asynchronous.
@@ -72,6 +91,9 @@ def read_signature(handler: object) -> Found:
             f'"{name}" is no handler: an async function is needed, found {_kind(handler)}'
         )
     place = _place(function)
+    asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    if asynchronous and is_function_listener(handler):
+        return _read_function(name, handler, function)
     if inspect.isasyncgenfunction(function):
         return SignatureRefusal(
             f'"{name}" must return its responses, not yield them: it is an async generator', *place
@@ -81,12 +103,26 @@ def read_signature(handler: object) -> Found:
     parameters = _parameters(handler)
     if parameters is None:
         return SignatureRefusal(
-            f'"{name}" must take exactly two positional parameters: payload and metadata', *place
+            f'"{name}" must take exactly two positional parameters: payload and metadata; or typed parameters of '
+            "other names, such as text: str",
+            *place,
         )
-    return _annotations(name, function, parameters)
+    return _annotations(name, cast("Handler", handler), function, parameters)
 
 
-def _annotations(name: str, function: FunctionType, parameters: tuple[Any, Any, Any]) -> Found:
+def _read_function(name: str, handler: Any, function: FunctionType) -> Found:
+    """Derive the payload of a function, and compile it to a handler."""
+    file, line = _place(function)
+    try:
+        form = derive(handler)
+    except SignatureError as error:
+        return SignatureRefusal(f'"{name}": {error}', file, line_of_parameter(file, line, error.parameter))
+    return Signature(form.payloads, False, function, file, line, compile_handler(handler, form), form)
+
+
+def _annotations(
+    name: str, handler: Handler, function: FunctionType, parameters: tuple[Any, Any, Any]
+) -> Found:
     """Check the annotations of payload, metadata and result."""
     place = _place(function)
     payload, metadata, result = (_evaluate(annotation, function) for annotation in parameters)
@@ -106,7 +142,8 @@ def _annotations(name: str, function: FunctionType, parameters: tuple[Any, Any, 
     if wrong is not None:
         allowed = "HandlerResponse, a sequence of them, None (or the deprecated bytes)"
         return SignatureRefusal(f'"{name}" says that it returns {_spell(wrong)}; allowed: {allowed}', *place)
-    return Signature(classes, result != HandlerResult and bytes in _members(result), function, *place)
+    returns_bytes = result != HandlerResult and bytes in _members(result)
+    return Signature(classes, returns_bytes, function, *place, handler)
 
 
 def _function(handler: object) -> FunctionType | None:

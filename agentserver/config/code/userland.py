@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from agentserver.config.code.namespace import NOTHING, first_on_path, forget
 from agentserver.config.findings import did_you_mean
 from agentserver.payload.fields.field_table import PayloadError
+from agentserver.payload.functions import derived_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -273,11 +274,20 @@ class Importer:
             holder = value
             found = attempt(partial(getattr, holder, name))
             if isinstance(found, Crash):
-                return self._no_attribute(holder, name, last=i == len(names) - 1)
+                last = i == len(names) - 1
+                derived = self._derived(holder, name) if last else None
+                if derived is None:
+                    return self._no_attribute(holder, name, last=last)
+                found = derived
             value = found
         if isinstance(value, ModuleType):
             return ResolveFailure(f'"{self._plain(value.__name__)}" is a module; name something in it')
         return value
+
+    def _derived(self, holder: object, name: str) -> type | None:
+        """Return the payload class that is derived from a function of a module; None without one."""
+        found = attempt(lambda: derived_class(holder, name)) if isinstance(holder, ModuleType) else None
+        return None if isinstance(found, Crash) else found
 
     def _no_attribute(self, holder: object, name: str, *, last: bool) -> ResolveFailure:
         if not isinstance(holder, ModuleType):

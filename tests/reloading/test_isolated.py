@@ -81,3 +81,50 @@ async def test_worker_processes_are_those_of_the_edition(tmp_path):
     finally:
         forget(server.organism)
         forget(first)
+
+
+FUNCTION_FORMS = """
+from dataclasses import dataclass
+
+@dataclass
+class Told:
+    text: str
+
+async def tell(text: str, times: int = 1) -> Told: ...
+"""
+
+FUNCTION = """
+from apart_forms import Told
+
+async def tell(text: str, times: TYPE = 1) -> Told:
+    return Told("WORD " + text * int(times))
+"""
+
+
+@pytest.mark.parametrize(("kind", "answer"), [("int", "new aa"), ("str", "internal")])
+async def test_a_function_behind_a_wall_takes_what_its_declaration_derives(tmp_path, kind, answer):
+    (tmp_path / "apart_forms.py").write_text(FUNCTION_FORMS)
+    (tmp_path / "apart_tell.py").write_text(
+        FUNCTION.replace("WORD", "new")
+        .replace("TYPE", kind)
+        .replace("= 1", '= "1"' if kind == "str" else "= 1")
+    )
+    yaml = YAML.replace("apart_forms.Ask", "apart_forms.Tell").replace(
+        "    replies: [apart_forms.Told]\n", ""
+    )
+    (tmp_path / "organism.yaml").write_text(yaml)
+    organism = await anyio.to_thread.run_sync(partial(load, tmp_path / "organism.yaml", environ=os.environ))
+    try:
+        (bound,) = organism.listeners
+        (tell,) = bound.listener.payloads
+        assert [each.__name__ for each in bound.listener.answers] == ["Told"]
+        async with build(organism) as server:
+            codecs = server.rules.codecs
+            reply = await (await server.open("me")).ask(
+                codecs.of(tell).encode(tell("a", 2)).encode(), "teller"
+            )
+            element = read_envelope(reply.message).payload
+            found = codecs.for_root(element.tag).decode(element)
+            assert getattr(found, "text", None) == answer or str(getattr(found, "code", "")) == answer
+    finally:
+        forget(organism)

@@ -589,3 +589,32 @@ async def test_a_project_that_cannot_be_looked_at_any_more_refuses_the_reload(li
         assert isinstance(found, ReloadRefusal)
         assert found.why[0].startswith("FileNotFoundError: ")
         assert await ask(server, "1", "reader") == "WORD first True"
+
+
+FUNCTION = """
+from dataclasses import dataclass
+
+@dataclass
+class Told:
+    text: str
+
+async def tell(text: str) -> Told:
+    return Told("old " + text)
+"""
+
+
+async def test_a_function_takes_other_parameters_after_a_reload(project):
+    project.write("listeners/tell.py", FUNCTION)
+    project.organism("name: teller, handler: listeners.tell.tell")
+    async with await project.server() as server:
+        assert await ask(server, "a", "teller") == "old a"
+        (first,) = server.rules.blueprint.listeners["teller"].payloads
+        project.write(
+            "listeners/tell.py",
+            FUNCTION.replace("old", "new").replace("text: str)", "text: str, more: int = 2)"),
+        )
+        assert isinstance(await project.reload(server), ReloadResult)
+        assert await ask(server, "a", "teller") == "new a"
+        (second,) = server.rules.blueprint.listeners["teller"].payloads
+        assert second is not first
+        assert second.__module__ == "listeners.tell" != first.__module__

@@ -35,11 +35,15 @@ def schemas_command(organism: Path | None, output: Path, *, check: bool) -> None
 
     The first payload of a listener is LISTENER/v1.xsd and LISTENER/v1.example.xml, every further one
     LISTENER/NAME.v1.xsd and LISTENER/NAME.v1.example.xml; the number is the payload's version. A listener's
-    hand-written schema is never overwritten.
+    hand-written schema is never overwritten. A function's answers are written as well, and the names of the classes
+    that are derived from it are listed.
     """
     loaded = project.load(organism)
     codecs = project.server(loaded).rules.codecs
     wanted = {output / name: text for bound in loaded.listeners for name, text in schema_files(bound, codecs)}
+    for bound in loaded.listeners:
+        for line in derived_names(bound, codecs):
+            project.say(line)
     own = {bound.schema for bound in loaded.listeners if bound.schema is not None}
     wanted = {path: text for path, text in wanted.items() if path.resolve() not in own}
     stale = [path for path, text in wanted.items() if not _is_current(path, text)]
@@ -59,12 +63,34 @@ def schema_files(bound: BoundListener, codecs: Codecs) -> Iterator[tuple[Path, s
     """Yield the files of one listener: path relative to the directory of schemas, and text."""
     from agentserver.payload.names import local
 
-    for number, payload in enumerate(bound.listener.payloads):
+    for number, payload in enumerate(_classes(bound)):
         codec = codecs.of(payload)
         prefix = "" if number == 0 else f"{local(codec.name)}."
         stem = f"{prefix}{_version(codec)}"
         yield Path(bound.listener.name, f"{stem}.xsd"), _with_newline(codec.xsd(documented=True))
         yield Path(bound.listener.name, f"{stem}.example.xml"), _with_newline(codec.example())
+
+
+def derived_names(bound: BoundListener, codecs: Codecs) -> Iterator[str]:
+    """Yield a line for each class that is derived from a function: its names, and where it comes from."""
+    from agentserver.payload.functions import source_function
+    from agentserver.payload.names import local, namespace
+
+    for payload in _classes(bound):
+        function, name = source_function(payload), codecs.of(payload).name
+        if function is not None:
+            origin = f"{payload.__module__}.{function.__qualname__}"
+            yield f"{bound.listener.name}: {local(name)} in {namespace(name)}, derived from {origin}"
+
+
+def _classes(bound: BoundListener) -> tuple[type, ...]:
+    """List the payloads of a listener, and of a function also its answers."""
+    from agentserver.config.organism import refuse_call
+    from agentserver.payload.functions import source_function
+
+    listener = bound.listener
+    function = bound.handler not in (None, refuse_call) or any(map(source_function, listener.payloads))
+    return tuple(dict.fromkeys((*listener.payloads, *(listener.answers if function else ()))))
 
 
 def _version(codec: Codec) -> str:

@@ -26,6 +26,24 @@ def test_schemas_and_examples_are_written_and_checked(command, here, tmp_path):
         etree.XMLSchema(etree.parse(path)).assertValid(example)
 
 
+def test_the_classes_of_a_function_are_listed_and_written_with_its_answers(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "summing.py").write_text(
+        "async def add_up(a: int, b: int = 0) -> int:\n"
+        '    """Add two numbers.\n\n    Args:\n        a: the first.\n    """\n    return a + b\n'
+    )
+    (tmp_path / "organism.yaml").write_text(
+        "name: sums\nlisteners:\n  - {name: sum, handler: summing.add_up, description: Adds.}\n"
+    )
+    written = command("schemas", "organism.yaml")
+    assert written.output.splitlines()[:2] == [
+        "sum: AddUp in urn:agentserver:payload:AddUp:v1, derived from summing.add_up",
+        "sum: AddUpResult in urn:agentserver:payload:AddUpResult:v1, derived from summing.add_up",
+    ]
+    assert "the first." in (tmp_path / "schemas/sum/v1.xsd").read_text()
+    assert 'name="value" type="integer"' in (tmp_path / "schemas/sum/AddUpResult.v1.xsd").read_text()
+
+
 def test_a_file_that_is_not_current_fails_the_check_and_is_renewed(command, here, tmp_path):
     command("schemas", "-o", str(tmp_path))
     stale = tmp_path / "greeter" / "v1.xsd"

@@ -17,7 +17,7 @@ from agentserver import contract
 from agentserver.contract import SYSTEM_PAYLOADS, HandlerMetadata, HandlerResponse
 from agentserver.payload.fields.field_table import PayloadError
 from agentserver.payload.names import local
-from agentserver.payload.xmlify import xmlify
+from agentserver.payload.xmlify import make_payload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -144,7 +144,7 @@ def derive(handler: FunctionType | MethodType) -> FunctionForm:
         else (_payload_class(function, parameters, hints),)
     )
     tuples = {each: _tuple_class(each) for each in kinds if _is_named_tuple(each)}
-    classes = [_answer_class(each, tuples) for each in kinds if _is_record(each)]
+    classes = [_answer_class(each, tuples, function) for each in kinds if _is_record(each)]
     simple = [each for each in kinds if not _is_record(each)]
     if len(simple) > 1:
         raise SignatureError("return", "has several simple types; return a dataclass with a field for each")
@@ -376,18 +376,18 @@ def _tuple_class(kind: Any) -> type:
     ]
     doc = "" if str(kind.__doc__).startswith(f"{kind.__name__}(") else kind.__doc__
     made = _make(kind.__name__, fields, doc, None)
-    made.__module__ = kind.__module__
+    made.__module__ = kind.__module__ or __name__
     kind.__payload_class__ = made
     return made
 
 
-def _answer_class(kind: Any, tuples: Mapping[type, type]) -> type:
+def _answer_class(kind: Any, tuples: Mapping[type, type], function: FunctionType) -> type:
     """Return the payload class of a record that is returned; a plain dataclass becomes a payload."""
     if kind in tuples:
         return tuples[kind]
     if not _is_payload(kind):
         try:
-            xmlify(kind)
+            make_payload(kind, function.__globals__)
         except PayloadError as error:
             raise SignatureError("return", str(error)) from None
     return typing.cast("type", kind)
@@ -414,8 +414,8 @@ def _make(
     try:
         made = dataclasses.make_dataclass(name, fields, frozen=True, namespace=namespace)
         if function is not None:
-            made.__module__ = function.__module__
-        return xmlify(made)
+            made.__module__ = function.__module__ or __name__  # None in code that no module holds
+        return make_payload(made, {})
     except PayloadError as error:
         found = re.fullmatch(rf"{re.escape(name)}\.(\w+): (.*)", str(error), re.DOTALL)
         answer = function is None or (name.endswith("Result") and fields[0][0] == "value")

@@ -57,14 +57,28 @@ def xmlify(
 
     def attach(target: C) -> C:
         scope = _locals(target, caller)
-        payload = table(target, name=name, namespace=namespace, version=version, example=example, scope=scope)
-        target.__payload__ = payload  # type: ignore[attr-defined]
-        # Schema, example and functions: slow to make again, and the same for each server.
-        target.__codec__ = GeneratedCodec(payload)  # type: ignore[attr-defined]
-        target.__xml_name__ = payload.qname  # type: ignore[attr-defined]
-        return target
+        return _attach(
+            target,
+            table(target, name=name, namespace=namespace, version=version, example=example, scope=scope),
+        )
 
     return attach if cls is None else attach(cls)
+
+
+def make_payload(cls: C, scope: Mapping[str, Any]) -> C:
+    """Make a dataclass a payload as ``xmlify`` does; ``scope`` holds names that its annotations may use.
+
+    Raises PayloadError.
+    """
+    return _attach(cls, table(cls, scope=scope))
+
+
+def _attach(cls: C, payload: PayloadType) -> C:
+    cls.__payload__ = payload  # type: ignore[attr-defined]
+    # Schema, example and functions: slow to make again, and the same for each server.
+    cls.__codec__ = GeneratedCodec(payload)  # type: ignore[attr-defined]
+    cls.__xml_name__ = payload.qname  # type: ignore[attr-defined]
+    return cls
 
 
 def describe(

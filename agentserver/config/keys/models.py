@@ -71,7 +71,8 @@ class ListenerEntry(Strict):
     name: ListenerName = Field(description="Unique; letters, digits and _ - . (dots carry no meaning).")
     handler: Handled = Field(
         default=None,
-        description="Dotted path of the async function that handles its messages. Not for an agent with a model.",
+        description="Dotted path of the async function that handles its messages: with the parameters payload and "
+        "metadata, or with typed parameters that become its payload. Not for an agent with a model.",
     )
     model: Name | None = Field(
         default=None,
@@ -91,7 +92,7 @@ class ListenerEntry(Strict):
     payload_class: DottedList | None = Field(
         default=None,
         description="Dotted path, or a list of them, of the @xmlify classes it accepts. "
-        "Optional when the annotation of the handler names them.",
+        "Optional when the annotation of the handler names them, or its parameters declare one.",
     )
     replies: DottedList | None = Field(
         default=None,

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import ssl
 from typing import NoReturn
 
 HANGS = 100
 """Seconds for what comes at once on an idle machine: a guard against hanging and nothing else. A machine may be busy, so
 that no test says how fast it is: what is bounded is asserted as work, or by a clock of the test's own."""
+
+
+PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For a client of ``http://``: httpx reads the authorities of the machine for each client otherwise, in 60 ms of CPU."""
 
 
 def in_ci() -> bool:

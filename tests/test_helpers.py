@@ -38,7 +38,7 @@ from agentserver.testing.kit import Standins
 from agentserver.worker.wall.raising import missing
 from tests.gateways.http.desk import NoPace
 from tests.helpers import kill, kill_thread
-from tests.machine import HANGS
+from tests.machine import HANGS, PLAIN
 from tests.telemetry.collector import collecting
 from tests.worker.commands import test_commands as programs
 from tests.worker.test_hostile import PROJECT
@@ -140,7 +140,7 @@ async def settled():
 
 
 async def healthy(whole):
-    async with httpx.AsyncClient(base_url=whole.url, trust_env=False, timeout=HANGS) as client:
+    async with httpx.AsyncClient(base_url=whole.url, trust_env=False, timeout=HANGS, verify=PLAIN) as client:
         return (await client.get("/healthz")).status_code == 200
 
 

@@ -240,6 +240,9 @@ def _outline_field(field: Field) -> Outline:
     return Outline(field.xml, label, field.optional, field.repeated, field.place is FieldKind.ATTRIBUTE)
 
 
+_SYSTEM_CODECS = tuple(GeneratedCodec(table(payload, namespace=SYSTEM)) for payload in SYSTEM_PAYLOADS)
+
+
 Payload: TypeAlias = "type | PayloadType | Codec"
 
 
@@ -260,8 +263,8 @@ class Codecs:
         self._by_name: dict[str, Codec] = {}
         self.for_root: Callable[[str], Codec | None] = self._by_name.get
         """Returns the codec of a root element ``{namespace}root``, or None."""
-        for system in SYSTEM_PAYLOADS:
-            self.add(table(system, namespace=SYSTEM))
+        for codec in _SYSTEM_CODECS:
+            self.add(codec)
         for payload in payloads:
             self.add(payload)
         self._closed = closed

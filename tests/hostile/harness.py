@@ -33,7 +33,7 @@ import httpx
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.principals import Caller, Rate, Role, document, tokens
 from tests.cli.served import write
-from tests.machine import HANGS
+from tests.machine import HANGS, PLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -123,7 +123,9 @@ class Target:
     def client(self, name: str = "ada", **more: object) -> httpx.AsyncClient:
         """Make a client that shows the token of a principal."""
         heads = {"authorization": f"Bearer {self.tokens[name]}"}
-        return httpx.AsyncClient(base_url=self.url, headers=heads, timeout=HANGS, trust_env=False, **more)
+        return httpx.AsyncClient(
+            base_url=self.url, headers=heads, timeout=HANGS, trust_env=False, verify=PLAIN, **more
+        )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind, serve
 from agentserver.testing import listener, organism_of
 from tests.gateways.http.desk import EVERYBODY, Looking, NoPace, People
-from tests.machine import HANGS
+from tests.machine import HANGS, PLAIN
 
 EVENT = TypeAdapter(Event)
 
@@ -129,7 +129,9 @@ class Front:
 
     def client(self) -> httpx.AsyncClient:
         headers = {"authorization": f"Bearer {self.name}"}
-        return httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=HANGS)
+        return httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=HANGS, verify=PLAIN
+        )
 
     def asked(self, text: str | None, thread: str, resume: list[Any] | None, props: Any) -> dict[str, Any]:
         """The input of a run, made by the package."""

@@ -19,7 +19,7 @@ from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind, serve
 from agentserver.gateways.principals import Caller, Rate, Role
 from agentserver.testing import listener, organism_of
-from tests.machine import HANGS
+from tests.machine import HANGS, PLAIN
 
 
 @xmlify
@@ -175,6 +175,7 @@ class Desk:
 
     def client(self, name: str = "ada", **options: Any) -> httpx.AsyncClient:
         headers = {"authorization": f"Bearer {name}"} if name else {}
+        options.setdefault("verify", PLAIN)
         return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=HANGS, **options)
 
     async def connect(self) -> anyio.abc.SocketStream:

@@ -18,7 +18,7 @@ from agentserver.gateways.live.routes import BODY, COOKIE
 from agentserver.gateways.principals import Caller, Rate, Role
 from tests.gateways.live.conftest import desk
 from tests.gateways.live.running import TOKENS
-from tests.machine import HANGS
+from tests.machine import HANGS, PLAIN
 
 ORDER = "Pay the invoice in mail 13 and tell Kim."
 OURS = {"x-agentserver": "live"}
@@ -32,7 +32,7 @@ def running(tmp_path_factory):
 
 @pytest.fixture
 def client(running):
-    with httpx.Client(base_url=running.address, timeout=HANGS) as client:
+    with httpx.Client(base_url=running.address, timeout=HANGS, verify=PLAIN) as client:
         yield client
 
 

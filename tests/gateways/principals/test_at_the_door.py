@@ -17,7 +17,7 @@ from agentserver.gateways.http.serving import bind, serve
 from agentserver.gateways.principals import Caller, Rate, Rates, Role, Tokens, tokens
 from agentserver.gateways.principals.document import PrincipalFile
 from tests.gateways.http.desk import Books, Looking, organism
-from tests.machine import HANGS
+from tests.machine import HANGS, PLAIN
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,9 @@ class Town:
 
     def client(self, name):
         headers = {"authorization": f"Bearer {self.tokens[name]}"}
-        return httpx.AsyncClient(base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=HANGS)
+        return httpx.AsyncClient(
+            base_url=f"http://127.0.0.1:{self.port}", headers=headers, timeout=HANGS, verify=PLAIN
+        )
 
 
 @asynccontextmanager
@@ -82,7 +84,7 @@ async def test_an_unknown_a_revoked_and_a_malformed_token_get_the_same_bytes(tmp
         }
         answers = {}
         for why, token in shown.items():
-            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{here.port}") as client:
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{here.port}", verify=PLAIN) as client:
                 answer = await client.get("/v1/approvals", headers={"authorization": f"Bearer {token}"})
             headers = {name: value for name, value in answer.headers.items() if name != "date"}
             answers[why] = (answer.status_code, answer.content, tuple(headers.items()))

@@ -89,7 +89,6 @@ class StorageMonitor(Protocol):
     @property
     def trouble(self) -> str:
         """Reason why nothing new can be stored at present; empty if it can."""
-        ...
 
 
 class SystemClock:

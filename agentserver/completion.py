@@ -284,7 +284,6 @@ class Completer(Protocol):
 
     async def complete(self, model: str, request: Request) -> Completion:
         """Ask a model. Raises CompletionError, LookupError for an unknown model, ValueError, TypeError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,12 +182,10 @@ class Watcher(Protocol):
     @property
     def watcher_id(self) -> str:
         """The id for closing it."""
-        ...
 
     @property
     def description(self) -> str:
         """The name of the todo in the nudge."""
-        ...
 
 
 class Todos(Protocol):
@@ -195,11 +193,9 @@ class Todos(Protocol):
 
     def get_raised_for(self, thread_id: str, own_name: str | None) -> Sequence[Watcher]:
         """Complete but unclosed todos; empty for any thread or name but the running one's."""
-        ...
 
     def close(self, watcher_id: str) -> bool:
         """Close a todo of this thread; False for an unknown id. Committed with the outcome."""
-        ...
 
 
 class Storage(Protocol):
@@ -207,7 +203,6 @@ class Storage(Protocol):
 
     def get(self, kind: type[T], default: T | None = None) -> T | None:
         """Return a new copy of the stored value of exactly this class, or ``default``."""
-        ...
 
     def set(self, value: Any) -> None:
         """Store an ``@xmlify`` value under its class.
@@ -215,30 +210,24 @@ class Storage(Protocol):
         Raises ValueError when it is invalid or over the bound, TypeError for a class that the handler's module does
         not name and ``replies:`` does not list.
         """
-        ...
 
     def delete(self, kind: type) -> None:
         """Forget the value of this class, if there is one."""
-        ...
 
     def append(self, value: Any) -> None:
         """Add an ``@xmlify`` value to the log of its class, after the earlier values. Written once.
 
         Raises ValueError and TypeError as ``set`` does; all entries count in the bound.
         """
-        ...
 
     def log(self, kind: type[T]) -> tuple[T, ...]:
         """Return new copies of the values of exactly this class that were appended and not trimmed, oldest first."""
-        ...
 
     def size(self, kind: type) -> int:
         """Bytes that the entries of a log take, as ``limits.storage`` counts them. No entry is looked at."""
-        ...
 
     def trim(self, kind: type, keep: int) -> None:
         """Forget all but the latest ``keep`` entries of a log. Raises ValueError for a negative number."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,11 +118,9 @@ class Purse(Protocol):
             SpentError: it exceeds a budget, and nothing is charged.
             RuntimeError: it cannot be stored now, and nothing is charged.
         """
-        ...
 
     async def settle(self, reservation: str, cost: Amount) -> None:
         """Replace a reservation by the actual cost.
 
         A settled reservation, or one of a finished invocation, is not changed.
         """
-        ...

@@ -48,7 +48,6 @@ class EngineOpener(Protocol):
         Args:
             guards: those whose memory is stored with the conversations.
         """
-        ...
 
 
 class Source(NamedTuple):

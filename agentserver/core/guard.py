@@ -67,29 +67,24 @@ class Presenter(Protocol):
     @property
     def name(self) -> str:
         """The key of the guard's memory."""
-        ...
 
     @property
     def viewers(self) -> frozenset[str]:
         """The listeners that see references."""
-        ...
 
     def present(
         self, memory: object, delivery: Delivery, element: etree._Element
     ) -> etree._Element | Refusal:
         """Return a valid copy of the payload with references, or the reason for not showing it."""
-        ...
 
     def resolve(self, memory: object, draft: Draft, thread: str, room: int) -> ResolvedPayload | None:
         """Replace references by values, up to ``room`` bytes; None for a message without references.
 
         ``thread`` is the sender's. The caller validates the result.
         """
-        ...
 
     def follow_rewrite(self, memory: object, before: Draft, after: Draft, thread: str) -> object:
         """Return the memory after a rewriter changed a message with resolved references."""
-        ...
 
 
 @runtime_checkable
@@ -99,20 +94,16 @@ class SilencingGuard(Protocol):
     @property
     def name(self) -> str:
         """The key of the guard's memory."""
-        ...
 
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
         """As of ``CoreGuard``."""
-        ...
 
     @property
     def silencing(self) -> bool:
         """True when it may silence any listener; else it is not asked."""
-        ...
 
     def silences(self, memory: object, listener: str, thread: str) -> bool:
         """Return whether the listener may not report progress on this thread. Pure."""
-        ...
 
 
 def is_silenced(
@@ -206,19 +197,15 @@ class CoreGuard(Protocol):
     @property
     def name(self) -> str:
         """The key of the guard's memory."""
-        ...
 
     def observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
         """Return the memory after a listener was given a message."""
-        ...
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
         """Decide on a message; None lets it pass."""
-        ...
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:
         """Return the memory after a person approved ``about`` for the rest of the conversation."""
-        ...
 
 
 def keep_memory(
@@ -239,18 +226,15 @@ class WatchfulGuard(Protocol):
     @property
     def name(self) -> str:
         """The key of the guard's memory."""
-        ...
 
     def begin(self, trust: Trust) -> object:
         """Return the memory of a new conversation; one without a memory is older than the guard.
 
         ``trust`` is the principal's, for the life of the conversation.
         """
-        ...
 
     def miss(self, memory: object) -> object:
         """Return the memory after a message that the guard could not observe."""
-        ...
 
 
 @runtime_checkable
@@ -263,11 +247,9 @@ class CountingGuard(Protocol):
     @property
     def name(self) -> str:
         """The key of the guard's memory."""
-        ...
 
     def count_sent(self, memory: object, proposal: Proposal, at: float) -> object:
         """Return the memory after a message was admitted, even if a person still has to approve it."""
-        ...
 
 
 @runtime_checkable
@@ -277,7 +259,6 @@ class PreparingGuard(Protocol):
     @property
     def name(self) -> str:
         """The key of the guard's memory."""
-        ...
 
     def prepare(self, memory: object, finished: FinishedInvocation) -> Work | None:
         """Return work that makes the decision on an invocation fast, or None.
@@ -286,7 +267,6 @@ class PreparingGuard(Protocol):
             memory: before the guard observes what the listener was given.
             finished: the invocation.
         """
-        ...
 
 
 @runtime_checkable
@@ -296,11 +276,9 @@ class TracingGuard(Protocol):
     @property
     def name(self) -> str:
         """The key of the guard's memory."""
-        ...
 
     def origins(self, memory: object, delivery: Delivery, element: etree._Element) -> Origins:
         """Return the origins of the values of a waiting message."""
-        ...
 
 
 def open_memories(guards: Iterable[CoreGuard], trust: Trust = Trust.ORDERS) -> dict[str, object]:
@@ -331,15 +309,12 @@ class Rewriter(Protocol):
     @property
     def roots(self) -> frozenset[str]:
         """The root elements that it rewrites; it is not asked about others."""
-        ...
 
     def rewrite(self, draft: Draft, sender: Sender) -> Rewrite | None:
         """Rewrite a message; None leaves it unchanged."""
-        ...
 
     def describe_refusal(self, refusal: Refusal, sender: Sender) -> Detail | None:
         """Return the note to record about a payload that its schema refused, or None."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

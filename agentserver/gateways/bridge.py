@@ -45,11 +45,9 @@ class AgentOutput(Protocol):
 
     def attempts(self) -> Iterator[Attempt]:
         """Iterate over the handoff attempts until the output ends."""
-        ...
 
     def answer(self, call: str, *, accepted: bool) -> None:
         """Return the outcome of its call to the agent."""
-        ...
 
 
 def handoff(request: HandoffRequest) -> Handoff | RequestRefusal:

@@ -23,37 +23,29 @@ class ServerView(Protocol):
     @property
     def rules(self) -> Rules:
         """Current rules of the decisions."""
-        ...
 
     @property
     def trace(self) -> TraceBook:
         """The latest events."""
-        ...
 
     @property
     def stream(self) -> RecordSource:
         """The stream of committed records."""
-        ...
 
     def conversation(self, conversation: str) -> Conversation | None:
         """Return an active conversation; None if it is unknown or closed."""
-        ...
 
     def approvals(self) -> tuple[Approval, ...]:
         """List the open approvals, oldest first."""
-        ...
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. False if the approval is no longer open, or another message than the one shown.
 
         Raises EngineError, or its subclass UnheardError if the answer may still count.
         """
-        ...
 
     async def read(self, work: Callable[[EngineReader], T]) -> T:
         """Read what the engine has stored."""
-        ...
 
     def queues(self) -> Mapping[str, tuple[int, int]]:
         """By listener, the deliveries that wait and those that run."""
-        ...

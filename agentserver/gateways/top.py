@@ -50,7 +50,6 @@ class TopHost(ServerView, Protocol):
 
     def running(self) -> frozenset[str]:
         """List the threads whose handlers run."""
-        ...
 
 
 class Overviews:

@@ -45,7 +45,6 @@ class AuditSink(Protocol):
 
     def append(self, record: HandoffEntry) -> None:
         """Keep a record. Raises nothing."""
-        ...
 
 
 KEYS: Final = (

@@ -80,17 +80,14 @@ class ExternalText(Protocol):
     @property
     def source(self) -> str:
         """The agent that wrote them, as the system knows it."""
-        ...
 
     @property
     def at(self) -> datetime:
         """The time at which they were received."""
-        ...
 
     @property
     def text(self) -> str:
         """The words."""
-        ...
 
 
 def frame_text(words: ExternalText) -> str:

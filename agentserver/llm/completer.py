@@ -213,11 +213,9 @@ class Provider(Protocol):
 
     async def ask(self, prompt: Prompt) -> Completion:
         """Send a prompt once. Raises CompletionError."""
-        ...
 
     async def close(self) -> None:
         """Close its connections."""
-        ...
 
 
 @dataclass(eq=False, slots=True)

@@ -82,58 +82,46 @@ class Codec(Protocol):
     @property
     def payload(self) -> type:
         """The dataclass."""
-        ...
 
     @property
     def name(self) -> str:
         """The root element as ``{namespace}root``."""
-        ...
 
     @property
     def described(self) -> PayloadType | None:
         """Its field table; None for a class bound to a hand-written schema."""
-        ...
 
     @property
     def regular(self) -> bool:
         """True if byte counts determine the size of the markup (``shape.PayloadType.regular``)."""
-        ...
 
     @property
     def outline(self) -> tuple[Outline, ...]:
         """The fields of the root."""
-        ...
 
     def encode(self, value: object, /) -> str:
         """Markup of the payload element with its own namespace declaration. Raises Unencodable."""
-        ...
 
     def valid(self, element: etree._Element) -> bool:
         """Check whether the schema accepts an element of any tree, and each scalar decodes."""
-        ...
 
     def valid_own(self, element: etree._Element, size: int) -> bool:
         """Check an element parsed from ``encode``'s own output, and skip what the encoder rules out.
 
         ``size``: characters of what ``encode`` gave.
         """
-        ...
 
     def decode(self, element: etree._Element, /) -> Any:
         """Return the value of a valid element. Raises Undecodable."""
-        ...
 
     def faults(self, element: etree._Element) -> tuple[Correction, ...]:
         """Return the corrections of an element that is not valid: 1 to 8 faults."""
-        ...
 
     def xsd(self, *, documented: bool = False) -> str:
         """Return the schema's text; ``documented`` includes what docstrings say."""
-        ...
 
     def example(self) -> str:
         """Markup that validates and decodes, the same each time."""
-        ...
 
 
 @runtime_checkable
@@ -143,11 +131,9 @@ class CodecMark(Protocol):
     @property
     def cls(self) -> type:
         """The dataclass."""
-        ...
 
     def codec(self) -> Codec:
         """Return a new codec. Raises PayloadError."""
-        ...
 
 
 class GeneratedCodec:

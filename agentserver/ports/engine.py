@@ -40,35 +40,27 @@ class EngineReader(Protocol):
 
         Without them there is no replay, no dead letter, no decision, no charge and nothing that is closed.
         """
-        ...
 
     def find(self, prefix: str) -> Sequence[str]:
         """Find up to 8 conversations by a prefix of their ids."""
-        ...
 
     def conversations(self) -> Iterable[Summary]:
         """List the conversations, the last touched first."""
-        ...
 
     def active(self) -> Sequence[str]:
         """List the open conversations with queued, held or running deliveries, in the order of opening."""
-        ...
 
     def load(self, conversation: str) -> Conversation | None:
         """Load an open conversation as last committed; None when it is unknown, closed or suspended."""
-        ...
 
     def approvals(self, conversation: str) -> Sequence[Approval]:
         """List the messages of an open conversation that wait for a person."""
-        ...
 
     def list_asking(self) -> Sequence[str]:
         """List the open conversations with messages that wait for a person."""
-        ...
 
     def answers(self) -> Sequence[tuple[ApprovalAnswer, float]]:
         """List the answers that no server has taken, each with its time in seconds since the epoch."""
-        ...
 
     def list_decisions(self, most: int = 100, principal: str | None = None) -> Sequence[DecidedApproval]:
         """List the latest decisions on messages that waited for a person, newest first.
@@ -77,19 +69,15 @@ class EngineReader(Protocol):
             most: greatest number.
             principal: owner of the conversations; None for all.
         """
-        ...
 
     def list_charges(self, since: float = 0.0) -> Sequence[ChargeSum]:
         """List the charges since a time by listener, model and principal, the largest first."""
-        ...
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Read the steps of a conversation. Raises LookupError for an unknown one, UnrecordedError without steps."""
-        ...
 
     def find_altered(self, recorded: RecordedConversation) -> int | None:
         """Find the first version whose step was altered; None if intact or if steps are not sealed."""
-        ...
 
     def dead(self, most: int | None = None, prefix: str = "") -> Sequence[DeadLetter]:
         """List the dead letters, oldest first, without those that were queued again or discarded.
@@ -98,11 +86,9 @@ class EngineReader(Protocol):
             most: number of the latest ones; None for all.
             prefix: of their delivery ids; other messages are not read.
         """
-        ...
 
     def list_suspended(self) -> Sequence[SuspendedConversation]:
         """List the suspended conversations that can be resumed, oldest first."""
-        ...
 
 
 class PreviousRun(NamedTuple):
@@ -131,7 +117,6 @@ class Marks(Protocol):
     @property
     def at_once(self) -> bool:
         """True when a mark is stored as soon as it is entered, without ``wait_until_marked``."""
-        ...
 
     async def previous_run(self, previous: int) -> PreviousRun:
         """Return how the process with an earlier lease ended; NO_PREVIOUS_RUN if unreadable or ended in order.
@@ -140,38 +125,30 @@ class Marks(Protocol):
 
         ``running`` has all deliveries of that process: one that ran together with others is not a suspect.
         """
-        ...
 
     async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
         """Store suspects with their counts, and make room for ``calls`` concurrent calls.
 
         Called at the start and for each ``GainedClaims`` with suspects. Earlier suspects stay. Raises FencedError.
         """
-        ...
 
     def enter(self, delivery: str, conversation: str) -> int:
         """Mark a delivery of a conversation; returns the slot for ``leave``."""
-        ...
 
     async def wait_until_marked(self, slot: int) -> None:
         """Wait until a mark is stored or cleared."""
-        ...
 
     def leave(self, slot: int) -> None:
         """Clear a mark."""
-        ...
 
     def acquit(self, delivery: str) -> None:
         """Remove a suspect."""
-        ...
 
     def hold(self, delivery: str) -> None:
         """Note that this delivery blocked the event loop too long and the process will be ended."""
-        ...
 
     def end(self) -> None:
         """Note that no delivery caused the coming end. May be called from any thread."""
-        ...
 
 
 class EngineError(Exception):
@@ -258,22 +235,18 @@ class Engine(Protocol):
     @property
     def marks(self) -> Marks | None:
         """The marks of running deliveries; None for an engine that is not durable."""
-        ...
 
     @property
     def prompt(self) -> bool:
         """True when a commit usually completes without waiting. One that waits opens no cancel scope first."""
-        ...
 
     @property
     def durable(self) -> bool:
         """True when commits outlive the process."""
-        ...
 
     @property
     def answers(self) -> Answers | None:
         """Answers of people from other processes; None if not supported."""
-        ...
 
     async def read(self, work: Callable[[EngineReader], T]) -> T:
         """Run a read for operators without blocking the event loop on a file.
@@ -283,21 +256,18 @@ class Engine(Protocol):
 
         Raises EngineError, and what ``work`` raises.
         """
-        ...
 
     # Claims
 
     @property
     def shared(self) -> bool:
         """True when other processes work on the same storage. An engine that is not shared has every conversation."""
-        ...
 
     def current_claim(self, conversation: str) -> Claim | None:
         """Return this process's claim on a conversation, from memory, or None.
 
         A closing commit and a fenced commit end the claim. An engine that is not shared has one claim for every id.
         """
-        ...
 
     async def claim(self, conversation: str) -> Claim | None:
         """Claim a conversation that is unclaimed, idle for long enough, or already this process's.
@@ -305,14 +275,12 @@ class Engine(Protocol):
         Returns: None while another process has it or it has waiting deliveries of an earlier owner; such a conversation
         is gained later (``changes``), by this process or another. Raises EngineError.
         """
-        ...
 
     def begin_claim(self, conversation: str) -> Claim:
         """Claim a new conversation; its first commit stores the claim or raises FencedError.
 
         ``release`` drops one that never begins.
         """
-        ...
 
     def changes(self) -> AsyncIterator[GainedClaims | LostClaims]:
         """Iterate over claims gained and lost other than by ``claim`` and ``release``. Called once.
@@ -320,21 +288,18 @@ class Engine(Protocol):
         The first item is a ``GainedClaims``, perhaps empty, with the conversations to continue at the start. A change
         that contradicts ``current_claim`` is out of date. Raises EngineError when this process may no longer work.
         """
-        ...
 
     async def release(self, conversations: Collection[str]) -> None:
         """Release conversations without waiting deliveries; those with unread arrivals stay claimed.
 
         The others are unclaimed from the call on. Raises EngineError.
         """
-        ...
 
     async def give_up(self) -> None:
         """Release every claim, so that other processes need not wait for its expiry. No claim is made afterwards.
 
         Pending commits end within seconds, stored or not. Raises EngineError.
         """
-        ...
 
     # Work
 
@@ -352,14 +317,12 @@ class Engine(Protocol):
         ``outcome.before``, RepeatedError when the key is there, UnfitError when this outcome cannot be kept,
         EngineError when nothing can be kept at present.
         """
-        ...
 
     async def load(self, conversation: str) -> Conversation | None:
         """Load a conversation as last committed; None when it is unknown, closed or suspended.
 
         Raises DamagedError when it cannot be read.
         """
-        ...
 
     async def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
         """Suspend an open conversation, which may be unreadable; returns the final events of its requests.
@@ -371,25 +334,21 @@ class Engine(Protocol):
             reason: why it cannot continue.
             at: in seconds since the epoch.
         """
-        ...
 
     def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
         """Iterate over the open conversations that the pump counts at its start, with their principals.
 
         A shared engine yields nothing (see ``open_count``).
         """
-        ...
 
     async def open_count(self, principal: str) -> int | None:
         """Count a principal's open conversations over all processes; None if the pump's own count is complete.
 
         Raises EngineError.
         """
-        ...
 
     def idle(self, before: float) -> AsyncIterator[str]:
         """Iterate over open conversations unchanged since a time that no other process has."""
-        ...
 
     async def expire(self, now: float, calendar: Calendar = ...) -> int:
         """Delete closed conversations past their retention; returns how many.
@@ -398,41 +357,33 @@ class Engine(Protocol):
             now: the clock time, in seconds since the epoch.
             calendar: known jumps of the clock.
         """
-        ...
 
     async def calendar(self) -> Calendar:
         """Load the calendar of an earlier server, or an empty one."""
-        ...
 
     async def keep_calendar(self, calendar: Calendar) -> None:
         """Store the calendar for later servers. Raises EngineError."""
-        ...
 
     def conversations_of(self, principal: str) -> AsyncIterator[str]:
         """Iterate over a principal's conversations that are open or have unacknowledged events, oldest first."""
-        ...
 
     def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
         """Iterate over the unacknowledged events of a conversation, in order.
 
         Events that an earlier server may have passed on are marked ``redelivered``.
         """
-        ...
 
     async def find_conversation(self, conversation: str) -> ConversationFound | None:
         """Find the owner of an open, suspended or retained conversation; None for any other."""
-        ...
 
     async def discard(self, delivery: str) -> bool:
         """Remove a dead letter from the list; its records stay. False for an unknown id.
 
         Raises EngineError.
         """
-        ...
 
     async def find_named(self, name: str) -> str | None:
         """Find the conversation with a name of its principal's, or None. Raises EngineError."""
-        ...
 
     async def give_name(self, name: str, conversation: str, at: float) -> str:
         """Name a new conversation by its principal's own id, or find the one that has the name.
@@ -446,7 +397,6 @@ class Engine(Protocol):
 
         Returns: the id of the conversation that has the name from now on. Raises EngineError.
         """
-        ...
 
     async def read_events(
         self, conversation: str, after: EventPlace, most: int, *, gaps: bool = False
@@ -464,33 +414,27 @@ class Engine(Protocol):
 
         Raises ForgottenError when events after the place are no longer stored, LookupError for an unknown conversation.
         """
-        ...
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
         """Find the receipt for a key in an open or closed conversation, or None."""
-        ...
 
     def read_request_events(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
         """Iterate over all events of a request with a key, acknowledged or not, in order.
 
         Acknowledged ones, and those that the outbox marks, are marked ``redelivered``.
         """
-        ...
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """Note that a gateway has passed on the event at a place.
 
         Not awaited: after a crash the event may be redelivered.
         """
-        ...
 
     def confirm(self, conversation: str, place: EventPlace) -> None:
         """Note that its principal has every event up to a place. Not awaited."""
-        ...
 
     def abandon(self, conversation: str) -> None:
         """Note that a gateway needs no event emitted so far. Not awaited."""
-        ...
 
     # Conversations that another process has
 
@@ -501,7 +445,6 @@ class Engine(Protocol):
 
         Returns: the future of its fate, cancelled if the engine closes first. Raises EngineError.
         """
-        ...
 
     def arrivals(self) -> AsyncIterator[Arrival]:
         """Iterate over arrivals for conversations of this process, in order for each, until the engine closes.
@@ -509,14 +452,12 @@ class Engine(Protocol):
         An unsettled arrival may come again, and does when its conversation is lost and claimed again. An unclaimed
         conversation is claimed for its arrival; an arrival for an ended one comes to any process, which rejects it.
         """
-        ...
 
     def settle(self, arrival: Arrival, fate: Fate) -> None:
         """Store the fate of an arrival after its step is committed. Not awaited.
 
         If this is lost, the arrival comes again to the owner of the conversation.
         """
-        ...
 
     def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:
         """Iterate over news of conversations of other processes, in order for each; see ``read_events``.
@@ -524,11 +465,9 @@ class Engine(Protocol):
         Covers ``wanted``, which is called repeatedly, and conversations that begin or cease to wait for a person. A
         newly wanted one is reported at once, and any may be reported too often. Ends at once without other processes.
         """
-        ...
 
     def exclusive(self, name: str) -> AbstractAsyncContextManager[None]:
         """Hold a lock shared by all processes. Raises EngineError.
 
         A process presumed dead loses it without notice, so it gives order, not safety.
         """
-        ...

@@ -26,7 +26,6 @@ class Approver(Protocol):
 
     def show(self, approval: Approval) -> None:
         """Show a waiting message. Must not block or raise."""
-        ...
 
 
 class Answers(Protocol):
@@ -34,11 +33,9 @@ class Answers(Protocol):
 
     async def list_pending(self) -> Sequence[tuple[ApprovalAnswer, float]]:
         """List the answers, each with its time in seconds since the epoch. Raises EngineError."""
-        ...
 
     async def drop(self, approvals: Sequence[str]) -> None:
         """Remove the answers to decided approvals. Raises EngineError."""
-        ...
 
 
 class RejectReason(StrEnum):
@@ -113,12 +110,10 @@ class ConversationHandle(Protocol):
     @property
     def id(self) -> str:
         """The conversation's id."""
-        ...
 
     @property
     def over(self) -> bool:
         """True when the conversation has ended or the server stops."""
-        ...
 
     async def send(self, data: bytes, to: str | None = None, *, request: str | None = None) -> SubmitResult:
         """Submit an envelope or a bare payload; returns once it is committed or refused.
@@ -131,7 +126,6 @@ class ConversationHandle(Protocol):
 
         Raises OtherMessageError when another message was sent under ``request``, ValueError when it is no id.
         """
-        ...
 
     def replies(
         self, data: bytes, to: str | None = None, *, request: str | None = None
@@ -142,26 +136,21 @@ class ConversationHandle(Protocol):
 
         Raises UnkeptError when the message was not stored.
         """
-        ...
 
     def events(self) -> AsyncIterator[Reply | Done]:
         """Iterate over the events that ``replies`` does not take, until the conversation closes.
 
         An event is acknowledged when its task asks for the next one or leaves.
         """
-        ...
 
     def progress(self) -> AsyncIterator[Progress]:
         """Iterate over later progress reports; a slow reader loses the older ones."""
-        ...
 
     def detach(self) -> None:
         """Leave without ending the conversation; later events are stored until its principal resumes it."""
-        ...
 
     async def close(self) -> None:
         """End the conversation and cancel its invocations."""
-        ...
 
 
 class Ingress(Protocol):
@@ -193,15 +182,12 @@ class Ingress(Protocol):
         Raises ValueError for an invalid name, target or key, QuotaError when the principal has too many open, and
         UnkeptError when none can be opened now.
         """
-        ...
 
     def conversation(self, conversation: str) -> Conversation | None:
         """Return the present state of a conversation, for operators; None when it is unknown or has ended."""
-        ...
 
     async def find_conversation(self, principal: str | None, conversation: str) -> ConversationFound:
         """Find the owner of a conversation and whether it has ended. Raises LookupError."""
-        ...
 
     async def submit(
         self,
@@ -216,14 +202,12 @@ class Ingress(Protocol):
 
         Raises LookupError, OtherMessageError, and ValueError when ``request`` is no id.
         """
-        ...
 
     async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
         """Find the first reply to a message by its sender's id, or the end of its request; None before either.
 
         Raises LookupError and EngineError.
         """
-        ...
 
     def watch(
         self,
@@ -239,11 +223,9 @@ class Ingress(Protocol):
 
         Raises LookupError, at the first item.
         """
-        ...
 
     async def confirm(self, principal: str, conversation: str, place: EventPlace) -> None:
         """Acknowledge every event up to a place for the principal. Raises LookupError."""
-        ...
 
     async def cancel(self, principal: str | None, conversation: str, request: str, *, by: str = "") -> bool:
         """Cancel one request and its invocations. False when it has ended or is unknown.
@@ -256,7 +238,6 @@ class Ingress(Protocol):
 
         Raises LookupError, EngineError, and its subclass UnheardError when the end may still come.
         """
-        ...
 
     async def end(self, principal: str | None, conversation: str, *, by: str = "") -> None:
         """End a conversation and cancel its invocations; no effect if it has ended.
@@ -265,11 +246,9 @@ class Ingress(Protocol):
 
         Raises LookupError, EngineError, and its subclass UnheardError when the end may still come.
         """
-        ...
 
     def records(self, principal: str | None = None) -> AsyncIterator[tuple[AuditRecord, ...] | RecordGap]:
         """Iterate over the records of later steps, of one principal's conversations or of all, until the server stops.
 
         A RecordGap counts the steps that a slow reader missed.
         """
-        ...

@@ -33,18 +33,15 @@ class PrincipalStore(Protocol):
 
     def edition(self) -> Hashable:
         """Return the current edition; None when the store is empty or has no editions. Raises AwayError."""
-        ...
 
     def read(self) -> KeptPrincipals:
         """Read the principals. Raises UnusableError, or its subclass AwayError."""
-        ...
 
     def change(self, change: Callable[[bytes], bytes]) -> None:
         """Replace the text by the result of ``change``, under a lock.
 
         Raises UnusableError, OSError, and what ``change`` raises; then nothing has changed.
         """
-        ...
 
 
 class PaceStore(Protocol):
@@ -58,4 +55,3 @@ class PaceStore(Protocol):
 
         Raises AwayError.
         """
-        ...

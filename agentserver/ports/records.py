@@ -22,7 +22,6 @@ class Sink(Protocol):
 
     def __call__(self, records: Records, /) -> object:
         """Receive the records of one step."""
-        ...
 
 
 class RecordSource(Protocol):
@@ -30,4 +29,3 @@ class RecordSource(Protocol):
 
     def attach(self, sink: Sink) -> Callable[[], None]:
         """Call a sink with the records of each later step. Returns a function that detaches it."""
-        ...

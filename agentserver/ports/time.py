@@ -13,8 +13,6 @@ class Clock(Protocol):
 
     def moment(self) -> Moment:
         """Return the present time with a new seed."""
-        ...
 
     def steady(self) -> float:
         """Return seconds of a monotonic clock."""
-        ...

@@ -61,7 +61,6 @@ if TYPE_CHECKING:
             to_its_end: ToItsEnd = run_shielded,
         ) -> bool:
             """Decide and commit. Returns False if the conversation is closed. Raises UndecidedError and EngineError."""
-            ...
 
 
 logger = logging.getLogger("agentserver.pump")

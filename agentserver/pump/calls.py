@@ -217,15 +217,12 @@ class Keeper(Protocol[T]):
     @property
     def grace(self) -> float:
         """Seconds that a call has to end once it is cancelled; then it is abandoned."""
-        ...
 
     def watch(self, call: RunningCall[T]) -> None:
         """Call ``expire`` of a call at its deadline."""
-        ...
 
     def abandon(self, call: RunningCall[T]) -> None:
         """Stop waiting for a call that does not end."""
-        ...
 
 
 class RunningCall(PromptTask, Generic[T]):

@@ -76,7 +76,6 @@ class RemoteHandler(Protocol):
             accepted: the delivery.
             current: the invocation that a handler of this process would see.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

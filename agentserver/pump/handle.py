@@ -26,7 +26,6 @@ class TaskEnds(Protocol):
 
     def tell(self, hands: Any, task: asyncio.Task[object]) -> None:
         """Call ``end_task`` of these hands, if they still exist, when the task ends."""
-        ...
 
 
 class HandleHost(Protocol):
@@ -35,45 +34,35 @@ class HandleHost(Protocol):
     @property
     def returns(self) -> TaskEnds:
         """Registry of the tasks that hold events."""
-        ...
 
     def make_outside(
         self, principal: str, conversation: str, data: bytes, to: str | None, own: str | None
     ) -> OutsideMessage:
         """Make a message with an id of the server's, and of the sender's."""
-        ...
 
     async def submit(self, principal: str, conversation: str, outside: OutsideMessage) -> SubmitResult:
         """Commit an outside message. One that was sent before returns its earlier result."""
-        ...
 
     async def events_of(self, conversation: str, request: str) -> list[Event]:
         """Return all events of a request with a key, acknowledged or not."""
-        ...
 
     async def outbox(self, conversation: str) -> list[Event]:
         """Return the unacknowledged events of the conversation."""
-        ...
 
     async def next_events(self, conversation: str, after: EventPlace) -> Sequence[Event] | None:
         """Return the next kept events after a place, acknowledged or not; None if the server has stopped."""
-        ...
 
     async def catch_up(self, conversation: str) -> None:
         """Pass on events that were not passed on yet. Raises EngineError."""
-        ...
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """Acknowledge an event."""
-        ...
 
     def detach(self, conversation: str) -> None:
         """Release the conversation from its gateway."""
-        ...
 
     async def close(self, conversation: str) -> None:
         """Close the conversation."""
-        ...
 
 
 logger = logging.getLogger("agentserver.pump")

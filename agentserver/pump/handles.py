@@ -49,15 +49,12 @@ class Receiver(Protocol):
 
         Raises RepeatedError and FencedError.
         """
-        ...
 
     async def close(self, conversation: str) -> None:
         """End a conversation."""
-        ...
 
     async def version(self, conversation: str) -> int | None:
         """Return the version of an open conversation, wherever it is owned. Raises EngineError."""
-        ...
 
 
 class Handles:

@@ -221,11 +221,9 @@ class Stoppable(Protocol):
     @property
     def stopped(self) -> bool:
         """True once it was cancelled."""
-        ...
 
     def done(self) -> bool:
         """Return whether it has ended."""
-        ...
 
 
 class Teller:

@@ -48,31 +48,25 @@ if TYPE_CHECKING:
 
         async def find_conversation(self, principal: str | None, conversation: str) -> ConversationFound:
             """Return the owner of a conversation. Raises LookupError."""
-            ...
 
         async def receive_here(
             self, principal: str, conversation: str, outside: OutsideMessage
         ) -> SubmitResult:
             """Commit a message. Raises OtherMessageError."""
-            ...
 
         async def cancel_here(self, conversation: str, cancelling: Cancellation) -> bool:
             """End a request."""
-            ...
 
         async def close_here(
             self, principal: str | None, conversation: str, closing: ConversationClosing
         ) -> None:
             """End a conversation."""
-            ...
 
         async def answer_here(self, conversation: str, answered: ApprovalAnswer) -> bool:
             """Commit an answer."""
-            ...
 
         async def requeue_here(self, letter: Delivery) -> bool:
             """Queue a dead letter again. Raises LookupError."""
-            ...
 
 
 TRUST: Final = 5.0

@@ -70,7 +70,6 @@ class GuardAdopter(Protocol):
 
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
         """Keep the memories of these guards from now on, those of before among them."""
-        ...
 
 
 def find_obstacles(before: Organism, after: Organism) -> Iterator[str]:

@@ -63,17 +63,14 @@ class Collector(Protocol):
     @property
     def url(self) -> str:
         """Address for spans, whole."""
-        ...
 
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers that it requires; they may hold secrets."""
-        ...
 
     @property
     def certificate(self) -> str:
         """Path of the certificates that verify its own; empty for those of the system."""
-        ...
 
 
 class UnsentSpansError(Exception):

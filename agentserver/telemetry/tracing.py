@@ -242,27 +242,22 @@ class TelemetrySettings(Collector, Protocol):
     @property
     def metrics(self) -> str:
         """Address for metrics, whole; empty without a destination."""
-        ...
 
     @property
     def resource(self) -> Mapping[str, str]:
         """Attributes of this server."""
-        ...
 
     @property
     def sample(self) -> float:
         """Share of requests that are sampled, from 0 to 1."""
-        ...
 
     @property
     def content(self) -> bool:
         """True if spans hold messages."""
-        ...
 
     @property
     def redact(self) -> tuple[str, ...]:
         """Patterns of the names of fields that are removed from messages."""
-        ...
 
 
 class Tracer:

@@ -24,7 +24,6 @@ class Organisms(Protocol):
         self, source: str | Path | Organism = "config/organism.yaml", **options: Any
     ) -> AbstractAsyncContextManager[Testbed]:
         """Run an organism in memory; ``options`` are those of ``agentserver.testing.organism``."""
-        ...
 
 
 @pytest.fixture

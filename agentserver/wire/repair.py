@@ -89,16 +89,13 @@ class RepairCodec(Protocol):
     @property
     def name(self) -> str:
         """The root element as ``{namespace}root``."""
-        ...
 
     @property
     def described(self) -> PayloadType | None:
         """Its field table; without one the text is read strictly or refused."""
-        ...
 
     def valid(self, element: etree._Element) -> bool:
         """Check whether the schema accepts the element."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,11 +188,9 @@ class Counterpart(Protocol):
 
     def tell(self, text: str) -> None:
         """Take a line of progress."""
-        ...
 
     async def complete(self, asked: frames.CompleteFrame) -> frames.CompletedFrame:
         """Answer a question to a language model; a failure is an answer."""
-        ...
 
 
 @dataclass(eq=False)

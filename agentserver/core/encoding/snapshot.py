@@ -41,15 +41,12 @@ class MemoryKeeper(Protocol):
     @property
     def name(self) -> str:
         """The key of the guard's memory."""
-        ...
 
     def dump(self, memory: Any) -> Mapping[str, bytes]:
         """Encode the memory in named parts."""
-        ...
 
     def load(self, parts: Mapping[str, bytes]) -> object:
         """Decode the parts from ``dump``; they are empty if the conversation began without the guard."""
-        ...
 
 
 class Snapshot(NamedTuple):

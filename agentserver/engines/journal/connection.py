@@ -18,11 +18,9 @@ class Rows(Protocol):
 
     def fetchone(self) -> Any:
         """Fetch the next row, a tuple; None after the last."""
-        ...
 
     def fetchall(self) -> list[Any]:
         """Fetch the remaining rows, tuples."""
-        ...
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -33,15 +31,12 @@ class Connection(Protocol):
     @property
     def in_transaction(self) -> bool:
         """True between ``begin`` and its end."""
-        ...
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
         """Run a statement. Raises what its driver raises."""
-        ...
 
     def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> object:
         """Run a statement for each sequence of values."""
-        ...
 
 
 @contextmanager

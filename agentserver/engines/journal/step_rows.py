@@ -27,19 +27,15 @@ class StoredRows(Protocol):
 
     def find(self, conversation: str) -> RowCache | None:
         """Find the stored rows of a conversation; None if unknown. A closed one has a version that fits no step."""
-        ...
 
     def dead(self, conversation: str, delivery: str) -> DeliveryRow | None:
         """Find the row of a dead letter, or None."""
-        ...
 
     def receipt(self, number: int, name: str) -> Receipt | None:
         """Find the receipt with a name in a conversation, by number."""
-        ...
 
     def take(self, table: str, count: int) -> int:
         """Reserve consecutive row numbers of a table. Returns the first."""
-        ...
 
 
 class StepRows:

@@ -420,11 +420,9 @@ class SessionGuard(Protocol):
 
     def signals(self) -> AsyncIterator[int]:
         """SIGINT and SIGTERM, as they come."""
-        ...
 
     def begin(self, status: int) -> None:
         """Bound the end of the session by the drain. It may bound the process as well."""
-        ...
 
 
 class UnboundedEnd:

@@ -497,15 +497,12 @@ class Lines(Protocol):
     @property
     def concurrent(self) -> bool:
         """True when output may appear while a line is typed, so that the prompt need not wait for what runs."""
-        ...
 
     async def next(self, prompt: str) -> Typed:
         """Return the next line without its end. ``ControlKey.END`` is the last one."""
-        ...
 
     def clear(self, prompt: str) -> bool:
         """Clear the typed text and prompt again. True if there was any."""
-        ...
 
 
 class PlainLines:

@@ -26,11 +26,9 @@ class ConsoleHost(Ingress, ServerView, Protocol):
     @property
     def durable(self) -> bool:
         """True when unfinished work outlives the process."""
-        ...
 
     async def drain(self) -> None:
         """Refuse new messages and wait until nothing runs, for ``limits.drain`` seconds at most."""
-        ...
 
 
 class CurrentTakers(Mapping[str, "Sequence[Codec]"]):

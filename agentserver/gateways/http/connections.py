@@ -29,7 +29,6 @@ class Abortable(Protocol):
 
     def abort(self) -> None:
         """Cut it."""
-        ...
 
 
 class Connections:

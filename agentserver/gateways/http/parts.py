@@ -183,7 +183,6 @@ class DoorHost(Ingress, ServerView, Protocol):
     @property
     def trouble(self) -> str:
         """The reason why nothing new can be kept at present; empty where it can."""
-        ...
 
 
 class KnownTokens(Protocol):
@@ -191,16 +190,13 @@ class KnownTokens(Protocol):
 
     def authenticate(self, token: str) -> Caller | None:
         """Return the caller of a token; None for an unknown one."""
-        ...
 
     @property
     def away(self) -> bool:
         """True while no token is known because the store of principals does not answer."""
-        ...
 
     def stands(self, caller: Caller) -> bool:
         """Tell whether the caller is still as it was authenticated."""
-        ...
 
 
 class RequestPace(Protocol):
@@ -208,11 +204,9 @@ class RequestPace(Protocol):
 
     def take(self, caller: Caller) -> float:
         """Count a request. Gives 0.0, or the seconds until there may be one."""
-        ...
 
     def refuse(self, address: str) -> float:
         """Count a refused request of an address. Gives 0.0, or the seconds until there may be one."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

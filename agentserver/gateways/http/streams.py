@@ -66,15 +66,12 @@ class EventTeller(Protocol):
     @property
     def caller(self) -> Caller:
         """The principal of the stream."""
-        ...
 
     async def run(self, say: Callable[[Any], Awaitable[None]]) -> None:
         """Send the events until the end."""
-        ...
 
     def end(self, held: HeldConnection) -> Any:
         """Return the final event."""
-        ...
 
 
 @dataclass

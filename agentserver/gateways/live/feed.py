@@ -37,15 +37,12 @@ class LiveHost(ServerView, Protocol):
 
     def records(self) -> AsyncIterator[tuple[AuditRecord, ...] | RecordGap]:
         """Iterate over the records of each committed step, until the server stops, with a count of missed ones."""
-        ...
 
     async def requeue(self, delivery: str, by: str) -> str:
         """Queue a dead letter again; gives the conversation in which it is. Raises LookupError."""
-        ...
 
     async def discard(self, delivery: str) -> None:
         """Take a dead letter off the list. Raises LookupError."""
-        ...
 
 
 class LiveTokens(KnownTokens, Protocol):
@@ -53,7 +50,6 @@ class LiveTokens(KnownTokens, Protocol):
 
     async def wait_revoked(self, caller: Caller) -> None:
         """Wait until the caller's token is revoked."""
-        ...
 
 
 PERIOD = 0.1

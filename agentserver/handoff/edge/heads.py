@@ -40,11 +40,9 @@ class Heads(Protocol):
 
     def read(self) -> ChainHead | None:
         """Return the kept head; None without one. Raises OSError, ValueError when it is spoiled."""
-        ...
 
     def keep(self, head: ChainHead) -> None:
         """Keep it; when this returns it outlives the process. Raises OSError."""
-        ...
 
 
 class NoteHeads:

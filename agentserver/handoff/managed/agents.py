@@ -97,7 +97,6 @@ class Outlet(Protocol):
 
     def steer(self, identity: str, approved: ApprovedRequest) -> bool:
         """Hand a handoff to the agent of this id; whether it surely arrived."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +161,9 @@ class Cursor(Protocol):
 
     def read(self) -> CursorPosition | None:
         """Return the kept value; None without one. Raises OSError, ValueError when it is spoiled."""
-        ...
 
     def keep(self, reached: CursorPosition) -> None:
         """Keep it; when this returns it outlives the process. Raises OSError."""
-        ...
 
 
 class ManagedOutput:

@@ -63,7 +63,6 @@ class Launcher(Protocol):
 
     def __call__(self, server: McpServer, directory: Path, /) -> AbstractAsyncContextManager[Launch]:
         """Prepare the start."""
-        ...
 
 
 @asynccontextmanager

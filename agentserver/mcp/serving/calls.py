@@ -47,25 +47,20 @@ class McpHost(Ingress, Protocol):
     @property
     def rules(self) -> Rules:
         """Rules of the decisions."""
-        ...
 
     @property
     def trace(self) -> TraceBook:
         """The events of late."""
-        ...
 
     @property
     def stream(self) -> RecordSource:
         """The stream of committed records."""
-        ...
 
     async def left_over(self, principal: str, door: str = "") -> tuple[str, ...]:
         """List the principal's conversations that this door opened and that can be resumed, oldest first."""
-        ...
 
     async def resume(self, principal: str, conversation: str) -> ConversationHandle:
         """Come back to a conversation."""
-        ...
 
 
 DOOR: Final = "mcp"

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
         def __call__(self, work: Coroutine[Any, Any, T], /) -> Awaitable[T]:
             """Run it."""
-            ...
 
 
 RELEASE: Final = find_version() or "from a checkout"
@@ -51,22 +50,18 @@ class OfferedKeys(Protocol):
     @property
     def expose(self) -> tuple[str, ...]:
         """The listeners that are tools, in order."""
-        ...
 
     @property
     def trust(self) -> Trust:
         """The weight of a host's words."""
-        ...
 
     @property
     def approvals(self) -> str:
         """Address of the page of an approval, without its id."""
-        ...
 
     @property
     def deadline(self) -> float:
         """Seconds for which a host waits for a call."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ class EngineHolder(Protocol):
     @property
     def engine(self) -> Engine:
         """Engine of the current run."""
-        ...
 
 
 def engine_of(holder: Engine | EngineHolder) -> Engine:

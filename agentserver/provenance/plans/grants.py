@@ -59,12 +59,10 @@ class PlanLedger(Protocol):
     @property
     def asked(self) -> TrustedWords:
         """Request of the principal."""
-        ...
 
     @property
     def recorded(self) -> RecordIndex:
         """Index of recorded leaves."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

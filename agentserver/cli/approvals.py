@@ -181,7 +181,7 @@ def _find_by_digest(found: list[Approval], prefix: str) -> Approval:
 
 def _check_other(kept: reading.Source, one: Approval, rules: Rules | None) -> None:
     """End the command if the organism requires another approver. The server checks again."""
-    from agentserver.core.decide import approving
+    from agentserver.core.decide import answers
 
     if rules is None or not rules.blueprint.others_approve(one.delivery.to):
         return
@@ -190,7 +190,7 @@ def _check_other(kept: reading.Source, one: Approval, rules: Rules | None) -> No
     why = (
         ""
         if conversation is None
-        else approving.bar_approver(conversation, project.user(), rules, one.delivery.to)
+        else answers.bar_approver(conversation, project.user(), rules, one.delivery.to)
     )
     if why:
         project.refuse(why)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from agentserver.core.encoding.recorded import Summary
+    from agentserver.core.encoding.history import Summary
     from agentserver.core.records.audit import AuditRecord
 
 
@@ -41,14 +41,14 @@ def conversations_command(
         lists.print(wanted, line, lambda one: one._asdict(), "there are no such conversations")
 
 
-def _conversation_line(aside: frozenset[str], one: Summary) -> str:
+def _conversation_line(suspended: frozenset[str], one: Summary) -> str:
     from agentserver.spending import NOTHING_SPENT, Amount
 
-    state = "aside" if one.id in aside else "open" if one.closed is None else "finished"
+    state = "suspended" if one.id in suspended else "open" if one.closed is None else "finished"
     charged = Amount(one.tokens, one.money)
     spent = f"  {charged}" if charged != NOTHING_SPENT else ""
     return (
-        f"{one.id}  {reading.format_time(one.touched)}  {state:8}  {one.steps:5} steps  {one.waiting} waiting  "
+        f"{one.id}  {reading.format_time(one.touched)}  {state:9}  {one.steps:5} steps  {one.waiting} waiting  "
         f"{one.unread} not fetched  {one.principal}{spent}"
     )
 

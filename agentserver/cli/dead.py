@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from agentserver.config.yaml.secrets import Secrets
-    from agentserver.core.encoding.recorded import DeadLetter
+    from agentserver.core.encoding.history import DeadLetter
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, FinishedInvocation
     from agentserver.core.records.outcome import Outcome

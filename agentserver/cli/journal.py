@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from agentserver.core.encoding.recorded import SuspendedConversation
+    from agentserver.core.encoding.history import SuspendedConversation
     from agentserver.engines.moving import MoveCounts
     from agentserver.ports import EngineReader
 
@@ -281,26 +281,26 @@ def _describe_moved(moved: MoveCounts) -> str:
     return f"{amount} and {moved.before} from before" if moved.before else amount
 
 
-@command.group("aside", cls=Verbs, short_help="List, show, repair or discard quarantined conversations.")
-def aside_group() -> None:
+@command.group("suspended", cls=Verbs, short_help="List, show, repair or discard suspended conversations.")
+def suspended_group() -> None:
     """Show and repair conversations that a server could not continue.
 
-    A server quarantines a conversation that it cannot read, that no decision can be made about, or that was
+    A server suspends a conversation that it cannot read, that no decision can be made about, or that was
     watched by a guard which the organism no longer has. Its principal gets an error, other conversations
     continue, and everything recorded stays.
     """
 
 
-def _find_quarantined(found: Sequence[SuspendedConversation], prefix: str) -> SuspendedConversation:
+def _find_suspended(found: Sequence[SuspendedConversation], prefix: str) -> SuspendedConversation:
     matching = [one for one in found if one.id.startswith(prefix)]
-    return reading.only_match(matching, f"quarantined conversations begin with {prefix!r}")
+    return reading.only_match(matching, f"suspended conversations begin with {prefix!r}")
 
 
-@aside_group.command("list")
+@suspended_group.command("list")
 @reading.journal_option
 @reading.list_options
-def list_quarantined(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
-    """List the quarantined conversations, oldest first."""
+def list_suspended(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+    """List the suspended conversations, oldest first."""
     with reading.open_redacted(given) as (reader, secrets):
         found = [one._replace(reason=secrets.redact(one.reason)) for one in reader.list_suspended()]
     lists.print(
@@ -309,29 +309,29 @@ def list_quarantined(given: reading.JournalArguments, *, lists: reading.ListPrin
             f"{one.id}  {reading.format_time(one.at)}  {one.waiting} waiting  {one.principal}  {one.reason[:200]}"
         ),
         lambda one: one._asdict(),
-        "no conversation is quarantined",
+        "no conversation is suspended",
     )
 
 
-@aside_group.command("show")
+@suspended_group.command("show")
 @click.argument("conversation")
 @reading.journal_option
-def show_quarantined(given: reading.JournalArguments, conversation: str) -> None:
-    """Show why CONVERSATION, an id or its beginning, is quarantined.
+def show_suspended(given: reading.JournalArguments, conversation: str) -> None:
+    """Show why CONVERSATION, an id or its beginning, is suspended.
 
     ``agentserver trace`` shows what happened in it.
     """
     with reading.open_redacted(given) as (reader, secrets):
-        one = _find_quarantined(reader.list_suspended(), conversation)
+        one = _find_suspended(reader.list_suspended(), conversation)
     shown = (
-        f"conversation {one.id} of {one.principal}, quarantined {reading.format_time(one.at)}",
+        f"conversation {one.id} of {one.principal}, suspended {reading.format_time(one.at)}",
         f"waiting deliveries: {one.waiting}",
         one.reason,
     )
     reading.print_visible(shown, secrets.redact, whole=True)
 
 
-@aside_group.command("repair", short_help="Resume one that the organism can read now.")
+@suspended_group.command("repair", short_help="Resume one that the organism can read now.")
 @click.argument("conversation")
 @reading.journal_option
 def repair(given: reading.JournalArguments, conversation: str) -> None:
@@ -347,17 +347,17 @@ def repair(given: reading.JournalArguments, conversation: str) -> None:
     rules = project.server(project.load(given.organism)).rules
     with open_changing(given) as connection:
         reader = Reader(connection, rules.guards)
-        one = _find_quarantined(reader.list_suspended(), conversation)
-        with project.refuse_on(UnreadableError, prefix=f"{one.id} stays quarantined: "):
-            reader.load_aside(one.id)
+        one = _find_suspended(reader.list_suspended(), conversation)
+        with project.refuse_on(UnreadableError, prefix=f"{one.id} stays suspended: "):
+            reader.load_suspended(one.id)
         suspension.resume(connection, one.id, time.time())
     click.echo(f"{one.id} is resumed: the next run continues it")
 
 
-@aside_group.command("discard", short_help="End one for good.")
+@suspended_group.command("discard", short_help="End one for good.")
 @click.argument("conversation")
 @reading.journal_option
-def discard_quarantined(given: reading.JournalArguments, conversation: str) -> None:
+def discard_suspended(given: reading.JournalArguments, conversation: str) -> None:
     """End CONVERSATION, an id or its beginning: drop what waits in it, and let its records age out.
 
     The server must not be running.
@@ -366,6 +366,6 @@ def discard_quarantined(given: reading.JournalArguments, conversation: str) -> N
     from agentserver.engines.journal.reader import Reader
 
     with open_changing(given) as connection:
-        one = _find_quarantined(Reader(connection).list_suspended(), conversation)
+        one = _find_suspended(Reader(connection).list_suspended(), conversation)
         suspension.discard_suspended(connection, one.id, time.time())
     click.echo(f"{one.id} is discarded")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentserver.config.glimpse import Glimpse
     from agentserver.config.keys.models import Postgres
     from agentserver.config.yaml.secrets import Secrets
-    from agentserver.core.encoding.recorded import RecordedConversation
+    from agentserver.core.encoding.history import RecordedConversation
     from agentserver.core.guard import CoreGuard
     from agentserver.engines.postgres.connection import PostgresOptions
     from agentserver.ports import EngineReader
@@ -200,7 +200,7 @@ def report_storage_errors() -> Iterator[None]:
     """End the command with the message of a storage error."""
     import sqlite3
 
-    from agentserver.core.encoding.recorded import UnrecordedError
+    from agentserver.core.encoding.history import UnrecordedError
     from agentserver.core.encoding.snapshot import UnreadableError
     from agentserver.ports import EngineError
 
@@ -237,7 +237,7 @@ def find_source_and_secrets(given: JournalArguments) -> tuple[Source, Secrets]:
 
 
 def read_each(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
-    """Read each active conversation, and report those left out because they are unreadable or quarantined."""
+    """Read each active conversation, and report those left out because they are unreadable or suspended."""
     from agentserver.core.encoding.snapshot import UnreadableError
 
     for key in reader.active():
@@ -247,14 +247,14 @@ def read_each(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
             project.say(f"left out: conversation {key}: {error}", err=True)
         else:
             yield found
-    aside = len(reader.list_suspended())
-    if aside:
-        project.say(f"left out: {aside} quarantined, see agentserver journal aside list", err=True)
+    suspended = len(reader.list_suspended())
+    if suspended:
+        project.say(f"left out: {suspended} suspended, see agentserver journal suspended list", err=True)
 
 
 def recorded_conversation(reader: EngineReader, conversation: str) -> RecordedConversation:
     """Read the steps of a conversation. Raises UnreadableError also for one deleted since it was listed."""
-    from agentserver.core.encoding.recorded import UnrecordedError
+    from agentserver.core.encoding.history import UnrecordedError
     from agentserver.core.encoding.snapshot import UnreadableError
 
     try:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from agentserver.config import Organism
     from agentserver.config.yaml.secrets import Secrets
-    from agentserver.core.encoding.recorded import RecordedConversation
+    from agentserver.core.encoding.history import RecordedConversation
     from agentserver.core.guard import Rules
     from agentserver.history.policy_diff import Difference
     from agentserver.ports import EngineReader

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agentserver.contract import Code, Target
     from agentserver.core.records.details import Detail
     from agentserver.core.refusals import Refusal
-    from agentserver.core.state.growing.logs import LogChange
+    from agentserver.core.state.logs import LogChange
     from agentserver.spending import Amount
 
 __all__ = ["Delivery", "Done", "EventPlace", "Moment", "Progress", "Reply"]

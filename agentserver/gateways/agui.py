@@ -37,7 +37,7 @@ from ag_ui.encoder import EventEncoder
 from starlette.routing import Route
 
 from agentserver.contract import Code
-from agentserver.core.decide import approving
+from agentserver.core.decide.answers import bar_approver
 from agentserver.core.messages import Done, Progress, Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
@@ -320,7 +320,7 @@ def _check(server: DoorHost, conversation: str, answers: Sequence[InterruptAnswe
     if state is None:
         return
     for one in state.approvals():
-        barred = approving.bar_approver(state, who.name, server.rules, one.delivery.to)
+        barred = bar_approver(state, who.name, server.rules, one.delivery.to)
         if barred and one.id in approved:
             raise ProblemAnswer(403, f"{barred}.")
 

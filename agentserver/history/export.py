@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from agentserver.characters.printing import replace_unseen
 from agentserver.codec import NAMES, ValueCodec, write_json
 from agentserver.core.encoding import codecs
-from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
-from agentserver.core.encoding.recording import Origin
+from agentserver.core.encoding.decision_codec import Origin
+from agentserver.core.encoding.history import RecordedConversation, RecordedStep
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson

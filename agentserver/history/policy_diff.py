@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.encoding import recording
+from agentserver.core.encoding import decision_codec
 from agentserver.core.messages import SYSTEM
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Ground, KeptText
@@ -21,7 +21,7 @@ from agentserver.history.replay import Deviation, decide_again
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
+    from agentserver.core.encoding.history import RecordedConversation, RecordedStep
     from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.details import Detail
@@ -98,7 +98,7 @@ def what_if(recorded: RecordedConversation, rules: Rules, other: Rules) -> Polic
         outcome = decide_again(recorded, step, conversation, rules)
         if isinstance(outcome, Deviation):
             return PolicyDiff(tuple(differences), number, outcome)
-        beside = recording.decide(
+        beside = decision_codec.decide(
             conversation._replace(memory=memory), recorded.cause(step, other), other, step.moment
         )
         differences += _differences(step, outcome, beside)

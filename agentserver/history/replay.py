@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.decide.dismissal import DismissedMessage
-from agentserver.core.encoding import recording
+from agentserver.core.encoding import decision_codec
 from agentserver.core.messages import (
     Cancellation,
     ConversationClosing,
@@ -29,7 +29,7 @@ from agentserver.payload.names import local
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
+    from agentserver.core.encoding.history import RecordedConversation, RecordedStep
     from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.outcome import Cause, Outcome
@@ -87,7 +87,7 @@ def decide_again(
     """
     cause = recorded.cause(step, rules)
     try:
-        outcome = recording.decide(conversation, cause, rules, step.moment)
+        outcome = decision_codec.decide(conversation, cause, rules, step.moment)
     except LookupError as error:
         return Deviation(
             step.version, describe_step(cause), "a decision", f"none can be taken: {error.args[0]}"

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
-    from agentserver.core.encoding.recorded import (
+    from agentserver.core.encoding.history import (
         ChargeSum,
         DeadLetter,
         DecidedApproval,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
-    from agentserver.core.state.elapsed import Calendar
+    from agentserver.core.state.elapsed_time import Calendar
     from agentserver.ports.claims import Arrival, Claim, Fate, GainedClaims, LostClaims, News
     from agentserver.ports.ingress import Answers, ConversationFound, RejectReason
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.contract import Code
-from agentserver.core.decide import approving, decisions
+from agentserver.core.decide import answers, decisions
 from agentserver.core.decide import requeue as requeueing
 from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.messages import FinishedInvocation, GivenUp
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from agentserver.pump.slices import Decision
     from agentserver.pump.steps import ToItsEnd
 
-    SetAside: TypeAlias = Callable[[str, Exception], Awaitable[None]]
+    Suspender: TypeAlias = Callable[[str, Exception], Awaitable[None]]
 
     HandOver: TypeAlias = Callable[[str, Decision, Callable[[bool], None]], Awaitable[bool]]
 
@@ -91,14 +91,14 @@ class Boundary:
         step: Step,
         hand_over: HandOver | None,
         spawn: Spawn,
-        suspend: SetAside,
+        suspend: Suspender,
     ) -> None:
         self._editions = editions
         self._clock = clock
         self._step = step
         self._hand_over = hand_over
         self._spawn = spawn
-        self._set_aside = suspend
+        self._suspend = suspend
         self._failed: set[str] = set()
 
     async def handle(
@@ -175,12 +175,12 @@ class Boundary:
         )
         detail = Ground.KILLS.of()
         with _letting_go(delivery):
-            await self._end_or_set_aside(GivenUp(delivery, detail, None, unseen=True))
+            await self._end_or_suspend(GivenUp(delivery, detail, None, unseen=True))
 
     async def _give_up(self, delivery: Delivery, element: etree._Element | None, error: Exception) -> None:
         """End a delivery. If the guards cannot observe its message, they learn only that one is missing.
 
-        A conversation in which even that cannot be decided is set aside.
+        A conversation in which even that cannot be decided is suspended.
         """
         self._count(delivery, error)
         given_up = GivenUp(delivery, Failure(format_error(error)), element)
@@ -188,14 +188,14 @@ class Boundary:
             await self._end(given_up)
         except UndecidedError as again:
             logger.warning("guards miss a message", exc_info=_cause(again), extra=_place(delivery))
-            await self._end_or_set_aside(given_up._replace(element=None, unseen=element is not None))
+            await self._end_or_suspend(given_up._replace(element=None, unseen=element is not None))
 
-    async def _end_or_set_aside(self, given_up: GivenUp) -> None:
-        """End a delivery, or set its conversation aside if that cannot be decided."""
+    async def _end_or_suspend(self, given_up: GivenUp) -> None:
+        """End a delivery, or suspend its conversation if that cannot be decided."""
         try:
             await self._end(given_up)
         except UndecidedError as error:
-            await self._set_aside(given_up.delivery.conversation, _cause(error))
+            await self._suspend(given_up.delivery.conversation, _cause(error))
 
     async def _end(self, given_up: GivenUp) -> None:
         await self._step(
@@ -254,7 +254,7 @@ class Boundary:
         except UndecidedError as error:
             text = "the server could not handle a message from outside: it is refused"
             logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
-            goes_on = await self._or_aside(
+            goes_on = await self._or_suspend(
                 conversation, lambda now: turn_away(now, Code.INTERNAL), patient=False
             )
         return outcome if goes_on else None
@@ -272,7 +272,7 @@ class Boundary:
             found = outcome is not None
             return outcome
 
-        return await self._or_aside(conversation, decide, patient=False) and found
+        return await self._or_suspend(conversation, decide, patient=False) and found
 
     async def requeue(self, letter: Delivery) -> bool:
         """Queue a dead letter again in its thread. Returns False if the thread does not wait for it.
@@ -337,7 +337,7 @@ class Boundary:
         def answer(said: ApprovalAnswer) -> Callable[[Conversation], Outcome | None]:
             def decide(now: Conversation) -> Outcome | None:
                 nonlocal spent
-                outcome = approving.decide(now, said, self._editions.rules_of(now.id), self._clock.moment())
+                outcome = answers.decide(now, said, self._editions.rules_of(now.id), self._clock.moment())
                 spent = outcome is not None
                 return outcome
 
@@ -349,7 +349,7 @@ class Boundary:
             text = "an answer could not be carried out by the server: it is a denial"
             logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
             denied = answered._replace(answer=Answer.DENY, undone=True)
-            return await self._or_aside(conversation, answer(denied)) and spent
+            return await self._or_suspend(conversation, answer(denied)) and spent
 
     async def close(
         self,
@@ -366,21 +366,21 @@ class Boundary:
                 return None
             return decisions.close(now, self._editions.rules_of(now.id), self._clock.moment(), reason)
 
-        await self._or_aside(conversation, decide, patient=patient)
+        await self._or_suspend(conversation, decide, patient=patient)
 
     async def end(self, conversation: str) -> None:
         """Close a conversation for its gateway. It stays open if it cannot be closed before the server ends."""
         with staying_open():
             await self.close(conversation, CLOSED)
 
-    async def _or_aside(
+    async def _or_suspend(
         self, conversation: str, decide: Callable[[Conversation], Outcome | None], *, patient: bool = True
     ) -> bool:
-        """Take a step that must be possible in any open conversation, or set it aside. Returns whether it was taken."""
+        """Take a step that must be possible in any open conversation, or suspend it. Returns whether it was taken."""
         try:
             return await self._step(conversation, decide, patient=patient, to_its_end=run_uncancelled)
         except UndecidedError as error:
-            await self._set_aside(conversation, _cause(error))
+            await self._suspend(conversation, _cause(error))
             return False
 
 
@@ -419,11 +419,11 @@ def _place(delivery: Delivery) -> dict[str, str]:
 
 
 async def suspend(engine: Engine, conversation: str, error: Exception, at: float) -> tuple[Reply | Done, ...]:
-    """Have the engine set a conversation aside. Returns the events for its requests.
+    """Have the engine suspend a conversation. Returns the events for its requests.
 
     If the engine cannot keep that, there are no events, and the next load of the conversation fails again.
     """
-    text = "a conversation is set aside: agentserver journal aside lists it"
+    text = "a conversation is suspended: agentserver journal suspended lists it"
     logger.error(text, exc_info=error, extra={"conversation": conversation})
     reason = str(error) if isinstance(error, DamagedError) else format_error(error)
     try:

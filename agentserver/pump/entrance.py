@@ -28,7 +28,7 @@ from agentserver.wire import envelope
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 
-    from agentserver.core.encoding.recorded import DeadLetter
+    from agentserver.core.encoding.history import DeadLetter
     from agentserver.core.messages import Delivery, Done, EventPlace, OutsideMessage, Progress, Reply
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.principals import Principal

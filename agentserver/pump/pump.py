@@ -135,7 +135,7 @@ class Pump:
         self._invoker = Invoker(editions, resources, self._parser, seen, purses, self._tell)
         self._lay_out(editions)
         remote = RemoteConversations()
-        self._finder = Finder(self._copies, self._set_aside, self._show_gained, remote)
+        self._finder = Finder(self._copies, self._suspend, self._show_gained, remote)
         self._steps = Steps(engine, self._claims, self._live, self._finder.find, self._release, self._forget)
         self._boundary = Boundary(
             editions,
@@ -143,7 +143,7 @@ class Pump:
             self._steps.take,
             None if engine.prompt else self._steps.hand_over,
             self._spawn,
-            self._set_aside,
+            self._suspend,
         )
         stall = rules.blueprint.limits.stall
         self._watchdog = Watchdog(stall, self._invoker.holder, self._marks, hooks.stalled)
@@ -182,7 +182,7 @@ class Pump:
             editions, self._schedule, probation, conclude, self._spawn, self._claims
         )
         ways = self._dispatcher, self._probation, self._boundary.bury
-        self._taking = Takeover(self._copies, self._set_aside, self._show_gained, ways, self._clock)
+        self._taking = Takeover(self._copies, self._suspend, self._show_gained, ways, self._clock)
         self.releasing = IdleReleaser(self._copies, self._steps.alone.inside)
         self.reloads = Reloads(
             editions,
@@ -407,11 +407,11 @@ class Pump:
         """Show gateways the earlier events of conversations before new ones occur here."""
         await self.entrance.views.show_gained(conversations)
 
-    async def _set_aside(self, conversation: str, error: Exception) -> None:
-        """Set aside a conversation that cannot continue: its principal is informed, the others are served."""
-        await run_uncancelled(self._put_aside(conversation, error))
+    async def _suspend(self, conversation: str, error: Exception) -> None:
+        """Suspend a conversation that cannot continue: its principal is informed, the others are served."""
+        await run_uncancelled(self._suspend_now(conversation, error))
 
-    async def _put_aside(self, conversation: str, error: Exception) -> None:
+    async def _suspend_now(self, conversation: str, error: Exception) -> None:
         events = await suspend(self._engine, conversation, error, self._clock.moment().now)
         self._copies.forget(conversation)
         self._handles.deliver(conversation, events)

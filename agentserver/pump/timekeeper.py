@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from agentserver.core.state.elapsed import Calendar
+from agentserver.core.state.elapsed_time import Calendar
 from agentserver.ports import EngineError, FencedError
 from agentserver.pump.schedule import turn
 

@@ -223,7 +223,7 @@ def read_unsettled(reader: EngineReader) -> list[list[Sequence[AuditRecord]]]:
             kept = reader.recorded_conversation(key)
             found.append([kept.records_of(step) for step in kept.steps])
         except (UnreadableError, LookupError):
-            continue  # what cannot be read is set aside, and told of elsewhere
+            continue  # what cannot be read is suspended, and reported elsewhere
     return found
 
 

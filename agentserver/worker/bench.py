@@ -25,7 +25,7 @@ from agentserver.core.messages import Draft, Drafts, Effects, HandlerFailure
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.budget import Room
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos
-from agentserver.core.state.growing.logs import ThreadLog
+from agentserver.core.state.logs import ThreadLog
 from agentserver.llm.prompts import messages_of
 from agentserver.payload.codec import Codecs
 from agentserver.payload.generate import Unencodable

@@ -25,7 +25,7 @@ from agentserver.core.drafts.replies import read_recorded
 from agentserver.core.messages import NO_EFFECTS, HandlerFailure, HandlerReturn
 from agentserver.core.records.details import Corrections, Failure
 from agentserver.core.refusals import Refusal
-from agentserver.core.state.growing.logs import apply_log_changes
+from agentserver.core.state.logs import apply_log_changes
 from agentserver.payload.codec import SYSTEM
 from agentserver.pump.invoke import code_of_failure
 from agentserver.wire.envelope import Malformed, read_payload

@@ -115,7 +115,7 @@ def test_every_verb_is_what_the_table_calls_it():
         (["journal", "verfy"], "No such command 'verfy'. Did you mean verify?"),
         (["principals", "x"], "No such command 'x'. There are: add, list, revoke, rotate."),
         (["mcp", "x"], "There are: "),
-        (["journal", "aside", "x"], "There are: "),
+        (["journal", "suspended", "x"], "There are: "),
     ],
 )
 def test_a_verb_of_a_group_that_is_none_is_told_with_those_that_are(words, told):

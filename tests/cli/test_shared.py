@@ -106,7 +106,7 @@ def test_the_first_principal_makes_the_tables_unless_migrate_is_never(home):
     "words",
     [
         ("conversations",), ("conversations", "--json"), ("approvals",), ("approvals", "--json"),
-        ("dead", "list"), ("dead", "next"), ("journal", "aside", "list"), ("replay",),
+        ("dead", "list"), ("dead", "next"), ("journal", "suspended", "list"), ("replay",),
     ],
 )  # fmt: skip
 def test_a_list_is_that_of_the_file(moved, words):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from agentserver import HandlerMetadata, SystemError, TodoComplete, TodoUntil, xmlify
 from agentserver.contract import Answering, Code
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.decide import approving, decisions
+from agentserver.core.decide import answers, decisions
 from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.decide.lives import DELIVERY, DeliveryStage
 from agentserver.core.drafts.replies import normalise
@@ -173,7 +173,7 @@ class Paper:
         """Answer the question about a message; None when the answer counts for nothing."""
         approval = to or self.conversation.approvals()[0]
         answered = ApprovalAnswer(approval.id, approval.digest, answer, "somebody")._replace(**changed)
-        outcome = approving.decide(self.conversation, answered, self.rules, self.moment())
+        outcome = answers.decide(self.conversation, answered, self.rules, self.moment())
         return None if outcome is None else self.apply(outcome)
 
     def step(self, index=0):

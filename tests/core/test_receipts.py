@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
-from agentserver.core.encoding import codecs, recording
+from agentserver.core.encoding import codecs, decision_codec
 from agentserver.core.messages import OutsideMessage
 from agentserver.core.receipts import Receipt, key
 from agentserver.core.receipts import issue_receipt as receipt_of
@@ -38,7 +38,7 @@ def test_nothing_of_an_id_can_be_read_in_what_is_recorded():
     outcome = decisions.receive(
         paper.conversation, OutsideMessage(data, "r", "a", found), shop, paper.moment()
     )
-    written = recording.dump_cause(outcome) + codecs.dump_records(outcome)
+    written = decision_codec.dump_cause(outcome) + codecs.dump_records(outcome)
     assert b"4711" not in written
     assert receipt_of(outcome) == (found.name, Receipt("r", found.content))
 
@@ -55,11 +55,11 @@ def test_a_key_is_recorded_and_read_and_decides_nothing(own):
         decisions.receive(paper.conversation, outside, shop, moment),
         decisions.turn_away(paper.conversation, outside, Code.BUSY, shop, moment),
     ):
-        cause = recording.load_cause(
-            recording.dump_cause(outcome), {}, recording.sent_messages(outcome), shop
+        cause = decision_codec.load_cause(
+            decision_codec.dump_cause(outcome), {}, decision_codec.sent_messages(outcome), shop
         )
         assert cause == outcome.cause
-        again = recording.decide(paper.conversation, cause, shop, moment)
+        again = decision_codec.decide(paper.conversation, cause, shop, moment)
         assert again._replace(parsed={}) == outcome._replace(parsed={})
     without = decisions.receive(paper.conversation, outside._replace(key=None), shop, moment)
     assert without._replace(cause=None, parsed={}) == decisions.receive(

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from agentserver.core import receipts
-from agentserver.core.encoding import recording
+from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.snapshot import take
 from agentserver.core.messages import Done, OutsideMessage, Reply, TurnedAway
 from agentserver.core.records.audit import Event
@@ -182,7 +182,7 @@ def check_labels(reader, story, summary, shop):
         return 0
     again = story.beginning.conversation()
     for step in story.steps:
-        again = recording.decide(again, story.cause(step, shop), shop, step.moment).conversation
+        again = decision_codec.decide(again, story.cause(step, shop), shop, step.moment).conversation
     assert take(conversation, shop.guards) == take(again, shop.guards)
     memory = conversation.memory.get("lineage")
     return 0 if memory is None else len(memory.ledger.texts)

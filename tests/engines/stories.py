@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agentserver.core.encoding import codecs, recording
-from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
-from agentserver.core.encoding.recording import Origin
+from agentserver.core.encoding import codecs, decision_codec
+from agentserver.core.encoding.decision_codec import Origin
+from agentserver.core.encoding.history import RecordedConversation, RecordedStep
 
 
 def story_of(paper):
@@ -13,7 +13,7 @@ def story_of(paper):
         RecordedStep(
             outcome.conversation.version,
             outcome.moment,
-            recording.dump_cause(outcome),
+            decision_codec.dump_cause(outcome),
             codecs.dump_records(outcome),
             outcome.added,
             tuple(outcome.replies),

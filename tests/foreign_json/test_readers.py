@@ -128,7 +128,7 @@ ELSEWHERE = {
     "agentserver/gateways/live/routes.py": "tests/hostile/attack_bodies.py, over HTTP",
     "agentserver/handoff/validation/worker.py": "answers of a process of its own, of at most 500 characters",
     "agentserver/mcp/client/messages.py": "tests/mcp/client/test_messages.py",
-    "agentserver/mcp/client/reaching.py": "tests/hostile/attack_mcp.py; reads what this server has written",
+    "agentserver/mcp/client/transport.py": "tests/hostile/attack_mcp.py; reads what this server has written",
     "agentserver/llm/providers.py": "tests/llm/test_bounded.py",
     "agentserver/worker/remote_host.py": "problems of the server that a worker has asked, of at most 10 kB",
     "agentserver/cli/conversations.py": "lines of a server of the same user; the figures of one moment",

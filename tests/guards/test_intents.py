@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver import HandlerResponse, Handoff, Pattern, Task, xmlify
-from agentserver.core.encoding import recording
+from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.codecs import DETAILS
 from agentserver.core.encoding.codecs import attempt_members as members
 from agentserver.core.handoffs import Param, Words
@@ -509,7 +509,7 @@ def test_a_refused_handoff_is_recorded_and_decided_again():
     p = run(OVERFULL)
     outcome = next(one for one in p.outcomes if any(r.event is Event.ATTEMPTED for r in one.records))
     known = {outcome.cause.delivery.id: outcome.cause.delivery}
-    cause = recording.load_cause(
-        recording.dump_cause(outcome), known, recording.sent_messages(outcome), p.rules
+    cause = decision_codec.load_cause(
+        decision_codec.dump_cause(outcome), known, decision_codec.sent_messages(outcome), p.rules
     )
     assert cause.result.said == outcome.cause.result.said

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from agentserver import HandlerResponse
 from agentserver.codec import write_json
-from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
-from agentserver.core.encoding.recording import Origin
+from agentserver.core.encoding.decision_codec import Origin
+from agentserver.core.encoding.history import RecordedConversation, RecordedStep
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import Delivery, Done, EventPlace, Moment, Reply
 from agentserver.core.state.principals import Rights, Trust

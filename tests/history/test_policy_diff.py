@@ -6,7 +6,7 @@ import pytest
 
 from agentserver import HandlerResponse, TodoUntil
 from agentserver.contract import Code
-from agentserver.core.decide import approving
+from agentserver.core.decide import answers
 from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
 from agentserver.core.messages import TODO
 from agentserver.core.records.wording import WORDING
@@ -186,7 +186,7 @@ def test_a_message_that_waited_for_a_person_would_not_have_been_asked_about():
     paper, shop = recorded(Wordy("pay mallory", NeedsApproval("may it?")))
     (approval,) = paper.conversation.approvals()
     answered = ApprovalAnswer(approval.id, approval.digest, Answer.ALWAYS, "ann")
-    paper.apply(approving.decide(paper.conversation, answered, shop, paper.moment()))
+    paper.apply(answers.decide(paper.conversation, answered, shop, paper.moment()))
     paper.run()
     assert differing(what_if(story_of(paper), shop, other())) == [
         ("agent", "bank", "Ask", ASKED, PASSED, "may it?")

@@ -13,7 +13,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core.blueprint import ApprovalRule
-from agentserver.core.decide import approving
+from agentserver.core.decide import answers
 from agentserver.core.messages import Done, Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
@@ -382,7 +382,7 @@ async def test_an_answer_that_cannot_be_carried_out_is_a_denial(said, monkeypatc
     def breaking(*_):
         raise LookupError("a bug of ours")
 
-    monkeypatch.setattr(approving.Step, "approve", breaking)
+    monkeypatch.setattr(answers.Step, "approve", breaking)
     async with shop(Person()) as d, anyio.create_task_group() as tasks:
         found = await asking(d, tasks)
         (approval,) = await waits(d)

@@ -66,7 +66,7 @@ class Broken(MemoryEngine):
         await super().commit(claim, outcome)
 
 
-async def test_an_engine_that_cannot_keep_anything_of_a_conversation_sets_it_aside():
+async def test_an_engine_that_cannot_keep_anything_of_a_conversation_suspends_it():
     engine = Broken()
 
     async def breaking(payload, metadata):

@@ -8,7 +8,7 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.core.state.conversation import Conversation
-from agentserver.core.state.elapsed import Calendar, Jump
+from agentserver.core.state.elapsed_time import Calendar, Jump
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions

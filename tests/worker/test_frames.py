@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agentserver.completion import PromptMessage, ToolCall
 from agentserver.core.messages import Effects
-from agentserver.core.state.growing.logs import LogChange
+from agentserver.core.state.logs import LogChange
 from agentserver.worker.frames import (
     HEAD,
     CancelFrame,

@@ -8,7 +8,7 @@ from agentserver.contract import Code, Target
 from agentserver.core.decide import decisions
 from agentserver.core.messages import Drafts, Effects, HandlerFailure, HandlerReturn
 from agentserver.core.refusals import Refusal
-from agentserver.core.state.growing.logs import LogChange
+from agentserver.core.state.logs import LogChange
 from agentserver.worker import reading
 from agentserver.worker.frames import FailedFrame, ReturnedFrame, SaidFrame
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.core.decide.step import Step
-from agentserver.core.state.growing.spending import OPEN
+from agentserver.core.state.spending import OPEN
 
 if TYPE_CHECKING:
     from agentserver.core.guard import Rules

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
-    from agentserver.core.state.growing.logs import Logs
+    from agentserver.core.state.logs import Logs
     from agentserver.core.state.threads import Thread
     from agentserver.core.state.todos import Todo
     from agentserver.payload.codec import Codec

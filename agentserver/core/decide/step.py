@@ -21,9 +21,9 @@ from agentserver.core.records.record_builder import RecordBuilder
 from agentserver.core.refusals import system_error
 from agentserver.core.state.approvals import Approval, digest
 from agentserver.core.state.conversation import Conversation
-from agentserver.core.state.growing.logs import apply_log_changes
-from agentserver.core.state.growing.spending import Reservation
+from agentserver.core.state.logs import apply_log_changes
 from agentserver.core.state.requests import NO_REQUESTS, RequestChange
+from agentserver.core.state.spending import Reservation
 from agentserver.core.state.threads import HeldDelivery, TreeChange, narrow_peers
 from agentserver.payload.names import local
 from agentserver.wire import envelope
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import HandlerFailure, Moment, Question
     from agentserver.core.records.details import Answering, Detail
     from agentserver.core.records.outcome import Cause
-    from agentserver.core.state.growing.logs import LogChange
+    from agentserver.core.state.logs import LogChange
     from agentserver.core.state.requests import OpenRequest
     from agentserver.core.state.threads import Thread
     from agentserver.spending import Amount

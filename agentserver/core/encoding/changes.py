@@ -8,9 +8,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from agentserver.core.encoding import kept
+from agentserver.core.encoding import parts
 from agentserver.core.encoding.codecs import derive_kept
-from agentserver.core.encoding.kept import (
+from agentserver.core.encoding.parts import (
     KeptApproval,
     KeptDelivery,
     KeptMemory,
@@ -18,7 +18,7 @@ from agentserver.core.encoding.kept import (
     KeptThread,
     KeptTodos,
 )
-from agentserver.core.state.growing.logs import NO_LOGS, ThreadLog
+from agentserver.core.state.logs import NO_LOGS, ThreadLog
 from agentserver.core.state.overlay import differences
 from agentserver.core.state.requests import OpenRequest
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from agentserver.codec import ValueCodec
     from agentserver.core.messages import Call
     from agentserver.core.state.conversation import Conversation
-    from agentserver.core.state.growing.logs import Logs
+    from agentserver.core.state.logs import Logs
     from agentserver.core.state.threads import Thread
 
 T = TypeVar("T")
@@ -126,7 +126,7 @@ def diff(
         if node.storage is not (None if known is None else known.storage) and (known or node.storage):
             values[f"thread {key}"] = node.storage
         if known is None:
-            begun.append(kept.kept_thread(node))
+            begun.append(parts.kept_thread(node))
         else:
             change = _thread(known, node)
             if change is not None:
@@ -134,8 +134,8 @@ def diff(
     values.update({f"thread {key}": {} for key in gone if old[key].storage})
     memory = None
     if after.memory is not before.memory:
-        now = kept.kept_memory(after)
-        memory = None if now == kept.kept_memory(before) else now
+        now = parts.kept_memory(after)
+        memory = None if now == parts.kept_memory(before) else now
         values.update(_memories(before, after, dump))
     state = StateChange(
         after.version,
@@ -159,14 +159,14 @@ def _diff_logs(
     """Encode the changes of the threads' logs and of the charges, by owner and name."""
     old, new = before.tree.nodes, after.tree.nodes
     changed: dict[str, Mapping[str, bytes | None]] = {
-        kept.log_owner(key, kind): {str(number): data for number, data in found.items()}
+        parts.log_owner(key, kind): {str(number): data for number, data in found.items()}
         for key in threads
         for kind, found in _entries(_logs(old, key), _logs(new, key))
     }
     if after.spending is not before.spending:
-        was, now = kept.spending_values(before.spending), kept.spending_values(after.spending)
+        was, now = parts.spending_values(before.spending), parts.spending_values(after.spending)
         charged = {name: data for name, data in now.items() if was.get(name) != data}
-        changed[kept.SPENDING] = {**dict.fromkeys(was.keys() - now.keys()), **charged}
+        changed[parts.SPENDING] = {**dict.fromkeys(was.keys() - now.keys()), **charged}
     return changed
 
 
@@ -187,13 +187,13 @@ def _thread(before: Thread, now: Thread) -> ThreadChange | None:
     """Return the changed fields of a thread; None when only its children or values changed."""
     change = ThreadChange(
         now.ordinal,
-        None if now.inbox is before.inbox else _queue(before.inbox, now.inbox, kept.kept_inbox),
-        None if now.call == before.call else kept.kept_call(now.call),
+        None if now.inbox is before.inbox else _queue(before.inbox, now.inbox, parts.kept_inbox),
+        None if now.call == before.call else parts.kept_call(now.call),
         None if now.refusals == before.refusals else now.refusals,
-        None if now.held is before.held else _queue(before.held, now.held, kept.kept_held),
+        None if now.held is before.held else _queue(before.held, now.held, parts.kept_held),
         None
         if now.approvals is before.approvals
-        else _queue(before.approvals, now.approvals, kept.kept_approvals),
+        else _queue(before.approvals, now.approvals, parts.kept_approvals),
         None if now.allowed == before.allowed else (now.allowed,),
     )
     return None if change[1:] == _SAME else change

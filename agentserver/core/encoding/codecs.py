@@ -31,7 +31,7 @@ from agentserver.core.records.details import NAMES, Detail, HandoffAttempt, Omit
 from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.approvals import ApprovalAnswer
-from agentserver.core.state.growing.logs import LogChange
+from agentserver.core.state.logs import LogChange
 from agentserver.core.state.principals import Rights
 from agentserver.core.state.requests import OpenRequest
 from agentserver.core.state.todos import Todo

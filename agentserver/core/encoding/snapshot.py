@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeGuard, runtime_checkable
 
-from agentserver.core.encoding import kept
+from agentserver.core.encoding import parts
 from agentserver.core.encoding.changes import apply_changes
 from agentserver.core.encoding.codecs import UnreadableError
 from agentserver.core.guard import WatchfulGuard
 from agentserver.core.state.approvals import Approval
 from agentserver.core.state.conversation import Conversation
-from agentserver.core.state.growing.logs import NO_LOGS, read_logs
+from agentserver.core.state.logs import NO_LOGS, read_logs
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
 from agentserver.core.state.threads import NOTHING, HeldDelivery, Thread, ThreadTree
 from agentserver.core.state.todos import TodoBook
@@ -24,10 +24,10 @@ from agentserver.core.state.todos import TodoBook
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from agentserver.core.encoding.kept import KeptDelivery, KeptMemory, KeptState, KeptThread
+    from agentserver.core.encoding.parts import KeptDelivery, KeptMemory, KeptState, KeptThread
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Delivery
-    from agentserver.core.state.growing.logs import Logs
+    from agentserver.core.state.logs import Logs
     from agentserver.core.state.principals import Trust
 
 
@@ -79,12 +79,12 @@ def values(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict
 
     Raises TypeError for a guard that cannot dump its memory.
     """
-    owned: dict[str, Mapping[str, bytes]] = {kept.SPENDING: kept.spending_values(conversation.spending)}
+    owned: dict[str, Mapping[str, bytes]] = {parts.SPENDING: parts.spending_values(conversation.spending)}
     for node in conversation.tree.nodes.values():
         owned[f"thread {node.id}"] = node.storage
         for kind, log in node.logs.items():
             entries = zip(map(str, log.numbers()), log, strict=True)
-            owned[kept.log_owner(node.id, kind)] = dict(entries)
+            owned[parts.log_owner(node.id, kind)] = dict(entries)
     dump = memory_dumper(guards)
     for name, memory in conversation.memory.items():
         if memory is not None:
@@ -101,13 +101,13 @@ def durable_values(
     """
     if not conversation.closed:
         return values(conversation, guards)
-    charged = kept.spending_values(conversation.spending)
-    return {(kept.SPENDING, name): data for name, data in charged.items() if name == kept.TOTAL}
+    charged = parts.spending_values(conversation.spending)
+    return {(parts.SPENDING, name): data for name, data in charged.items() if name == parts.TOTAL}
 
 
 def state(conversation: Conversation) -> bytes:
     """Encode the state of a conversation, without deliveries and values."""
-    return kept.STATE.dump(kept.kept_state(conversation))
+    return parts.STATE.dump(parts.kept_state(conversation))
 
 
 def memory_dumper(guards: Iterable[CoreGuard]) -> Callable[[str, object], Mapping[str, bytes]]:
@@ -151,7 +151,7 @@ def _wrap_errors() -> Iterator[None]:
 
 
 def _state(snapshot: Snapshot) -> KeptState:
-    whole = kept.STATE.load(snapshot.state)
+    whole = parts.STATE.load(snapshot.state)
     return apply_changes(whole, snapshot.changes) if snapshot.changes else whole
 
 
@@ -179,7 +179,7 @@ def _restore(state: KeptState, snapshot: Snapshot, guards: Iterable[CoreGuard]) 
         touched=state.touched,
         closed=state.closed,
         rights=state.rights,
-        spending=kept.spending_of(owned.get(kept.SPENDING, {})),
+        spending=parts.spending_of(owned.get(parts.SPENDING, {})),
     )
 
 
@@ -203,7 +203,7 @@ def _logs(owned: Mapping[str, Mapping[str, bytes]]) -> Mapping[str, Logs]:
     """Map each thread to its logs."""
     found: dict[str, dict[str, Mapping[int, bytes]]] = {}
     for owner, entries in owned.items():
-        log = kept.log_of(owner)
+        log = parts.log_of(owner)
         if log is not None:
             thread, kind = log
             found.setdefault(thread, {})[kind] = {int(number): data for number, data in entries.items()}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.state.growing.spending import NO_SPENDING, Spending
 from agentserver.core.state.principals import FULL, Principal
+from agentserver.core.state.spending import NO_SPENDING, Spending
 from agentserver.core.state.threads import ThreadTree
 from agentserver.core.state.todos import NO_TODOS, TodoBook
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import Delivery, Moment
     from agentserver.core.state.approvals import Approval
-    from agentserver.core.state.growing.spending import Reservation
     from agentserver.core.state.principals import Rights
     from agentserver.core.state.requests import OpenRequest
+    from agentserver.core.state.spending import Reservation
     from agentserver.core.state.threads import Thread
 
 __all__ = ["Conversation"]

@@ -6,13 +6,13 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from agentserver.core.messages import NO_EFFECTS, Effects
-from agentserver.core.state.growing.logs import NO_LOGS, LogChange, ThreadLog
+from agentserver.core.state.logs import NO_LOGS, LogChange, ThreadLog
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agentserver.core.state.growing.logs import Logs
+    from agentserver.core.state.logs import Logs
     from agentserver.core.state.todos import Todo
     from agentserver.payload.codec import Codec, Codecs
     from agentserver.wire.envelope import Bounds

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.messages import NO_CALL
 from agentserver.core.state import siblings
-from agentserver.core.state.growing.logs import NO_LOGS
+from agentserver.core.state.logs import NO_LOGS
 from agentserver.core.state.overlay import Overlay, changeable
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import Call, Delivery
     from agentserver.core.state.approvals import Approval
-    from agentserver.core.state.growing.logs import Logs
+    from agentserver.core.state.logs import Logs
     from agentserver.core.state.siblings import Kind
 
 

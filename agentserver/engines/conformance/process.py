@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from uuid import uuid4
 
-from agentserver.core.decide import approving, decisions
+from agentserver.core.decide import answers, decisions
 from agentserver.core.messages import UNDECIDED, OutsideMessage
 from agentserver.core.receipts import refused_with
 from agentserver.core.state.approvals import ApprovalAnswer
@@ -164,7 +164,7 @@ class Process:
     ) -> Fate:
         content = arrival.content
         if isinstance(content, ApprovalAnswer):
-            outcome = approving.decide(now, content, sample.rules, sample.moment())
+            outcome = answers.decide(now, content, sample.rules, sample.moment())
             if outcome is None:
                 return Fate("no")
             await self.engine.commit(claim, outcome)

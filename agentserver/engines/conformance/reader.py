@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.core.encoding.recorded import UnrecordedError
+from agentserver.core.encoding.history import UnrecordedError
 from agentserver.core.records.details import ApprovalGiven
 from agentserver.core.state.approvals import Answer
 from agentserver.engines.conformance.sample import (
@@ -21,7 +21,7 @@ from agentserver.engines.conformance.sample import (
 from agentserver.history.replay import replay
 
 if TYPE_CHECKING:
-    from agentserver.core.encoding.recorded import DeadLetter, DecidedApproval, Summary
+    from agentserver.core.encoding.history import DeadLetter, DecidedApproval, Summary
     from agentserver.core.guard import Rules
     from agentserver.core.records.outcome import Outcome
     from agentserver.ports import Engine, EngineReader

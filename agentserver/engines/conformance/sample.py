@@ -10,7 +10,7 @@ from annotated_types import MaxLen
 from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
 from agentserver.core import receipts
 from agentserver.core.blueprint import Blueprint, Limits, Listener
-from agentserver.core.decide import approving, charges, decisions, requeue
+from agentserver.core.decide import answers, charges, decisions, requeue
 from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import NeedsApproval, Rules
@@ -191,14 +191,14 @@ class SampleConversation:
     def approve(self, conversation: Conversation, approval: Approval) -> Outcome:
         """Approve a pending message as a person: it is queued."""
         answered = ApprovalAnswer(approval.id, approval.digest, Answer.ONCE, "somebody")
-        outcome = approving.decide(conversation, answered, self.rules, self.moment())
+        outcome = answers.decide(conversation, answered, self.rules, self.moment())
         assert outcome is not None
         return outcome
 
     def deny(self, conversation: Conversation, approval: Approval) -> Outcome:
         """Deny a pending message that no person has answered in time."""
         answered = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, NoAnswerReason.LATE)
-        outcome = approving.decide(conversation, answered, self.rules, self.moment())
+        outcome = answers.decide(conversation, answered, self.rules, self.moment())
         assert outcome is not None
         return outcome
 

@@ -13,7 +13,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.core.messages import Done, Reply
-from agentserver.core.state.elapsed import Calendar, Jump
+from agentserver.core.state.elapsed_time import Calendar, Jump
 from agentserver.engines.conformance.claiming import CLAIMING
 from agentserver.engines.conformance.outbox import LEFT, RECEIPTS
 from agentserver.engines.conformance.reader import READER
@@ -120,7 +120,7 @@ async def an_unknown_conversation_cannot_be_suspended(subject: Subject) -> None:
         )
 
 
-ASIDE = (
+SUSPENSION = (
     a_suspended_conversation_stops,
     requests_of_a_suspended_conversation_are_answered,
     an_unknown_conversation_cannot_be_suspended,
@@ -451,7 +451,7 @@ _CHECKS: tuple[Check, ...] = (
     *RECEIPTS,
     *WATCHING,
     the_calendar_outlives_a_restart,
-    *ASIDE,
+    *SUSPENSION,
     *READER,
 )
 

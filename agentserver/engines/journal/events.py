@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import merge
 from typing import TYPE_CHECKING
 
-from agentserver.core.encoding import codecs, recording
+from agentserver.core.encoding import codecs, decision_codec
 from agentserver.core.messages import Done, EventPlace, Reply
 from agentserver.core.receipts import refused_with
 from agentserver.ports.engine import PAGE
@@ -79,7 +79,7 @@ def find_refusal(connection: Connection, number: int, name: str, request: str) -
     if row is None:
         return ""
     cause, records = row
-    given = recording.receipt(cause)
+    given = decision_codec.receipt(cause)
     if given is None or given[0] != name:
         return ""
     return refused_with(codecs.load_records(records, "", 0.0, {}, ()))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from agentserver.core.encoding import codecs, kept, snapshot
-from agentserver.core.encoding.recorded import (
+from agentserver.core.encoding import codecs, parts, snapshot
+from agentserver.core.encoding.decision_codec import KeptSettling, Origin, read_cause
+from agentserver.core.encoding.history import (
     Charges,
     ChargeSum,
     DeadLetter,
@@ -16,7 +17,6 @@ from agentserver.core.encoding.recorded import (
     Summary,
     read_decided_approval,
 )
-from agentserver.core.encoding.recording import KeptSettling, Origin, read_cause
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore
 from agentserver.core.messages import Moment
 from agentserver.core.receipts import Receipt
@@ -31,7 +31,7 @@ from agentserver.ports import ConversationFound
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 
-    from agentserver.core.encoding.recorded import ChargeSum, DecidedApproval, SuspendedConversation
+    from agentserver.core.encoding.history import ChargeSum, DecidedApproval, SuspendedConversation
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Delivery, Done, EventPlace, Reply
     from agentserver.core.records.audit import AuditRecord
@@ -70,7 +70,7 @@ class Reader:
         kept = self.snapshot(conversation)
         return None if kept is None else restore(kept, self._guards)
 
-    def load_aside(self, conversation: str) -> Conversation | None:
+    def load_suspended(self, conversation: str) -> Conversation | None:
         """Load a suspended conversation. Raises UnreadableError."""
         kept = self._snapshot(conversation)
         return None if kept is None else restore(kept, self._guards)
@@ -202,9 +202,9 @@ class Reader:
             " (select count(*) from event e where e.conversation = c.number and e.waiting = 1),"
             " (select data from value v where v.conversation = c.number and v.owner = ? and v.name = ?)"
             " from conversation c order by c.touched desc, c.number desc",
-            (kept.SPENDING, kept.TOTAL),
+            (parts.SPENDING, parts.TOTAL),
         )
-        return (Summary(*row, *kept.charged_total(charged)) for *row, charged in rows)
+        return (Summary(*row, *parts.charged_total(charged)) for *row, charged in rows)
 
     def approvals(self, conversation: str) -> tuple[Approval, ...]:
         """The messages of an open conversation that wait for a person. Raises UnreadableError."""
@@ -242,7 +242,7 @@ class Reader:
         steps = tuple(self._step(conversation, number, one) for one in self._step_rows(number))
         deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
         try:
-            origin = Origin(conversation, principal, root, kept.rights_in(rights))
+            origin = Origin(conversation, principal, root, parts.rights_in(rights))
         except (TypeError, ValueError) as error:
             raise UnreadableError(f"conversation {conversation}: its rights cannot be read") from error
         return RecordedConversation(origin, steps, deliveries)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import clean_line
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.core.state.elapsed import Calendar, Jump
+from agentserver.core.state.elapsed_time import Calendar, Jump
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.seal import digest
 from agentserver.ports import EngineError

@@ -12,7 +12,7 @@ from agentserver.engines.journal.seal import GENESIS, extend_chain, mark
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from agentserver.core.encoding.recorded import RecordedConversation
+    from agentserver.core.encoding.history import RecordedConversation
     from agentserver.engines.journal.connection import Connection
 
 AT_ONCE = 64

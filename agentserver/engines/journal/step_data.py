@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.decide.dismissal import DismissedMessage
-from agentserver.core.encoding import changes, codecs, kept, recording, snapshot
-from agentserver.core.encoding.recorded import given_up
-from agentserver.core.encoding.recording import Origin
+from agentserver.core.encoding import changes, codecs, decision_codec, parts, snapshot
+from agentserver.core.encoding.decision_codec import Origin
+from agentserver.core.encoding.history import given_up
 from agentserver.core.messages import (
     ConversationOpening,
     OutsideMessage,
@@ -167,7 +167,7 @@ class StepMaker:
         if outcome.moment is None:
             return UnfitError("an outcome that no step has decided cannot be stored")
         try:
-            cause, records = recording.dump_cause(outcome), codecs.dump_records(outcome)
+            cause, records = decision_codec.dump_cause(outcome), codecs.dump_records(outcome)
             changed = self._changes(outcome)
         except (TypeError, ValueError) as error:
             return UnfitError(f"an outcome that cannot be written: {error}")
@@ -186,7 +186,7 @@ class StepMaker:
             after.id,
             after.principal,
             after.tree.root,
-            kept.rights_text(after.rights) if not outcome.before else "",
+            parts.rights_text(after.rights) if not outcome.before else "",
             outcome.before,
             after.version,
             float(after.touched),

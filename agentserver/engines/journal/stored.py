@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.encoding import kept, snapshot
-from agentserver.core.encoding.recording import Origin
+from agentserver.core.encoding import parts, snapshot
+from agentserver.core.encoding.decision_codec import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError
 from agentserver.core.messages import NO_CALL, Call, Delivery
 from agentserver.core.receipts import Receipt
@@ -188,7 +188,7 @@ class StoredConversation(NamedTuple):
 
 
 def _beginning(row: SealedColumns) -> Origin:
-    return Origin(row.id, row.principal, row.root, kept.rights_in(row.rights))
+    return Origin(row.id, row.principal, row.root, parts.rights_in(row.rights))
 
 
 def read_stored(connection: Connection, conversation: str) -> StoredConversation | None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.characters.printing import clean_line
-from agentserver.core.aside import REASON, end_suspended
-from agentserver.core.encoding.recorded import SuspendedConversation
+from agentserver.core.encoding.history import SuspendedConversation
 from agentserver.core.messages import EventPlace, Reply
+from agentserver.core.suspension import REASON, end_suspended
 from agentserver.engines.journal import events, seal
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.rows import EVENT

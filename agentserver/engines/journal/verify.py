@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.core.encoding import recording
+from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.engines.journal import records, seal, suspension
 from agentserver.engines.journal.reader import Reader
@@ -14,7 +14,7 @@ from agentserver.engines.journal.stored import read_stored
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agentserver.core.encoding.recorded import RecordedConversation, RecordedStep
+    from agentserver.core.encoding.history import RecordedConversation, RecordedStep
     from agentserver.engines.journal.connection import Connection
 
 _TABLES = ("step", "delivery", "event", "value", "receipt", "state")
@@ -85,7 +85,7 @@ def _receipts(connection: Connection, recorded: RecordedConversation) -> Iterato
         " where c.id = ? order by r.name",
         (recorded.beginning.id,),
     )
-    given = (recording.receipt(step.cause) for step in recorded.steps)
+    given = (decision_codec.receipt(step.cause) for step in recorded.steps)
     if sorted((name, *receipt[:2]) for name, receipt in filter(None, given)) != rows.fetchall():
         yield "its receipts do not match the steps that issued them"
 

@@ -7,10 +7,10 @@ from collections import OrderedDict, deque
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
-from agentserver.core.aside import end_suspended
 from agentserver.core.messages import UNDECIDED, EventPlace, FinishedInvocation, Reply
 from agentserver.core.receipts import issue_receipt
-from agentserver.core.state.elapsed import STEADY, Calendar
+from agentserver.core.state.elapsed_time import STEADY, Calendar
+from agentserver.core.suspension import end_suspended
 from agentserver.engines.memory.record import MemoryReader, MemoryRecord
 from agentserver.engines.single_partition import SinglePartition
 from agentserver.ports import ConflictError, ConversationFound, ForgottenError, RepeatedError

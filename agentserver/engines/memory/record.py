@@ -8,8 +8,9 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.encoding import codecs, recording
-from agentserver.core.encoding.recorded import (
+from agentserver.core.encoding import codecs, decision_codec
+from agentserver.core.encoding.decision_codec import Origin
+from agentserver.core.encoding.history import (
     Charges,
     ChargeSum,
     DeadLetter,
@@ -21,7 +22,6 @@ from agentserver.core.encoding.recorded import (
     given_up,
     read_decided_approval,
 )
-from agentserver.core.encoding.recording import Origin
 from agentserver.core.messages import RedrivenLetter, RequeuedLetter, ReserveRequest, SettleRequest
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import ApprovalAnswer
@@ -30,7 +30,7 @@ from agentserver.ports import UnfitError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sized
 
-    from agentserver.core.encoding.recorded import SuspendedConversation
+    from agentserver.core.encoding.history import SuspendedConversation
     from agentserver.core.messages import Delivery
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval
@@ -59,7 +59,7 @@ class MemoryRecord:
         if again is not None and again.id not in self._dead:
             raise UnfitError("only a dead letter can be queued again")
         try:
-            cause, records = recording.dump_cause(outcome), codecs.dump_records(outcome)
+            cause, records = decision_codec.dump_cause(outcome), codecs.dump_records(outcome)
         except (TypeError, ValueError) as error:
             raise UnfitError(f"an outcome that cannot be written: {error}") from error
         added = () if isinstance(outcome.cause, RequeuedLetter) else outcome.added

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import anyio
 
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.core.state.elapsed import STEADY, Calendar, Jump
+from agentserver.core.state.elapsed_time import STEADY, Calendar, Jump
 from agentserver.engines.journal import records, retention, suspension
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.events import make_event

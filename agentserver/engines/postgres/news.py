@@ -144,7 +144,7 @@ _OF_STEPS = (
     " where s.conversation = c.number and s.version >= n.version and s.events > 0"
     f" and (e.version, e.position) > (n.version, n.position) order by s.version, e.number limit {MOST}"
 )
-_OF_ASIDES = (
+_OF_SUSPENDED = (
     f"select {EVENT} from @suspension a join @event e"  # noqa: S608 - our own text
     " on e.number >= a.first_event and e.number < a.first_event + a.events and e.conversation = a.conversation"
     " where a.conversation = c.number and (e.version, e.position) > (n.version, n.position)"
@@ -155,7 +155,7 @@ LEFT = (
     " as n(number, id, version, position) join @conversation c on c.id = n.id"
     " left join lateral (select f.*, row_number() over following as place,"
     " sum(coalesce(octet_length(f.message), 0)) over following as size"
-    f" from (({_OF_STEPS}) union all ({_OF_ASIDES})) f"
+    f" from (({_OF_STEPS}) union all ({_OF_SUSPENDED})) f"
     " window following as (order by f.version, f.position)) e"
     f" on e.place = 1 or e.size <= {PAGE} order by n.number, e.version, e.position"
 )

@@ -12,7 +12,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
-from agentserver.core.state.elapsed import STEADY, Calendar
+from agentserver.core.state.elapsed_time import STEADY, Calendar
 from agentserver.engines.journal import records, retention
 from agentserver.engines.journal.reader import JournalReads, Reader
 from agentserver.engines.journal.records import StoredAnswers

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from agentserver.characters.printing import format_amount
-from agentserver.core.decide import approving
+from agentserver.core.decide import answers
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
@@ -185,7 +185,7 @@ class Approvals:
         return (
             ""
             if conversation is None
-            else approving.bar_approver(conversation, self._by, self._host.rules, approval.delivery.to)
+            else answers.bar_approver(conversation, self._by, self._host.rules, approval.delivery.to)
         )
 
     async def answer(self, words: str, answer: Answer, *, unnamed: bool = False) -> str:

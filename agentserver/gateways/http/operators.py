@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import Response
 from starlette.routing import Route
 
-from agentserver.core.decide import approving
+from agentserver.core.decide import answers
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.findings import answered_words, origin_words, redact_origins
@@ -130,7 +130,7 @@ async def answer(request: Request) -> Response:
     barred = (
         ""
         if conversation is None
-        else approving.bar_approver(conversation, who.name, server.rules, one.delivery.to)
+        else answers.bar_approver(conversation, who.name, server.rules, one.delivery.to)
     )
     if barred and said is not Answer.DENY:
         raise ProblemAnswer(403, f"{barred}.")

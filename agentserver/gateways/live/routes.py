@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from agentserver.core.decide import approving
-from agentserver.core.encoding.recorded import UnrecordedError
+from agentserver.core.decide import answers
+from agentserver.core.encoding.history import UnrecordedError
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.foreign_json.reading import JsonLimits, parse_json
@@ -283,7 +283,7 @@ class LiveView:
             **views.question(one, rules.codecs, self._redaction(caller), known, whole=not caller.redacted),
             "barred": ""
             if conversation is None
-            else approving.bar_approver(conversation, caller.name, rules, one.delivery.to),
+            else answers.bar_approver(conversation, caller.name, rules, one.delivery.to),
             "digest": one.digest if caller.decides else "",
         }
         return self._respond(told)
@@ -303,7 +303,7 @@ class LiveView:
             return _refuse(400, "it wants an answer and the digest that was shown")
         conversation = self._host.conversation(one.delivery.conversation)
         if conversation is not None and said != Answer.DENY:
-            barred = approving.bar_approver(conversation, caller.name, self._host.rules, one.delivery.to)
+            barred = answers.bar_approver(conversation, caller.name, self._host.rules, one.delivery.to)
             if barred:
                 return _refuse(403, barred)
         answered = ApprovalAnswer(one.id, digest, Answer(said), caller.name)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from agentserver.core.blueprint import Blueprint
-    from agentserver.core.encoding.recorded import ChargeSum, DeadLetter, DecidedApproval, Summary
+    from agentserver.core.encoding.history import ChargeSum, DeadLetter, DecidedApproval, Summary
     from agentserver.core.messages import Delivery, Question
     from agentserver.core.records.details import Detail
     from agentserver.core.state.approvals import Approval

@@ -295,7 +295,7 @@ async def _open_transport(server: McpServer, messages: ServerMessages) -> AsyncI
     import httpx2
     from mcp.client.streamable_http import streamable_http_client
 
-    from agentserver.mcp.client.reaching import CheckedTransport
+    from agentserver.mcp.client.transport import CheckedTransport
 
     headers = {"Accept-Encoding": "identity"}
     if server.token is not None:

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from importlib.resources import files
 from itertools import chain
+from pkgutil import get_data
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-WORD_LISTS: Final[Mapping[str, Any]] = MappingProxyType(
-    tomllib.loads((files("agentserver.provenance.request") / "words.toml").read_text("utf-8"))
-)
+_FILE: Final = get_data("agentserver.provenance.request", "words.toml") or b""
+WORD_LISTS: Final[Mapping[str, Any]] = MappingProxyType(tomllib.loads(_FILE.decode()))
 """The lists of ``words.toml``, which describes them."""
 
 _WORDS: Final = {language: frozenset(words.split()) for language, words in WORD_LISTS["common"].items()}

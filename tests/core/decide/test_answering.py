@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentserver import HandlerResponse, SystemError, TodoRegistered, TodoUntil
 from agentserver.contract import Answering, Code
 from agentserver.core.decide.requeue import requeue
-from agentserver.core.encoding import recording
+from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.messages import NO_CALL
 from agentserver.core.state.approvals import Answer as Said
@@ -140,15 +140,15 @@ def test_a_refusal_names_the_message_and_that_nothing_was_sent():
 def test_each_refusal_has_a_place(said, place):
     paper = desk(lambda call: said if call.payload == Ask("hi") else None).run()
     assert paper.calls[-1][1].answering == Answering(paper.calls[0][1].key, place, refused=True)
-    again = [recording.load_cause(*recorded(paper, outcome)) for outcome in paper.outcomes]
+    again = [decision_codec.load_cause(*recorded(paper, outcome)) for outcome in paper.outcomes]
     for outcome, cause in zip(paper.outcomes, again, strict=True):
-        decided = recording.decide(outcome.since, cause, paper.rules, outcome.moment)
+        decided = decision_codec.decide(outcome.since, cause, paper.rules, outcome.moment)
         assert decided.conversation == outcome.conversation
 
 
 def recorded(paper, outcome):
     known = {delivery.id: delivery for each in paper.outcomes for delivery in each.added}
-    return recording.dump_cause(outcome), known, recording.sent_messages(outcome), paper.rules
+    return decision_codec.dump_cause(outcome), known, decision_codec.sent_messages(outcome), paper.rules
 
 
 def test_what_the_todo_service_answers_names_the_message_that_asked():

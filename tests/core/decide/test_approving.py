@@ -8,8 +8,8 @@ import pytest
 
 from agentserver import HandlerResponse, TodoUntil
 from agentserver.contract import Code
-from agentserver.core.decide import approving, decisions
-from agentserver.core.encoding import recording
+from agentserver.core.decide import answers, decisions
+from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.snapshot import restore, take
 from agentserver.core.guard import Denial, DenyVerdict, NeedsApproval, NoteVerdict, Rewrite
 from agentserver.core.messages import Done
@@ -302,10 +302,10 @@ def test_an_answer_is_recorded_and_decided_again(answer):
     before, (approval,) = p.conversation, p.conversation.approvals()
     outcome = p.decide(answer)
     known = {approval.delivery.id: approval.delivery}
-    cause = recording.load_cause(
-        recording.dump_cause(outcome), known, recording.sent_messages(outcome), p.rules
+    cause = decision_codec.load_cause(
+        decision_codec.dump_cause(outcome), known, decision_codec.sent_messages(outcome), p.rules
     )
-    again = recording.decide(before, cause, p.rules, outcome.moment)
+    again = decision_codec.decide(before, cause, p.rules, outcome.moment)
     assert (again.conversation, again.records) == (outcome.conversation, outcome.records)
 
 
@@ -316,8 +316,10 @@ def test_a_denial_in_the_place_of_an_answer_keeps_the_person_apart_from_the_reas
         p.conversation,
         ApprovalAnswer(approval.id, approval.digest, Said.DENY, "ada", undone=True),
     )
-    outcome = approving.decide(before, answered, p.rules, p.moment())
-    cause = recording.load_cause(recording.dump_cause(outcome), {}, recording.sent_messages(outcome), p.rules)
+    outcome = answers.decide(before, answered, p.rules, p.moment())
+    cause = decision_codec.load_cause(
+        decision_codec.dump_cause(outcome), {}, decision_codec.sent_messages(outcome), p.rules
+    )
     assert cause == answered
     (withdrawn,) = (record for record in outcome.records if record.event is Event.WITHDRAWN)
     assert withdrawn.detail == ApprovalGiven("ada", "undone")
@@ -326,7 +328,7 @@ def test_a_denial_in_the_place_of_an_answer_keeps_the_person_apart_from_the_reas
 def test_an_answer_to_nothing_is_no_decision():
     p = waiting(None)
     with pytest.raises(LookupError):
-        recording.decide(p.conversation, ApprovalAnswer("x", "y", Said.ONCE, "z"), p.rules, p.moment())
+        decision_codec.decide(p.conversation, ApprovalAnswer("x", "y", Said.ONCE, "z"), p.rules, p.moment())
 
 
 # Several guards
@@ -514,6 +516,6 @@ def test_an_approval_by_whoever_asked_for_it_does_not_count_where_others_must(pr
     p = waiting(Paper(p.rules, p.handlers, principal))
     (approval,) = p.conversation.approvals()
     said = ApprovalAnswer(approval.id, approval.digest, Said.ONCE, by)
-    outcome = approving.decide(p.conversation, said, p.rules, p.moment())
+    outcome = answers.decide(p.conversation, said, p.rules, p.moment())
     assert (outcome is not None) is counts
-    assert approving.decide(p.conversation, said._replace(answer=Said.DENY), p.rules, p.moment()) is not None
+    assert answers.decide(p.conversation, said._replace(answer=Said.DENY), p.rules, p.moment()) is not None

@@ -7,7 +7,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
-from agentserver.core.encoding import recording
+from agentserver.core.encoding import decision_codec
 from agentserver.core.messages import Cancellation, Done, OutsideMessage, Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
@@ -65,9 +65,11 @@ def test_its_threads_close_its_principal_is_told_and_the_other_request_stays(by)
 def test_it_is_recorded_and_decided_again_as_it_was(by):
     one, before = two()
     outcome = cancelled(one, before, by)
-    cause = recording.load_cause(recording.dump_cause(outcome), {}, recording.sent_messages(outcome), SHOP)
+    cause = decision_codec.load_cause(
+        decision_codec.dump_cause(outcome), {}, decision_codec.sent_messages(outcome), SHOP
+    )
     assert cause == outcome.cause
-    assert recording.decide(before, cause, SHOP, outcome.moment) == outcome
+    assert decision_codec.decide(before, cause, SHOP, outcome.moment) == outcome
     assert describe_step(cause) == f"the end of a request, by {by or 'its principal'}"
 
 
@@ -77,4 +79,4 @@ def test_what_is_at_rest_or_unknown_is_not_cancelled():
     for request in ("1", "unknown", ""):
         assert cancelled(one, after, request=request) is None
     with pytest.raises(LookupError):
-        recording.decide(after, Cancellation("1"), SHOP, one.moment())
+        decision_codec.decide(after, Cancellation("1"), SHOP, one.moment())

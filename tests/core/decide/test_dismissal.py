@@ -10,7 +10,7 @@ from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.decide.dismissal import KEPT, DismissedMessage, make_excerpt
-from agentserver.core.encoding import recording
+from agentserver.core.encoding import decision_codec
 from agentserver.core.messages import Excerpt, OutsideMessage, RequestKey, TurnedAway
 from agentserver.core.receipts import issue_receipt
 from tests.core.paper import Answer, Ask, Paper, listener, rules
@@ -31,8 +31,10 @@ def received(data, to="agent", key=None):
 
 
 def again(before, outcome, shop=SHOP):
-    cause = recording.load_cause(recording.dump_cause(outcome), {}, recording.sent_messages(outcome), shop)
-    return recording.decide(before, cause, shop, outcome.moment)
+    cause = decision_codec.load_cause(
+        decision_codec.dump_cause(outcome), {}, decision_codec.sent_messages(outcome), shop
+    )
+    return decision_codec.decide(before, cause, shop, outcome.moment)
 
 
 ASK = SHOP.codecs.of(Ask).encode(Ask("x")).encode()
@@ -49,13 +51,13 @@ ASK = SHOP.codecs.of(Ask).encode(Ask("x")).encode()
 )
 def test_of_a_long_message_that_is_refused_the_beginning_is_kept(data, to):
     before, outcome = received(data, to, RequestKey("name", "content"))
-    written = recording.dump_cause(outcome)
+    written = decision_codec.dump_cause(outcome)
     assert len(written) < 4 * KEPT
     assert outcome.cause.data == Excerpt(data[:KEPT], len(data), sha256(data).hexdigest())
     decided = again(before, outcome)
     assert decided._replace(cause=None) == outcome._replace(cause=None)
     name, receipt = issue_receipt(outcome)
-    assert recording.receipt(written) == (name, receipt._replace(code=""))
+    assert decision_codec.receipt(written) == (name, receipt._replace(code=""))
 
 
 def test_a_short_one_is_kept_and_can_be_judged_by_other_rules():
@@ -86,10 +88,10 @@ def test_one_that_is_turned_away_unseen_is_not_kept_whole_either(size):
     outside = OutsideMessage(data, "1", "agent", RequestKey("name", "content"))
     outcome = decisions.turn_away(one.conversation, outside, Code.BUSY, SHOP, one.moment())
     assert isinstance(outcome.cause, TurnedAway)
-    assert len(recording.dump_cause(outcome)) < 2 * KEPT
+    assert len(decision_codec.dump_cause(outcome)) < 2 * KEPT
     assert again(one.conversation, outcome)._replace(cause=None) == outcome._replace(cause=None)
     name, receipt = issue_receipt(outcome)
-    assert recording.receipt(recording.dump_cause(outcome)) == (name, receipt._replace(code=""))
+    assert decision_codec.receipt(decision_codec.dump_cause(outcome)) == (name, receipt._replace(code=""))
     assert receipt.code == Code.BUSY
 
 

@@ -5,7 +5,7 @@ import pytest
 from agentserver import HandlerResponse, SystemError
 from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import redrive, requeue
-from agentserver.core.encoding import recording
+from agentserver.core.encoding import decision_codec
 from agentserver.core.messages import Done, RedrivenLetter
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
@@ -156,9 +156,11 @@ def test_a_letter_of_a_closed_conversation_is_answered_to_its_principal(paper, w
 def test_it_is_recorded_with_all_that_it_needs_and_decided_again(paper, works):
     paper.say(Ask("x"), "agent")
     new, outcome = driven(dead(paper, "agent"), works)
-    cause = recording.load_cause(recording.dump_cause(outcome), {}, recording.sent_messages(outcome), SHOP)
+    cause = decision_codec.load_cause(
+        decision_codec.dump_cause(outcome), {}, decision_codec.sent_messages(outcome), SHOP
+    )
     assert cause == outcome.cause
-    again_ = recording.decide(new.conversation, cause, SHOP, outcome.moment)
+    again_ = decision_codec.decide(new.conversation, cause, SHOP, outcome.moment)
     assert again_._replace(parsed={}) == outcome._replace(parsed={})
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.codec import ValueRefusedError, fields_of
-from agentserver.core.encoding import changes, codecs, kept, recording
+from agentserver.core.encoding import changes, codecs, decision_codec, parts
 from agentserver.core.encoding.codecs import DETAILS
 from agentserver.core.records.details import Charge, KeptText, RepairNote
 from agentserver.engines.postgres import hints
@@ -20,13 +20,13 @@ from agentserver.worker import frames
 from tests.fuzzing import examples
 
 CODECS = {
-    "state": kept.STATE,
-    "rights": kept.RIGHTS,
-    "amount": kept._AMOUNT,
-    "reservation": kept._RESERVATION,
+    "state": parts.STATE,
+    "rights": parts.RIGHTS,
+    "amount": parts._AMOUNT,
+    "reservation": parts._RESERVATION,
     "change": changes.CHANGE,
     "records": codecs.RECORDS,
-    "causes": recording._CAUSES,
+    "causes": decision_codec._CAUSES,
     "arrivals": hints._ARRIVALS,
     "fates": hints._FATES,
     "frames": frames._FRAMES,

@@ -13,8 +13,8 @@ from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import requeue
-from agentserver.core.encoding import codecs, recording
-from agentserver.core.encoding.recording import Origin
+from agentserver.core.encoding import codecs, decision_codec
+from agentserver.core.encoding.decision_codec import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore, take
 from agentserver.core.guard import DenyVerdict
 from agentserver.core.messages import FinishedInvocation, HandlerFailure, Moment, OutsideMessage, Reply
@@ -61,10 +61,10 @@ def test_a_conversation_survives_its_snapshot(seed):
 
 def again(story, outcome, deliveries, known=SHOP):
     """One recorded step, read and decided again."""
-    cause = recording.load_cause(
-        recording.dump_cause(outcome), deliveries, recording.sent_messages(outcome), known
+    cause = decision_codec.load_cause(
+        decision_codec.dump_cause(outcome), deliveries, decision_codec.sent_messages(outcome), known
     )
-    return recording.decide(story, cause, known, outcome.moment)
+    return decision_codec.decide(story, cause, known, outcome.moment)
 
 
 @settings(max_examples=examples(60))
@@ -177,21 +177,21 @@ def test_a_snapshot_without_a_delivery_that_waits_is_refused():
 )
 def test_what_is_no_decision_is_refused(data):
     with pytest.raises(UnreadableError):
-        recording.load_cause(data, {}, [], SHOP)
+        decision_codec.load_cause(data, {}, [], SHOP)
 
 
 def test_a_step_without_a_cause_is_no_record():
     paper = Paper(rules(listener("a")), {})
     paper.say(Ask("x"), "a")
     with pytest.raises(TypeError, match="cause"):
-        recording.dump_cause(paper.outcomes[0]._replace(cause=None))
+        decision_codec.dump_cause(paper.outcomes[0]._replace(cause=None))
 
 
 def test_text_that_is_no_unicode_is_recorded_as_it_was():
     paper = Paper(rules(listener("a")), {})
     paper.say(b"\xff\xfe\x00", "a")
     (outcome,) = paper.outcomes
-    cause = recording.load_cause(recording.dump_cause(outcome), {}, [], paper.rules)
+    cause = decision_codec.load_cause(decision_codec.dump_cause(outcome), {}, [], paper.rules)
     assert cause == OutsideMessage(b"\xff\xfe\x00", "r1", "a")
     turned = decisions.turn_away(
         Conversation.begin("console", paper.moment()),
@@ -200,7 +200,7 @@ def test_text_that_is_no_unicode_is_recorded_as_it_was():
         paper.rules,
         paper.moment(),
     )
-    assert recording.load_cause(recording.dump_cause(turned), {}, [], paper.rules) == turned.cause
+    assert decision_codec.load_cause(decision_codec.dump_cause(turned), {}, [], paper.rules) == turned.cause
 
 
 def test_markup_that_was_refused_is_recorded_and_refused_again():
@@ -209,7 +209,7 @@ def test_markup_that_was_refused_is_recorded_and_refused_again():
     paper.say(Ask("go"), "a")
     before = paper.conversation
     outcome = paper.step()
-    assert b"<Ask" in recording.dump_cause(outcome)
+    assert b"<Ask" in decision_codec.dump_cause(outcome)
     deliveries = {d.id: d for o in paper.outcomes for d in o.added}
     assert again(before, outcome, deliveries, shop).conversation == outcome.conversation
 
@@ -241,7 +241,7 @@ def test_a_dead_letter_runs_again_under_its_own_id_and_its_answer_goes_where_the
     assert paper.replies[-1] == Answer("at last")
     assert [event.request for event in paper.events] == ["r"] * 4
     assert (
-        recording.load_cause(recording.dump_cause(outcome), {letter.id: letter}, [], paper.rules)
+        decision_codec.load_cause(decision_codec.dump_cause(outcome), {letter.id: letter}, [], paper.rules)
         == outcome.cause
     )
 

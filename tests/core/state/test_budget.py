@@ -10,7 +10,7 @@ from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core.blueprint import Limits
 from agentserver.core.drafts.replies import normalise
-from agentserver.core.encoding import recording
+from agentserver.core.encoding import decision_codec
 from agentserver.core.messages import Drafts, Moment
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
@@ -121,10 +121,13 @@ def test_a_result_beyond_the_budget_ends_its_request_and_is_decided_again(result
     assert [WORDING.join_lines(r.detail) for r in outcome.records if r.event is Event.REFUSED] == [
         "a result of more than 1999 messages"
     ]
-    cause = recording.load_cause(
-        recording.dump_cause(outcome), {delivery.id: delivery}, recording.sent_messages(outcome), paper.rules
+    cause = decision_codec.load_cause(
+        decision_codec.dump_cause(outcome),
+        {delivery.id: delivery},
+        decision_codec.sent_messages(outcome),
+        paper.rules,
     )
-    again = recording.decide(before, cause, paper.rules, outcome.moment)
+    again = decision_codec.decide(before, cause, paper.rules, outcome.moment)
     assert (again.conversation, again.records) == (outcome.conversation, outcome.records)
     paper.say(Ask("hi"), "a")
     paper.run()
@@ -180,6 +183,8 @@ def test_a_long_result_is_recorded_with_one_look_at_each_message():
     paper.say(Ask("hi"), "a")
     outcome = paper.step()
     result = outcome.cause.result
-    kept = recording._keep_return(result, [Looked(message) for message in recording.sent_messages(outcome)])
+    kept = decision_codec._keep_return(
+        result, [Looked(message) for message in decision_codec.sent_messages(outcome)]
+    )
     assert [draft.place[0] for draft in kept.said.drafts] == list(range(300))
     assert Looked.looks == 300

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agentserver import TodoUntil, xmlify
 from agentserver.core.messages import Delivery, Effects
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
-from agentserver.core.state.growing.logs import NO_LOGS, LogChange, ThreadLog, apply_log_changes
+from agentserver.core.state.logs import NO_LOGS, LogChange, ThreadLog, apply_log_changes
 from agentserver.core.state.todos import TodoBook
 from agentserver.payload.codec import Codecs
 from agentserver.payload.fields.field_table import PayloadError

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.core.state import elapsed
-from agentserver.core.state.elapsed import ABSENCE, TOLERANCE, Calendar, Jump
+from agentserver.core.state import elapsed_time
+from agentserver.core.state.elapsed_time import ABSENCE, TOLERANCE, Calendar, Jump
 
 DAY = 86_400.0
 YEARS = 10 * 365 * DAY
@@ -64,7 +64,7 @@ def test_a_clock_that_is_slewed_has_not_jumped(drift):
 def test_nothing_is_over_before_its_time(kept, turns, limit):
     """Whatever the clock does: stamps are made, time passes, the clock is set."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(elapsed, "JUMPS", kept)
+        patch.setattr(elapsed_time, "JUMPS", kept)
         calendar, clock, real, stamps = Calendar(last=NOW), NOW, 0.0, []
         for passes, jump in turns:
             stamps.append((clock, real))

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import pytest
 
-from agentserver.core.encoding import recorded
+from agentserver.core.encoding import history
 from agentserver.core.messages import FinishedInvocation, RequeuedLetter
 from agentserver.core.state.principals import FULL
 from agentserver.core.state.todos import TodoBook
@@ -244,7 +244,7 @@ class Cleaning(MemoryEngine):
 
 
 class Silent(MemoryEngine):
-    """Tells nobody what was set aside."""
+    """Tells nobody what was suspended."""
 
     async def suspend(self, conversation, reason, at):
         events = await super().suspend(conversation, reason, at)
@@ -308,7 +308,7 @@ class Jumbled(MemoryReader):
         return replace(found, steps=found.steps[::-1])
 
 
-class Unsigned(recorded.RecordedConversation):
+class Unsigned(history.RecordedConversation):
     """Its records do not tell why."""
 
     def records(self):

@@ -202,7 +202,7 @@ async def test_a_lease_that_begins_anew_without_an_answer_lets_everything_go(opt
         assert claim.owner == engine._lease.incarnation
 
 
-async def test_a_conversation_is_set_aside_once_though_the_answer_is_lost(options):
+async def test_a_conversation_is_suspended_once_though_the_answer_is_lost(options):
     sample = SampleConversation()
     async with PostgresEngine(options) as engine:
         said = sample.receive(sample.start(), "1")

@@ -59,7 +59,7 @@ def examined(reader):
         "charged late": reader.list_charges(1e12),
         "dead": reader.dead(),
         "one dead": reader.dead(1, "nobody's"),
-        "aside": reader.list_suspended(),
+        "suspended": reader.list_suspended(),
         "stories": bare,
         "altered": [reader.find_altered(story) for story in stories.values()],
     }

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from agentserver.core.decide import approving
+from agentserver.core.decide import answers
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.conformance.suite import AskingGuard, SampleConversation
 from agentserver.engines.journal import records
@@ -104,7 +104,7 @@ def test_what_waits_is_read_without_the_guards_of_the_conversation(path):
     answered = ApprovalAnswer(
         first.conversation.approvals()[0].id, first.conversation.approvals()[0].digest, Answer.ALWAYS, "ada"
     )
-    always = approving.decide(first.conversation, answered, story.rules, story.moment())
+    always = answers.decide(first.conversation, answered, story.rules, story.moment())
     second = story.receive(always.conversation, "2")
     other = story.receive(story.start(), "3")
     with closing(open_writing(JournalOptions(path))) as connection:

@@ -23,7 +23,7 @@ from agentserver.core.messages import (
 )
 from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
-from agentserver.core.state.elapsed import Calendar, Jump
+from agentserver.core.state.elapsed_time import Calendar, Jump
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.journal import records, retention, suspension
 from agentserver.engines.journal.reader import Reader

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentserver.contract import Code
-from agentserver.core.decide import approving, decisions
+from agentserver.core.decide import answers, decisions
 from agentserver.core.decide.requeue import requeue
-from agentserver.core.encoding import recording
+from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.snapshot import add_new_guards, restore, take
 from agentserver.core.guard import open_memories
 from agentserver.core.messages import FinishedInvocation, GivenUp, HandlerFailure, OutsideMessage, Question
@@ -68,10 +68,13 @@ class Kept:
         self.paper.apply(outcome)
         assert self.writer.commit([outcome]) == [None]
         self.deliveries.update({one.id: one for one in outcome.added})
-        cause = recording.load_cause(
-            recording.dump_cause(outcome), self.deliveries, recording.sent_messages(outcome), WATCHED
+        cause = decision_codec.load_cause(
+            decision_codec.dump_cause(outcome),
+            self.deliveries,
+            decision_codec.sent_messages(outcome),
+            WATCHED,
         )
-        self.again = recording.decide(self.again, cause, WATCHED, outcome.moment).conversation
+        self.again = decision_codec.decide(self.again, cause, WATCHED, outcome.moment).conversation
         now = self.paper.conversation
         assert self.again == now
         assert set(now.memory) == {guard.name for guard in GUARDS}
@@ -94,7 +97,7 @@ class Kept:
         for answer in Said if asked else ():
             one = random.choice(asked)
             told = ApprovalAnswer(one.id, one.digest, answer, "ann")
-            found[f"decide {answer}"] = lambda _, told=told: approving.decide(now, told, WATCHED, moment)
+            found[f"decide {answer}"] = lambda _, told=told: answers.decide(now, told, WATCHED, moment)
         if dead:
             found["requeue"] = lambda _: requeue(now, random.choice(dead), WATCHED, moment)
         if now.version > 30:

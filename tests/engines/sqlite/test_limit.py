@@ -6,7 +6,7 @@ import pytest
 
 from agentserver import HandlerResponse
 from agentserver.core.messages import Reply
-from agentserver.core.state.elapsed import STEADY
+from agentserver.core.state.elapsed_time import STEADY
 from agentserver.engines.conformance.sample import keep
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.sqlite.engine import SqliteEngine

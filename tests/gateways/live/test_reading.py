@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from agentserver.core.encoding.recorded import DeadLetter
+from agentserver.core.encoding.history import DeadLetter
 from agentserver.core.messages import Delivery
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import Charge

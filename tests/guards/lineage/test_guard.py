@@ -12,7 +12,7 @@ from lxml import etree
 
 from agentserver import Attribute, HandlerResponse, Handoff, Task, xmlify
 from agentserver.core.decide import decisions
-from agentserver.core.decide.approving import decide
+from agentserver.core.decide.answers import decide
 from agentserver.core.decide.requeue import redrive
 from agentserver.core.drafts.routing import Proposal, Route
 from agentserver.core.encoding.snapshot import restore, take

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.core.state.growing.logs import (
+from agentserver.core.state.logs import (
     COMPACT,
     NO_LOGS,
     LogChange,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.core.encoding import kept
-from agentserver.core.state.growing.spending import NO_SPENDING, Reservation
+from agentserver.core.encoding import parts
+from agentserver.core.state.spending import NO_SPENDING, Reservation
 from agentserver.spending import Amount, Budget, Budgets, usd
 
 AMOUNTS = st.builds(Amount, st.integers(0, 9), st.integers(0, 9))
@@ -40,9 +40,9 @@ def test_every_account_is_the_sum_of_what_was_settled_and_of_what_never_was(char
         key: total(amount for _, agent, amount in counted if agent == key) for _, key, _, _ in charges
     }
     assert [*spending.open] == [str(n) for n, (_, _, _, cost) in enumerate(charges) if cost is None]
-    values = kept.spending_values(spending)
-    assert kept.spending_of(values) == spending
-    assert kept.spending_of(dict(sorted(values.items(), reverse=True))) == spending
+    values = parts.spending_values(spending)
+    assert parts.spending_of(values) == spending
+    assert parts.spending_of(dict(sorted(values.items(), reverse=True))) == spending
 
 
 @pytest.mark.parametrize(

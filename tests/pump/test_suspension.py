@@ -1,4 +1,4 @@
-"""One conversation that cannot go on is set aside: its principal is told, and the server serves the others."""
+"""One conversation that cannot continue is suspended: its principal is told, and the server serves the others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def change(place, *statements):
             assert connection.execute(statement, values).rowcount
 
 
-def aside(place):
+def suspended(place):
     with closing(open_reading(place.path)) as connection:
         return suspension.list_suspended(connection)
 
@@ -76,7 +76,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-async def test_what_is_damaged_is_set_aside_and_the_rest_is_served(tmp_path, damage, caplog):
+async def test_what_is_damaged_is_suspended_and_the_rest_is_served(tmp_path, damage, caplog):
     place, guards = JournalOptions(tmp_path / "j"), guarded(Fragile())
     async with server(place, answer, guards) as d:  # a memory is there from the first observation on
         first, second = await d.open(), await d.open()
@@ -99,9 +99,9 @@ async def test_what_is_damaged_is_set_aside_and_the_rest_is_served(tmp_path, dam
         )
         told = list(again.waiting()) if again else []
         assert await d.ask(Ask("more")) == Answer("re: more")
-    (one,) = await anyio.to_thread.run_sync(aside, place)
+    (one,) = await anyio.to_thread.run_sync(suspended, place)
     assert (one.id, one.principal) == (first.id, "console")
-    assert "set aside" in caplog.text
+    assert "suspended" in caplog.text
     if "delete from delivery" in damage[0]:
         assert not told, "nothing tells of its request any more"
     else:
@@ -111,10 +111,10 @@ async def test_what_is_damaged_is_set_aside_and_the_rest_is_served(tmp_path, dam
         assert (done.request, done.answered) == (request, True)
     async with server(place, answer, guards) as d:  # and the next start does not meet it again
         assert await d.ask(Ask("more")) == Answer("re: more")
-    assert len(await anyio.to_thread.run_sync(aside, place)) == 1
+    assert len(await anyio.to_thread.run_sync(suspended, place)) == 1
 
 
-async def test_a_guard_that_is_gone_sets_its_conversations_aside_and_is_named(tmp_path):
+async def test_a_guard_that_is_gone_suspends_its_conversations_and_is_named(tmp_path):
     place, guards = JournalOptions(tmp_path / "j"), guarded(Fragile())
     async with server(place, answer, guards) as d:
         handle = await d.open()
@@ -125,7 +125,7 @@ async def test_a_guard_that_is_gone_sets_its_conversations_aside_and_is_named(tm
         with pytest.raises(RuntimeError, match="ended"):
             await d.ask(Ask("y"), handle=again)
         assert await d.ask(Ask("z")) == Answer("re: z")
-    (one,) = await anyio.to_thread.run_sync(aside, place)
+    (one,) = await anyio.to_thread.run_sync(suspended, place)
     assert "the guard fragile, which is not there" in one.reason
     await anyio.to_thread.run_sync(put_back, place, one.id)
     async with server(place, answer, guards) as d:
@@ -139,7 +139,7 @@ def put_back(place, key):
         suspension.resume(connection, key, 1.0)
 
 
-async def test_a_conversation_about_which_nothing_can_be_decided_is_set_aside(tmp_path, caplog):
+async def test_a_conversation_about_which_nothing_can_be_decided_is_suspended(tmp_path, caplog):
     async def a(payload, metadata):
         return HandlerResponse.respond(Answer(payload.text))
 
@@ -151,13 +151,13 @@ async def test_a_conversation_about_which_nothing_can_be_decided_is_set_aside(tm
         assert [event async for event in handle.events()] == [], "it is over"
         assert await d.ask(Ask("x")) == Answer("x")
         assert d.pump._accounts.pending == 0
-    (one,) = await anyio.to_thread.run_sync(aside, place)
+    (one,) = await anyio.to_thread.run_sync(suspended, place)
     assert (one.id, one.waiting) == (handle.id, 1)
     assert "a bug of ours" in one.reason
 
 
 @pytest.mark.parametrize("what", ["close", "idle"])
-async def test_one_that_cannot_be_closed_is_set_aside(what, monkeypatch):
+async def test_one_that_cannot_be_closed_is_suspended(what, monkeypatch):
     def breaking(*_):
         raise LookupError("a bug of ours")
 
@@ -174,7 +174,7 @@ async def test_one_that_cannot_be_closed_is_set_aside(what, monkeypatch):
         assert await d.ask(Ask("x")) == Answer("re: x")
 
 
-async def test_what_cannot_be_set_aside_for_good_is_met_again(tmp_path, caplog):
+async def test_what_cannot_be_suspended_for_good_is_met_again(tmp_path, caplog):
     class Full(SqliteEngine):
         async def suspend(self, conversation, reason, at):
             raise EngineError("the disk is full")
@@ -185,7 +185,7 @@ async def test_what_cannot_be_set_aside_for_good_is_met_again(tmp_path, caplog):
     async with Full(place, PEERS) as engine, desk((listener("a"), answer), engine=engine) as d:
         assert await d.ask(Ask("x")) == Answer("re: x")
     assert "the next start tries again" in caplog.text
-    assert await anyio.to_thread.run_sync(aside, place) == []
+    assert await anyio.to_thread.run_sync(suspended, place) == []
 
 
 async def test_its_requests_come_to_rest_where_its_gateway_has_it():
@@ -193,7 +193,7 @@ async def test_its_requests_come_to_rest_where_its_gateway_has_it():
         handle = await d.open()
         handle.listen()
         request = await d.send(handle, Ask("x"))
-        await d.pump._set_aside(handle.id, ValueError("nothing can be decided"))
+        await d.pump._suspend(handle.id, ValueError("nothing can be decided"))
         reply, done = [event async for event in handle.events()]
         assert (d.decode(reply).code, reply.request) == ("internal", request)
         assert isinstance(done, Done)

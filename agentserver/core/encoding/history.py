@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.core.encoding import codecs, recording
+from agentserver.core.encoding import codecs, decision_codec
 from agentserver.core.messages import Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import ApprovalGiven, Charge
@@ -15,7 +15,7 @@ from agentserver.spending import Amount
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agentserver.core.encoding.recording import Origin
+    from agentserver.core.encoding.decision_codec import Origin
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Done, Moment
     from agentserver.core.records.audit import AuditRecord
@@ -67,7 +67,7 @@ class RecordedStep(NamedTuple):
 
     Args:
         version: of the conversation after it.
-        cause: as it was recorded (see ``core/encoding/recording.py``).
+        cause: as it was recorded (see ``core/encoding/decision_codec.py``).
         added: new deliveries.
         events: those that left through the gateway.
         chain: its link; empty where steps are not sealed.
@@ -107,7 +107,7 @@ class RecordedConversation:
 
     def cause(self, step: RecordedStep, rules: Rules) -> Cause:
         """Read the cause of a step under these rules. Raises UnreadableError."""
-        return recording.load_cause(step.cause, self.deliveries, step.gone_out(), rules)
+        return decision_codec.load_cause(step.cause, self.deliveries, step.gone_out(), rules)
 
 
 class DeadLetter(NamedTuple):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.encoding.codecs import derive_kept
 from agentserver.core.messages import NO_CALL, Call
-from agentserver.core.state.growing.spending import NO_SPENDING, Reservation, Spending
 from agentserver.core.state.principals import FULL, Rights
+from agentserver.core.state.spending import NO_SPENDING, Reservation, Spending
 from agentserver.spending import Amount
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Conversations that are set aside: listed with the reason, mentioned by the other verbs, repaired or discarded."""
+"""Suspended conversations: listed with the reason, mentioned by the other verbs, repaired or discarded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _no_modules():
 
 def journal(*args, status=0):
     sys.modules.pop("works_handlers", None)
-    return verb("journal", "aside", *args, status=status)
+    return verb("journal", "suspended", *args, status=status)
 
 
 def journal_file():
@@ -73,7 +73,7 @@ def resumed(key):
 
 @pytest.fixture
 def damaged(works):
-    """The id of a conversation that was set aside; what it was is put back in the column ``root``... of nothing."""
+    """The id of a suspended conversation; what it was is put back in the column ``root``... of nothing."""
     key = asked()
     ((state,),) = sql("select state from conversation")
     sql("update conversation set state = x'00'")
@@ -81,31 +81,31 @@ def damaged(works):
     return key, state
 
 
-def test_what_is_aside_is_listed_and_shown(damaged):
+def test_what_is_suspended_is_listed_and_shown(damaged):
     key, _ = damaged
     (line,) = journal("list").splitlines()
     assert line.startswith(key)
     assert "its stored rows fail their seal" in line
     assert json.loads(journal("list", "--json"))["id"] == key
-    assert "quarantined" in journal("show", key[:8])
-    assert "no quarantined conversations" in journal("show", "nobody", status=2)
-    assert "  aside " in verb("conversations")
+    assert "suspended" in journal("show", key[:8])
+    assert "no suspended conversations" in journal("show", "nobody", status=2)
+    assert "  suspended " in verb("conversations")
 
 
-def test_what_is_aside_is_repaired_once_it_can_be_read(damaged):
+def test_what_is_suspended_is_repaired_once_it_can_be_read(damaged):
     key, state = damaged
-    assert "stays quarantined" in journal("repair", key, status=2)
+    assert "stays suspended" in journal("repair", key, status=2)
     sql("update conversation set state = ?", state)
     assert "is resumed" in journal("repair", key[:8])
-    assert journal("list") == "no conversation is quarantined\n"
+    assert journal("list") == "no conversation is suspended\n"
     assert "attempt 0" in resumed(key)
 
 
-def test_what_is_aside_is_discarded(damaged):
+def test_what_is_suspended_is_discarded(damaged):
     key, state = damaged
     assert "is discarded" in journal("discard", key)
     sql("update conversation set state = ?", state)
-    assert "no quarantined conversations" in journal("repair", key, status=2)
+    assert "no suspended conversations" in journal("repair", key, status=2)
     assert resumed(key) == "it cannot be resumed"
     assert "finished" in verb("conversations")
 
@@ -116,7 +116,7 @@ def test_a_guard_that_comes_back_takes_its_conversations_back(works):
     change(Path("organism.yaml"), APPROVED, "")
     assert "has ended" in resumed(key)
     assert "the guard lineage, which is not there" in journal("list")
-    assert "stays quarantined" in journal("repair", key, status=2)
+    assert "stays suspended" in journal("repair", key, status=2)
     change(Path("organism.yaml"), "\nname: works\n", f"\nname: works\n{APPROVED}")
     assert "is resumed" in journal("repair", key)
     assert "attempt 0" in resumed(key)

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from agentserver.contract import Code, Target
-from agentserver.core.decide import approving, charges, decisions, intake
+from agentserver.core.decide import answers, charges, decisions, intake
 from agentserver.core.decide.admission import Admission, AuditNote
 from agentserver.core.decide.dismissal import KEPT, DismissedMessage
 from agentserver.core.decide.requeue import redrive, requeue
@@ -355,7 +355,7 @@ def _redecide_optional(
 ) -> Outcome:
     """Repeat a decision that may not apply. Raises LookupError then."""
     if isinstance(cause, ApprovalAnswer):
-        outcome, why = approving.decide(conversation, cause, rules, moment), "nothing waits for this answer"
+        outcome, why = answers.decide(conversation, cause, rules, moment), "nothing waits for this answer"
     elif isinstance(cause, Cancellation):
         outcome, why = decisions.cancel(conversation, cause, rules, moment), "the request has ended"
     elif isinstance(cause, ReserveRequest):

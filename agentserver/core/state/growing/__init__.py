@@ -1,1 +1,0 @@
-"""Append-only state, which a step extends without copying it. Internal."""

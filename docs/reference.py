@@ -19,7 +19,8 @@ HEAD = """\
 
 A handler is an `async` function of two parameters, the payload and its metadata. It returns a `HandlerResponse`, a
 sequence of them (the server sends all, or none), or `None`. Import everything here from `agentserver`. This page is
-made from the docstrings (`./run generate`); [concepts](concepts.md) explains the words.
+made from the docstrings (`./run generate`); [concepts](concepts.md) explains the words. A function with typed
+parameters of its own [compiles to a handler](functions.md).
 
 ## Each invocation by itself
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import linecache
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ def compile_handler(function: Callable[..., Any], form: FunctionForm) -> Handler
         value = await (_last_value(made, form) if form.stream else made)
         return None if value is None else HandlerResponse.respond(form.answer(value))
 
+    inner = inspect.unwrap(function)
+    handle.__module__, handle.__qualname__ = inner.__module__, inner.__qualname__
     return handle
 
 

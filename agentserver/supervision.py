@@ -55,6 +55,7 @@ class EndEffect(StrEnum):
     OWNER = "the connection, request or process that it serves ends"
     RESTART = "it is started again"
     TOLD = "its caller gets the error"
+    EXPIRY = "its conversation ends when it is idle"
 
 
 class HelperError(Exception):

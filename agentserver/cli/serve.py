@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agentserver.config import Organism
     from agentserver.config.keys.endpoints import HttpEntry
     from agentserver.core.state.approvals import Approval
-    from agentserver.gateways.http import DoorOptions, DoorPart, HttpDoor
+    from agentserver.gateways.http import DoorOptions, DoorPart, HttpDoor, TokenKeeper
     from agentserver.gateways.principals import Rates, Tokens
 
 
@@ -39,12 +39,14 @@ class DoorServing:
         server: running while the door is open.
         organism: of the server.
         tokens: the principals.
+        keeper: counts requests and refusals.
         body: largest request body in bytes.
     """
 
     server: Server
     organism: Organism
     tokens: Tokens
+    keeper: TokenKeeper
     body: int
 
 
@@ -111,6 +113,14 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
     yield DoorPart("live view's stream", tuple(view.streams()), session=view.caller, roles=looking, held=True)
 
 
+def _hooks(serving: DoorServing) -> Iterable[DoorPart]:
+    """Take events of other services, which sign them in place of a token."""
+    if serving.organism.hooks:
+        from agentserver.gateways.hooks import part
+
+        yield part(serving.organism.hooks, serving.keeper)
+
+
 def _workers(serving: DoorServing) -> Iterable[DoorPart]:
     """Serve calls to workers on other machines; a reload may add the first of them."""
     from agentserver.worker.remote_door import part
@@ -118,7 +128,7 @@ def _workers(serving: DoorServing) -> Iterable[DoorPart]:
     yield part(serving.server.calls, serving.body)
 
 
-PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_live, _mcp, _agui, _workers)
+PARTS: Final[tuple[Callable[[DoorServing], Iterable[DoorPart]], ...]] = (_live, _mcp, _agui, _hooks, _workers)
 """Optional parts of the door; each yields nothing if the organism does not ask for it."""
 
 
@@ -196,7 +206,8 @@ def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Han
     server.approver = _DeferredApprover()
     ending, options = host.shutdown_of(server), doorway.options()
     tokens, rates = _open_principals(organism)
-    serving = DoorServing(server, organism, tokens, options.body)
+    keeper = TokenKeeper(tokens, rates)
+    serving = DoorServing(server, organism, tokens, keeper, options.body)
     with project.refuse_on(ValueError):
         parts = [part for each in PARTS for part in each(serving)]
     metrics = Metrics(bind.listener.name for bind in organism.listeners)
@@ -205,7 +216,6 @@ def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Han
     def metrics_text() -> bytes:
         return metrics.text(server.queues(), len(server.approvals()), len(door.holding), server.lost)
 
-    keeper = TokenKeeper(tokens, rates)
     door = HttpDoor(server, options, keeper, parts, metrics=metrics_text, name=organism.name)
     session_end = open_console(server, ending) if console else partial(_close_on_signal, ending, server, door)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agentserver.guards.lineage.exposure import Recall
     from agentserver.handoff.intents import Vocabulary
     from agentserver.payload.foreign.servers import McpServer
+    from agentserver.ports.hooks import Hook
     from agentserver.provenance.policy.declarations import Policy
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
@@ -186,6 +187,7 @@ class Organism:
         strangers: whether other gateways open conversations for untrusted principals, to every listener.
         mcp: the servers whose tools are listeners.
         otel: the settings of OpenTelemetry; None without any.
+        hooks: the sources of events.
     """
 
     name: str
@@ -208,12 +210,13 @@ class Organism:
     strangers: bool = False
     mcp: tuple[McpServer, ...] = ()
     otel: Otel | None = None
+    hooks: tuple[Hook, ...] = ()
 
     @property
     def addressed(self) -> frozenset[str]:
         """The listeners that untrusted principals may address."""
         if self.strangers:
             return frozenset(bound.listener.name for bound in self.listeners)
-        if self.serving is None or self.serving.trust is Trust.ORDERS:
-            return frozenset()
-        return frozenset(self.serving.expose)
+        serving = self.serving
+        exposed = () if serving is None or serving.trust is Trust.ORDERS else serving.expose
+        return frozenset((*exposed, *(hook.listener for hook in self.hooks)))

@@ -38,6 +38,7 @@ from agentserver.config.keys.fields import (
     expand_path,
     refuse_none,
 )
+from agentserver.config.keys.hooks import HookEntry  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
 from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
@@ -409,6 +410,11 @@ class OrganismFile(IncludedFile):
     mcp_server: MaybeServing = None
     otel: MaybeOtel = None
     http: MaybeHttp = None
+    hooks: list[HookEntry] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Events that other services send to the door, at /hooks/NAME.",
+    )
     provenance: Any = Field(
         default=None,
         title="Provenance",

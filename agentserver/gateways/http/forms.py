@@ -82,10 +82,10 @@ def message(
         )
     value = read_json(data, JsonLimits(bytes=len(data)))
     if isinstance(value, JsonRefusal):
-        raise _faulty(value)
+        raise faulty(value)
     element = element_of(_codec(rules, to, name, may), value)
     if isinstance(element, JsonRefusal):
-        raise _faulty(element)
+        raise faulty(element)
     return canonical(element)
 
 
@@ -123,7 +123,8 @@ def codecs_of(rules: Rules, listener: str) -> Iterator[Codec]:
         yield rules.codecs.of(payload)
 
 
-def _faulty(refusal: JsonRefusal) -> ProblemAnswer:
+def faulty(refusal: JsonRefusal) -> ProblemAnswer:
+    """Build the answer for a value that is no such payload, with its faults."""
     faults = [{"pointer": each.pointer, "rule": each.rule} for each in refusal.faults]
     return by_code(Code.VALIDATION, faults=faults)
 

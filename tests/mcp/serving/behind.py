@@ -53,7 +53,7 @@ async def behind(home, *people, **options):
     settings = DoorOptions(*names(port, local=True, secure=False), **options)
     try:
         async with build(organism, approver=Looking()) as server:
-            serving = DoorServing(server, organism, known, settings.body)
+            serving = DoorServing(server, organism, known, TokenKeeper(known, NoPace()), settings.body)
             parts = await anyio.to_thread.run_sync(lambda: list(_mcp(serving)))
             door = HttpDoor(server, settings, TokenKeeper(known, NoPace()), parts)
             async with door.open(), serve(door, listening, None, door.connections):

@@ -185,8 +185,7 @@ def _assemble(
     bound, language_models = _equip_all(declared, files[0], (bound, secrets, limits), binder)
     lifespan, handoffs = binder.lifespan(files[0]), read_handoffs(files[0], bound, binder)
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
-    _check_bound(importer, files[0], bound, report)
-    check_conditions(declared, bound, report)
+    _check_bound(importer, files[0], (declared, bound), report)
     guards, outward = _guards(files[0], bound, binder), _read_network_parts(files, declared, environ, report)
     hooks = read_hooks(files[0], bound, secrets, binder)
     if report.failed:
@@ -354,12 +353,17 @@ def _read_serving(
 
 
 def _check_bound(
-    importer: Importer, main: ParsedDocument, bound: Sequence[BoundListener], report: Mistakes
+    importer: Importer,
+    main: ParsedDocument,
+    listeners: tuple[Sequence[DeclaredListener], Sequence[BoundListener]],
+    report: Mistakes,
 ) -> None:
+    declared, bound = listeners
     for message in importer.strangers():
         report.error(ConfigCode.IMPORT, SourceSpan(main.document.file, 1), message)
     check_roots(bound, report)
     check_xml_names(bound, importer.project, report)
+    check_conditions(declared, bound, report)
 
 
 def _check_declared(

@@ -22,6 +22,7 @@ import anyio
 from starlette.responses import Response
 from starlette.routing import Route
 
+from agentserver.contract import Code
 from agentserver.core.messages import Done
 from agentserver.core.receipts import LONGEST
 from agentserver.core.state.principals import Principal, Trust
@@ -30,6 +31,7 @@ from agentserver.gateways.http import forms
 from agentserver.gateways.http.parts import (
     DoorPart,
     ProblemAnswer,
+    by_code,
     check_stored,
     header,
     host,
@@ -202,47 +204,65 @@ class HookRoutes:
         self.keeper.count(who)
         if any(heads(name.encode()) != value for name, value in hook.only.items()):
             return Response(status_code=204)
-        if forms.media(heads(b"content-type")) != forms.JSON:
-            raise ProblemAnswer(415, "An event is application/json.", {"accept-post": forms.JSON})
-        value = await read_body(request, lambda data: read_json(data, JsonLimits(bytes=len(data))))
-        if isinstance(value, JsonRefusal):
-            raise forms.faulty(value)
+        value = await self._read(request)
         if (
             isinstance(value, dict) and value.get("type") == "url_verification"
         ):  # Slack checks an address once
-            return Response(
-                forms.dump_json({"challenge": str(value.get("challenge", ""))}), media_type=forms.JSON
-            )
-        codec = server.rules.codecs.for_root(hook.root)
-        if codec is None:  # a reload has removed it
-            raise ProblemAnswer(404)
-        members = [field.name for field in codec.outline]
-        element = element_of(codec, map_event(hook, value, members))
-        if isinstance(element, JsonRefusal):
-            raise forms.faulty(element)
+            return _json({"challenge": str(value.get("challenge", ""))}, 200)
+        message = _make_message(server, hook, value)
         event = find_id(hook, heads, value, body)
         conversation = await open_conversation(server, who, event, kept=False)
         with report_not_submitted("id of an event"):
-            sent = await server.submit(
-                who.name, conversation, canonical(element), hook.listener, request=event
-            )
+            sent = await server.submit(who.name, conversation, message, hook.listener, request=event)
+        if isinstance(sent.code, Code):
+            raise by_code(sent.code)
         if sent.code is not RejectReason.OVER:  # the conversation of an event ends once that is dealt with
             check_stored(sent)
         if self._tasks is not None and not sent.again and sent.code is None:
             work = partial(_end_when_done, server, who.name, conversation)
             start_errand(self._tasks, f"ends an event of {who.name}", EndEffect.EXPIRY, work, _leave)
-        told = {"conversation": conversation, "request": sent.request}
-        return Response(forms.dump_json(told), 202, media_type=forms.JSON)
+        return _json({"conversation": conversation, "request": sent.request}, 202)
+
+    async def _read(self, request: Request) -> Any:
+        """Read the JSON of an event. Raises ProblemAnswer."""
+        if forms.media(header(request, b"content-type")) != forms.JSON:
+            raise ProblemAnswer(415, "An event is application/json.", {"accept-post": forms.JSON})
+        value = await read_body(request, lambda data: read_json(data, JsonLimits(bytes=len(data))))
+        if isinstance(value, JsonRefusal):
+            raise forms.faulty(value)
+        return value
+
+
+def _make_message(server: DoorHost, hook: Hook, value: Any) -> bytes:
+    """Map an event to a message. Raises ProblemAnswer."""
+    codec = server.rules.codecs.for_root(hook.root)
+    if codec is None:  # a reload has removed it
+        raise ProblemAnswer(404)
+    element = element_of(codec, map_event(hook, value, [field.name for field in codec.outline]))
+    if isinstance(element, JsonRefusal):
+        raise forms.faulty(element)
+    return canonical(element)
+
+
+def _json(value: dict[str, str], status: int) -> Response:
+    return Response(forms.dump_json(value), status, media_type=forms.JSON)
 
 
 async def _end_when_done(server: DoorHost, principal: str, conversation: str) -> None:
     """Wait for the end of the only request of a conversation, and end that. Idle conversations end anyway."""
     with suppress(LookupError, EngineError):
         async with aclosing(server.watch(principal, conversation)) as events:  # type: ignore[type-var]
-            async for event in events:
-                if isinstance(event, Done):
-                    await server.end(principal, conversation, by=principal)
-                    return
+            over = await _wait_for_done(events)
+        if over:
+            await server.end(principal, conversation, by=principal)
+
+
+async def _wait_for_done(events: AsyncIterator[object]) -> bool:
+    """Wait for the end of a request. Returns False if the server stops before."""
+    async for event in events:
+        if isinstance(event, Done):
+            return True
+    return False
 
 
 async def _leave(_reason: str) -> None:

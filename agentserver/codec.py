@@ -154,7 +154,8 @@ class ValueCodec(Generic[T]):
 
     def dump(self, value: T) -> bytes:
         """Write a value as JSON text, in a list after the version if there is one. Raises as ``plain`` does."""
-        plain = self.plain(value)
+        write = self._form.write
+        plain: Any = value if write is None else write(value)
         return write_json(plain if self.version is None else (self.version, plain))
 
     def load(self, data: bytes | str) -> T:
@@ -219,12 +220,14 @@ def _constant(value: Any) -> Callable[[], Any]:
 class _Form(NamedTuple):
     """Both directions of a type. ``write`` is None if JSON writers take its values unchanged.
 
-    ``present`` is the writer of values that are not None, where None is one too.
+    ``present`` is the writer of values that are not None, where None is one too; ``items`` is the writer of each item
+    of a list.
     """
 
     write: _Writer | None
     read: _Reader
     present: _Writer | None = None
+    items: _Writer | None = None
 
 
 _LISTS: Final = (list, tuple)
@@ -263,7 +266,7 @@ class _Derivation:
         if origin in (dict, Mapping) and arguments[0] is str:
             return self._mapping(origin, self.form(arguments[1]))
         if isinstance(hint, type) and issubclass(hint, str) and issubclass(hint, Enum):
-            return _Form(None, _read_enum(hint))
+            return _Form(str.__str__, _read_enum(hint))  # JSON writers would ask Python for its value
         if _has_fields(hint):
             return self._class(hint)
         raise TypeError(f"values of {hint} cannot be written: no form is known for it")
@@ -279,8 +282,8 @@ class _Derivation:
         write = item.write
         writer: _Writer | None = list if self._style.named else None
         if write is not None:
-            writer = lambda value: [write(one) for one in value]  # noqa: E731 - one of two
-        return _Form(writer, _read_list(item.read, list if origin is list else tuple))
+            writer = lambda value: [*map(write, value)]  # noqa: E731 - one of two
+        return _Form(writer, _read_list(item.read, list if origin is list else tuple), items=write)
 
     def _mapping(self, origin: Any, item: _Form) -> _Form:
         write, read = item.write, item.read
@@ -413,7 +416,7 @@ def _read_checked(read: _Reader, check: Callable[[Any], object]) -> _Reader:
 
 
 def _optional(form: _Form) -> _Form:
-    write, read, _ = form
+    write, read, *_ = form
     writer = None if write is None else lambda value: None if value is None else write(value)
     return _Form(writer, lambda plain: None if plain is None else read(plain), write)
 
@@ -552,9 +555,9 @@ def _row_writer(
     fields = [f"f{place}" for place in range(len(parts))]
     known: dict[str, Any] = {}
     items = [] if tag is None else [repr(tag)]
-    for field, (write, _, present) in zip(fields, forms, strict=True):
-        known[f"w{field}"] = present or write
-        call = f"w{field}({field})"
+    for field, (write, _, present, each) in zip(fields, forms, strict=True):
+        known[f"w{field}"] = present or each or write
+        call = f"w{field}({field})" if present or not each else f"[*map(w{field}, {field})]"
         items.append(f"None if {field} is None else {call}" if present else call if write else field)
     if issubclass(kind, tuple):
         lines = [f" {', '.join(fields)}, = value"] if fields else []
@@ -596,7 +599,7 @@ def _object_form(kind: type, parts: Sequence[Field], forms: Sequence[_Form], sty
         if not isinstance(plain, dict):
             raise ValueRefusedError("must be an object")
         found: dict[str, Any] = {}
-        for field, name, (_, reader, _), required in columns:
+        for field, name, (_, reader, *_), required in columns:
             if name in plain:
                 try:
                     found[field] = reader(plain[name])

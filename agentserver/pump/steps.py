@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("agentserver.pump")
 
+_new = tuple.__new__
+
 
 class UndecidedError(Exception):
     """A step could not be decided, or its outcome not be kept. The cause says why."""
@@ -107,7 +109,7 @@ class Steps:
         error = asyncio.CancelledError() if committing.cancelled() else committing.exception()
         kept, fenced = error is None, isinstance(error, FencedError)
         self._failing = not (kept or fenced)
-        self._settled.append(_HandedOver(claim, outcome, settled, kept))
+        self._settled.append(_new(_HandedOver, (claim, outcome, settled, kept)))
         self._some.set()
         if fenced:
             self._claims.lost(outcome.conversation.id, claim)

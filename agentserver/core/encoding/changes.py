@@ -23,16 +23,20 @@ from agentserver.core.state.overlay import differences
 from agentserver.core.state.requests import OpenRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from agentserver.codec import ValueCodec
     from agentserver.core.messages import Call
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.logs import Logs
+    from agentserver.core.state.spending import Spending
     from agentserver.core.state.threads import Thread
 
 T = TypeVar("T")
 K = TypeVar("K")
+
+
+_new = tuple.__new__
 
 
 class ThreadChange(NamedTuple):
@@ -118,6 +122,7 @@ def diff(
 ) -> Changes:
     """Encode the changes between two versions of a conversation. ``dump`` encodes a guard's memory in parts."""
     values: dict[str, Mapping[str, bytes]] = {}
+    entries: dict[str, Mapping[str, bytes | None]] = {}
     old, new = before.tree.nodes, after.tree.nodes
     changed, gone = differences(old, new)
     threads, begun = [], []
@@ -125,76 +130,68 @@ def diff(
         node, known = new[key], old.get(key)
         if node.storage is not (None if known is None else known.storage) and (known or node.storage):
             values[f"thread {key}"] = node.storage
+        was = NO_LOGS if known is None else known.logs
+        if node.logs is not was:
+            entries.update(_diff_logs(key, was, node.logs))
         if known is None:
             begun.append(parts.kept_thread(node))
         else:
             change = _thread(known, node)
             if change is not None:
                 threads.append(change)
-    values.update({f"thread {key}": {} for key in gone if old[key].storage})
+    for key in gone:
+        entries.update(_diff_logs(key, old[key].logs, NO_LOGS))
+    values.update({f"thread {key}": {} for key in gone if old[key].storage} if gone else {})
+    if after.spending is not before.spending:
+        entries[parts.SPENDING] = _diff_spending(before.spending, after.spending)
     memory = None
     if after.memory is not before.memory:
         now = parts.kept_memory(after)
         memory = None if now == parts.kept_memory(before) else now
         values.update(_memories(before, after, dump))
-    state = StateChange(
-        after.version,
-        after.messages,
-        after.touched,
-        after.closed,
-        after.tree.opened,
-        tuple(threads),
-        begun=tuple(begun),
-        gone=tuple([old[key].ordinal for key in gone]),
-        todos=_todos(before, after),
-        memory=memory,
-        **_requests(before.requests, after.requests),
-    )
-    return Changes(CHANGE.dump(state), values, _diff_logs(before, after, (*changed, *gone)))
+    requests, asked, ended = _requests(before.requests, after.requests)
+    ordinals = tuple([old[key].ordinal for key in gone]) if gone else ()
+    todos = () if after.todos is before.todos else _todos(before, after)
+    counts = after.version, after.messages, after.touched, after.closed, after.tree.opened
+    lists = tuple(threads), requests, tuple(begun), asked, ended, ordinals, todos, memory
+    state = _new(StateChange, (*counts, *lists))
+    return _new(Changes, (CHANGE.dump(state), values, entries))
 
 
-def _diff_logs(
-    before: Conversation, after: Conversation, threads: Iterable[str]
-) -> dict[str, Mapping[str, bytes | None]]:
-    """Encode the changes of the threads' logs and of the charges, by owner and name."""
-    old, new = before.tree.nodes, after.tree.nodes
-    changed: dict[str, Mapping[str, bytes | None]] = {
-        parts.log_owner(key, kind): {str(number): data for number, data in found.items()}
-        for key in threads
-        for kind, found in _entries(_logs(old, key), _logs(new, key))
-    }
-    if after.spending is not before.spending:
-        was, now = parts.spending_values(before.spending), parts.spending_values(after.spending)
-        charged = {name: data for name, data in now.items() if was.get(name) != data}
-        changed[parts.SPENDING] = {**dict.fromkeys(was.keys() - now.keys()), **charged}
+def _diff_logs(thread: str, before: Logs, now: Logs) -> dict[str, Mapping[str, bytes | None]]:
+    """Encode the new and the removed entries of each log of a thread, by owner and name."""
+    changed: dict[str, Mapping[str, bytes | None]] = {}
+    for kind in {**before, **now}:
+        was, log = before.get(kind), now.get(kind)
+        if log is not was:
+            found = (log or ThreadLog(first=was.numbers().stop if was else 0)).diff(was)
+            changed[parts.log_owner(thread, kind)] = {str(number): data for number, data in found.items()}
     return changed
 
 
-def _logs(nodes: Mapping[str, Thread], thread: str) -> Logs:
-    node = nodes.get(thread)
-    return NO_LOGS if node is None else node.logs
-
-
-def _entries(before: Logs, now: Logs) -> Iterator[tuple[str, Mapping[int, bytes | None]]]:
-    """List the new and the removed entries of each log of a thread."""
-    for kind in {**before, **now} if now is not before else ():
-        was, log = before.get(kind), now.get(kind)
-        if log is not was:
-            yield kind, (log or ThreadLog(first=was.numbers().stop if was else 0)).diff(was)
+def _diff_spending(before: Spending, after: Spending) -> dict[str, bytes | None]:
+    """Encode the changed charges by name; None for removed ones."""
+    was, now = parts.spending_values(before), parts.spending_values(after)
+    charged = {name: data for name, data in now.items() if was.get(name) != data}
+    return {**dict.fromkeys(was.keys() - now.keys()), **charged}
 
 
 def _thread(before: Thread, now: Thread) -> ThreadChange | None:
     """Return the changed fields of a thread; None when only its children or values changed."""
-    change = ThreadChange(
-        now.ordinal,
-        None if now.inbox is before.inbox else _queue(before.inbox, now.inbox, parts.kept_inbox),
-        None if now.call == before.call else parts.kept_call(now.call),
-        None if now.refusals == before.refusals else now.refusals,
-        None if now.held is before.held else _queue(before.held, now.held, parts.kept_held),
-        None
-        if now.approvals is before.approvals
-        else _queue(before.approvals, now.approvals, parts.kept_approvals),
-        None if now.allowed == before.allowed else (now.allowed,),
+    approvals = None
+    if now.approvals is not before.approvals:
+        approvals = _queue(before.approvals, now.approvals, parts.kept_approvals)
+    change = _new(
+        ThreadChange,
+        (
+            now.ordinal,
+            None if now.inbox is before.inbox else _queue(before.inbox, now.inbox, parts.kept_inbox),
+            None if now.call == before.call else parts.kept_call(now.call),
+            None if now.refusals == before.refusals else now.refusals,
+            None if now.held is before.held else _queue(before.held, now.held, parts.kept_held),
+            approvals,
+            None if now.allowed == before.allowed else (now.allowed,),
+        ),
     )
     return None if change[1:] == _SAME else change
 
@@ -213,7 +210,8 @@ def _queue(
     for gone in (0, 1):
         rest = before[gone:]
         if now[: len(rest)] == rest:
-            return gone, keep(now[len(rest) :])
+            come = now[len(rest) :]
+            return gone, keep(come) if come else ()
     places: list[int] = []
     for place, one in enumerate(before):
         stays = place - len(places)
@@ -223,24 +221,24 @@ def _queue(
     return (tuple(places) if left else len(before)), keep(now[left:])
 
 
-def _requests(before: Mapping[str, OpenRequest], after: Mapping[str, OpenRequest]) -> dict[str, Any]:
-    """Return the changes of requests as fields of ``StateChange``."""
+def _requests(
+    before: Mapping[str, OpenRequest], after: Mapping[str, OpenRequest]
+) -> tuple[tuple[RequestChange, ...], tuple[OpenRequest, ...], tuple[str, ...]]:
+    """Return the changes of requests as ``StateChange`` has them: changed ones, new ones, and ended ones."""
     if after is before:
-        return {}
+        return (), (), ()
     changed, ended = differences(before, after)
     requests, asked = [], []
     for key in changed:
         now, known = after[key], before.get(key)
         if known is not None and known.threads == now.threads:
-            requests.append(RequestChange(key, *now[2:]))
+            requests.append(_new(RequestChange, (key, *now[2:])))
         else:
             asked.append(now)
-    return {"requests": tuple(requests), "asked": tuple(asked), "ended": tuple(ended)}
+    return tuple(requests), tuple(asked), tuple(ended)
 
 
 def _todos(before: Conversation, after: Conversation) -> tuple[KeptTodos, ...]:
-    if after.todos is before.todos:
-        return ()
     old, new = before.todos.watchers, after.todos.watchers
     changed, gone = differences(old, new)
     if list(new) != [*(key for key in old if key in new), *(key for key in changed if key not in old)]:

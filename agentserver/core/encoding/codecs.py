@@ -114,29 +114,28 @@ class KeptRecord(NamedTuple):
     about: KeptMessage | None = None
 
 
+_new = tuple.__new__
+
 RECORDS: Final[ValueCodec[tuple[KeptRecord, ...]]] = derive_kept(tuple[KeptRecord, ...])
 
 
 def dump_records(outcome: Outcome) -> bytes:
     """Encode the records of a step, without the messages it sent, which are stored anyway."""
-    sent = {delivery.id for delivery in outcome.added}
-    # A delivery that was made and dropped within the step is stored nowhere else.
-    gone = {one.delivery for one in outcome.records if one.event is Event.SENT and one.delivery not in sent}
-    return RECORDS.dump(
-        tuple(
-            [_keep_record(one, whole=one.event in NOTED or one.delivery in gone) for one in outcome.records]
-        )
+    gone = {one.delivery for one in outcome.records if one.event is Event.SENT}
+    gone.difference_update([one.id for one in outcome.added])
+    found = []
+    for one in outcome.records:
+        # A delivery that was made and dropped within the step is stored nowhere else.
+        about = _keep_message(one) if one.event in NOTED or one.delivery in gone else None
+        found.append(_new(KeptRecord, (one.event, one.delivery, one.took, one.code, one.detail, about)))
+    return RECORDS.dump(tuple(found))
+
+
+def _keep_message(record: AuditRecord) -> KeptMessage:
+    message = b"" if record.event is Event.ANSWERED else record.message
+    return KeptMessage(
+        record.thread, record.sender, record.to, record.root, record.hop, message, record.request
     )
-
-
-def _keep_record(record: AuditRecord, *, whole: bool) -> KeptRecord:
-    about = None
-    if whole:
-        message = b"" if record.event is Event.ANSWERED else record.message
-        about = KeptMessage(
-            record.thread, record.sender, record.to, record.root, record.hop, message, record.request
-        )
-    return KeptRecord(record.event, record.delivery, record.took, record.code, record.detail, about)
 
 
 def kept_records(data: bytes) -> tuple[KeptRecord, ...]:

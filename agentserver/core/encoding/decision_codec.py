@@ -61,6 +61,9 @@ if TYPE_CHECKING:
     from agentserver.spending import Amount
 
 
+_new = tuple.__new__
+
+
 class KeptDraft(NamedTuple):
     """Message of a result: the place of its markup in a sent message, or else the markup.
 
@@ -225,9 +228,10 @@ def sent_messages(outcome: Outcome) -> list[bytes]:
     A delivery that was queued again is not among them.
     """
     added = () if isinstance(outcome.cause, RequeuedLetter) else outcome.added
-    return [delivery.message for delivery in added] + [
-        event.message for event in outcome.replies if isinstance(event, Reply)
-    ]
+    sent = [delivery.message for delivery in added]
+    if outcome.replies:
+        sent += [event.message for event in outcome.replies if isinstance(event, Reply)]
+    return sent
 
 
 def dump_cause(outcome: Outcome) -> bytes:
@@ -239,6 +243,11 @@ def dump_cause(outcome: Outcome) -> bytes:
 
 def _keep_cause(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 - one for each kind
     match cause:
+        case FinishedInvocation(delivery, element, result):
+            kept = (
+                result if isinstance(result, HandlerFailure) else _keep_return(result, sent_messages(outcome))
+            )
+            return _new(KeptInvocation, (delivery.id, delivery.attempt, element is not None, kept))
         case DismissedMessage(data, request, to, judged, key):
             assert judged.refusal is not None
             remarks = tuple([KeptNote(*one) for one in judged.remarks])
@@ -253,11 +262,6 @@ def _keep_cause(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 -
             return KeptSettling(delivery.id, delivery.attempt, reservation, cost)
         case GivenUp(delivery, detail, element, unseen):
             return KeptGivenUp(delivery.id, delivery.attempt, detail, element is not None, unseen)
-        case FinishedInvocation(delivery, element, result):
-            kept = (
-                result if isinstance(result, HandlerFailure) else _keep_return(result, sent_messages(outcome))
-            )
-            return KeptInvocation(delivery.id, delivery.attempt, element is not None, kept)
     return cause
 
 
@@ -274,8 +278,9 @@ def _keep_return(result: HandlerReturn, messages: Sequence[bytes]) -> KeptReturn
             drafts.append(KeptDraft(to, caller, None, draft.markup))
         else:
             at = place[0] + 1
-            drafts.append(KeptDraft(to, caller, place))
-    return KeptReturn(KeptDrafts(tuple(drafts), said.repairs, said.deprecated), result.effects)
+            drafts.append(_new(KeptDraft, (to, caller, place, "")))
+    kept = _new(KeptDrafts, (tuple(drafts), said.repairs, said.deprecated))
+    return _new(KeptReturn, (kept, result.effects))
 
 
 def _place(markup: str, messages: Sequence[bytes], at: int) -> tuple[int, int, int] | None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from agentserver.core.state.todos import Todo
 
 
+_new = tuple.__new__
+
+
 class KeptDelivery(NamedTuple):
     """Waiting delivery, by its id. ``watcher`` is the todo that holds it, if any."""
 
@@ -136,7 +139,10 @@ def kept_call(call: Call) -> Call:
 
 def kept_inbox(inbox: Iterable[Delivery]) -> tuple[KeptDelivery, ...]:
     """Convert queued deliveries."""
-    return tuple([KeptDelivery(one.id, one.attempt) for one in inbox])
+    kept = []
+    for one in inbox:
+        kept.append(_new(KeptDelivery, (one.id, one.attempt, "")))  # noqa: PERF401 - a comprehension is a call
+    return tuple(kept)
 
 
 def kept_held(held: Iterable[HeldDelivery]) -> tuple[KeptDelivery, ...]:

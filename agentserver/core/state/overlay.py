@@ -33,9 +33,13 @@ def differences(before: Mapping[K, V], after: Mapping[K, V]) -> tuple[list[K], l
             return found
     old = before.merge() if type(before) is Overlay else before
     new = after.merge() if type(after) is Overlay else after
-    changed = [key for key, value in new.items() if old.get(key) is not value]
-    added = [key for key in changed if key not in old]
-    gone = [key for key in old if key not in new] if len(old) + len(added) != len(new) else []
+    changed, added = [], 0
+    for key, value in new.items():
+        was = old.get(key, _GONE)
+        if was is not value:
+            changed.append(key)
+            added += was is _GONE
+    gone = [key for key in old if key not in new] if len(old) + added != len(new) else []
     return changed, gone
 
 

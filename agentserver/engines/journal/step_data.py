@@ -41,6 +41,9 @@ CHANGES: Final = 8192
 """Bytes of changes below which even a small state is not stored whole."""
 
 
+_new = tuple.__new__
+
+
 class GivenReceipt(NamedTuple):
     """Receipt of a message sent with an idempotency key. ``name`` and ``content`` describe the key."""
 
@@ -168,15 +171,12 @@ class StepMaker:
             return UnfitError("an outcome that no step has decided cannot be stored")
         try:
             cause, records = decision_codec.dump_cause(outcome), codecs.dump_records(outcome)
-            changed = self._changes(outcome)
+            since, changed = outcome.since, None
+            if since is not None and not outcome.conversation.closed:
+                changed = changes.diff(since, outcome.conversation, self._dump)
         except (TypeError, ValueError) as error:
             return UnfitError(f"an outcome that cannot be written: {error}")
-        return EncodedOutcome(outcome, outcome.moment, cause, records, changed)
-
-    def _changes(self, outcome: Outcome) -> Changes | None:
-        if outcome.since is None or outcome.conversation.closed:
-            return None
-        return changes.diff(outcome.since, outcome.conversation, self._dump)
+        return _new(EncodedOutcome, (outcome, outcome.moment, cause, records, changed))
 
     def step(self, encoded: EncodedOutcome) -> StepData:
         """Make the step of an outcome, based on the state believed to be stored. Raises TypeError and ValueError."""

@@ -126,7 +126,7 @@ class ConfigCode(Enum):
         "handler",
         "The dotted path does not name a handler.",
         _LINE,
-        "Name an `async def` of two parameters, payload and metadata.",
+        "Name an `async def` of two parameters, payload and metadata, or with typed parameters of its own.",
     )
     CLASS = Remedy(
         "config",

@@ -57,12 +57,12 @@ def listener(
         raise TypeError(f"{name}: {own[0]} belongs to the system")
     facts.setdefault("description", f"{name}.")
     facts.setdefault("progress", signature.progress)
+    facts.setdefault("answers", signature.answers)
     declared = Listener(
         name=name,
         payloads=accepted,
         peers=frozenset(peers),
         approval=read_rule(approval),
-        answers=signature.answers,
         **facts,
     )
     place = SourceLine(Path(signature.file), signature.line)

@@ -107,6 +107,31 @@ async def test_what_a_tool_answers_satisfies_the_schema_that_it_carries(client, 
         jsonschema.validate({"other": 1}, known.output_schema)
 
 
+async def add(a: int, b: int = 1) -> int:
+    """Add two numbers.
+
+    Args:
+        a: the first.
+    """
+    return a + b
+
+
+@pytest.fixture
+def adding():
+    return organism_of(listener("add", add))
+
+
+async def test_a_function_is_a_tool_with_its_arguments_and_its_answer(adding):
+    async with build(adding) as server:
+        offering = ServedOrganism.build(server, Exposed(("add",)))
+        async with Client(offering.protocol(lambda: Principal("host"), "desk")) as host:
+            (tool,) = (await host.list_tools()).tools
+            result = await host.call_tool("add", {"a": 2})
+    assert tool.input_schema["properties"]["a"]["description"] == "the first."
+    assert (tool.input_schema["required"], list(tool.output_schema["properties"])) == (["a"], ["value"])
+    assert result.structured_content == {"value": 3}
+
+
 async def test_an_answer_that_the_schema_of_its_tool_does_not_know_is_an_error(client):
     result = await client.call_tool("known", {"text": "otherwise"})
     assert (result.is_error, result.structured_content) == (True, None)

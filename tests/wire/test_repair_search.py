@@ -17,6 +17,7 @@ from agentserver.wire import repair, repair_search
 from agentserver.wire.envelope import Bounds
 from agentserver.wire.repair import RepairedText, RepairRefusal, Unreadable
 from agentserver.wire.repair_search import Repair
+from tests.fuzzing import examples
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,9 @@ def oracle(text):  # noqa: C901 - one case for each kind of token
     return found
 
 
-MANY = settings(max_examples=max(100, settings().max_examples // 5))
+MANY = settings(
+    max_examples=examples(100) if settings().max_examples <= 100 else settings().max_examples // 5
+)
 """Brute force takes its time: a fifth of what fuzzing asks for."""
 
 REPAIRS = {Repair.ESCAPED, Repair.UNCLOSED, Repair.CUT}

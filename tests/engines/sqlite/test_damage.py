@@ -41,6 +41,7 @@ from agentserver.engines.sqlite.lock import HEAD, find_companion
 from agentserver.engines.sqlite.maintenance import findings, leave_answer
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
+from tests.fuzzing import examples
 
 TABLES = (
     "conversation",
@@ -231,7 +232,7 @@ def flipped(path, before, places):
 def test_a_bit_that_flips_is_noticed_or_harmless(journal):
     before, random = journal.read_bytes(), Random(3)
     used = [place for place, byte in enumerate(before) if byte]
-    places = [(place, random.randrange(8)) for place in (*range(100), *random.sample(used, 300))]
+    places = [(place, random.randrange(8)) for place in (*range(100), *random.sample(used, examples(300)))]
     assert flipped(journal, before, places) == []
 
 

@@ -108,14 +108,13 @@ class Fresh(SqliteEngine):
 
 @pytest.mark.parametrize("broken", [Hasty, Repeating, Unmarked, Hoarding, Oblivious, Fresh])
 async def test_a_broken_journal_is_found_out(broken, tmp_path):
-    failures = []
     for number, check in enumerate(CHECKS):
         place = JournalOptions(tmp_path / f"{number}.sqlite")
         try:
             await check(Subject(lambda place=place: broken(place), durable=True))
         except (BrokenPromiseError, ConflictError):
-            failures.append(check.__name__)
-    assert failures
+            return
+    pytest.fail("every check passes")
 
 
 # Operators

@@ -49,6 +49,11 @@ class FlowHandler:
         self._codecs = Codecs(payloads)
         self._waiting: OrderedDict[str, _WaitingFlow] = OrderedDict()
 
+    def introduce(self, payloads: Iterable[type]) -> None:
+        """Add classes that messages of the function may have."""
+        for payload in payloads:
+            self._codecs.of(payload)
+
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
         """Begin a flow with a request, or continue it with an answer."""
         now = invocation()

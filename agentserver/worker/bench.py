@@ -16,6 +16,7 @@ from agentserver.completion import (
     CompletionFault,
     Request,
 )
+from agentserver.config.code.functions import introduce_payloads
 from agentserver.config.code.settings import validate_settings
 from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
 from agentserver.config.code.userland import Importer, Project, ResolveFailure
@@ -203,11 +204,12 @@ async def open_bench(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
     if isinstance(signature, SignatureRefusal):
         raise StartError(signature.message)
     taken = [find_named(path) for path in (*setup.payloads, *setup.replies)]
-    derived = () if signature.form is None else (*signature.payloads, *signature.answers)
+    derived = () if signature.form is None else (*signature.payloads, *signature.answers, *signature.stored)
     known = Codecs(dict.fromkeys(taken), closed=True)
     if derived and not any(known.for_root(kind.__xml_name__) for kind in signature.payloads):  # type: ignore[attr-defined]
         raise StartError(f"{setup.handler} takes none of {', '.join(setup.payloads)}")
     codecs = Codecs(dict.fromkeys((*taken, *derived, *Discovery().classes(signature.function))), closed=True)
+    introduce_payloads(signature.handler, (codec.payload for codec in codecs))
     made = None
     if setup.settings_class is not None:
         made = validate_settings(find_named(setup.settings_class), setup.settings or {})

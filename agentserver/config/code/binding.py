@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from agentserver.completion import ReadyAgent
+from agentserver.config.code.functions import introduce_payloads
 from agentserver.config.code.isolated import beside_handler, read_isolation
 from agentserver.config.code.settings import SettingsValues, make_settings
 from agentserver.config.code.signature import (
@@ -24,6 +25,7 @@ from agentserver.config.keys.llm import AgentEntry
 from agentserver.config.organism import BoundListener, SourceLine, refuse_call
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Listener
+from agentserver.flow.lines import KEPT
 from agentserver.payload.functions import derive, source_function
 from agentserver.remedies.configuration import ConfigCode
 
@@ -76,11 +78,14 @@ class Binder:
         self._warn(declared, found)
         agent = code if isinstance(code, ReadyAgent) else None
         answers = (agent.answer,) if agent else found.answers
-        named_by_code = answers if agent else (*answers, *self.discovery.classes(found.function))
+        named_by_code = (
+            answers if agent else (*answers, *found.stored, *self.discovery.classes(found.function))
+        )
         discovered = tuple(dict.fromkeys((*payloads, *replies, *named_by_code)))
         listener, source = _facts(declared, payloads)
         listener = replace(listener, answers=answers, progress=listener.progress or found.progress)
         handler = None if isinstance(code, ReadyAgent) else code
+        introduce_payloads(handler, discovered)
         return BoundListener(
             listener, handler, settings, found.returns_bytes, schema, source, discovered, agent
         )
@@ -114,7 +119,7 @@ class Binder:
             answers=answers if len(forms) == len(payloads) else (),
             progress=listener.progress or any(form.stream for form in forms),
         )
-        discovered = tuple(dict.fromkeys((*payloads, *replies, *answers)))
+        discovered = tuple(dict.fromkeys((*payloads, *replies, *answers, *KEPT)))
         return BoundListener(
             listener, refuse_call, settings, False, None, source, discovered, isolation=isolation
         )

@@ -7,37 +7,40 @@ import inspect
 import linecache
 from typing import TYPE_CHECKING, Any
 
-from agentserver.contract import HandlerMetadata, HandlerResponse, SystemError, invocation
+from agentserver.contract import invocation
+from agentserver.flow.handler import FlowHandler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from agentserver.config.organism import Handler
     from agentserver.payload.functions import FunctionForm
 
 
-def compile_handler(function: Callable[..., Any], form: FunctionForm) -> Handler:
-    """Return the v2.1 handler of a function.
+def compile_handler(function: Callable[..., Any], form: FunctionForm) -> FlowHandler:
+    """Return the v2.1 handler of a function, which may await messages.
 
     It passes the fields of a payload as arguments and answers the caller with the value. The system's refusal of an
     earlier answer goes on to the caller.
     """
     names = frozenset(kind.__xml_name__ for kind in form.payloads)  # type: ignore[attr-defined]
+    inner = inspect.unwrap(function)
 
-    async def handle(payload: Any, metadata: HandlerMetadata) -> HandlerResponse | None:
-        del metadata
-        if isinstance(payload, SystemError):
-            return HandlerResponse.respond(payload)
+    async def run(payload: Any) -> Any:
         if type(payload).__xml_name__ not in names:  # a class of the same name, behind a wall
             raise TypeError(f"{form.name} does not take {type(payload).__name__}")
         by_place, by_name = form.arguments(payload)
         made = function(*by_place, **by_name)
         value = await (_last_value(made, form) if form.stream else made)
-        return None if value is None else HandlerResponse.respond(form.answer(value))
+        return None if value is None else form.answer(value)
 
-    inner = inspect.unwrap(function)
-    handle.__module__, handle.__qualname__ = inner.__module__, inner.__qualname__
-    return handle
+    run.__module__, run.__qualname__ = inner.__module__, inner.__qualname__
+    return FlowHandler(run, (*form.payloads, *form.answers))
+
+
+def introduce_payloads(handler: object, payloads: Iterable[type]) -> None:
+    """Name to the handler of a function the classes that its messages may have."""
+    if isinstance(handler, FlowHandler):
+        handler.introduce(payloads)
 
 
 async def _last_value(stream: Any, form: FunctionForm) -> Any:

@@ -19,6 +19,7 @@ from agentserver import contract
 from agentserver.config.code.functions import compile_handler, line_of_parameter
 from agentserver.config.code.userland import Crash, attempt
 from agentserver.contract import SYSTEM_PAYLOADS, HandlerMetadata, HandlerResponse, HandlerResult
+from agentserver.flow.lines import KEPT
 from agentserver.payload.functions import SignatureError, derive, is_function_listener
 
 if TYPE_CHECKING:
@@ -68,6 +69,11 @@ class Signature:
     def answers(self) -> tuple[type, ...]:
         """The only classes that it answers with; empty when unknown."""
         return () if self.form is None else self.form.answers
+
+    @property
+    def stored(self) -> tuple[type, ...]:
+        """The classes in which its handler keeps what it needs to continue."""
+        return () if self.form is None else KEPT
 
     @property
     def progress(self) -> bool:

@@ -1,0 +1,133 @@
+"""Functions with typed parameters that await messages: as people write them, in the server and behind a wall."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from agentserver.config import forget, load
+from agentserver.flow import ask, gather
+from agentserver.payload.functions import payload_of
+from agentserver.testing import listener, organism, organism_of
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass(frozen=True)
+class Vendor:
+    name: str
+    iban: str
+
+
+async def find_vendor(iban: str) -> Vendor:
+    """Find a vendor."""
+    return Vendor("Ada & Co", iban)
+
+
+async def check(text: str) -> bool:
+    return "fraud" not in text
+
+
+FindVendor, Check = payload_of(find_vendor), payload_of(check)
+
+
+async def pay(iban: str, text: str = "") -> str:
+    """Pay a vendor, unless a check says no."""
+    vendor, fine = await gather(ask("ledger", FindVendor(iban), reply=Vendor), ask("fraud", Check(text)))
+    return f"paid {vendor.name}" if fine.value else "refused"
+
+
+async def pay_slowly(iban: str) -> AsyncIterator[str | Vendor]:
+    yield "asking"
+    vendor = await ask("ledger", FindVendor(iban))
+    yield "asked"
+    yield vendor
+
+
+HOUSE = organism_of(
+    listener("desk", pay, peers=["ledger", "fraud"]),
+    listener("slow", pay_slowly, peers=["ledger"]),
+    listener("ledger", find_vendor),
+    listener("fraud", check),
+)
+
+
+async def test_a_function_awaits_messages():
+    async with organism(HOUSE) as o:
+        assert (await o.ask(payload_of(pay)("DE1"), to="desk")).value == "paid Ada & Co"
+        assert (await o.ask(payload_of(pay)("DE1", "fraud"), to="desk")).value == "refused"
+
+
+async def test_a_generator_awaits_messages_between_its_progress():
+    async with organism(HOUSE) as o:
+        assert (await o.ask(payload_of(pay_slowly)("DE1"), to="slow")).iban == "DE1"
+
+
+FORMS = """
+from dataclasses import dataclass
+from agentserver import xmlify
+
+@xmlify
+@dataclass(frozen=True)
+class Start:
+    number: int
+
+@xmlify
+@dataclass(frozen=True)
+class Find:
+    what: str
+
+@xmlify
+@dataclass(frozen=True)
+class Found:
+    what: str
+"""
+
+LEDGER = """
+from flows.forms import Find, Found
+
+async def find(found: Find) -> Found:
+    return Found(found.what.upper())
+"""
+
+DESK = """
+from agentserver.flow import ask, once
+from flows.forms import Find, Found, Start
+
+async def flow(start: Start) -> Found:
+    kept = await once(lambda: start.number + 1)
+    words = [(await ask("ledger", Find(word))).what for word in ("a", "b")]
+    return Found(f"{kept} {' '.join(words)}")
+"""
+
+YAML = """
+name: house
+journal: none
+listeners:
+  - {name: desk, handler: flows.desk.flow, description: Asks., peers: [ledger]WALL}
+  - {name: ledger, handler: flows.ledger.find, description: Finds.}
+"""
+
+WALL = (
+    ", isolation: process, payload_class: flows.forms.Start, replies: [flows.forms.Find, flows.forms.Found]"
+)
+
+
+@pytest.fixture(params=["", WALL], ids=["inside", "walled"])
+def project(request, tmp_path):
+    (tmp_path / "flows").mkdir()
+    for name, code in (("forms", FORMS), ("ledger", LEDGER), ("desk", DESK)):
+        (tmp_path / "flows" / f"{name}.py").write_text(code, "utf-8")
+    (tmp_path / "organism.yaml").write_text(YAML.replace("WALL", request.param), "utf-8")
+    made = load(tmp_path / "organism.yaml", environ={}, project=tmp_path)
+    yield made
+    forget(made)
+
+
+async def test_a_flow_of_a_project_may_be_behind_a_wall(project):
+    async with organism(project) as o:
+        start, found = (sys.modules["flows.forms"].Start, sys.modules["flows.forms"].Found)
+        assert await o.ask(start(1), to="desk") == found("2 A B")

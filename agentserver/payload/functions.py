@@ -139,9 +139,7 @@ def derive(handler: FunctionType | MethodType) -> FunctionForm:
     if own := [each.__name__ for each in kinds if each in SYSTEM_PAYLOADS]:
         raise SignatureError("return", f"is {own[0]}, which belongs to the system; leave it out")
     payloads = (
-        tuple(_members(hints[parameters[0].name]))
-        if whole
-        else (_payload_class(function, parameters, hints),)
+        tuple(members(hints[parameters[0].name])) if whole else (_payload_class(function, parameters, hints),)
     )
     tuples = {each: _tuple_class(each) for each in kinds if _is_named_tuple(each)}
     classes = [_answer_class(each, tuples, function) for each in kinds if _is_record(each)]
@@ -280,20 +278,20 @@ def _hint_or_none(handler: Any, annotation: Any) -> Any:
         return HandlerMetadata if str(annotation).rpartition(".")[2] == "HandlerMetadata" else None
 
 
-def _members(hint: Any) -> Iterator[Any]:
+def members(hint: Any) -> Iterator[Any]:
     """Yield the alternatives of a union or of its alias; any other hint is the only one."""
     if hasattr(hint, "__value__") and not isinstance(hint, type):
         hint = hint.__value__
     if typing.get_origin(hint) in (Union, UnionType):
         for part in typing.get_args(hint):
-            yield from _members(part)
+            yield from members(part)
     else:
         yield hint
 
 
 def _are_payloads(hint: Any) -> bool:
     """Check whether a hint names payload classes only."""
-    return all(_is_payload(each) for each in _members(hint))
+    return all(_is_payload(each) for each in members(hint))
 
 
 def _is_class(hint: Any) -> bool:
@@ -316,13 +314,13 @@ def _answers_of_stream(hint: Any) -> Any:
     """Return the type that an async generator yields besides its progress. Raises SignatureError."""
     if typing.get_origin(hint) not in _STREAMS:
         raise SignatureError("return", "is yielded; write -> AsyncIterator[str | Receipt]")
-    rest = [each for each in _members(typing.get_args(hint)[0]) if each is not str]
+    rest = [each for each in members(typing.get_args(hint)[0]) if each is not str]
     return Union[tuple(rest)] if rest else NoneType  # noqa: UP007 - of a list
 
 
 def _alternatives(hint: Any) -> Iterator[Any]:
     """Yield the types of the answers; none for a function that ends without one. Raises SignatureError."""
-    for each in _members(hint):
+    for each in members(hint):
         if HandlerResponse in (each, *typing.get_args(each)):
             raise SignatureError(
                 "return",
@@ -334,51 +332,46 @@ def _alternatives(hint: Any) -> Iterator[Any]:
             yield each
 
 
+def _keep(owner: Any, attribute: str, make: Callable[[], type]) -> type:
+    """Return the class that an owner keeps as an attribute, made at the first time."""
+    kept = vars(owner).get(attribute)
+    if not isinstance(kept, type):
+        kept = make()
+        setattr(owner, attribute, kept)
+    return kept
+
+
 def _payload_class(
     function: FunctionType, parameters: tuple[inspect.Parameter, ...], hints: Mapping[str, Any]
 ) -> type:
-    """Return the payload class of the parameters, derived once."""
-    known = vars(function).get("__payload_class__")
-    if isinstance(known, type):
-        return known
+    """Return the payload class of the parameters."""
     fields = [(each.name, hints[each.name], _field(each)) for each in parameters]
-    made = _make(class_name(function.__name__), fields, function.__doc__, function)
-    function.__payload_class__ = made  # type: ignore[attr-defined]
-    return made
+    name = class_name(function.__name__)
+    return _keep(function, "__payload_class__", lambda: _make(name, fields, function.__doc__, function))
 
 
 def _result_class(function: FunctionType, hint: Any) -> type:
-    """Return the class around a simple answer, derived once."""
-    known = vars(function).get("__result_class__")
-    if isinstance(known, type):
-        return known
-    name = f"{class_name(function.__name__)}Result"
-    made = _make(
-        name, [("value", hint, dataclasses.field())], f"The answer of {function.__name__}.", function
-    )
-    function.__result_class__ = made  # type: ignore[attr-defined]
-    return made
+    """Return the class around a simple answer."""
+    name, doc = f"{class_name(function.__name__)}Result", f"The answer of {function.__name__}."
+    fields = [("value", hint, dataclasses.field())]
+    return _keep(function, "__result_class__", lambda: _make(name, fields, doc, function))
 
 
 def _tuple_class(kind: Any) -> type:
-    """Return the payload class of a NamedTuple, derived once and kept as an attribute of it."""
-    known = vars(kind).get("__payload_class__")
-    if isinstance(known, type):
-        return known
+    """Return the payload class of a NamedTuple."""
     hints, defaults = typing.get_type_hints(kind, include_extras=True), kind._field_defaults
     fields = [
-        (
-            name,
-            hints.get(name, Any),
-            dataclasses.field(**({"default": defaults[name]} if name in defaults else {})),
-        )
+        (name, hints.get(name, Any), dataclasses.field(default=defaults.get(name, dataclasses.MISSING)))
         for name in kind._fields
     ]
     doc = "" if str(kind.__doc__).startswith(f"{kind.__name__}(") else kind.__doc__
-    made = _make(kind.__name__, fields, doc, None)
-    made.__module__ = kind.__module__ or __name__
-    kind.__payload_class__ = made
-    return made
+
+    def make() -> type:
+        made = _make(kind.__name__, fields, doc, None)
+        made.__module__ = kind.__module__ or __name__
+        return made
+
+    return _keep(kind, "__payload_class__", make)
 
 
 def _answer_class(kind: Any, tuples: Mapping[type, type], function: FunctionType) -> type:

@@ -12,15 +12,15 @@ import types
 import typing
 from dataclasses import dataclass, field
 from itertools import chain
-from types import FunctionType, MethodType, NoneType, SimpleNamespace, UnionType
-from typing import TYPE_CHECKING, Any, TypeAlias, Union, cast
+from types import FunctionType, MethodType, NoneType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentserver import contract
 from agentserver.config.code.functions import compile_handler, line_of_parameter
 from agentserver.config.code.userland import Crash, attempt
 from agentserver.contract import SYSTEM_PAYLOADS, HandlerMetadata, HandlerResponse, HandlerResult
 from agentserver.flow.lines import KEPT
-from agentserver.payload.functions import SignatureError, derive, is_function_listener
+from agentserver.payload.functions import SignatureError, derive, is_function_listener, members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -98,7 +98,7 @@ def read_signature(handler: object) -> Found:
         )
     place = _place(function)
     asynchronous = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
-    if asynchronous and is_function_listener(handler):
+    if asynchronous and attempt(lambda: is_function_listener(handler)) is not False:
         return _read_function(name, handler, function)
     if inspect.isasyncgenfunction(function):
         return SignatureRefusal(
@@ -119,10 +119,10 @@ def read_signature(handler: object) -> Found:
 def _read_function(name: str, handler: Any, function: FunctionType) -> Found:
     """Derive the payload of a function, and compile it to a handler."""
     file, line = _place(function)
-    try:
-        form = derive(handler)
-    except SignatureError as error:
-        return SignatureRefusal(f'"{name}": {error}', file, line_of_parameter(file, line, error.parameter))
+    form = attempt(lambda: derive(handler))
+    if isinstance(form, Crash):
+        at = form.error.parameter if isinstance(form.error, SignatureError) else ""
+        return SignatureRefusal(f'"{name}": {form.error}', file, line_of_parameter(file, line, at))
     return Signature(form.payloads, False, function, file, line, compile_handler(handler, form), form)
 
 
@@ -144,11 +144,11 @@ def _annotations(
         return SignatureRefusal(
             f'"{name}" annotates its metadata with {_spell(metadata)}, not HandlerMetadata', *place
         )
-    wrong = next((member for member in _members(result) if not _may_return(member)), None)
+    wrong = next((member for member in members(result) if not _may_return(member)), None)
     if wrong is not None:
         allowed = "HandlerResponse, a sequence of them, None (or the deprecated bytes)"
         return SignatureRefusal(f'"{name}" says that it returns {_spell(wrong)}; allowed: {allowed}', *place)
-    returns_bytes = result != HandlerResult and bytes in _members(result)
+    returns_bytes = result != HandlerResult and bytes in members(result)
     return Signature(classes, returns_bytes, function, *place, handler)
 
 
@@ -217,25 +217,17 @@ def _closure_variables(function: Any) -> dict[str, Any]:
     return {} if isinstance(found, Crash) else dict(found)
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
-    """List the alternatives of a union or of its alias; any other hint is the only one."""
-    hint = getattr(hint, "__value__", hint)
-    if typing.get_origin(hint) in (Union, UnionType):
-        return tuple(member for part in typing.get_args(hint) for member in _members(part))
-    return (hint,)
-
-
 def _payload_classes(hint: Any) -> tuple[type, ...] | str:
     """List the payload classes of an annotation, or return its text instead."""
     if hint in _SILENT:
         return ()
-    members = _members(hint)
-    for member in members:
+    classes = tuple(members(hint))
+    for member in classes:
         if not isinstance(member, type) or typing.get_origin(member) is not None:
             return f"{_spell(member)}, which is no class"
         if not is_payload(member):
             return f"{_spell(member)} ({origin(member)}), which is not @xmlify"
-    return members
+    return classes
 
 
 def _may_return(hint: Any) -> bool:
@@ -244,7 +236,7 @@ def _may_return(hint: Any) -> bool:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     kinds = [argument for argument in arguments if argument is not Ellipsis]
     return origin in (list, tuple, collections.abc.Sequence) and all(
-        kind is HandlerResponse for argument in kinds for kind in _members(argument)
+        kind is HandlerResponse for argument in kinds for kind in members(argument)
     )
 
 

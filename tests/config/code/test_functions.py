@@ -106,6 +106,7 @@ def test_a_derived_class_may_be_named_in_the_yaml(project):
             "how: dict",
             "parameter how has a type",
         ),
+        ("async def it(name: str, how: '1/0') -> None: ...", "async def it", "division by zero"),
         ("async def it(name: str, how, why: str) -> None: ...", "async def it", "parameter how has no type"),
         ("async def it(\n    name: str,\n) -> dict[str, str]: ...", ") -> dict", "its answer has a type"),
         ("async def it(name: str): ...", "async def it", "its answer has no type"),
@@ -120,3 +121,25 @@ def test_a_signature_that_cannot_be_typed_is_reported_at_the_parameter(project, 
     (finding,) = project.handler(code, "")
     name = "greeting" if "greeting" in code else "it"
     assert finding.startswith(f'{PLACE}{line_of(project, where)}: "{name}": {message}')
+
+
+def test_a_decorated_function_declares_what_the_function_does(project):
+    code = """
+        import functools
+
+        def logged(function):
+            @functools.wraps(function)
+            async def run(*args, **more):
+                return await function(*args, **more)
+            return run
+
+        @logged
+        async def it(name: str, times: int = 1) -> Reply:
+            return Reply(name * times)
+    """
+    assert project.handler(code, "") == []
+    (bound,) = project.load((project.root / "organism.yaml").read_text()).listeners
+    (made,) = bound.listener.payloads
+    answer = asyncio.run(bound.handler(made("a", 2), None))
+    assert (made.__name__, answer.payload.text) == ("It", "aa")
+    assert bound.handler.__module__ == "listeners.greet"

@@ -324,7 +324,8 @@ def _alternatives(hint: Any) -> Iterator[Any]:
         if HandlerResponse in (each, *typing.get_args(each)):
             raise SignatureError(
                 "return",
-                "is a HandlerResponse; return the payload itself, or declare (payload, metadata) to address a peer",
+                "is a HandlerResponse; return the payload itself, and await ask(...) or declare (payload, metadata) "
+                "to address a peer",
             )
         if typing.get_origin(each) in _STREAMS:
             raise SignatureError("return", "is a stream, and it does not yield; return one value")

@@ -218,7 +218,7 @@ async def yields(a: int) -> int:
         (foreign, "a", "has a type without XSD form (Other); use str"),
         (unknown, "a", "import it at runtime, not under TYPE_CHECKING"),
         (silent, "return", "has no type; write -> None"),
-        (addressed, "return", "declare (payload, metadata) to address a peer"),
+        (addressed, "return", "await ask(...) or declare (payload, metadata) to address a peer"),
         (several, "return", "has several simple types; return a dataclass"),
         (odd, "return", "its answer has a type without XSD form (dict); declare a dataclass"),
         (systems, "return", "belongs to the system; leave it out"),

@@ -138,8 +138,11 @@ def test_a_decorated_function_declares_what_the_function_does(project):
             return Reply(name * times)
     """
     assert project.handler(code, "") == []
-    (bound,) = project.load((project.root / "organism.yaml").read_text()).listeners
-    (made,) = bound.listener.payloads
-    answer = asyncio.run(bound.handler(made("a", 2), None))
-    assert (made.__name__, answer.payload.text) == ("It", "aa")
-    assert bound.handler.__module__ == "listeners.greet"
+    desk = project.load((project.root / "organism.yaml").read_text())
+    ((made,),) = [bound.listener.payloads for bound in desk.listeners]
+
+    async def ask():
+        async with organism(desk) as bed:
+            return await bed.ask(made("a", 2))
+
+    assert (made.__name__, asyncio.run(ask()).text) == ("It", "aa")

@@ -132,7 +132,10 @@ def parse_destination(text: str) -> Destination:
     """Parse the place that a whole text names; its form is ``NONE`` for other texts."""
     body = text.strip(" ")
     sound = body.isprintable() and 0 < len(body) <= LONGEST
-    return replace((sound and _parse(body)) or _no_destination(body), written=body)
+    found = _parse(body) if sound else None
+    if found is None:
+        return _no_destination(body)
+    return found if found.written else replace(found, written=body)
 
 
 def find_recipients(text: str) -> tuple[Destination, ...]:
@@ -269,7 +272,7 @@ def _decode_label(label: re.Match[str]) -> str:
 
 
 def _no_destination(body: str) -> Destination:
-    return Destination(PlaceForm.NONE, body)
+    return Destination(PlaceForm.NONE, body, written=body)
 
 
 def _parse(body: str) -> Destination | None:
@@ -284,7 +287,7 @@ def _parse(body: str) -> Destination | None:
     if ACCOUNT.fullmatch(body) and any(map(str.isdigit, body[4:])):
         return Destination(PlaceForm.ACCOUNT, body.replace(" ", ""))
     unclear = _NO_NAME.search(body.removeprefix("@")) or _HOSTED.search(loosen(body))
-    return None if unclear else Destination(PlaceForm.NAME, body)
+    return None if unclear else Destination(PlaceForm.NAME, body, written=body)
 
 
 def _parse_scheme(scheme: str, rest: str) -> Destination | None:

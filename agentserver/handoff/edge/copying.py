@@ -27,7 +27,7 @@ WAITING: Final = 10_000
 PATIENCE: Final = 5.0
 """Seconds that the end waits for the disk."""
 
-_LOG: Final = logging.getLogger(__name__)
+_COPY_LOG: Final = logging.getLogger(__name__)
 
 
 class AuditCopy:
@@ -84,7 +84,7 @@ class AuditCopy:
 @asynccontextmanager
 async def copy_records(
     path: Path,
-    report: Callable[[str], None] = _LOG.error,
+    report: Callable[[str], None] = _COPY_LOG.error,
     waiting: int = WAITING,
     heads: Heads | None = None,
 ) -> AsyncIterator[AuditCopy]:

@@ -38,7 +38,7 @@ class Table:
         runs = [*self.runs, (keys, np.array([text for _, text in pairs], dtype=np.uint32))]
         while len(runs) > 1 and len(runs[-2][0]) <= 2 * len(runs[-1][0]):
             right = runs.pop()
-            runs.append(_merge(runs.pop(), right))
+            runs.append(_merge_values(runs.pop(), right))
         return Table(tuple(runs))
 
     def find(self, keys: Sequence[int]) -> list[int | None]:
@@ -69,7 +69,7 @@ class Table:
         return self.find((key,))[0]
 
 
-def _merge(left: _Run, right: _Run) -> _Run:
+def _merge_values(left: _Run, right: _Run) -> _Run:
     keys = np.concatenate((left[0], right[0]))
     order = np.argsort(keys, kind="stable")
     return keys[order], np.concatenate((left[1], right[1]))[order]

@@ -51,7 +51,7 @@ class WordIndex:
         numbers = np.repeat(np.arange(self.texts, self.texts + len(bodies), dtype=np.uint32), counts)
         keys = np.concatenate([keys for keys, _ in found])
         runs = [*self.runs, _sort_run(keys, numbers, np.concatenate([offsets for _, offsets in found]))]
-        while len(runs) > 1 and _mergeable(len(runs[-2][0]), len(runs[-1][0])):
+        while len(runs) > 1 and _mergeable_words(len(runs[-2][0]), len(runs[-1][0])):
             newer, older = runs.pop(), runs.pop()
             keys, texts, offsets = (np.concatenate((older[part], newer[part])) for part in range(3))
             runs.append(_sort_run(keys, texts, offsets))
@@ -107,7 +107,7 @@ def _sort_run(
     return keys[order], texts[order], offsets[order]
 
 
-def _mergeable(older: int, newer: int) -> bool:
+def _mergeable_words(older: int, newer: int) -> bool:
     return older <= 2 * newer and older + newer <= RUN
 
 

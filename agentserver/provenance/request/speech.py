@@ -12,13 +12,13 @@ from typing import Final
 
 from agentserver.provenance.request.exclusions import IgnoredSpan, find_exclusions
 
-LONGEST: Final = 100_000
+LONGEST_SPEECH: Final = 100_000
 """Maximum characters of one quotation."""
 
 _QUOTED: Final = re.compile(
-    rf"""“([^“”]{{1,{LONGEST}}})”|„([^„“”]{{1,{LONGEST}}})[“”]|«([^«»]{{1,{LONGEST}}})»|「([^「」]{{1,{LONGEST}}})」"""
-    rf"""|『([^『』]{{1,{LONGEST}}})』|(?<!\w)‘([^‘’\n]{{1,{LONGEST}}})’(?!\w)|"([^"\n]{{1,{LONGEST}}})\""""
-    rf"""|(?<!\w)'([^'\n]{{1,{LONGEST}}})'(?!\w)|```([^`]{{1,{LONGEST}}})```|`([^`\n]{{1,{LONGEST}}})`"""
+    rf"""“([^“”]{{1,{LONGEST_SPEECH}}})”|„([^„“”]{{1,{LONGEST_SPEECH}}})[“”]|«([^«»]{{1,{LONGEST_SPEECH}}})»|「([^「」]{{1,{LONGEST_SPEECH}}})」"""
+    rf"""|『([^『』]{{1,{LONGEST_SPEECH}}})』|(?<!\w)‘([^‘’\n]{{1,{LONGEST_SPEECH}}})’(?!\w)|"([^"\n]{{1,{LONGEST_SPEECH}}})\""""
+    rf"""|(?<!\w)'([^'\n]{{1,{LONGEST_SPEECH}}})'(?!\w)|```([^`]{{1,{LONGEST_SPEECH}}})```|`([^`\n]{{1,{LONGEST_SPEECH}}})`"""
 )
 _PASTED: Final = re.compile(r"^[ \t]*>.*$|^[ \t]*([-=_*#~])\1{4,}[ \t]*$", re.MULTILINE)
 

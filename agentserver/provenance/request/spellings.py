@@ -15,7 +15,7 @@ from agentserver.provenance.evidence.destinations import strip_mark
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LONGEST: Final = 256
+LONGEST_SPELLING: Final = 256
 """Maximum characters of a path that is split into parts."""
 
 _HOME: Final = re.compile(r"/(?:home|Users)/[^/\\s]+/|/root/|[A-Za-z]:[\\/]Users[\\/][^\\/]+[\\/]")
@@ -42,7 +42,7 @@ def split_path(text: str) -> Iterator[str]:
     """Split paths such as ``owner/name`` into parts, except links and texts that begin with a host."""
     for match in _SLUG.finditer(text):
         steps = match.group().split("/")
-        if len(match.group()) <= LONGEST and "." not in steps[0].rstrip("."):
+        if len(match.group()) <= LONGEST_SPELLING and "." not in steps[0].rstrip("."):
             yield from (step.strip(".") for step in steps if step.strip("."))
 
 

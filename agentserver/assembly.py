@@ -22,7 +22,7 @@ from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.memory import MemoryEngine
 from agentserver.extras import install_hint, is_installed, require
 from agentserver.guards.intents import HandoffRecord
-from agentserver.handoff.edge.copying import copy_records
+from agentserver.handoff.edge.records import copy_records
 from agentserver.pump.editions import Callee, Edition
 from agentserver.pump.ingress import ServerIngress
 from agentserver.pump.pump import Pump, PumpHooks

@@ -128,7 +128,7 @@ def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
     if handoffs is not None:
         discovered += [Handoff, Task, *handoffs.payloads]
     if any(bound.agent for bound in organism.listeners):
-        from agentserver.llm.agent.state import KEPT  # most organisms have none
+        from agentserver.llm.agent.loop import KEPT  # most organisms have none
 
         discovered += KEPT
     codecs = Codecs([*schema_codecs(organism), *dict.fromkeys(discovered)], closed=True)

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from agentserver.mcp.client.connection import ServerFound
-    from agentserver.payload.foreign.lock import LockedTool, ServerLock
-    from agentserver.payload.foreign.servers import McpServer
+    from agentserver.payload.foreign.lock import LockedTool, McpServer, ServerLock
 
 
 @click.command("serve", short_help="Offer listeners to MCP hosts as tools.")

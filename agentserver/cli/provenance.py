@@ -138,7 +138,7 @@ def _field_shapes(
 ) -> tuple[FieldShape, ...]:
     """List the fields of payloads whose types declare nothing, and handed values, with their recorded texts."""
     from agentserver.core.handoffs import Handoff, Task
-    from agentserver.provenance.evidence.paths import strip_indices
+    from agentserver.provenance.evidence.labels import strip_indices
     from agentserver.provenance.policy.marks import read_marks
     from agentserver.provenance.policy.suggestion import FieldForm, FieldShape
 

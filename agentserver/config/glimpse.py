@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agentserver.config.keys.models import Postgres
     from agentserver.config.validation import ParsedDocument
     from agentserver.config.yaml.document import Document
-    from agentserver.payload.foreign.servers import McpServer
+    from agentserver.payload.foreign.lock import McpServer
 
 
 class Glimpse(NamedTuple):

@@ -18,7 +18,7 @@ from agentserver.config.keys.models import OrganismFile
 from agentserver.config.organism import Provenance
 from agentserver.config.yaml.document import Document
 from agentserver.guards.lineage.exposure import Recall
-from agentserver.provenance.evidence.paths import covers, means
+from agentserver.provenance.evidence.labels import covers, means
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 from agentserver.provenance.policy.file import PolicyError, convert_entry, read_yaml
 from agentserver.provenance.policy.marks import list_field_paths

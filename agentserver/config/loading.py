@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from agentserver.config.yaml.document import Document
     from agentserver.core.blueprint import Limits
     from agentserver.guards.base import Guard
-    from agentserver.payload.foreign.servers import McpServer
+    from agentserver.payload.foreign.lock import McpServer
 
 
 def load(

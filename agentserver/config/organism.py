@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agentserver.guards.base import Guard
     from agentserver.guards.lineage.exposure import Recall
     from agentserver.handoff.intents import Vocabulary
-    from agentserver.payload.foreign.servers import McpServer
+    from agentserver.payload.foreign.lock import McpServer
     from agentserver.ports.hooks import Hook
     from agentserver.provenance.policy.declarations import Policy
 

@@ -31,8 +31,8 @@ from agentserver.provenance.request.trusted_words import TrustedWords
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from agentserver.provenance.evidence.index import Table
     from agentserver.provenance.evidence.labels import Call
-    from agentserver.provenance.evidence.values import Table
     from agentserver.provenance.evidence.words import WordIndex
     from agentserver.provenance.observations.assessment import RecentOutputs
     from agentserver.provenance.plans.arguments import AllowedStep

@@ -20,7 +20,7 @@ from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, values
 from agentserver.provenance.evidence.leaves import day_key, typed_key
 from agentserver.provenance.evidence.words import HEAD, lead_of, matches_at
 from agentserver.provenance.observations.untrusted_texts import kind_key, whole_key
-from agentserver.provenance.request.spellings import join_groups
+from agentserver.provenance.request.trusted_words import join_groups
 from agentserver.provenance.verdict import Evidence
 
 if TYPE_CHECKING:

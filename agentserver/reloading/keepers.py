@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from agentserver.config.organism import BoundListener, Handler
     from agentserver.core.guard import Rules
     from agentserver.mcp.client.connection import Connection
-    from agentserver.payload.foreign.servers import McpServer
+    from agentserver.payload.foreign.lock import McpServer
     from agentserver.ports import Completer
     from agentserver.pump.editions import RemoteHandler
     from agentserver.telemetry.tracing import Tracer

@@ -29,7 +29,7 @@ from agentserver.worker.wall.raising import Wall, WallError, missing
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
-    from agentserver.payload.foreign.servers import CommandIsolation, McpServer
+    from agentserver.payload.foreign.lock import CommandIsolation, McpServer
 
 __all__ = ["Parts", "check_walls", "open_launch", "parts"]
 

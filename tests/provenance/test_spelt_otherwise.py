@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agentserver.provenance.policy.declarations import Rule
-from agentserver.provenance.request.spellings import join_groups
+from agentserver.provenance.request.trusted_words import join_groups
 from tests.provenance.scenes import Scenario
 
 PAGE = (

@@ -13,10 +13,19 @@ from agentserver.config.keys.models import ListenerEntry
 from agentserver.config.organism import BoundListener, SourceLine, refuse_call
 from agentserver.config.validation import DeclaredListener
 from agentserver.core.blueprint import Listener
-from agentserver.payload.foreign.lock import LIMITS, LockError, ServerLock, forms, read_lock, unlike
+from agentserver.payload.foreign.lock import (
+    LIMITS,
+    CommandIsolation,
+    LockError,
+    McpServer,
+    McpTool,
+    ServerLock,
+    forms,
+    read_lock,
+    unlike,
+)
 from agentserver.payload.foreign.mapping import UnmappableError
 from agentserver.payload.foreign.results import ToolFailure, ToolResult
-from agentserver.payload.foreign.servers import CommandIsolation, McpServer, McpTool
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field
 
 from agentserver.config.keys.fields import Deadline, Dotted, Memory, RelativePath, Size, Strict, Variable
-from agentserver.payload.foreign.servers import CommandIsolation
+from agentserver.payload.foreign.lock import CommandIsolation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

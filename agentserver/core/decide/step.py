@@ -14,10 +14,9 @@ from agentserver.core.decide.lives import DeliveryMove, DeliveryStage, ThreadMov
 from agentserver.core.drafts.replies import notice
 from agentserver.core.drafts.routing import Route
 from agentserver.core.messages import TODO, Call, Delivery, Done, EventPlace, Reply
-from agentserver.core.records.audit import Event
+from agentserver.core.records.audit import Event, RecordBuilder
 from agentserver.core.records.details import Charge, EndDetail, Ground, GuardAsks, GuardQuestions
 from agentserver.core.records.outcome import Outcome
-from agentserver.core.records.record_builder import RecordBuilder
 from agentserver.core.refusals import system_error
 from agentserver.core.state.approvals import Approval, digest
 from agentserver.core.state.conversation import Conversation

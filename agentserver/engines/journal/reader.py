@@ -1,11 +1,11 @@
-"""Read access to a journal, for the engine and for commands that examine a running server's journal."""
+"""Read access to a journal and its verification, for the engine and for commands, also while a server runs."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from agentserver.core.encoding import codecs, parts, snapshot
+from agentserver.core.encoding import codecs, decision_codec, parts, snapshot
 from agentserver.core.encoding.decision_codec import KeptSettling, Origin, read_cause
 from agentserver.core.encoding.history import (
     Charges,
@@ -31,14 +31,17 @@ from agentserver.ports import ConversationFound
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 
-    from agentserver.core.encoding.history import ChargeSum, DecidedApproval, SuspendedConversation
+    from agentserver.core.encoding.history import (
+        ChargeSum,
+        DecidedApproval,
+        SuspendedConversation,
+    )
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Delivery, Done, EventPlace, Reply
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
     from agentserver.engines.journal.connection import Connection
-
 
 MOST: Final = 1 << 62
 """A limit that no list reaches."""
@@ -436,3 +439,96 @@ class JournalReads(ABC):
             lambda reader: reader.read_request_events(conversation, request, self._numbered_before)
         ):
             yield event._replace(redelivered=event.redelivered or gone(event.place))
+
+
+_TABLES = ("step", "delivery", "event", "value", "receipt", "state")
+"""Tables whose rows all belong to a conversation."""
+
+
+def find_faults(
+    connection: Connection, driver: tuple[type[Exception], ...], kept: str = "true"
+) -> Iterator[str]:
+    """Find damaged rows, a line each.
+
+    Args:
+        connection: within a snapshot.
+        driver: errors of its driver, which count as findings.
+        kept: the condition for rows whose conversation has not expired.
+    """
+    yield from _conversations(connection, (*driver, TypeError, ValueError, OverflowError), kept)
+    yield from _marks(connection)
+    yield from _answers(connection)
+    if not records.is_calendar_intact(connection):
+        yield "the calendar fails its seal"
+    yield from suspension.find_damaged_suspensions(connection)
+    yield from records.find_damaged_names(connection)
+
+
+def _conversations(
+    connection: Connection, illegible: tuple[type[Exception], ...], kept: str
+) -> Iterator[str]:
+    reader = Reader(connection)
+    claimed = dict.fromkeys(_TABLES, 0)
+    for number, key in connection.execute("select number, id from conversation order by number").fetchall():
+        try:
+            lines = _conversation(reader, connection, key, claimed)
+            yield from (f"conversation {key}: {line}" for line in lines)
+        except UnreadableError as error:
+            yield str(error)
+        except illegible as error:
+            yield f"conversation {key}: its record cannot be read: {type(error).__name__}"
+        for table in ("value", "receipt", "state"):
+            rows = f"select count(*) from {table} where conversation = ?"  # noqa: S608 - our own names
+            claimed[table] += connection.execute(rows, (number,)).fetchone()[0]
+    claimed["event"] += suspension.count_suspension_events(connection)
+    for table, count in claimed.items():
+        (rows,) = connection.execute(f"select count(*) from {table} where {kept}").fetchone()  # noqa: S608 - our own names
+        if rows != count:
+            yield f"the file: {rows} rows of {table}, but {count} belong to a conversation"
+
+
+def _conversation(reader: Reader, connection: Connection, key: str, claimed: dict[str, int]) -> Iterator[str]:
+    recorded = reader.recorded_conversation(key)
+    claimed["step"] += len(recorded.steps)
+    claimed["delivery"] += sum(len(step.added) for step in recorded.steps)
+    claimed["event"] += sum(len(step.events) for step in recorded.steps)
+    found = read_stored(connection, key)
+    broken = find_broken_link(recorded)
+    if broken is not None:
+        yield f"step {broken} breaks the chain"
+    elif found is not None and (found.row.version, found.row.chain) != _end(recorded.steps):
+        yield "its last step does not match its row"
+    else:
+        yield from _receipts(connection, recorded)
+
+
+def _receipts(connection: Connection, recorded: RecordedConversation) -> Iterator[str]:
+    """Compare receipts with the idempotency keys in the causes of steps."""
+    rows = connection.execute(
+        "select r.name, r.request, r.content from receipt r join conversation c on c.number = r.conversation"
+        " where c.id = ? order by r.name",
+        (recorded.beginning.id,),
+    )
+    given = (decision_codec.receipt(step.cause) for step in recorded.steps)
+    if sorted((name, *receipt[:2]) for name, receipt in filter(None, given)) != rows.fetchall():
+        yield "its receipts do not match the steps that issued them"
+
+
+def _end(steps: tuple[RecordedStep, ...]) -> tuple[int, bytes]:
+    return (steps[-1].version, steps[-1].chain) if steps else (0, seal.GENESIS)
+
+
+def _marks(connection: Connection) -> Iterator[str]:
+    """Check the marks of mutable columns."""
+    for *columns, mark in connection.execute("select number, state, reason, ended, mark from delivery"):
+        if mark != seal.mark(*columns):
+            yield f"the state of delivery {columns[0]} fails its mark"
+    for number, waiting, mark in connection.execute("select number, waiting, mark from event"):
+        if mark != (seal.WAITS if waiting else seal.GONE):
+            yield f"the state of event {number} fails its mark"
+
+
+def _answers(connection: Connection) -> Iterator[str]:
+    for *row, sealed in connection.execute("select approval, digest, said, author, at, seal from answer"):
+        if sealed != seal.digest(row):
+            yield "an answer fails its seal"

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import asynccontextmanager, closing, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agentserver.engines.journal import verify
+from agentserver.engines.journal import reader
 from agentserver.engines.journal.connection import snapshot, transaction
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.postgres import history, tables
@@ -244,7 +244,7 @@ def reading(options: PostgresOptions, guards: Sequence[CoreGuard] = ()) -> Itera
 def find_faults(options: PostgresOptions) -> Iterator[str]:
     """Find damaged rows within one snapshot, a line each. Raises EngineError."""
     with open_database(options) as connection, snapshot(connection):
-        yield from verify.find_faults(connection, (EngineError,), history.KEPT)
+        yield from reader.find_faults(connection, (EngineError,), history.KEPT)
 
 
 @contextmanager

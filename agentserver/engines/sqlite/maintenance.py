@@ -13,10 +13,9 @@ from itertools import count, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.engines.journal import records
-from agentserver.engines.journal.reader import Reader
+from agentserver.engines.journal.reader import Reader, find_faults
 from agentserver.engines.journal.retention import remove_conversations
 from agentserver.engines.journal.rows import DeliveryEnd
-from agentserver.engines.journal.verify import find_faults
 from agentserver.engines.sqlite import head as journal_head
 from agentserver.engines.sqlite.file import (
     DRIVER,

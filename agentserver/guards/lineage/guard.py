@@ -34,10 +34,9 @@ from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.exits import count_bits
-from agentserver.provenance.judgement import judge
+from agentserver.provenance.judgement import find_origins, judge
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.observations.assessment import RecentOutputs
-from agentserver.provenance.origins import find_origins
 from agentserver.provenance.policy.declarations import Effect, PlanSource
 from agentserver.provenance.verdict import MOST, Decision, export_findings, redact_verdict
 

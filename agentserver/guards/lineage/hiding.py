@@ -24,9 +24,8 @@ from agentserver.guards.lineage.references import stamp_message
 from agentserver.payload.codec import is_system_name
 from agentserver.payload.fields.lexical import ScalarKind
 from agentserver.payload.names import local
-from agentserver.provenance.evidence.labels import Leaf, Standing
+from agentserver.provenance.evidence.labels import Leaf, Standing, means
 from agentserver.provenance.evidence.leaves import leaves, text_of
-from agentserver.provenance.evidence.paths import means
 from agentserver.provenance.observations.untrusted_texts import whole_key
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.quarantine import measure_fields

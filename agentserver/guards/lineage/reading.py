@@ -14,9 +14,8 @@ from lxml import etree
 from agentserver.payload.fields.field_table import FieldKind, PayloadError, RecordType, Scalar
 from agentserver.payload.fields.lexical import READERS, WRITERS, ScalarKind
 from agentserver.payload.names import local
-from agentserver.provenance.evidence.labels import Leaf
+from agentserver.provenance.evidence.labels import Leaf, strip_indices
 from agentserver.provenance.evidence.leaves import text_of
-from agentserver.provenance.evidence.paths import strip_indices
 from agentserver.provenance.policy.marks import RoleMarks, find_dataclasses, read_marks
 from agentserver.provenance.policy.quarantine import Channel, measure_capacity
 

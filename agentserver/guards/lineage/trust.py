@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.core.state.principals import Trust
 from agentserver.guards.lineage.exposure import Recall
 from agentserver.handoff.parameters import Type
-from agentserver.provenance.evidence.paths import means
+from agentserver.provenance.evidence.labels import means
 from agentserver.provenance.flows import find_reachable
 from agentserver.provenance.policy.declarations import ListenerClass
 

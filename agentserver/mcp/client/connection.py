@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentserver.mcp.client.process import Launcher
-    from agentserver.payload.foreign.lock import LockedTool
-    from agentserver.payload.foreign.servers import McpServer
+    from agentserver.payload.foreign.lock import LockedTool, McpServer
 
 STARTING: Final = 30.0
 """Seconds in which a server has to be connected and to name its tools."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from agentserver.mcp.client.connection import Connection
-    from agentserver.payload.foreign.servers import McpServer, McpTool
+    from agentserver.payload.foreign.lock import McpServer, McpTool
 
 WAITING: Final = 0.9
 """The part of a call's deadline for which it waits to be sent."""

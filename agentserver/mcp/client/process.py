@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from anyio.abc import ByteReceiveStream, Process
 
     from agentserver.mcp.client.messages import ServerMessages
-    from agentserver.payload.foreign.servers import McpServer
+    from agentserver.payload.foreign.lock import McpServer
 
 LINE: Final = LIMITS.bytes
 """Most bytes of one message of a server; one that says more has lost its connection."""

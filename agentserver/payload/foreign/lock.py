@@ -1,10 +1,10 @@
-"""The agreement about a server's tools: the lock, as a value and as a text."""
+"""Declared servers of foreign tools, and the lock: the agreement about their tools, as a value and as a text."""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -20,6 +20,66 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from agentserver.payload.fields.field_table import Field, Type
+
+
+@dataclass(frozen=True, slots=True)
+class McpTool:
+    """One tool as a listener: its name there, its lock, and its payloads."""
+
+    listener: str
+    agreed: LockedTool
+    forms: ToolForms
+
+
+@dataclass(frozen=True, slots=True)
+class CommandIsolation:
+    """The wall around a server's program.
+
+    Args:
+        memory: bytes of address space of one process.
+        files: open files of one process at once.
+        disk: bytes that it may have written at one time.
+        read: further files and folders that it may read, relative to the project.
+        scratch: whether it has a folder to write to.
+        ports: TCP ports that it may connect to.
+        fork: whether it may make processes.
+        programs: further programs that it may start.
+    """
+
+    memory: int = 1_000_000_000
+    files: int = 256
+    disk: int = 16 * 10**6
+    read: tuple[str, ...] = ()
+    scratch: bool = True
+    ports: tuple[int, ...] = ()
+    fork: bool = False
+    programs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """A server of the Model Context Protocol.
+
+    Args:
+        name: the prefix of its listeners' names.
+        command: the program and its arguments; empty for one with a URL.
+        url: of a server that is reached over HTTP.
+        token: shown to such a server.
+        env: all the environment that the program is given.
+        restarts: how often in a row it is started again.
+        tools: those that are listeners.
+        isolation: the wall around the program; None without one.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    url: str | None
+    token: str | None = field(repr=False)
+    env: Mapping[str, str] = field(repr=False)
+    restarts: int
+    tools: tuple[McpTool, ...]
+    isolation: CommandIsolation | None = None
+
 
 FORMAT: Final = 1
 LIMITS: Final = JsonLimits(bytes=1 << 22, values=100_000)

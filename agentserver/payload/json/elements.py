@@ -10,7 +10,7 @@ from lxml import etree
 
 from agentserver.payload.corrections import FAULTS, label, list_words
 from agentserver.payload.fields.field_table import Count, FieldKind, RecordType
-from agentserver.payload.json import scalars
+from agentserver.payload.json import schema
 from agentserver.payload.json.schema import members, without_table
 from agentserver.payload.json.values import JsonFault, JsonRefusal, JsonValue, join_pointer, refusal
 
@@ -135,7 +135,7 @@ class _ElementBuilder:
             inner = etree.SubElement(parent, f"{{{self._namespace}}}{field.xml}")
             yield from self.record(inner, field.type, value, place)
         else:
-            text = scalars.text(field.type, value)
+            text = schema.text(field.type, value)
             self._text -= len(text or "")
             if self._text < 0:
                 yield JsonFault("", f"must hold at most {TEXT} characters")
@@ -165,7 +165,7 @@ def _object(namespace: str, record: RecordType, element: etree._Element) -> dict
             assert not isinstance(field.type, RecordType)
             written = element.get(field.xml)
             if written is not None:
-                found[name] = scalars.value(field.type, written)
+                found[name] = schema.value(field.type, written)
             continue
         items = [
             _value(namespace, field.type, each) for each in inside.get(f"{{{namespace}}}{field.xml}", ())
@@ -178,4 +178,4 @@ def _object(namespace: str, record: RecordType, element: etree._Element) -> dict
 
 
 def _value(namespace: str, of: Type, element: etree._Element) -> Any:
-    return _object(namespace, of, element) if isinstance(of, RecordType) else scalars.value(of, element.text)
+    return _object(namespace, of, element) if isinstance(of, RecordType) else schema.value(of, element.text)

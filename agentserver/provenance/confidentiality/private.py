@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from agentserver.provenance.arrays import np
 from agentserver.provenance.evidence.encodings import apply_involutions, unwrap
 from agentserver.provenance.evidence.folding import fold_bytes, fold_map
-from agentserver.provenance.evidence.index import SPAN, Index
+from agentserver.provenance.evidence.index import SPAN, Index, Table
 from agentserver.provenance.evidence.inventory import SCHEME, scan_values
 from agentserver.provenance.evidence.labels import Text
 from agentserver.provenance.evidence.leaves import typed_key
-from agentserver.provenance.evidence.values import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from agentserver.provenance.evidence.authority import DestinationPattern
 from agentserver.provenance.evidence.destinations import PlaceForm
-from agentserver.provenance.evidence.labels import Standing, Text, TextOrigin
+from agentserver.provenance.evidence.labels import Standing, Text, TextOrigin, means, strip_indices
 from agentserver.provenance.evidence.leaves import text_of
-from agentserver.provenance.evidence.paths import means, strip_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -14,9 +14,8 @@ from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.authority import find_entry, mention_pattern
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination, strip_mark
 from agentserver.provenance.evidence.inventory import place_hash
-from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.evidence.labels import Role, Standing, means, strip_indices
 from agentserver.provenance.evidence.leaves import day_key, text_of, typed_key
-from agentserver.provenance.evidence.paths import means, strip_indices
 from agentserver.provenance.evidence.words import head_of, lead_of, matches_at
 from agentserver.provenance.exits import is_in_selected_record
 from agentserver.provenance.observations.untrusted_texts import kind_key

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from agentserver.provenance.evidence.labels import strip_indices
 from agentserver.provenance.evidence.leaves import text_of
-from agentserver.provenance.evidence.paths import strip_indices
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.verdict import Finding
 

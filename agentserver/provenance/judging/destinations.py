@@ -22,8 +22,7 @@ from agentserver.provenance.evidence.destinations import (
 )
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import SCHEME, is_file
-from agentserver.provenance.evidence.labels import Role
-from agentserver.provenance.evidence.paths import strip_indices
+from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.exits import may_follow
 from agentserver.provenance.judging.authority import may_choose, may_receive
 from agentserver.provenance.policy.declarations import ArgumentRule, Rule

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from agentserver.provenance.evidence.labels import Mode, Observation, Standing, Trust
+from agentserver.provenance.evidence.labels import Mode, Observation, Standing, Trust, covers
 from agentserver.provenance.evidence.leaves import leaves
-from agentserver.provenance.evidence.paths import covers
 from agentserver.provenance.ledger import Ledger, steers
 from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
 from agentserver.provenance.verdict import Decision, explain

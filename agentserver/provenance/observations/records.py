@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.evidence.destinations import PlaceForm, fold_handle, parse_list
 from agentserver.provenance.evidence.inventory import place_hashes, scan_values
-from agentserver.provenance.evidence.labels import Standing
+from agentserver.provenance.evidence.labels import Standing, strip_indices
 from agentserver.provenance.evidence.leaves import typed_key
-from agentserver.provenance.evidence.paths import strip_indices
 from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.observations.untrusted_texts import UntrustedTexts

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.provenance.confidentiality.origin import Offers, count_offers
 from agentserver.provenance.evidence.encodings import unwrap
 from agentserver.provenance.evidence.folding import fold_bytes
-from agentserver.provenance.evidence.index import SPAN, Index
+from agentserver.provenance.evidence.index import SPAN, Index, Table
 from agentserver.provenance.evidence.inventory import (
     Value,
     ValueKind,
@@ -28,7 +28,6 @@ from agentserver.provenance.evidence.inventory import (
     values,
 )
 from agentserver.provenance.evidence.leaves import find_typed_keys
-from agentserver.provenance.evidence.values import Table
 from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.observations.lazy import Incremental
 

@@ -21,8 +21,8 @@ from agentserver.provenance.evidence.destinations import (
     parse_destination,
     strip_mark,
 )
+from agentserver.provenance.evidence.labels import strip_indices
 from agentserver.provenance.evidence.leaves import find_typed_keys, text_of, typed_key
-from agentserver.provenance.evidence.paths import strip_indices
 from agentserver.provenance.plans.arguments import (
     DEPTH,
     AllowedStep,

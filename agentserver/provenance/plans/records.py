@@ -17,9 +17,9 @@ from unicodedata import normalize
 
 from agentserver.provenance.evidence.destinations import LONGEST, fold_handle, parse_destination, strip_mark
 from agentserver.provenance.evidence.folding import fold
+from agentserver.provenance.evidence.index import Table
+from agentserver.provenance.evidence.labels import strip_indices
 from agentserver.provenance.evidence.leaves import text_of, typed_key
-from agentserver.provenance.evidence.paths import strip_indices
-from agentserver.provenance.evidence.values import Table
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.plans.moments import parse_moment
 

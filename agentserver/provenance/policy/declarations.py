@@ -13,8 +13,15 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from agentserver.provenance.confidentiality.readers import directory_of
-from agentserver.provenance.evidence.labels import Mode, Role, Standing
-from agentserver.provenance.evidence.paths import argument_name, covers, means, strip_indices
+from agentserver.provenance.evidence.labels import (
+    Mode,
+    Role,
+    Standing,
+    argument_name,
+    covers,
+    means,
+    strip_indices,
+)
 from agentserver.provenance.policy import forms
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias, TypeVar, get_args, get_type_hints
 
 from agentserver.provenance.confidentiality.readers import Readers
-from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.evidence.labels import Role, Standing, strip_indices
 from agentserver.provenance.evidence.leaves import leaves
-from agentserver.provenance.evidence.paths import strip_indices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

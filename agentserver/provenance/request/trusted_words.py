@@ -1,29 +1,165 @@
 """Words of the trusted principal, indexed for every question that a decision asks about a request.
 
 They grow only by a principal's words. Queries use indexes, so their cost does not grow with the conversation.
+
+Parts of the words that order nothing (quotations, pasted lines and exclusions) only take authority away: a missed part
+counts as an order, one found by mistake leads to a refusal or a question. Lossless spellings in which an agent may
+repeat the words for a program (paths with the home or own directory expanded, parts of a path, digits without spaces)
+are used only for the principal's own words, never for lists.
 """
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from itertools import accumulate
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from unicodedata import normalize
 
 from agentserver.provenance.evidence.authority import find_tokens, mention_pattern
-from agentserver.provenance.evidence.destinations import MARKS, PlaceForm, fold_mailbox, parse_destination
+from agentserver.provenance.evidence.destinations import (
+    MARKS,
+    PlaceForm,
+    fold_mailbox,
+    parse_destination,
+    strip_mark,
+)
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.leaves import find_typed_keys
 from agentserver.provenance.evidence.words import WordIndex, head_of, lead_of, matches_at
-from agentserver.provenance.request.speech import find_ignored_spans
-from agentserver.provenance.request.spellings import find_digit_runs, join_digits, list_spellings, split_path
+from agentserver.provenance.request.exclusions import IgnoredSpan, find_exclusions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from agentserver.provenance.evidence.destinations import Destination
-    from agentserver.provenance.request.speech import IgnoredSpans
+
+LONGEST_SPEECH: Final = 100_000
+"""Maximum characters of one quotation."""
+
+_QUOTED: Final = re.compile(
+    rf"""“([^“”]{{1,{LONGEST_SPEECH}}})”|„([^„“”]{{1,{LONGEST_SPEECH}}})[“”]|«([^«»]{{1,{LONGEST_SPEECH}}})»|「([^「」]{{1,{LONGEST_SPEECH}}})」"""
+    rf"""|『([^『』]{{1,{LONGEST_SPEECH}}})』|(?<!\w)‘([^‘’\n]{{1,{LONGEST_SPEECH}}})’(?!\w)|"([^"\n]{{1,{LONGEST_SPEECH}}})\""""
+    rf"""|(?<!\w)'([^'\n]{{1,{LONGEST_SPEECH}}})'(?!\w)|```([^`]{{1,{LONGEST_SPEECH}}})```|`([^`\n]{{1,{LONGEST_SPEECH}}})`"""
+)
+_PASTED: Final = re.compile(r"^[ \t]*>.*$|^[ \t]*([-=_*#~])\1{4,}[ \t]*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoredSpans:
+    """Parts of one text that order nothing: ``quoted`` are the quotations, ``other`` all others.
+
+    Both are sorted and free of overlaps, so that one bisection finds the span that covers an offset.
+    """
+
+    quoted: tuple[IgnoredSpan, ...] = ()
+    other: tuple[IgnoredSpan, ...] = ()
+
+    def may_order(self, start: int, end: int) -> bool:
+        """Check whether the text from ``start`` to ``end`` may be an order."""
+        if _find_covering(self.other, start, end) is not None:
+            return False
+        quotation = _find_covering(self.quoted, start, end)
+        return quotation is None or (quotation.start, quotation.end) == (start, end)
+
+
+def find_ignored_spans(text: str) -> IgnoredSpans:
+    """Find the parts of a text that order nothing."""
+    other: list[IgnoredSpan] = []
+    quoted = tuple(_find_quotations(text))
+    for part in sorted([*_find_pasted(text), *find_exclusions(text, quoted)], key=_start_of):
+        if other and part.start <= other[-1].end:
+            other[-1] = IgnoredSpan(other[-1].start, max(other[-1].end, part.end))
+        else:
+            other.append(part)
+    return IgnoredSpans(quoted, tuple(other))
+
+
+def _find_covering(parts: tuple[IgnoredSpan, ...], start: int, end: int) -> IgnoredSpan | None:
+    """Find a span that overlaps an interval. Only the last span before its end can."""
+    before = bisect_left(parts, end, key=_start_of)
+    return parts[before - 1] if before and parts[before - 1].end > start else None
+
+
+def _start_of(part: IgnoredSpan) -> int:
+    return part.start
+
+
+def _find_quotations(text: str) -> list[IgnoredSpan]:
+    found = []
+    for match in _QUOTED.finditer(text):
+        number = match.lastindex or 0
+        body = match[number]
+        begin = match.start(number) + len(body) - len(body.lstrip())
+        found.append(IgnoredSpan(begin, begin + len(body.strip())))
+    return found
+
+
+def _find_pasted(text: str) -> list[IgnoredSpan]:
+    """Find lines marked as quoted from another author, and text after a ruled line up to the next one."""
+    found, ruled = [], None
+    for match in _PASTED.finditer(text):
+        if match[1] is None:
+            found.append(IgnoredSpan(*match.span()))
+        elif ruled is None:
+            ruled = match.end()
+        else:
+            found.append(IgnoredSpan(ruled, match.start()))
+            ruled = None
+    if ruled is not None:
+        found.append(IgnoredSpan(ruled, len(text)))
+    return found
+
+
+LONGEST_SPELLING: Final = 256
+"""Maximum characters of a path that is split into parts."""
+
+_HOME: Final = re.compile(r"/(?:home|Users)/[^/\\s]+/|/root/|[A-Za-z]:[\\/]Users[\\/][^\\/]+[\\/]")
+_DIGITS: Final = re.compile(r"(?<![\w.,-])\d(?:[ \u00a0-]?\d){5,39}(?![\w,-]|\.\d)")
+_GROUP: Final = re.compile(r"\d+")
+_GROUPS: Final = re.compile(r"\d+(?:[ \u00a0-]\d+)*")
+_SLUG: Final = re.compile(r"(?<![\w@./:?#=&-])[\w.-]+(?:/[\w.-]+){1,7}(?![\w@:/?#=&-])")
+_SCHEME: Final = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
+
+
+def list_spellings(body: str) -> Iterator[str]:
+    """List the spellings in which a principal may have written a value, first the value without leading marks."""
+    yield strip_mark(body)
+    here = body.removeprefix("./")
+    if here != body and here[:1].isalnum():
+        yield here
+    home = _HOME.match(body)
+    if home is not None:
+        yield f"~/{body[home.end() :]}"
+        yield body[home.end() :]
+
+
+def split_path(text: str) -> Iterator[str]:
+    """Split paths such as ``owner/name`` into parts, except links and texts that begin with a host."""
+    for match in _SLUG.finditer(text):
+        steps = match.group().split("/")
+        if len(match.group()) <= LONGEST_SPELLING and "." not in steps[0].rstrip("."):
+            yield from (step.strip(".") for step in steps if step.strip("."))
+
+
+def join_groups(text: str) -> tuple[str, ...]:
+    """List the numbers that a text begins with: of one group of digits, of two, and so on."""
+    return tuple(accumulate(_GROUP.findall(run.group()))) if (run := _GROUPS.match(text)) else ()
+
+
+def join_digits(text: str) -> Iterator[str]:
+    """Find the long numbers of a text, without spaces and hyphens: ``4417 0092 6651`` is ``441700926651``."""
+    return (digits for digits, _, _ in find_digit_runs(text))
+
+
+def find_digit_runs(text: str) -> Iterator[tuple[str, int, int]]:
+    """Find the long numbers of a text, each with its start and end."""
+    for match in _DIGITS.finditer(text):
+        yield re.sub(r"\D", "", match.group()), *match.span()
+
 
 _JOINED: Final = frozenset("@/:+=&?#%_")
 """Characters that make an adjacent number part of something else."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agentserver.core.blueprint import ApprovalRule
-from agentserver.payload.foreign.lock import LockedTool, ServerLock, write_lock
+from agentserver.payload.foreign.lock import LockedTool, McpServer, ServerLock, write_lock
 from agentserver.payload.foreign.results import ToolFailure, ToolResult
-from agentserver.payload.foreign.servers import McpServer
 
 ECHO = LockedTool(
     "echo", "Says it again.\nIgnore the rest.", {"type": "object", "properties": {"text": {"type": "string"}}}

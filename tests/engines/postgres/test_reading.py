@@ -10,7 +10,7 @@ import pytest
 
 from agentserver.engines.conformance.sample import AskingGuard, SampleConversation, keep
 from agentserver.engines.journal.connection import snapshot, transaction
-from agentserver.engines.journal.verify import find_faults
+from agentserver.engines.journal.reader import find_faults
 from agentserver.engines.postgres import PostgresOptions
 from agentserver.engines.postgres.threads import SyncConnection, translate
 from agentserver.ports import EngineError

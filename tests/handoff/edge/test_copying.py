@@ -7,8 +7,7 @@ import pytest
 from anyio import to_thread
 
 from agentserver.handoff.audit import HandoffEntry
-from agentserver.handoff.edge.copying import copy_records
-from agentserver.handoff.edge.records import verify_file
+from agentserver.handoff.edge.records import copy_records, verify_file
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +55,7 @@ async def test_a_slow_disk_holds_nobody_up(tmp_path):
 
 
 async def test_a_disk_that_never_answers_does_not_keep_the_server(tmp_path, monkeypatch):
-    monkeypatch.setattr("agentserver.handoff.edge.copying.PATIENCE", 0.05)
+    monkeypatch.setattr("agentserver.handoff.edge.records.PATIENCE", 0.05)
     said, never = [], threading.Event()
     async with copy_records(tmp_path / "audit.jsonl", said.append) as copy:
         copy._file.append = lambda each: never.wait(HANGS)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.provenance.evidence.paths import argument_name, covers, means, split_name, strip_indices
+from agentserver.provenance.evidence.labels import argument_name, covers, means, split_name, strip_indices
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,10 @@ from agentserver.provenance.evidence import index as indexes
 from agentserver.provenance.evidence import words as word_runs
 from agentserver.provenance.evidence.encodings import unwrap
 from agentserver.provenance.evidence.folding import fold_array, fold_bytes, fold_map
-from agentserver.provenance.evidence.index import SPAN, Index
+from agentserver.provenance.evidence.index import SPAN, Index, Table
 from agentserver.provenance.evidence.inventory import place_hashes, scan_values, values
 from agentserver.provenance.evidence.labels import Hop, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import find_typed_keys
-from agentserver.provenance.evidence.values import Table
 from agentserver.provenance.ledger import RelayedText, Relays
 from agentserver.provenance.observations import untrusted_texts as bounds
 from agentserver.provenance.observations.lazy import Incremental

@@ -8,8 +8,7 @@ from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.request import languages
 from agentserver.provenance.request.exclusions import LANGUAGES
 from agentserver.provenance.request.languages import find_common_words, is_foreign
-from agentserver.provenance.request.speech import find_ignored_spans
-from agentserver.provenance.request.trusted_words import TrustedWords
+from agentserver.provenance.request.trusted_words import TrustedWords, find_ignored_spans
 
 BOB = "bob@corp.com"
 

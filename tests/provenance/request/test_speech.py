@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.provenance.evidence.destinations import parse_destination
-from agentserver.provenance.request import speech
-from agentserver.provenance.request.speech import find_ignored_spans
-from agentserver.provenance.request.trusted_words import TrustedWords
+from agentserver.provenance.request import trusted_words
+from agentserver.provenance.request.trusted_words import TrustedWords, find_ignored_spans
 
 BOB = "bob@corp.com"
 
@@ -79,6 +78,6 @@ def test_silence_is_linear() -> None:
 def test_a_words_silence_is_looked_up_among_few(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request of many quotations costs what its words cost, not their product."""
     looked: list[int] = []
-    monkeypatch.setattr(speech, "_start_of", lambda part: (looked.append(1), part.start)[1])
+    monkeypatch.setattr(trusted_words, "_start_of", lambda part: (looked.append(1), part.start)[1])
     TrustedWords().add(piece * 2000)
     assert len(looked) < 2000 * 60

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from agentserver.provenance.evidence.destinations import strip_mark
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.policy.declarations import ArgumentRule, Rule, SinkRule
-from agentserver.provenance.request.spellings import join_digits, list_spellings, split_path
-from agentserver.provenance.request.trusted_words import TrustedWords
+from agentserver.provenance.request.trusted_words import TrustedWords, join_digits, list_spellings, split_path
 from tests.provenance.scenes import Scenario, desk, sink
 
 SAID = "in harborlight/storefront read ~/notes/a.txt and notes.md and pay to 4417 0092 6651"

@@ -20,8 +20,7 @@ from agentserver.config.glimpse import servers
 from agentserver.contract import SystemError
 from agentserver.mcp.client.connection import ask
 from agentserver.mcp.client.process import plain
-from agentserver.payload.foreign.lock import write_lock
-from agentserver.payload.foreign.servers import CommandIsolation, McpServer
+from agentserver.payload.foreign.lock import CommandIsolation, McpServer, write_lock
 from agentserver.worker import commands
 from agentserver.worker.commands import open_launch
 from agentserver.worker.wall.raising import WallError, missing

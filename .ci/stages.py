@@ -78,6 +78,8 @@ LEFT_TO_FULL = tuple(
         "cli/test_starting.py",
         "cli/test_streams.py",
         "cli/test_top.py",
+        "engines/test_answered_after_a_kill.py",
+        "engines/test_opened_after_a_kill.py",
         "llm/agent/test_crash.py",
         "llm/agent/test_mcp.py",
         "llm/test_failover.py",
@@ -85,9 +87,15 @@ LEFT_TO_FULL = tuple(
         "mcp/client/test_counterparts.py",
         "mcp/serving",
         "reloading/test_kept_processes.py",
+        "telemetry/test_crash.py",
+        "telemetry/test_mcp.py",
         "test_canary.py",
         "worker/remote",
         "worker/test_hostile.py",
+        # a whole server whose helpers are ended one by one, 18 s of CPU; test_supervision.py holds each ending
+        "test_helpers.py",
+        # Python calls of a hop under a profiler, 12 s of CPU: a figure, not behaviour
+        "pump/test_work_of_a_hop.py",
     )
 )
 """Tests that only `./run test --full` runs.
@@ -189,14 +197,14 @@ def pytest(*args: str, env: Mapping[str, str] | None = None) -> None:
 
 
 def check_types() -> None:
-    """Strict typing; each folder of scripts alone, because their module names may repeat."""
+    """Strict typing; the examples apart from other scripts, because their module names repeat."""
     tool("mypy", *present("agentserver", "benchmarks"))
     suite = (
         path.relative_to(ROOT).with_suffix("").parts for path in (ROOT / "benchmarks/outside").rglob("*.py")
     )
     tool("mypy", *(f"--module={'.'.join(parts)}" for parts in suite))
-    for scripts in present("listeners", "examples", "docs", ".ci"):
-        tool("mypy", scripts)
+    for scripts in (present("listeners", "docs", ".ci"), present("examples")):
+        tool("mypy", *scripts)
 
 
 def check_imports() -> None:

@@ -249,13 +249,13 @@ def dotted(node):
 
 
 def own(function):
-    """The nodes of a function, class or module without those of the functions and classes inside it."""
+    """The statements of a function, class or module without those of the functions and classes inside it."""
     todo = list(function.body)
     while todo:
         node = todo.pop()
         yield node
         if not isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            todo.extend(ast.iter_child_nodes(node))
+            todo.extend(child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr))
 
 
 def body_lines(function):
@@ -274,7 +274,7 @@ def nesting(node, depth=0):
     deepest = depth
     for field, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
-            if not isinstance(child, ast.AST) or isinstance(child, (*FUNCTIONS, ast.ClassDef)):
+            if not isinstance(child, ast.AST) or isinstance(child, (*FUNCTIONS, ast.ClassDef, ast.expr)):
                 continue
             chained = (
                 isinstance(node, ast.If)

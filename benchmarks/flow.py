@@ -85,7 +85,7 @@ def house(steps: int) -> Organism:
         storage=1 << 24, messages=4 * steps + 100, hops=10_000, conversation_messages=10**9, payload=1 << 20
     )
     flowing: BoundListener = listener(
-        "flow", FlowHandler(flow, CLASSES), Start, replies=CLASSES, peers=["peer"]
+        "flow", FlowHandler(flow, Codecs(CLASSES)), Start, replies=CLASSES, peers=["peer"]
     )
     return organism_of(
         flowing, listener("handler", handler, Start, peers=["peer"]), listener("peer", peer), limits=limits
@@ -119,7 +119,7 @@ def encoder() -> tuple[Callable[[Any], str], Codecs]:
 def resume(steps: int) -> float:
     """CPU milliseconds to run a flow of so many steps from its log, decoding included."""
     encode, codecs = encoder()
-    handler = FlowHandler(flow, CLASSES)
+    handler = FlowHandler(flow, Codecs(CLASSES))
     storage = ThreadStorage({}, codecs, Bounds(), 1 << 30)
 
     async def record() -> None:

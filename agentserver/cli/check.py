@@ -342,7 +342,7 @@ def summary_lines(path: Path, blueprint: Blueprint, findings: Sequence[ConfigMis
     ]
     lines = (f"ambiguous root {local(root)}: {', '.join(unclear[root])}" for root in unclear)
     waits = [
-        f"{listener.name}: {listener.approval} to it waits for a person's approval"
+        f"{listener.name} waits for a person's approval: {listener.approval}"
         for listener in listeners
         if listener.approval is not None
     ]

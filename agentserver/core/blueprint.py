@@ -29,7 +29,7 @@ class ApprovalRule:
 
     def __str__(self) -> str:
         fields = ", ".join(one.path for one in self.when)
-        return f"some messages, by {fields}" if fields else "every message"
+        return f"some messages, depending on {fields}" if fields else "every message"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from agentserver.contract import HandlerResponse, SystemError, invocation
 from agentserver.flow.errors import FlowError, Refused, refusal
 from agentserver.flow.lines import FlowLine
 from agentserver.flow.runner import FlowRunner
-from agentserver.payload.codec import Codecs
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from agentserver.contract import Answering, HandlerMetadata, HandlerResult, Invocation
     from agentserver.flow.requests import AskRequest, FlowCoroutine
+    from agentserver.payload.codec import Codecs
+
+H = TypeVar("H")
 
 IN_MEMORY: Final = 1000
 """Flows of one listener that stay in memory while they wait; others are run again from their log."""
@@ -41,18 +43,17 @@ class FlowHandler:
 
     Args:
         run: calls the function with a payload. Its coroutine returns the payload of the answer, or None.
-        payloads: the classes of requests and answers.
+        codecs: of requests and answers.
     """
 
-    def __init__(self, run: Callable[[Any], FlowCoroutine], payloads: Iterable[type]) -> None:
+    def __init__(self, run: Callable[[Any], FlowCoroutine], codecs: Codecs) -> None:
         self._run = run
-        self._codecs = Codecs(payloads)
+        self._codecs = codecs
         self._waiting: OrderedDict[str, _WaitingFlow] = OrderedDict()
 
-    def introduce(self, payloads: Iterable[type]) -> None:
-        """Add classes that messages of the function may have."""
-        for payload in payloads:
-            self._codecs.of(payload)
+    def bind(self, codecs: Codecs) -> FlowHandler:
+        """Return the handler for one server, which knows the payloads of all listeners."""
+        return type(self)(self._run, codecs)
 
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
         """Begin a flow with a request, or continue it with an answer."""
@@ -125,3 +126,8 @@ class FlowHandler:
         """Return an answer, or the exception for a refusal."""
         payload = self._decode(text, asked.reply)
         return refusal(payload, asked.to) if isinstance(payload, SystemError) else payload
+
+
+def bind_flow(handler: H, codecs: Codecs) -> H | FlowHandler:
+    """Bind the handler of a function to a server; return any other handler as it is."""
+    return handler.bind(codecs) if isinstance(handler, FlowHandler) else handler

@@ -26,6 +26,7 @@ import anyio
 import anyio.to_thread
 
 from agentserver.config.organism import refuse_call
+from agentserver.flow.handler import bind_flow
 from agentserver.pump.editions import Callee
 from agentserver.supervision import EndEffect, run_errand
 
@@ -380,7 +381,7 @@ async def bound_listeners(
 def _handler(bound: BoundListener, rules: Rules) -> Handler:
     """The author's handler, or the agent that the listener is."""
     if bound.handler is not None:
-        return bound.handler
+        return bind_flow(bound.handler, rules.codecs)
     from agentserver.llm.agent.loop import Agent  # most organisms have none
 
     assert bound.agent is not None

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentserver.config import Organism
-from agentserver.config.code.functions import introduce_payloads
 from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
 from agentserver.config.keys.approval import read_rule
 from agentserver.config.organism import BoundListener, SourceLine
@@ -69,7 +68,6 @@ def listener(
     place = SourceLine(Path(signature.file), signature.line)
     named = Discovery().classes(signature.function)
     known = tuple(dict.fromkeys((*accepted, *replies, *signature.answers, *signature.stored, *named)))
-    introduce_payloads(signature.handler, known)
     return BoundListener(declared, signature.handler, settings, signature.returns_bytes, None, place, known)
 
 

@@ -16,7 +16,6 @@ from agentserver.completion import (
     CompletionFault,
     Request,
 )
-from agentserver.config.code.functions import introduce_payloads
 from agentserver.config.code.settings import validate_settings
 from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
 from agentserver.config.code.userland import Importer, Project, ResolveFailure
@@ -27,6 +26,7 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.state.budget import Room
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos
 from agentserver.core.state.logs import ThreadLog
+from agentserver.flow.handler import bind_flow
 from agentserver.llm.prompts import messages_of
 from agentserver.payload.codec import Codecs
 from agentserver.payload.generate import Unencodable
@@ -199,8 +199,7 @@ async def open_bench(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
             raise StartError(found.message)
         return found
 
-    handler = find_named(setup.handler)
-    signature = read_signature(handler)
+    signature = read_signature(find_named(setup.handler))
     if isinstance(signature, SignatureRefusal):
         raise StartError(signature.message)
     taken = [find_named(path) for path in (*setup.payloads, *setup.replies)]
@@ -209,7 +208,7 @@ async def open_bench(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
     if derived and not any(known.for_root(kind.__xml_name__) for kind in signature.payloads):  # type: ignore[attr-defined]
         raise StartError(f"{setup.handler} takes none of {', '.join(setup.payloads)}")
     codecs = Codecs(dict.fromkeys((*taken, *derived, *Discovery().classes(signature.function))), closed=True)
-    introduce_payloads(signature.handler, (codec.payload for codec in codecs))
+    handler = bind_flow(signature.handler, codecs)
     made = None
     if setup.settings_class is not None:
         made = validate_settings(find_named(setup.settings_class), setup.settings or {})
@@ -218,7 +217,7 @@ async def open_bench(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
         provided = await stack.enter_async_context(find_named(setup.lifespan)())
         resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
     bounds = Bounds(**setup.bounds)  # type: ignore[arg-type]  # numbers, and no names
-    return Bench(signature.handler, codecs, bounds, setup.storage, supply(made), resources)
+    return Bench(handler, codecs, bounds, setup.storage, supply(made), resources)
 
 
 MOST_PROGRESS = 1_000

@@ -230,7 +230,7 @@ def test_a_call_is_refused_at_once_and_says_how_to_be_asked(verb):
 
 
 def test_check_names_who_waits_for_a_person(verb):
-    assert "vault: every message to it waits for a person's approval" in verb("check")
+    assert "vault waits for a person's approval: every message" in verb("check")
 
 
 @pytest.fixture

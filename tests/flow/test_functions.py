@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from agentserver.config import forget, load
 from agentserver.flow import ask, gather
+from agentserver.flow.handler import FlowHandler
 from agentserver.payload.functions import payload_of
 from agentserver.testing import listener, organism, organism_of
 
@@ -47,7 +48,26 @@ async def pay_slowly(iban: str) -> AsyncIterator[str | Vendor]:
     yield vendor
 
 
+class Forgetful(FlowHandler):
+    """Drops each flow from memory, so that it is run again from its log at each answer."""
+
+    def _keep(self, now, runner):
+        runner.close()
+
+
+async def find_again(iban: str) -> str:
+    """Ask without naming the class of an answer, which another function derives."""
+    first = await ask("fraud", Check("x"))
+    second = await ask("fraud", Check("fraud"))
+    return f"{first.value} {second.value}"
+
+
+def forgetting(bound):
+    return replace(bound, handler=Forgetful(bound.handler._run, bound.handler._codecs))
+
+
 HOUSE = organism_of(
+    forgetting(listener("again", find_again, peers=["fraud"])),
     listener("desk", pay, peers=["ledger", "fraud"]),
     listener("slow", pay_slowly, peers=["ledger"]),
     listener("ledger", find_vendor),
@@ -61,13 +81,18 @@ async def test_a_function_awaits_messages():
         assert (await o.ask(payload_of(pay)("DE1", "fraud"), to="desk")).value == "refused"
 
 
+async def test_the_class_of_a_recorded_answer_may_be_derived_from_another_function():
+    async with organism(HOUSE) as o:
+        assert (await o.ask(payload_of(find_again)("DE1"), to="again")).value == "True False"
+
+
 async def test_a_generator_awaits_messages_between_its_progress():
     async with organism(HOUSE) as o:
         assert (await o.ask(payload_of(pay_slowly)("DE1"), to="slow")).iban == "DE1"
 
 
 FORMS = """
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from agentserver import xmlify
 
 @xmlify

@@ -27,6 +27,7 @@ from agentserver.flow import (
 )
 from agentserver.flow.handler import FlowHandler
 from agentserver.flow.lines import KEPT
+from agentserver.payload.codec import Codecs
 from agentserver.testing import listener, organism, organism_of
 from tests.machine import HANGS
 
@@ -79,7 +80,7 @@ KINDS = pytest.mark.parametrize("kind", [FlowHandler, Forgetful])
 def _declare(kind, flow):
     known = (*CLASSES, *KEPT)
     return organism_of(
-        listener("desk", kind(flow, known), Invoice, replies=known, peers=["ledger", "stock"]),
+        listener("desk", kind(flow, Codecs(known)), Invoice, replies=known, peers=["ledger", "stock"]),
         listener("ledger", ledger),
         listener("stock", ledger),
     )
@@ -292,7 +293,7 @@ async def test_a_flow_continues_in_the_next_process(tmp_path):
         known = (*CLASSES, *KEPT)
         return replace(
             organism_of(
-                listener("desk", FlowHandler(flow, known), Invoice, replies=known, peers=["ledger"]),
+                listener("desk", FlowHandler(flow, Codecs(known)), Invoice, replies=known, peers=["ledger"]),
                 listener("ledger", slow, retries=1),
                 limits=Limits(drain=0, grace=0.1),
             ),

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from agentserver.completion import ReadyAgent
-from agentserver.config.code.functions import introduce_payloads
 from agentserver.config.code.isolated import beside_handler, read_isolation
 from agentserver.config.code.settings import SettingsValues, make_settings
 from agentserver.config.code.signature import (
@@ -85,7 +84,6 @@ class Binder:
         listener, source = _facts(declared, payloads)
         listener = replace(listener, answers=answers, progress=listener.progress or found.progress)
         handler = None if isinstance(code, ReadyAgent) else code
-        introduce_payloads(handler, discovered)
         return BoundListener(
             listener, handler, settings, found.returns_bytes, schema, source, discovered, agent
         )

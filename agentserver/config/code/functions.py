@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.contract import invocation
 from agentserver.flow.handler import FlowHandler
+from agentserver.payload.codec import Codecs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from agentserver.payload.functions import FunctionForm
 
@@ -34,13 +35,7 @@ def compile_handler(function: Callable[..., Any], form: FunctionForm) -> FlowHan
         return None if value is None else form.answer(value)
 
     run.__module__, run.__qualname__ = inner.__module__, inner.__qualname__
-    return FlowHandler(run, (*form.payloads, *form.answers))
-
-
-def introduce_payloads(handler: object, payloads: Iterable[type]) -> None:
-    """Name to the handler of a function the classes that its messages may have."""
-    if isinstance(handler, FlowHandler):
-        handler.introduce(payloads)
+    return FlowHandler(run, Codecs((*form.payloads, *form.answers)))
 
 
 async def _last_value(stream: Any, form: FunctionForm) -> Any:

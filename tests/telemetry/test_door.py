@@ -7,7 +7,9 @@ import sys
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
+from agentserver.cli import cli
 from tests.machine import HANGS, PLAIN
 from tests.telemetry.collector import collecting
 
@@ -37,12 +39,6 @@ listeners:
 """
 
 
-def run(home, *words):
-    command = [sys.executable, "-m", "agentserver", *words]
-    done = subprocess.run(command, cwd=home, check=True, capture_output=True, text=True, timeout=HANGS)
-    return done.stdout
-
-
 @pytest.fixture
 def home(tmp_path):
     (tmp_path / "telemetry_door_handlers.py").write_text(HANDLERS)
@@ -51,8 +47,10 @@ def home(tmp_path):
 
 
 def token(home, name, role, *may):
-    told = run(home, "principals", "add", name, "--role", role, *may, "--organism", "organism.yaml")
-    return {"Authorization": f"Bearer {told.split()[-1]}"}
+    words = ["principals", "add", name, "--role", role, *may, "--organism", str(home / "organism.yaml")]
+    done = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return {"Authorization": f"Bearer {done.stdout.split()[-1]}"}
 
 
 def test_a_server_at_its_door_is_measured_and_linked(home, monkeypatch):

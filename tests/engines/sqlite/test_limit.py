@@ -18,7 +18,7 @@ from tests.pump.desk import desk
 
 pytestmark = pytest.mark.anyio
 
-LIMIT = 1 << 20
+LIMIT = 1 << 19
 
 
 async def fill(engine, story):
@@ -43,7 +43,7 @@ async def test_beyond_its_limit_nothing_new_is_kept_and_what_is_in_hand_comes_to
         kept, error = await fill(engine, story)
         assert LIMIT <= await in_use(engine) < 1.1 * LIMIT
         assert not isinstance(error, UnfitError)
-        assert "its limit is 1048576 (journal.limit)" in str(error)
+        assert f"its limit is {LIMIT} (journal.limit)" in str(error)
         for said in kept:
             answered = story.answer(said.conversation, said.ready[0])
             await keep(engine, answered)

@@ -439,7 +439,7 @@ class Engine(Protocol):
     # Conversations that another process has
 
     async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
-        """Store an arrival for the present or next owner of its conversation; returns once it is stored.
+        """Submit an arrival to the present or next owner of its conversation; returns once it is stored or decided.
 
         Arrivals with the same id count once.
 

@@ -329,6 +329,7 @@ class PostgresEngine(JournalReads):
 
     async def claim(self, conversation: str) -> Claim | None:
         """Claim an idle conversation."""
+        self._inbox.forget_owner(conversation)
         return await self._claims.claim(conversation)
 
     def begin_claim(self, conversation: str) -> Claim:
@@ -448,7 +449,7 @@ class PostgresEngine(JournalReads):
     # Other processes
 
     async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
-        """Store an arrival for the process that owns its conversation."""
+        """Submit an arrival to the process that owns its conversation."""
         if self.trouble:
             raise EngineError(self.trouble)
         return await self._inbox.hand_in(arrival)

@@ -78,11 +78,12 @@ class Hints:
     Args:
         link: for sending.
 
-    ``secret`` is read from the tables before the first hint is sent or received.
+    ``secret`` is read from the tables before the first hint is sent or received. ``listening`` is whether hints reach
+    this process, as none do through a pooler.
     """
 
     def __init__(self, link: Link) -> None:
-        self.secret = ""
+        self.secret, self.listening = "", False
         self._link = link
         self._events = {topic: asyncio.Event() for topic in Topic}
         self._data: dict[Topic, list[str]] = {topic: [] for topic in Topic}
@@ -95,7 +96,8 @@ class Hints:
 
         Not through a pooler: its backend would keep listening for its next client.
         """
-        for number in () if is_pooled(connection) else {incarnation, EVERYBODY}:
+        self.listening = not is_pooled(connection)
+        for number in {incarnation, EVERYBODY} if self.listening else ():
             await connection.add_listener(self._channel(number), self._receive_hint)
         self.stir()
 
@@ -118,11 +120,13 @@ class Hints:
             self._look.add(topic)
             self._events[topic].set()
 
-    def tell(self, incarnation: int, topic: Topic, data: str = "") -> None:
-        """Queue a hint, with its data if that is short enough."""
+    def tell(self, incarnation: int, topic: Topic, data: str = "") -> bool:
+        """Queue a hint, with its data if that is short enough. Returns whether it is."""
         text = f"{topic.value} {data}" if data else topic.value
-        self._due[incarnation, text if len(text.encode()) <= MOST else topic.value] = None
+        short = len(text.encode()) <= MOST
+        self._due[incarnation, text if short else topic.value] = None
         self._some.set()
+        return short
 
     async def until(self, topic: Topic, seconds: float) -> HintBatch:
         """Wait for a hint, or for some seconds."""
@@ -167,13 +171,28 @@ class KeptArrival(NamedTuple):
 
 
 class ArrivalHint(NamedTuple):
-    """Arrival in a hint, with the incarnation that waits for its fate."""
+    """Arrival in a hint, with the incarnation that waits for its fate, and whether the inbox has it."""
 
     asker: int
+    stored: bool
     id: str
     conversation: str
     principal: str | None
     content: Arriving
+
+
+class PendingArrival(NamedTuple):
+    """Arrival that awaits its decision.
+
+    Args:
+        conversation: that it is for.
+        asker: incarnation that waits for its fate.
+        stored: whether the inbox has a row of it.
+    """
+
+    conversation: str
+    asker: int
+    stored: bool
 
 
 class FateHint(NamedTuple):
@@ -223,15 +242,15 @@ def load_fate(text: str) -> Fate:
     return _FATES.load(text)
 
 
-def dump_arrival_hint(arrival: Arrival, asker: int) -> str:
+def dump_arrival_hint(arrival: Arrival, asker: int, *, stored: bool) -> str:
     """Encode an arrival for a hint. Raises TypeError for unsupported content."""
-    return _ARRIVAL_HINTS.dump(ArrivalHint(asker, *arrival)).decode()
+    return _ARRIVAL_HINTS.dump(ArrivalHint(asker, stored, *arrival)).decode()
 
 
-def load_arrival_hint(text: str) -> tuple[int, Arrival]:
-    """Decode an arrival and its asker. Raises ValueError."""
+def load_arrival_hint(text: str) -> tuple[PendingArrival, Arrival]:
+    """Decode an arrival, and what is pending of it. Raises ValueError."""
     hint = _ARRIVAL_HINTS.load(text)
-    return hint.asker, Arrival(*hint[1:])
+    return PendingArrival(hint.conversation, hint.asker, hint.stored), Arrival(*hint[2:])
 
 
 def dump_fate_hint(key: str, fate: Fate) -> str:

@@ -1,6 +1,7 @@
 """The inbox: what processes hand in for conversations of other processes, and the fates of it.
 
 Each poll is one statement. Hints trigger it early, or carry its result: an arrival, its fate, or the latest events.
+A message for an owner that is known goes in a hint alone, and is stored if its fate does not come back soon.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from agentserver.core.messages import LAST, Cancellation, EventPlace, OutsideMessage, Reply
 from agentserver.engines.postgres.claims import FREE
 from agentserver.engines.postgres.connection import DRIVER, AwayError, Trouble, classify, make_refusal
 from agentserver.engines.postgres.hints import (
     LOOK_DUE,
+    PendingArrival,
     Tail,
     Topic,
     dump_arrival,
@@ -31,7 +34,7 @@ from agentserver.ports import EngineError, Fate, UnfitError
 from agentserver.supervision import run_errand
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     import asyncpg
 
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from agentserver.engines.postgres.hints import Hints
     from agentserver.engines.postgres.leases import Lease
     from agentserver.ports import Arrival
+
+T = TypeVar("T")
 
 SOON, LATER = 0.25, 1.0
 """Seconds between two polls while arrivals are expected, and otherwise."""
@@ -62,7 +67,19 @@ LAZY = 0.1
 """Seconds for which fates are collected into one statement; a hint reaches the waiting server earlier."""
 
 REMEMBERED = 1_000
-"""Most settled arrivals remembered, since a hint about one may come late."""
+"""Most settled arrivals whose fates are remembered, since a hint about one, or its row, may come late."""
+
+GRACE = 1.0
+"""Seconds that a message in a hint has for its fate before it is stored."""
+
+DEAF = 10.0
+"""Seconds for which arrivals for an owner that did not answer a hint are stored at once, unless it answers late."""
+
+OWNERS = 10_000
+"""Most conversations whose owners are remembered."""
+
+JOINED = 0.1
+"""Seconds for which the fate of an accepted message waits for its first answer, so that one statement sends both."""
 
 EVENTS, BYTES = 4, 4_000
 """Most events in a hint, and most bytes of their messages."""
@@ -94,11 +111,12 @@ _FORGET = "delete from @inbox where fate is not null and at < clock_timestamp() 
 logger = logging.getLogger("agentserver.journal")
 
 
-class PendingArrival(NamedTuple):
-    """Arrival that awaits its decision."""
+class DueFate(NamedTuple):
+    """Fate that is about to be sent."""
 
-    conversation: str
-    asker: int
+    given: PendingArrival
+    key: str
+    fate: Fate
 
 
 class Inbox:
@@ -116,8 +134,13 @@ class Inbox:
         self._due: list[tuple[Arrival, bytes, asyncio.Future[None]]] = []
         self._keeping: asyncio.Task[None] | None = None
         self._asked: defaultdict[str, list[asyncio.Future[Fate]]] = defaultdict(list)
+        self._stored: set[str] = set()
+        self._owners: dict[str, int] = {}
+        self._deaf: dict[int, float] = {}
+        self._late: dict[str, int] = {}
         self._given: dict[str, PendingArrival] = {}
-        self._written: dict[str, None] = {}
+        self._known: dict[str, Fate] = {}
+        self._joining: dict[str, list[DueFate]] = {}
         self._tails: dict[str, Tail] = {}
         self._settled: dict[str, Fate] = {}
         self._settling = asyncio.Event()
@@ -127,21 +150,68 @@ class Inbox:
     # Askers
 
     async def hand_in(self, arrival: Arrival) -> asyncio.Future[Fate]:
-        """Store an arrival. Returns the future of its fate. Raises EngineError."""
+        """Submit an arrival: once this returns it is stored or decided. Returns the future of its fate.
+
+        Raises EngineError.
+        """
         if self._lease.unaccepted:
             raise EngineError(f"steps are missing in the database (noticed by {self._lease.unaccepted})")
-        try:
-            data = dump_arrival(arrival)
-        except (TypeError, ValueError) as error:
-            raise UnfitError(f"an arrival that cannot be written: {error}") from error
+        fate: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
+        self._asked[arrival.id].append(fate)
+        with ExitStack() as undo:
+            undo.callback(fate.cancel)
+            if not await self._is_decided(arrival, fate):
+                await self._store(arrival)
+            undo.pop_all()
+        return fate
+
+    async def _is_decided(self, arrival: Arrival, fate: asyncio.Future[Fate]) -> bool:
+        """Send a message to its owner in a hint. Returns whether its fate comes in time.
+
+        Only a message with a key, by which each owner recognizes one that another has decided.
+        """
+        loop, owner = asyncio.get_running_loop(), self._owners.get(arrival.conversation)
+        keyed = isinstance(arrival.content, OutsideMessage) and arrival.content.key is not None
+        if (
+            owner is None
+            or not keyed
+            or not self._hints.listening
+            or self._deaf.get(owner, 0.0) > loop.time()
+        ):
+            return False
+        data = _dump(dump_arrival_hint, arrival, self._lease.incarnation, stored=False)
+        if not self._hints.tell(owner, Topic.INBOX, data):
+            return False
+        await asyncio.wait((fate,), timeout=GRACE)
+        if fate.cancelled():
+            raise EngineError("the engine is closed")
+        if fate.done():
+            return True
+        self.forget_owner(arrival.conversation)
+        self._deaf = {key: end for key, end in self._deaf.items() if end > loop.time()}
+        self._deaf[owner] = loop.time() + DEAF
+        self._late[arrival.id] = owner
+        if len(self._late) > REMEMBERED:
+            del self._late[next(iter(self._late))]
+        return False
+
+    def forget_owner(self, conversation: str) -> None:
+        """Store the next arrival for a conversation, whose owner may be another one by now."""
+        self._owners.pop(conversation, None)
+
+    def _note_owner(self, conversation: str, owner: int) -> None:
+        self._owners[conversation] = owner
+        if len(self._owners) > OWNERS:
+            del self._owners[next(iter(self._owners))]
+
+    async def _store(self, arrival: Arrival) -> None:
+        data = _dump(dump_arrival, arrival)
         kept = asyncio.get_running_loop().create_future()
         self._due.append((arrival, data, kept))
         if self._keeping is None or self._keeping.done():
             self._keeping = run_errand(self._keep_all(), "stores arrivals")
         await kept
-        fate: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
-        self._asked[arrival.id].append(fate)
-        return fate
+        self._stored.add(arrival.id)
 
     async def _keep_all(self) -> None:
         """Store due arrivals, in a separate task: cancelling one caller must not affect the others."""
@@ -177,7 +247,8 @@ class Inbox:
             if owner is None:
                 self._hints.stir(Topic.INBOX)
             else:
-                data = dump_arrival_hint(arrival, self._lease.incarnation)
+                self._note_owner(arrival.conversation, owner)
+                data = dump_arrival_hint(arrival, self._lease.incarnation, stored=True)
                 self._hints.tell(owner, Topic.INBOX, data)
 
     async def _hand_in(self, columns: tuple[Any, ...], end: float) -> list[asyncpg.Record]:
@@ -195,8 +266,9 @@ class Inbox:
         loop, heard, look = asyncio.get_running_loop(), LOOK_DUE, 0.0
         while True:
             try:
-                for text in heard.data:
-                    self._tell(*load_fate_hint(text))
+                for key, fate in map(load_fate_hint, heard.data):
+                    self._tell(key, fate)
+                    self._deaf.pop(self._late.pop(key, 0), None)  # its owner is slow, but hears hints
                 if heard.look:
                     look = loop.time() + SOON
                     await self._read_fates()
@@ -207,7 +279,8 @@ class Inbox:
     async def _read_fates(self) -> None:
         waiting = [key for key, futures in self._asked.items() if not all(one.done() for one in futures)]
         self._asked = defaultdict(list, {key: self._asked[key] for key in waiting})
-        for key, text in await self._link.fetch(_FATES, waiting) if waiting else ():
+        self._stored.intersection_update(waiting)
+        for key, text in await self._link.fetch(_FATES, [*self._stored]) if self._stored else ():
             self._tell(key, load_fate(text))
 
     def _tell(self, key: str, fate: Fate) -> None:
@@ -223,19 +296,19 @@ class Inbox:
         heard = LOOK_DUE
         while not self._over:
             found: list[Arrival] = []
-            hinted = None if heard.look else self._read_hints(heard.data)
-            try:
-                found = await self._find() if hinted is None else hinted
-            except AwayError:
-                pass
-            except (EngineError, *DRIVER) as error:
-                logger.warning("the inbox cannot be read: %s", error)
-            for arrival in found:
-                yield arrival
-            if found:
-                busy_until = loop.time() + BUSY
-            if hinted is None:
+            hinted, unclear = self._read_hints(heard.data, looking=heard.look)
+            if heard.look or unclear:
+                try:
+                    found = await self._find()
+                except AwayError:
+                    pass
+                except (EngineError, *DRIVER) as error:
+                    logger.warning("the inbox cannot be read: %s", error)
+                if found:
+                    busy_until = loop.time() + BUSY
                 look = loop.time() + (SOON if loop.time() < busy_until else LATER)
+            for arrival in (*found, *hinted):
+                yield arrival
             more = len(found) >= AT_ONCE
             heard = LOOK_DUE if more else await self._hints.until(Topic.INBOX, max(0.0, look - loop.time()))
 
@@ -246,29 +319,36 @@ class Inbox:
             rows = await self._look()
         return self._read(rows)
 
-    def _read_hints(self, heard: Sequence[str]) -> list[Arrival] | None:
-        """Read the arrivals in hints; None if a poll is needed."""
-        found = []
-        try:
-            for asker, arrival in map(load_arrival_hint, heard):
-                if arrival.id in self._given or arrival.id in self._written:
-                    continue
-                if self._claims.current_claim(arrival.conversation) is None:
-                    return None
-                self._give(arrival, asker)
+    def _read_hints(self, heard: Sequence[str], *, looking: bool) -> tuple[list[Arrival], bool]:
+        """Return new arrivals in hints, and whether a poll is needed. While polling, it finds the stored ones."""
+        found, unclear = [], False
+        for text in heard:
+            try:
+                given, arrival = load_arrival_hint(text)
+            except (ValueError, TypeError, LookupError, AttributeError):  # the poll reports the faulty row
+                unclear = True
+                continue
+            if arrival.id in self._given:
+                self._given[arrival.id] = self._given[arrival.id]._replace(stored=given.stored)
+            elif arrival.id in self._known:
+                self._settle_again(arrival.id, given)
+            elif given.stored and (looking or unclear):
+                continue
+            elif self._claims.current_claim(arrival.conversation) is not None:
+                self._give(arrival, given)
                 found.append(arrival)
-        except (
-            ValueError,
-            TypeError,
-            LookupError,
-            AttributeError,
-        ):  # the poll reports the faulty row
-            return None
-        return found
+            elif given.stored:
+                unclear = True
+        return found, unclear
 
-    def _give(self, arrival: Arrival, asker: int) -> None:
-        self._given[arrival.id] = PendingArrival(arrival.conversation, asker)
-        self._note_asker(arrival, asker)
+    def _give(self, arrival: Arrival, given: PendingArrival) -> None:
+        self._given[arrival.id] = given
+        self._note_asker(arrival, given.asker)
+
+    def _settle_again(self, key: str, given: PendingArrival) -> None:
+        """Repeat the fate of an arrival that was decided before."""
+        self._given[key] = given
+        self.settle(key, self._known[key])
 
     async def _look(self) -> list[asyncpg.Record]:
         return await self._link.fetch(_LOOK, self._lease.incarnation, [*self._given], AT_ONCE)
@@ -289,15 +369,19 @@ class Inbox:
             key, conversation, content, asker, _ = row
             if key in self._given or not self._decidable(row):
                 continue
+            given = PendingArrival(conversation, asker, stored=True)
+            if key in self._known:
+                self._settle_again(key, given)
+                continue
             try:
                 arrival = load_arrival(key, conversation, content)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 logger.error("an arrival for conversation %s cannot be read: %s", conversation, error)  # noqa: TRY400 - the text says it all
-                self._given[key] = PendingArrival(conversation, asker)
+                self._given[key] = given
                 self.settle(key, Fate("unkept"))
             else:
                 found.append(arrival)
-                self._give(arrival, asker)
+                self._give(arrival, given)
         return found
 
     def _note_asker(self, arrival: Arrival, asker: int) -> None:
@@ -320,18 +404,46 @@ class Inbox:
                 self._hints.tell(asker, Topic.NEWS)
         for asker in {askers[event.request] for event in outcome.replies if event.request in askers}:
             self._hints.tell(asker, Topic.NEWS, dump_tail(tail))
+        if outcome.replies:
+            self._send_fates(key, told={event.request for event in outcome.replies})
 
     def settle(self, key: str, fate: Fate) -> None:
         """Record the fate of an arrival, without waiting until it is written."""
-        self._settled[key] = fate
-        self._settling.set()
         given = self._given.get(key)
+        if given is None or given.stored:
+            self._settled[key] = fate
+            self._settling.set()
+        else:
+            self._note_known(key, fate)
         if given is None:
             return
-        tail = self._tails.get(given.conversation)
-        if tail is not None:  # sent first, so that the waiting server knows all events
-            self._hints.tell(given.asker, Topic.NEWS, dump_tail(tail))
-        self._hints.tell(given.asker, Topic.FATES, dump_fate_hint(key, fate))
+        due, conversation = DueFate(given, key, fate), given.conversation
+        tail = self._tails.get(conversation)
+        answered = tail is not None and any(event.request == fate.request for event in tail.events)
+        if fate.word or fate.again or answered or not fate.request:
+            self._send_fate(due, told=answered)
+            return
+        self._joining.setdefault(conversation, []).append(due)
+        if len(self._joining[conversation]) == 1:
+            asyncio.get_running_loop().call_later(JOINED, self._send_fates, conversation)
+
+    def _send_fates(self, conversation: str, told: Collection[str] = ()) -> None:
+        """Send fates that wait for answers; ``told`` are the requests whose answers were just sent."""
+        for due in self._joining.pop(conversation, ()):
+            self._send_fate(due, told=due.fate.request in told)
+
+    def _send_fate(self, due: DueFate, *, told: bool) -> None:
+        tail = self._tails.get(due.given.conversation)
+        if tail is not None and not told:  # sent first, so that the waiting server knows all events
+            self._hints.tell(due.given.asker, Topic.NEWS, dump_tail(tail))
+        self._hints.tell(due.given.asker, Topic.FATES, dump_fate_hint(due.key, due.fate))
+
+    def _note_known(self, key: str, fate: Fate) -> None:
+        """Remember the fate of a settled arrival."""
+        self._given.pop(key, None)
+        self._known[key] = fate
+        if len(self._known) > REMEMBERED:
+            del self._known[next(iter(self._known))]
 
     async def write_fates(self) -> None:
         """Write recorded fates, in a loop."""
@@ -339,12 +451,17 @@ class Inbox:
             await self._settling.wait()
             await asyncio.sleep(LAZY)
             self._settling.clear()
-            await self.flush()
+            await self._write()
             if self._settled:  # the database is away
                 self._settling.set()
 
     async def flush(self) -> None:
-        """Write recorded fates. Those that fail stay recorded."""
+        """Send and write recorded fates. Those that cannot be written stay recorded."""
+        for conversation in [*self._joining]:
+            self._send_fates(conversation)
+        await self._write()
+
+    async def _write(self) -> None:
         due = dict(self._settled)
         if not due:
             return
@@ -353,12 +470,9 @@ class Inbox:
         except (EngineError, *DRIVER) as error:
             logger.warning("fates cannot be written: %s", error)
             return
-        for key in due:
+        for key, fate in due.items():
             self._settled.pop(key, None)
-            self._given.pop(key, None)
-            self._written[key] = None
-        for key in [*self._written][:-REMEMBERED]:
-            del self._written[key]
+            self._note_known(key, fate)
 
     def forget(self, conversations: frozenset[str]) -> None:
         """Leave the arrivals of released conversations to the next owner."""
@@ -402,6 +516,14 @@ def _extend(tail: Tail | None, outcome: Outcome) -> Tail:
 
 def _size(event: Reply | Done) -> int:
     return len(event.message) if isinstance(event, Reply) else 0
+
+
+def _dump(dump: Callable[..., T], arrival: Arrival, *values: int, **keywords: bool) -> T:
+    """Encode an arrival. Raises UnfitError."""
+    try:
+        return dump(arrival, *values, **keywords)
+    except (TypeError, ValueError) as error:
+        raise UnfitError(f"an arrival that cannot be written: {error}") from error
 
 
 def _fail(due: Sequence[tuple[Arrival, bytes, asyncio.Future[None]]], error: EngineError) -> None:

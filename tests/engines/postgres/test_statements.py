@@ -97,6 +97,8 @@ async def test_a_request_costs_its_commits_alone_where_its_conversation_is(datab
 
 async def test_a_request_at_another_server_reads_what_hints_carry(database, statements, monkeypatch):
     monkeypatch.setattr(watches, "FRESH", HANGS)
+    monkeypatch.setattr(inbox, "GRACE", HANGS)
+    monkeypatch.setattr(inbox, "JOINED", HANGS)
     for module in (inbox, news):
         monkeypatch.setattr(module, "SOON", HANGS)  # no regular look finds it
         monkeypatch.setattr(module, "LATER", HANGS)
@@ -107,11 +109,9 @@ async def test_a_request_at_another_server_reads_what_hints_carry(database, stat
         assert statements["claim"] == 1
         assert statements["standing"] > 0
         found = await cost(statements, b, handle.id)
-        assert (found.pop("commit"), found.pop("hand in")) == (2 * MANY, MANY)
-        await until(lambda: statements["settle"])  # written late, maybe after all of the requests
-        assert found.pop("settle", 0) <= MANY  # written together
-        assert found.pop("hint") <= 3 * MANY  # an arrival, its fate, the answer
-        assert found == {}
+        await until(lambda: statements["settle"])  # of the first, which was stored
+        found.pop("settle", 0)
+        assert found == {"commit": 2 * MANY, "hint": 2 * MANY}  # an arrival, and its fate with the answer
 
 
 async def test_a_question_that_no_statement_can_ask_spoils_no_other(database):

@@ -31,7 +31,7 @@ SHOP = rules(
     refusals=2,
 )
 
-ASKING = replace(SHOP, guards=(*SHOP.guards, ApprovalGuard({"c.d", "e"})))
+ASKING = replace(SHOP, guards=(*SHOP.guards, ApprovalGuard({"c.d": {}, "e": {}})))
 """The same, but a person has to approve what two of them are sent."""
 
 

@@ -42,7 +42,7 @@ POLICY = Policy(
 )
 GUARDS = (
     PeersGuard(),
-    ApprovalGuard({"c.d", "e"}),
+    ApprovalGuard({"c.d": {}, "e": {}}),
     LineageGuard(TrustSettings(POLICY, viewers=frozenset({"a"})), SHOP.blueprint.listeners, SHOP.codecs),
 )
 WATCHED = replace(SHOP, guards=GUARDS)

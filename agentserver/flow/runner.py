@@ -245,7 +245,8 @@ class FlowRunner:
     @staticmethod
     def _load(text: str) -> Any:
         value = parse_json(text, _LIMITS)
-        assert not isinstance(value, RefusedJson)  # it is written by this runner
+        if isinstance(value, RefusedJson):
+            raise FlowError(f"a value of the log is damaged: {value}")
         return value
 
     def _next_recorded(self, kind: str, name: str, told: str) -> FlowEvent | None:

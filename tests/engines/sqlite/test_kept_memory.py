@@ -198,7 +198,8 @@ def test_no_verb_drops_what_a_guard_remembers_that_is_not_there():
     memory = {**open_memories(GUARDS), "gone": "something"}
     fewer = replace(WATCHED, guards=GUARDS[:1])
     finished = paper.invoke(paper.waiting[0])
-    seen = fewer.observe(memory, finished.delivery, finished.element, 1.0)
+    remembering = paper.conversation._replace(memory=memory)
+    seen = fewer.note_seen(remembering, finished.delivery, finished.element, 1.0)
     assert {name: seen[name] for name in ("gone", "lineage")} == {
         name: memory[name] for name in ("gone", "lineage")
     }

@@ -204,7 +204,9 @@ class HookRoutes:
         self.keeper.count(who)
         if any(heads(name.encode()) != value for name, value in hook.only.items()):
             return Response(status_code=204)
-        value = await self._read(request)
+        if forms.media(heads(b"content-type")) != forms.JSON:
+            raise ProblemAnswer(415, "An event is application/json.", {"accept-post": forms.JSON})
+        value = await read_body(request, read_event)
         if (
             isinstance(value, dict) and value.get("type") == "url_verification"
         ):  # Slack checks an address once
@@ -223,14 +225,13 @@ class HookRoutes:
             start_errand(self._tasks, f"ends an event of {who.name}", EndEffect.EXPIRY, work, _leave)
         return _json({"conversation": conversation, "request": sent.request}, 202)
 
-    async def _read(self, request: Request) -> Any:
-        """Read the JSON of an event. Raises ProblemAnswer."""
-        if forms.media(header(request, b"content-type")) != forms.JSON:
-            raise ProblemAnswer(415, "An event is application/json.", {"accept-post": forms.JSON})
-        value = await read_body(request, lambda data: read_json(data, JsonLimits(bytes=len(data))))
-        if isinstance(value, JsonRefusal):
-            raise forms.faulty(value)
-        return value
+
+def read_event(data: bytes) -> Any:
+    """Read the JSON of an event. Raises ProblemAnswer."""
+    value = read_json(data, JsonLimits(bytes=len(data)))
+    if isinstance(value, JsonRefusal):
+        raise forms.faulty(value)
+    return value
 
 
 def _make_message(server: DoorHost, hook: Hook, value: Any) -> bytes:

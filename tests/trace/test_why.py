@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from agentserver.cli.explain import asked_about, grounds
 from agentserver.contract import Code
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import (
@@ -18,6 +17,7 @@ from agentserver.core.records.details import (
 )
 from agentserver.findings import FindingFacts, Findings
 from agentserver.remedies import remedy_of
+from agentserver.trace.why import asked_about, grounds
 
 BROKEN = tuple(FindingFacts(rule, "block", "to", "x") for rule in ("destination", "content", "destination"))
 

@@ -107,7 +107,8 @@ def evaluate(expression: str, names: Mapping[str, Decimal | str] = _NAMES) -> De
         raise ValueError(f"an expression has at most {LENGTH} characters")
     with decimal.localcontext(prec=DIGITS, Emax=LARGEST, Emin=-LARGEST):
         try:
-            return _value(ast.parse(source, mode="eval").body, source, names).normalize()
+            line = " ".join(source.split())  # one line, so that a number is a slice of it
+            return _value(ast.parse(line, mode="eval").body, line.encode(), names).normalize()
         except ZeroDivisionError:
             raise ValueError("division by zero") from None
         except decimal.DecimalException as error:
@@ -116,11 +117,11 @@ def evaluate(expression: str, names: Mapping[str, Decimal | str] = _NAMES) -> De
             raise ValueError("not an expression") from None
 
 
-def _value(node: ast.expr, source: str, names: Mapping[str, Decimal | str]) -> Decimal:
+def _value(node: ast.expr, source: bytes, names: Mapping[str, Decimal | str]) -> Decimal:
     match node:
         case ast.Constant():
             # From the text and not the constant, because a float would already have lost digits.
-            return +Decimal(ast.get_source_segment(source, node) or "")
+            return +Decimal(source[node.col_offset : node.end_col_offset].decode())
         case ast.Name(id=name) if name in names:
             if isinstance(known := names[name], Decimal):
                 return +known

@@ -65,5 +65,5 @@ def test_a_decision_that_cannot_be_taken(told, monkeypatch):
     def gone(*_):
         raise LookupError("no such thing")
 
-    monkeypatch.setattr("agentserver.history.replay.recording.decide", gone)
+    monkeypatch.setattr("agentserver.history.replay.decision_codec.decide", gone)
     assert replay(story, rules).now == "none can be taken: no such thing"

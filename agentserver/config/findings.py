@@ -6,13 +6,13 @@ import difflib
 import re
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 from agentserver.characters.printing import DOTS, escape_unseen, one_line, truncate
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from agentserver.config.yaml.secrets import Secrets
@@ -116,6 +116,13 @@ class Mistakes:
         place = (where.file, where.line, where.path)
         self.findings.append(ConfigMistake(code.value, severity, *place, message, suggestion))
 
+    def check_secret(self, where: SourceSpan, key: str, value: str, secrets: Secrets) -> None:
+        """Refuse the value of a key that is written into the file; a secret comes from outside."""
+        if value not in secrets.needles:
+            message = f"a {key} is never written into the file, and has 4 characters or more"
+            suggestion = f'write {key}: "${{NAME}}" or {key}: "${{file:path}}"'
+            self.error(ConfigCode.SECRET, where, message, suggestion)
+
     @property
     def failed(self) -> bool:
         """True when there is an error."""
@@ -164,3 +171,28 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     by_fold = {name.casefold(): name for name in known}
     near = difflib.get_close_matches(word[:100].casefold(), by_fold, n=1)
     return f'did you mean "{by_fold[near[0]]}"?' if near else ""
+
+
+class NamedEntry(Protocol):
+    """Entry of a list with a unique name."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+
+E = TypeVar("E", bound=NamedEntry)
+
+
+def index_by_name(
+    entries: Iterable[E], locate: Callable[[int], SourceSpan], report: Mistakes
+) -> dict[str, tuple[int, E]]:
+    """Index entries by name, with their places in the list. Reports a repeated name and keeps the first."""
+    found: dict[str, tuple[int, E]] = {}
+    for at, entry in enumerate(entries):
+        if entry.name in found:
+            line = locate(found[entry.name][0]).line
+            message = f'duplicate name "{entry.name}" (first on line {line})'
+            report.error(ConfigCode.TWICE, locate(at), message)
+        found.setdefault(entry.name, (at, entry))
+    return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentserver.config.findings import did_you_mean
+from agentserver.config.findings import did_you_mean, index_by_name
 from agentserver.config.keys.hooks import HookEntry
 from agentserver.payload.codec import Codecs
 from agentserver.ports.hooks import Hook
@@ -43,20 +43,11 @@ class _HookReader:
 
     def read(self, entries: Sequence[HookEntry]) -> Iterator[Hook]:
         """Yield the sound hooks."""
-        names: set[str] = set()
-        for number, entry in enumerate(entries):
-            if entry.name in names:
-                self._refuse(ConfigCode.TWICE, number, "name", f'duplicate name "{entry.name}"')
-            names.add(entry.name)
-            if entry.secret not in self._secrets.needles:
-                message = "a secret is never written into the file, and has 4 characters or more"
-                self._refuse(
-                    ConfigCode.SECRET,
-                    number,
-                    "secret",
-                    message,
-                    'write secret: "${NAME}" or secret: "${file:path}"',
-                )
+        report = self._binder.report
+        named = index_by_name(entries, lambda at: self._document.locate(("hooks", at, "name")), report)
+        for number, entry in named.values():
+            where = self._document.locate(("hooks", number, "secret"))
+            report.check_secret(where, "secret", entry.secret, self._secrets)
             payload = self._payload(number, entry)
             if payload is None:
                 continue

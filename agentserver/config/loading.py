@@ -555,17 +555,11 @@ def check_conditions(
     known = {item.entry.name: item for item in declared}
     for item in bound:
         rule = item.listener.approval
-        if rule is None or not rule.when:
+        if rule is None:
             continue
-        where = known[item.listener.name].locate("approval", "when")
-        fields = {kind: kind.__dict__.get("__payload__") for kind in item.listener.payloads}
-        described = {each.qname: each for each in fields.values() if isinstance(each, PayloadType)}
-        if item.schema is not None or len(described) < len(fields):
-            report.error(
-                ConfigCode.CONDITION, where, "needs fields, and a hand-written schema has none", "required"
-            )
-            continue
+        kept = [None if item.schema else vars(kind).get("__payload__") for kind in item.listener.payloads]
         try:
-            fit_conditions(described, rule.when)
+            fit_conditions([each if isinstance(each, PayloadType) else None for each in kept], rule.when)
         except ConditionError as error:
+            where = known[item.listener.name].locate("approval", "when")
             report.error(ConfigCode.CONDITION, where, str(error), error.suggestion)

@@ -32,6 +32,9 @@ class ApprovalRule:
         return f"some messages, depending on {fields}" if fields else "every message"
 
 
+_USUAL_RULE: Final = ApprovalRule()
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
     """Participant of an organism.
@@ -186,15 +189,16 @@ class Blueprint:
 
     def approval_time(self, listener: str) -> float:
         """Seconds that a message to a listener waits for an approval."""
-        known = self.listeners.get(listener)
-        rule = None if known is None else known.approval
-        return self.limits.approval if rule is None or rule.within is None else rule.within
+        within = self._approval_rule(listener).within
+        return self.limits.approval if within is None else within
 
     def others_approve(self, listener: str) -> bool:
         """True when a message to a listener needs another approver than the principal of its conversation."""
+        return (self._approval_rule(listener).approvers or self.limits.approvers) == "others"
+
+    def _approval_rule(self, listener: str) -> ApprovalRule:
         known = self.listeners.get(listener)
-        rule = None if known is None else known.approval
-        return ((rule and rule.approvers) or self.limits.approvers) == "others"
+        return (known and known.approval) or _USUAL_RULE
 
     def principal(self, name: str, may: Collection[str] | None = None) -> Listener:
         """A placeholder for the principal who opened a conversation. It accepts nothing.

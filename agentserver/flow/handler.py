@@ -61,11 +61,12 @@ class FlowHandler:
         waiting = self._waiting.pop(metadata.thread_id, None)
         if now.answering is not None:
             return await self._resume(now, now.answering, payload, waiting)
-        if now.storage.size(FlowLine):
-            now.storage.trim(FlowLine, 0)
+        _clear_log(now)
         runner = FlowRunner(self._run(payload), self._encode, self._read)
         await runner.begin(now.idempotency_key)
-        return self._finish(now, runner, payload, FlowLine(now.idempotency_key, self._encode(payload)))
+        if runner.ended:
+            return _finish(now, runner, payload)
+        return self._wait(now, runner, FlowLine(now.idempotency_key, self._encode(payload)))
 
     async def _resume(
         self, now: Invocation, answering: Answering, payload: Any, waiting: _WaitingFlow | None
@@ -83,26 +84,14 @@ class FlowHandler:
             return None
         line = FlowLine(now.idempotency_key, self._encode(payload), key, place, refused)
         await runner.resume(line)
-        return self._finish(now, runner, payload, line)
+        return _finish(now, runner, payload) if runner.ended else self._wait(now, runner, line)
 
-    def _finish(self, now: Invocation, runner: FlowRunner, payload: Any, line: FlowLine) -> HandlerResult:
-        """Return the messages of the flow, with its answer if it has ended."""
-        if runner.error is not None:
-            if isinstance(runner.error, Refused) and runner.error.error == payload:
-                now.storage.trim(FlowLine, 0)
-                return HandlerResponse.respond(payload)
-            raise runner.error
-        sent = [HandlerResponse(each.payload, each.to) for each in runner.sent]
-        if not runner.ended:
-            line.events.extend(runner.events)
-            now.storage.append(line)
-            self._keep(now, runner)
-        else:
-            if now.storage.size(FlowLine):
-                now.storage.trim(FlowLine, 0)
-            if runner.result is not None:
-                sent.append(HandlerResponse.respond(runner.result))
-        return sent[0] if len(sent) == 1 else sent
+    def _wait(self, now: Invocation, runner: FlowRunner, line: FlowLine) -> HandlerResult:
+        """Record the invocation of a flow that waits, and return its messages."""
+        line.events.extend(runner.events)
+        now.storage.append(line)
+        self._keep(now, runner)
+        return _to_result(runner)
 
     def _keep(self, now: Invocation, runner: FlowRunner) -> None:
         """Keep a waiting flow in memory, in place of the one that waits longest if there are too many."""
@@ -117,15 +106,43 @@ class FlowHandler:
         """Decode a payload of the log. ``kind`` is its likely class."""
         regular = kind is not None and self._codecs.of(kind).regular
         element = envelope.read_written(text, _BOUNDS, regular=regular)
-        codec = None if isinstance(element, envelope.Malformed) else self._codecs.for_root(str(element.tag))
-        if codec is None or isinstance(element, envelope.Malformed):
-            raise FlowError("a payload of the log belongs to no class that the listener knows now")
-        return codec.decode(element)
+        if not isinstance(element, envelope.Malformed):
+            codec = self._codecs.for_root(str(element.tag))
+            if codec is not None:
+                return codec.decode(element)
+        raise FlowError("a payload of the log belongs to no class that the listener knows now")
 
     def _read(self, asked: AskRequest, text: str) -> Any:
         """Return an answer, or the exception for a refusal."""
         payload = self._decode(text, asked.reply)
         return refusal(payload, asked.to) if isinstance(payload, SystemError) else payload
+
+
+def _finish(now: Invocation, runner: FlowRunner, payload: Any) -> HandlerResult:
+    """Return the last messages of a flow, its answer among them. Raises the flow's exception.
+
+    A refusal that the flow has just got goes on to its caller.
+    """
+    _clear_log(now)
+    error = runner.error
+    if isinstance(error, Refused) and error.error == payload:
+        return HandlerResponse.respond(payload)
+    if error is not None:
+        raise error
+    return _to_result(runner)
+
+
+def _to_result(runner: FlowRunner) -> HandlerResult:
+    """Convert the messages of the present invocation and the answer."""
+    sent = [HandlerResponse(each.payload, each.to) for each in runner.sent]
+    if runner.result is not None:
+        sent.append(HandlerResponse.respond(runner.result))
+    return sent[0] if len(sent) == 1 else sent
+
+
+def _clear_log(now: Invocation) -> None:
+    if now.storage.size(FlowLine):
+        now.storage.trim(FlowLine, 0)
 
 
 def bind_flow(handler: H, codecs: Codecs) -> H | FlowHandler:

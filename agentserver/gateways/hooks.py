@@ -26,7 +26,6 @@ from agentserver.contract import Code
 from agentserver.core.messages import Done
 from agentserver.core.receipts import LONGEST
 from agentserver.core.state.principals import Principal, Trust
-from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.parts import (
     DoorPart,
@@ -40,14 +39,11 @@ from agentserver.gateways.http.parts import (
     report_not_submitted,
 )
 from agentserver.gateways.principals import Caller, Rate, Role
-from agentserver.payload.json.elements import element_of
-from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.ports import EngineError, RejectReason
 from agentserver.supervision import EndEffect, start_errand
-from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from anyio.abc import TaskGroup
     from starlette.requests import Request
@@ -65,83 +61,98 @@ OPEN: Final = 10_000
 _ID: Final = re.compile(rf"[!#-~]{{1,{LONGEST}}}")
 """An id that can be a key of a request."""
 
+WHOLE: Final = "$"
+"""The path of a whole body."""
+
+_NOWHERE: Final = object()
+
 _NO_SIGNATURE: Final = "The signature of this event is missing, wrong or too old."
 
 
-def _hex(secret: bytes, *parts: bytes) -> str:
-    return hmac.new(secret, b"".join(parts), sha256).hexdigest()
+class _SignedHead(NamedTuple):
+    """Signature of an event, as given and as it should be.
+
+    Args:
+        right: the only right signature.
+        given: the signatures in the headers, of which one has to be right.
+        time: as signed; None if the sender signs no time.
+    """
+
+    right: str
+    given: Sequence[str]
+    time: str | None = None
 
 
-def _github(secret: str, heads: Callable[[bytes], str], body: bytes) -> tuple[str, str, str]:
-    """Return the time, the given signature and the right one (docs.github.com, Validating webhook deliveries)."""
-    return "", heads(b"x-hub-signature-256"), f"sha256={_hex(secret.encode(), body)}"
+def _hash(secret: str, signed: bytes) -> str:
+    return hmac.digest(secret.encode(), signed, "sha256").hex()
 
 
-def _slack(secret: str, heads: Callable[[bytes], str], body: bytes) -> tuple[str, str, str]:
-    """As ``_github`` (docs.slack.dev, Verifying requests from Slack)."""
+def _read_github(secret: str, heads: Callable[[bytes], str], body: bytes) -> _SignedHead:
+    """Read the head of an event (docs.github.com, Validating webhook deliveries)."""
+    return _SignedHead(f"sha256={_hash(secret, body)}", (heads(b"x-hub-signature-256"),))
+
+
+def _read_slack(secret: str, heads: Callable[[bytes], str], body: bytes) -> _SignedHead:
+    """Read the head of an event (docs.slack.dev, Verifying requests from Slack)."""
     at = heads(b"x-slack-request-timestamp")
-    return at, heads(b"x-slack-signature"), f"v0={_hex(secret.encode(), f'v0:{at}:'.encode(), body)}"
+    right = f"v0={_hash(secret, f'v0:{at}:'.encode() + body)}"
+    return _SignedHead(right, (heads(b"x-slack-signature"),), at)
 
 
-def _stripe(secret: str, heads: Callable[[bytes], str], body: bytes) -> tuple[str, str, str]:
-    """As ``_github`` (docs.stripe.com, Verify webhook signatures): any of several signatures may be right."""
+def _read_stripe(secret: str, heads: Callable[[bytes], str], body: bytes) -> _SignedHead:
+    """Read the head of an event (docs.stripe.com, Verify webhook signatures)."""
     pairs = [part.strip().partition("=") for part in heads(b"stripe-signature").split(",")]
     at = next((value for name, _, value in pairs if name == "t"), "")
-    right = _hex(secret.encode(), f"{at}.".encode(), body)
     given = [value for name, _, value in pairs if name == "v1"]
-    return (
-        at,
-        right if any(hmac.compare_digest(each.encode(), right.encode()) for each in given) else "",
-        right,
-    )
+    return _SignedHead(_hash(secret, f"{at}.".encode() + body), given, at)
 
 
-def _standard(secret: str, heads: Callable[[bytes], str], body: bytes) -> tuple[str, str, str]:
-    """As ``_github`` (standardwebhooks.com, 1.0): the secret is Base64 after ``whsec_``."""
+def _read_standard(secret: str, heads: Callable[[bytes], str], body: bytes) -> _SignedHead:
+    """Read the head of an event (standardwebhooks.com, 1.0); the secret is Base64 after ``whsec_``."""
     at, event = heads(b"webhook-timestamp"), heads(b"webhook-id")
+    given = [
+        each.removeprefix("v1,") for each in heads(b"webhook-signature").split() if each.startswith("v1,")
+    ]
     try:
         key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
     except binascii.Error:
-        return at, "", "-"
-    right = base64.b64encode(hmac.digest(key, f"{event}.{at}.".encode() + body, "sha256")).decode()
-    given = [each.partition(",")[2] for each in heads(b"webhook-signature").split() if each.startswith("v1,")]
-    return (
-        at,
-        right if any(hmac.compare_digest(each.encode(), right.encode()) for each in given) else "",
-        right,
-    )
+        return _SignedHead("", (), at)
+    right = hmac.digest(key, f"{event}.{at}.".encode() + body, "sha256")
+    return _SignedHead(base64.b64encode(right).decode(), given, at)
 
 
 class _Scheme(NamedTuple):
     """Scheme of signatures.
 
     Args:
-        sign: returns the signed time (empty if none is signed), the given signature and the right one.
+        read_head: reads the signature of an event, given the secret, the headers and the body.
         header: that has the id of an event; empty if the body has it.
         member: of the body that has the id.
+        challenge: type of the event by which the sender checks an address once; empty without one.
     """
 
-    sign: Callable[[str, Callable[[bytes], str], bytes], tuple[str, str, str]]
+    read_head: Callable[[str, Callable[[bytes], str], bytes], _SignedHead]
     header: bytes = b""
     member: str = ""
+    challenge: str = ""
 
 
 SCHEMES: Final[Mapping[HookSignature, _Scheme]] = MappingProxyType(
     {
-        "github": _Scheme(_github, header=b"x-github-delivery"),
-        "slack": _Scheme(_slack, member="event_id"),
-        "standard": _Scheme(_standard, header=b"webhook-id"),
-        "stripe": _Scheme(_stripe, member="id"),
+        "github": _Scheme(_read_github, header=b"x-github-delivery"),
+        "slack": _Scheme(_read_slack, member="event_id", challenge="url_verification"),
+        "standard": _Scheme(_read_standard, header=b"webhook-id"),
+        "stripe": _Scheme(_read_stripe, member="id"),
     }
 )
 
 
 def verify(hook: Hook, heads: Callable[[bytes], str], body: bytes, now: float) -> None:
     """Check the signature of an event. Raises ProblemAnswer (401)."""
-    at, given, right = SCHEMES[hook.signature].sign(hook.secret, heads, body)
-    signs_time = hook.signature != "github"
-    fresh = not signs_time or (at.isascii() and at.isdigit() and abs(now - float(at[:15])) <= hook.tolerance)
-    if not hmac.compare_digest(given.encode("utf-8", "replace"), right.encode()) or not fresh:
+    right, given, at = SCHEMES[hook.signature].read_head(hook.secret, heads, body)
+    known = [hmac.compare_digest(each.encode("utf-8", "replace"), right.encode()) for each in given]
+    fresh = at is None or (at.isascii() and at.isdigit() and abs(now - float(at[:15])) <= hook.tolerance)
+    if not any(known) or not fresh:
         raise ProblemAnswer(401, _NO_SIGNATURE)
 
 
@@ -153,21 +164,19 @@ def find_id(hook: Hook, heads: Callable[[bytes], str], value: Any, body: bytes) 
     return found if _ID.fullmatch(found) else sha256(body).hexdigest()
 
 
-def map_event(hook: Hook, value: Any, members: Sequence[str]) -> dict[str, Any]:
+def map_event(hook: Hook, value: Any, members: Iterable[str]) -> dict[str, Any]:
     """Map the JSON of an event to the fields of a payload; a field whose path leads nowhere is left out."""
-    found: dict[str, Any] = {}
-    for name in members:
-        inner, there = value, True
-        for key in hook.fields.get(name, name).split("."):
-            if key == "$":
-                continue
-            there = isinstance(inner, dict) and key in inner
-            inner = inner[key] if there else None
-            if not there:
-                break
-        if there:
-            found[name] = inner
-    return found
+    found = {name: _follow(value, hook.fields.get(name, name)) for name in members}
+    return {name: each for name, each in found.items() if each is not _NOWHERE}
+
+
+def _follow(value: Any, path: str) -> Any:
+    """Return the value at a path of keys; _NOWHERE without one."""
+    for key in path.split(".") if path != WHOLE else ():
+        if not isinstance(value, dict) or key not in value:
+            return _NOWHERE
+        value = value[key]
+    return value
 
 
 @dataclass(slots=True)
@@ -206,11 +215,10 @@ class HookRoutes:
             return Response(status_code=204)
         if forms.media(heads(b"content-type")) != forms.JSON:
             raise ProblemAnswer(415, "An event is application/json.", {"accept-post": forms.JSON})
-        value = await read_body(request, read_event)
-        if (
-            isinstance(value, dict) and value.get("type") == "url_verification"
-        ):  # Slack checks an address once
-            return _json({"challenge": str(value.get("challenge", ""))}, 200)
+        value = await read_body(request, forms.read_value)
+        challenge = SCHEMES[hook.signature].challenge
+        if challenge and isinstance(value, dict) and value.get("type") == challenge:
+            return forms.json_response({"challenge": str(value.get("challenge", ""))})
         message = _make_message(server, hook, value)
         event = find_id(hook, heads, value, body)
         conversation = await open_conversation(server, who, event, kept=False)
@@ -223,15 +231,7 @@ class HookRoutes:
         if self._tasks is not None and not sent.again and sent.code is None:
             work = partial(_end_when_done, server, who.name, conversation)
             start_errand(self._tasks, f"ends an event of {who.name}", EndEffect.EXPIRY, work, _leave)
-        return _json({"conversation": conversation, "request": sent.request}, 202)
-
-
-def read_event(data: bytes) -> Any:
-    """Read the JSON of an event. Raises ProblemAnswer."""
-    value = read_json(data, JsonLimits(bytes=len(data)))
-    if isinstance(value, JsonRefusal):
-        raise forms.faulty(value)
-    return value
+        return forms.json_response({"conversation": conversation, "request": sent.request}, 202)
 
 
 def _make_message(server: DoorHost, hook: Hook, value: Any) -> bytes:
@@ -239,14 +239,7 @@ def _make_message(server: DoorHost, hook: Hook, value: Any) -> bytes:
     codec = server.rules.codecs.for_root(hook.root)
     if codec is None:  # a reload has removed it
         raise ProblemAnswer(404)
-    element = element_of(codec, map_event(hook, value, [field.name for field in codec.outline]))
-    if isinstance(element, JsonRefusal):
-        raise forms.faulty(element)
-    return canonical(element)
-
-
-def _json(value: dict[str, str], status: int) -> Response:
-    return Response(forms.dump_json(value), status, media_type=forms.JSON)
+    return forms.encode_value(codec, map_event(hook, value, (field.name for field in codec.outline)))
 
 
 async def _end_when_done(server: DoorHost, principal: str, conversation: str) -> None:

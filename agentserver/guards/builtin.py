@@ -10,7 +10,7 @@ from agentserver.contract import Code
 from agentserver.core.drafts.routing import Route
 from agentserver.core.guard import DenyVerdict, NeedsApproval, keep_memory
 from agentserver.core.records.details import Ground
-from agentserver.payload.conditions import ConditionError, fit_conditions
+from agentserver.payload.conditions import fit_conditions
 from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from agentserver.guards.lineage.guard import TrustSettings
     from agentserver.payload.codec import Codecs
     from agentserver.payload.conditions import FieldTest
-    from agentserver.payload.fields.field_table import PayloadType
 
 _APPROVED = "permitted"
 
@@ -115,22 +114,15 @@ class OrganismFacts(NamedTuple):
 
 
 def _make_approval(facts: OrganismFacts) -> CoreGuard:
-    asking = {name: each for name, each in facts.listeners.items() if each.approval is not None}
-    return ApprovalGuard({name: fit_rule(each, facts.codecs) for name, each in asking.items()})
-
-
-def fit_rule(listener: Listener, codecs: Codecs) -> Mapping[str, tuple[FieldTest, ...]]:
-    """Fit the conditions of a listener's approval to its payloads, by root. Raises ConditionError."""
-    if listener.approval is None or not listener.approval.when:
-        return {}
-    described: dict[str, PayloadType] = {}
-    for codec in map(codecs.of, listener.payloads):
-        if codec.described is None:
-            raise ConditionError(
-                f"{codec.payload.__qualname__} has a hand-written schema, whose fields are unknown"
+    return ApprovalGuard(
+        {
+            name: fit_conditions(
+                (facts.codecs.of(kind).described for kind in each.payloads), each.approval.when
             )
-        described[codec.name] = codec.described
-    return fit_conditions(described, listener.approval.when)
+            for name, each in facts.listeners.items()
+            if each.approval is not None
+        }
+    )
 
 
 def _make_lineage(facts: OrganismFacts) -> CoreGuard | None:

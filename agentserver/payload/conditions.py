@@ -18,7 +18,7 @@ from agentserver.payload.fields.field_table import FieldKind, Scalar
 from agentserver.payload.fields.lexical import READERS, UNREADABLE, ScalarKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from lxml import etree
 
@@ -39,7 +39,7 @@ class Comparison(StrEnum):
     NOT_IN = "not_in"
 
 
-_ORDERINGS: Final[Mapping[Comparison, Callable[[Any, Any], Any]]] = MappingProxyType(
+ORDERINGS: Final[Mapping[Comparison, Callable[[Any, Any], Any]]] = MappingProxyType(
     {
         Comparison.OVER: operator.gt,
         Comparison.AT_LEAST: operator.ge,
@@ -139,30 +139,31 @@ def _occurrences(element: etree._Element, field: Field, namespace: str) -> list[
 
 
 def fit_conditions(
-    payloads: Mapping[str, PayloadType], conditions: tuple[FieldCondition, ...]
+    payloads: Iterable[PayloadType | None], conditions: tuple[FieldCondition, ...]
 ) -> dict[str, tuple[FieldTest, ...]]:
-    """Fit conditions to payloads by root element, each to those that have its field.
+    """Fit conditions to payloads by root element, each to those that have its field. Empty without conditions.
+
+    ``payloads`` has None for one with a hand-written schema.
 
     Raises ConditionError, also for a condition without a payload and for a payload without a condition, whose messages
     would pass a rule that nobody wrote for them.
     """
-    fitted: dict[str, list[FieldTest]] = {root: [] for root in payloads}
+    known = tuple(payloads) if conditions else ()
+    fitted: dict[PayloadType, list[FieldTest]] = {}
+    for payload in known:
+        if payload is None:
+            raise ConditionError("needs fields, and a hand-written schema has none", "required")
+        fitted[payload] = []
     for condition in conditions:
         first = condition.path.partition(".")[0]
-        having = {
-            root: each
-            for root, each in payloads.items()
-            if any(field.name == first for field in each.record.fields)
-        }
-        for root, payload in (having or payloads).items():
-            fitted[root].append(fit_condition(payload, condition))
-    for root, tests in fitted.items():
+        having = [each for each in fitted if any(field.name == first for field in each.record.fields)]
+        for payload in having or fitted:
+            fitted[payload].append(fit_condition(payload, condition))
+    for payload, tests in fitted.items():
         if not tests:
-            told = (
-                f"no condition is about a field of {payloads[root].root}, so that all its messages would pass"
-            )
+            told = f"no condition is about a field of {payload.root}, so that all its messages would pass"
             raise ConditionError(told, "add one, or leave the class out of payload_class")
-    return {root: tuple(tests) for root, tests in fitted.items()}
+    return {payload.qname: tuple(tests) for payload, tests in fitted.items()}
 
 
 def fit_condition(payload: PayloadType, condition: FieldCondition) -> FieldTest:
@@ -196,14 +197,15 @@ def _find_field(payload: PayloadType, record: RecordType, name: str) -> Field:
     found = next((field for field in record.fields if field.name == name), None)
     if found is None:
         names = [field.name for field in record.fields]
-        raise ConditionError(
-            f"{payload.root} has no field {name}",
-            next(
-                iter(difflib.get_close_matches(name, names, 1)),
-                "one of " + ", ".join(names[:10]) if names else "",
-            ),
-        )
+        raise ConditionError(f"{payload.root} has no field {name}", _suggest(name, names))
     return found
+
+
+def _suggest(text: str, known: list[str]) -> str:
+    """Suggest the closest known text, or some of them."""
+    return next(
+        iter(difflib.get_close_matches(text, known, 1)), "one of " + ", ".join(known[:10]) if known else ""
+    )
 
 
 def _unit(payload: PayloadType, record: RecordType, condition: FieldCondition) -> tuple[Field, str]:
@@ -225,7 +227,7 @@ def _bound(
             f"{condition.path} has no order, so that nothing is {comparison} {limit}", "use in"
         )
     kind = ScalarKind.DECIMAL if scalar.kind in _EXACT else scalar.kind
-    bound, compare = _read(Scalar(kind), limit, f"{condition.path}.{comparison}"), _ORDERINGS[comparison]
+    bound, compare = _read(Scalar(kind), limit, f"{condition.path}.{comparison}"), ORDERINGS[comparison]
     read = READERS[kind]
 
     def test(text: str) -> bool:
@@ -267,8 +269,7 @@ def _read(scalar: Scalar, value: Operand, where: str) -> Any:
     text = _write(value)
     choices = [each for each, _ in scalar.choices]
     if choices and text not in choices:
-        close = next(iter(difflib.get_close_matches(text, choices, 1)), "one of " + ", ".join(choices[:10]))
-        raise ConditionError(f"{where}: the field never has the value {text}", close)
+        raise ConditionError(f"{where}: the field never has the value {text}", _suggest(text, choices))
     try:
         return READERS[scalar.kind](text)
     except UNREADABLE:

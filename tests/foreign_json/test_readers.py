@@ -19,7 +19,7 @@ from agentserver.cli import send
 from agentserver.client import values as client_values
 from agentserver.client.errors import ProtocolError
 from agentserver.foreign_json.reading import RefusedJson
-from agentserver.gateways import agui, hooks
+from agentserver.gateways import agui
 from agentserver.gateways.http import forms, streams
 from agentserver.gateways.http.parts import ProblemAnswer
 from agentserver.gateways.principals import document
@@ -95,7 +95,6 @@ READERS = {
         lambda data: forms.message(None, forms.JSON, data, None, None, None),
         b"%s",
     ),
-    "agentserver/gateways/hooks.py": (hooks.read_event, b"%s"),
     "agentserver/gateways/http/streams.py": (streams._parse_confirmation, b'{"taken":%s}'),
     "agentserver/gateways/agui.py": (partial(agui.read, decides=True), RUN),
     "agentserver/gateways/principals/document.py": (document.read, PRINCIPALS),

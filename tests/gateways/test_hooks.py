@@ -176,6 +176,14 @@ async def test_what_is_no_event_is_refused(hooks, path, body, headers, status):
 
 
 @pytest.mark.anyio
+async def test_an_event_of_another_sender_is_no_challenge(hooks):
+    async with desk(parts=hooks) as d, d.client("") as client:
+        body = b'{"type": "url_verification", "amount": 3}'
+        answer = await client.post("/hooks/till", content=body, headers=signed(body))
+        assert answer.status_code == 202
+
+
+@pytest.mark.anyio
 async def test_slack_is_answered_its_challenge():
     some = [
         part([Hook("s", "greeter", Greet.__xml_name__, "slack", "secret")], TokenKeeper(People(), NoPace()))

@@ -6,13 +6,13 @@ import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
 
 from agentserver.completion import Backend, LanguageModels, ModelChoice, Price
-from agentserver.config.findings import did_you_mean, format_path
+from agentserver.config.findings import did_you_mean, format_path, index_by_name
 from agentserver.config.keys.fields import DOTTED_PATTERN
 from agentserver.config.keys.llm import BackendEntry, LlmEntry, ModelEntry, Script, ScriptCall, Turn
 from agentserver.config.validation import describe, keys_of
@@ -20,7 +20,7 @@ from agentserver.remedies.configuration import ConfigCode
 from agentserver.spending import UNBOUNDED, Budget, Budgets, usd
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from agentserver.config.code.binding import Binder
     from agentserver.config.findings import SourceSpan
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from agentserver.config.yaml.document import Document
     from agentserver.config.yaml.secrets import Secrets
 
-Entry = TypeVar("Entry", BackendEntry, ModelEntry)
 
 MILLION = 1_000_000
 
@@ -49,8 +48,9 @@ def read_models(
     reader = _Reader(document, secrets, binder)
     entry = LlmEntry.model_validate(document.data["llm"])
     prices = {name: Price(price.input, price.output) for name, price in entry.prices.items()}
-    backends = reader.index_by_name("backends", entry.backends)
-    models = reader.index_by_name("models", entry.models)
+    report = binder.report
+    backends = index_by_name(entry.backends, lambda at: reader.locate("backends", at, "name"), report)
+    models = index_by_name(entry.models, lambda at: reader.locate("models", at, "name"), report)
     for at, model in models.values():
         reader.check_backends(at, model, backends)
     asked = {backend.model for backend in entry.backends}
@@ -92,20 +92,6 @@ class _Reader:
         self, code: ConfigCode, keys: tuple[str | int, ...], message: str, suggestion: str = ""
     ) -> None:
         self.binder.report.error(code, self.locate(*keys), message, suggestion)
-
-    def index_by_name(self, key: str, entries: Sequence[Entry]) -> Mapping[str, tuple[int, Entry]]:
-        """Index the entries by name; a repeated name is a mistake."""
-        found: dict[str, tuple[int, Entry]] = {}
-        for at, entry in enumerate(entries):
-            if entry.name in found:
-                line = self.locate(key, found[entry.name][0], "name").line
-                self.refuse(
-                    ConfigCode.TWICE,
-                    (key, at, "name"),
-                    f'duplicate name "{entry.name}" (first on line {line})',
-                )
-            found.setdefault(entry.name, (at, entry))
-        return found
 
     def check_backends(self, at: int, model: ModelEntry, known: Mapping[str, Any]) -> None:
         for place, name in enumerate(model.backends):
@@ -191,14 +177,9 @@ class _Reader:
                 where = self.locate("backends", at, "key", missing=True)
                 name = f"${{{entry.provider.upper()}_API_KEY}}"
                 self.binder.report.error(ConfigCode.MISSING, where, "is missing", f'write key: "{name}"')
-        elif entry.key not in self.secrets.needles:
-            message = "a key is never written into the file, and has 4 characters or more"
-            self.refuse(
-                ConfigCode.SECRET,
-                ("backends", at, "key"),
-                message,
-                'write key: "${NAME}" or key: "${file:path}"',
-            )
+        else:
+            report, where = self.binder.report, self.locate("backends", at, "key")
+            report.check_secret(where, "key", entry.key, self.secrets)
 
     def _script(self, at: int, entry: BackendEntry) -> Any:
         """Read the turns of a scripted backend, or import its function."""

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from agentserver.config.keys.fields import Retention, Strict
 from agentserver.core.blueprint import ApprovalRule
-from agentserver.payload.conditions import Comparison, FieldCondition
+from agentserver.payload.conditions import ORDERINGS, FieldCondition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,17 +43,14 @@ class ConditionEntry(Strict):
 
     @model_validator(mode="after")
     def _compares(self) -> ConditionEntry:
-        if self.condition("") == FieldCondition("", unit=self.condition("").unit):
+        compared = self.condition("")
+        if not (compared.bounds or compared.among or compared.outside):
             raise ValueError("compares nothing: set over, at_least, under, at_most, in or not_in")
         return self
 
     def condition(self, path: str) -> FieldCondition:
         """Make the condition on the field at a path."""
-        bounds = tuple(
-            (each, value)
-            for each in (Comparison.OVER, Comparison.AT_LEAST, Comparison.UNDER, Comparison.AT_MOST)
-            if (value := getattr(self, each)) is not None
-        )
+        bounds = tuple((each, value) for each in ORDERINGS if (value := getattr(self, each)) is not None)
         unit = next(iter(self.unit.items())) if self.unit else None
         return FieldCondition(path, bounds, tuple(self.among or ()), tuple(self.not_in or ()), unit)
 

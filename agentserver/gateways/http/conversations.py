@@ -110,7 +110,7 @@ class ConversationRoutes:
         if self.holding.stopping:
             raise server_stopping()
         key = await open_conversation(host(request), who, _key(request), kept=True)
-        return _json({"conversation": key}, 201, {"location": f"/v1/conversations/{key}"})
+        return forms.json_response({"conversation": key}, 201, {"location": f"/v1/conversations/{key}"})
 
     async def send(self, request: Request) -> Response:
         """Hand in a message; answer with the first reply where it comes in time."""
@@ -289,10 +289,6 @@ def _short(text: str | None) -> str | None:
     return text
 
 
-def _json(found: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(forms.dump_json(found), status, headers, media_type=forms.JSON)
-
-
 def _accept(conversation: str, submitted: SubmitResult, server: DoorHost) -> Response:
     place = forms.place_id(submitted.after)
     headers = {
@@ -303,7 +299,7 @@ def _accept(conversation: str, submitted: SubmitResult, server: DoorHost) -> Res
     asked = list_waiting(server, conversation, submitted.request)
     waits = [forms.waiting_json(one, server.rules) for one in asked]
     found = {"request": submitted.request, "after": place, "again": submitted.again, "waits": waits}
-    return _json(found, 202, headers)
+    return forms.json_response(found, 202, headers)
 
 
 def _answer(
@@ -327,7 +323,7 @@ def _answer(
             return Response(found.message, headers=told, media_type=forms.XML[0])
         case Reply():
             value = {**forms.reply_json(found, server.rules), "again": submitted.again}
-            return _json(value, headers=told)
+            return forms.json_response(value, headers=told)
 
 
 def _headers(submitted: SubmitResult, event: Reply | Done | None = None) -> Mapping[str, str]:

@@ -145,4 +145,4 @@ async def _answer_unknown(_scope: Scope, _receive: Receive, _send: Send) -> None
 
 
 def _status(word: str) -> Response:
-    return Response(forms.dump_json({"status": word}), media_type=forms.JSON)
+    return forms.json_response({"status": word})

@@ -9,6 +9,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from starlette.responses import Response
+
 from agentserver.contract import Code, SystemError
 from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
 from agentserver.core.receipts import LONGEST
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.state.approvals import Approval
     from agentserver.payload.codec import Codec
+    from agentserver.payload.json.values import JsonValue
 
 JSON: Final = "application/json"
 XML: Final = ("application/xml", "text/xml")
@@ -80,12 +83,23 @@ def message(
         raise ProblemAnswer(
             415, "A message is application/json or application/xml.", {"accept-post": f"{JSON}, {XML[0]}"}
         )
+    value = read_value(data)
+    return encode_value(_codec(rules, to, name, may), value)
+
+
+def read_value(data: bytes) -> JsonValue:
+    """Read the JSON of a body. Raises ProblemAnswer."""
     value = read_json(data, JsonLimits(bytes=len(data)))
     if isinstance(value, JsonRefusal):
-        raise faulty(value)
-    element = element_of(_codec(rules, to, name, may), value)
+        raise _faulty(value)
+    return value
+
+
+def encode_value(codec: Codec, value: JsonValue) -> bytes:
+    """Convert a JSON value to the message of a payload. Raises ProblemAnswer with the corrections."""
+    element = element_of(codec, value)
     if isinstance(element, JsonRefusal):
-        raise faulty(element)
+        raise _faulty(element)
     return canonical(element)
 
 
@@ -123,7 +137,7 @@ def codecs_of(rules: Rules, listener: str) -> Iterator[Codec]:
         yield rules.codecs.of(payload)
 
 
-def faulty(refusal: JsonRefusal) -> ProblemAnswer:
+def _faulty(refusal: JsonRefusal) -> ProblemAnswer:
     """Build the answer for a value that is no such payload, with its faults."""
     faults = [{"pointer": each.pointer, "rule": each.rule} for each in refusal.faults]
     return by_code(Code.VALIDATION, faults=faults)
@@ -223,6 +237,13 @@ def dump_json(found: Mapping[str, Any]) -> bytes:
     return json.dumps(found, ensure_ascii=False, separators=(",", ":"), default=str).encode(
         "utf-8", "backslashreplace"
     )
+
+
+def json_response(
+    found: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Build the answer that is an object as JSON."""
+    return Response(dump_json(found), status, headers, media_type=JSON)
 
 
 def dump_event(found: Mapping[str, Any]) -> bytes:

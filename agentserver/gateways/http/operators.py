@@ -54,7 +54,7 @@ async def approvals(request: Request) -> Response:
     if who.sees is not None:
         raise ProblemAnswer(403, "This role sees no approvals.")
     found = [_approval(one, server, who) for one in server.approvals()]
-    return Response(forms.dump_json({"approvals": found}), media_type=forms.JSON)
+    return forms.json_response({"approvals": found})
 
 
 async def approval(request: Request) -> Response:
@@ -68,7 +68,7 @@ async def approval(request: Request) -> Response:
     if conversation is not None and not who.redacted:
         origins = server.rules.origins(conversation, one.delivery)
         told = {**told, "origins": None if origins is None else _origins(origins, server.rules.redact)}
-    return Response(forms.dump_json(told), media_type=forms.JSON)
+    return forms.json_response(told)
 
 
 def _origins(found: Origins, redact: Callable[[str], str]) -> Mapping[str, Any]:
@@ -158,7 +158,7 @@ async def trace(request: Request) -> Response:
         redaction = Redaction((EVERY,), server.rules.redact, names_of(server.rules.blueprint))
     records = redact_records(await _records(server, key), redaction)
     found = [_record(each, who, server) for each in records]
-    return Response(forms.dump_json({"now": time.time(), "records": found}), media_type=forms.JSON)
+    return forms.json_response({"now": time.time(), "records": found})
 
 
 async def _records(server: DoorHost, conversation: str) -> Sequence[AuditRecord]:

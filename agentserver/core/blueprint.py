@@ -18,7 +18,7 @@ class ApprovalRule:
     """Rule about the messages to a listener that a person has to approve.
 
     Args:
-        when: conditions on the payload, of which one is enough; empty for every message.
+        when: conditions on the payload; one is enough. Empty for every message.
         approvers: who may approve, as ``Limits.approvers``; None for what that says.
         within: seconds that a message waits; None for ``Limits.approval``.
     """

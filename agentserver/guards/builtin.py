@@ -49,9 +49,9 @@ class ApprovalGuard:
     """Guard that asks a person before certain messages reach certain listeners.
 
     Args:
-        listeners: by name, the conditions on each payload by its root element, of which one is enough. A listener
-            without conditions is asked about always, and a payload that it does not declare, which is the answer to a
-            question of its own, only then.
+        listeners: by name, the conditions on each payload by its root element; one is enough. Without conditions every
+            message to the listener is asked about. With conditions, a payload that it does not declare passes: it
+            answers a question of the listener.
     """
 
     name = "approval"

@@ -10,9 +10,9 @@ import pytest
 
 from agentserver.config import forget, load
 from agentserver.flow import ask, gather
-from agentserver.flow.handler import FlowHandler
 from agentserver.payload.functions import payload_of
 from agentserver.testing import listener, organism, organism_of
+from tests.flow.forgetful import Forgetful
 
 pytestmark = pytest.mark.anyio
 
@@ -46,13 +46,6 @@ async def pay_slowly(iban: str) -> AsyncIterator[str | Vendor]:
     vendor = await ask("ledger", FindVendor(iban))
     yield "asked"
     yield vendor
-
-
-class Forgetful(FlowHandler):
-    """Drops each flow from memory, so that it is run again from its log at each answer."""
-
-    def _keep(self, now, runner):
-        runner.close()
 
 
 async def find_again(iban: str) -> str:

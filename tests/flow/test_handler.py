@@ -29,6 +29,7 @@ from agentserver.flow.handler import FlowHandler
 from agentserver.flow.lines import KEPT
 from agentserver.payload.codec import Codecs
 from agentserver.testing import listener, organism, organism_of
+from tests.flow.forgetful import Forgetful
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -65,13 +66,6 @@ async def ledger(payload: Find, metadata):
     if payload.what == "nothing":
         raise LookupError(payload.what)
     return HandlerResponse.respond(Found(payload.what.upper()))
-
-
-class Forgetful(FlowHandler):
-    """Drops each flow from memory, so that it is run again from its log at each answer."""
-
-    def _keep(self, now, runner):
-        runner.close()
 
 
 KINDS = pytest.mark.parametrize("kind", [FlowHandler, Forgetful])

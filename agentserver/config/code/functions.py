@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def compile_handler(function: Callable[..., Any], form: FunctionForm) -> FlowHandler:
     """Return the v2.1 handler of a function, which may await messages.
 
-    It passes the fields of a payload as arguments and answers the caller with the value. The system's refusal of an
-    earlier answer goes on to the caller.
+    It passes the fields of a payload as arguments and answers the caller with the value. A refusal of an earlier
+    answer is passed to the caller.
     """
     names = frozenset(kind.__xml_name__ for kind in form.payloads)  # type: ignore[attr-defined]
     inner = inspect.unwrap(function)

@@ -72,7 +72,7 @@ class Signature:
 
     @property
     def stored(self) -> tuple[type, ...]:
-        """The classes in which its handler keeps what it needs to continue."""
+        """The classes that its handler stores."""
         return () if self.form is None else KEPT
 
     @property

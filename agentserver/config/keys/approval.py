@@ -84,7 +84,7 @@ class ApprovalEntry(Strict):
 
 
 def read_rule(value: bool | Mapping[str, Any]) -> ApprovalRule | None:  # noqa: FBT001 - a value of the YAML
-    """Read the mapping under ``approval:``; True stands for ``required``. Raises pydantic.ValidationError."""
+    """Read the mapping under ``approval:``; True means ``required``. Raises pydantic.ValidationError."""
     return ApprovalEntry.model_validate({} if value is True else value).rule() if value else None
 
 

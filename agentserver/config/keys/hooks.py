@@ -1,4 +1,4 @@
-"""Keys below ``hooks:``, by which other services send events."""
+"""Keys below ``hooks:``, for events of other services."""
 
 from __future__ import annotations
 

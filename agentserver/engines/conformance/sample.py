@@ -231,6 +231,16 @@ class SampleConversation:
         """Open a conversation before its first message."""
         return decisions.open_conversation(conversation, self.rules, self.moment())
 
+    async def keep_two_requests(self, engine: Engine) -> tuple[Outcome, Outcome]:
+        """Keep a conversation with an answered and a pending request. Returns the answer's step and the last one."""
+        first = self.receive(self.start(), "1")
+        await keep(engine, first)
+        answered = self.answer(first.conversation, first.ready[0])
+        await keep(engine, answered)
+        second = self.receive(answered.conversation, "2")
+        await keep(engine, second)
+        return answered, second
+
     def close(self, conversation: Conversation) -> Outcome:
         """Close a conversation."""
         return decisions.close(conversation, self.rules, self.moment(), "over")

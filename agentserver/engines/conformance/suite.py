@@ -79,13 +79,8 @@ async def requests_of_a_suspended_conversation_are_answered(subject: Subject) ->
     """Check that each pending request ends with an error, which a durable engine keeps for its gateway."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        first = sample.receive(sample.start(), "1")
-        await keep(engine, first)
-        answered = sample.answer(first.conversation, first.ready[0])
-        await keep(engine, answered)
-        second = sample.receive(answered.conversation, "2")
-        await keep(engine, second)
-        key = first.conversation.id
+        answered, _ = await sample.keep_two_requests(engine)
+        key = answered.conversation.id
         for event in answered.replies:
             engine.acknowledge(key, event.place)
         last = await engine.suspend(key, "nothing can be decided", 1.0)

@@ -75,12 +75,7 @@ async def events_of_a_suspended_conversation_come_last(subject: Subject) -> None
     """Check that the final events of a suspended conversation come after all others."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        first = sample.receive(sample.start(), "1")
-        await keep(engine, first)
-        answered = sample.answer(first.conversation, first.ready[0])
-        await keep(engine, answered)
-        second = sample.receive(answered.conversation, "2")
-        await keep(engine, second)
+        answered, second = await sample.keep_two_requests(engine)
         last = await engine.suspend(second.conversation.id, "it cannot continue", 9.0)
         await _expect_events(engine, second.conversation.id, [*answered.replies, *last])
         found = await engine.find_conversation(second.conversation.id)

@@ -61,6 +61,7 @@ class Feed:
         self.shown = shown
         self.prompts = []
         self.typed = False
+        self.settled = None
 
     async def next(self, prompt):
         self.prompts.append(prompt)
@@ -133,6 +134,7 @@ async def session(
         async with build(organism or DESK, engine=engine, clock=clock) as server:
             screen = Screen(redact=redact, out=lambda: shown)
             console = Console(server, screen, interactive=interactive)
+            feed.settled = console._sessions.rest
             async with anyio.create_task_group() as tasks:
                 if meanwhile is not None:
                     tasks.start_soon(meanwhile, shown)
@@ -488,6 +490,10 @@ async def test_ctrl_c_forgets_a_half_typed_line_before_it_cancels_or_leaves():
         while feeds[0].typed:  # noqa: ASYNC110 - a line that is cleared has no event
             await anyio.sleep(0.005)
 
+    async def settled(shown):
+        """Wait until nothing runs: an answer is shown a moment before, and Ctrl-C would cancel its request."""
+        await feeds[0].settled.wait()
+
     feeds = []
     status, shown, prompts = await session(
         "@waiter seconds=60",
@@ -499,9 +505,11 @@ async def test_ctrl_c_forgets_a_half_typed_line_before_it_cancels_or_leaves():
         ControlKey.INTERRUPT,
         "@greeter Ada",
         until("Good day, Ada!"),
+        settled,
         ControlKey.INTERRUPT,
         "@greeter Bob",  # no second one in a row
         until("Good day, Bob!"),
+        settled,
         ControlKey.INTERRUPT,
         ControlKey.INTERRUPT,
         "@greeter never",

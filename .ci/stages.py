@@ -34,6 +34,8 @@ OVERALL_COVERAGE = 95
 CORE_COVERAGE = 98
 SOAK_SCALE = 100
 PARALLEL = ("--numprocesses=auto", "--dist=worksteal")
+OVERLAPPING = (f"--numprocesses={2 * (os.cpu_count() or 1)}", "--dist=worksteal")
+"""Two workers for each core: a third of the tests' time is spent waiting for processes, sockets and the database."""
 COUNTED = tuple(f"tests/{name}" for name in ("core", "guards", "pump", "reloading"))
 """Folders of tests that the core's bound needs; nothing is counted in the others."""
 LEFT_TO_FULL = tuple(
@@ -92,6 +94,19 @@ LEFT_TO_FULL = tuple(
         "test_canary.py",
         "worker/remote",
         "worker/test_hostile.py",
+        # frameworks, whose import takes longer than their tests
+        "handoff/managed/test_agents.py",
+        "provenance/adapters",
+        "provenance/test_example_langchain.py",
+        "cli/test_check_imports.py",
+        # every bomb against every reader, a damaged byte in every row, every escape from the wall: 10 s each
+        "foreign_json/test_readers.py",
+        "llm/test_bounded.py",
+        "engines/sqlite/test_damage.py",
+        "worker/commands/test_commands.py",
+        # figures of work and memory, not behaviour
+        "provenance/test_work.py",
+        "test_patterns.py",
         # a whole server whose helpers are ended one by one, 18 s of CPU; test_supervision.py holds each ending
         "test_helpers.py",
         # Python calls of a hop under a profiler, 12 s of CPU: a figure, not behaviour
@@ -237,7 +252,7 @@ def compiled() -> None:
 def behaviour_tests() -> None:
     """Run every test of behaviour on every core, uncounted, with a fifth of the examples of property tests."""
     env = {"HYPOTHESIS_PROFILE": os.environ.get("HYPOTHESIS_PROFILE", "quick")}
-    pytest(*PARALLEL, *(f"--ignore={path}" for path in LEFT_TO_FULL), env=env)
+    pytest(*OVERLAPPING, *(f"--ignore={path}" for path in LEFT_TO_FULL), env=env)
 
 
 def core_tests() -> None:

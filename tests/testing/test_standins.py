@@ -16,7 +16,6 @@ from agentserver import HandlerResponse, SystemError, invocation
 from agentserver.completion import Completion
 from agentserver.config import forget, load
 from agentserver.llm import complete
-from agentserver.llm.providers import ModelsRefusedError
 from agentserver.testing import listener, organism, organism_of, script_model
 from tests.core.paper import Answer, Ask
 from tests.llm.conftest import models, request
@@ -193,10 +192,18 @@ async def test_an_organism_made_in_code_gets_the_models_of_the_test():
     assert refused.code == "busy"
 
 
-async def test_the_environment_refuses_every_call_of_a_provider(remote, providers, monkeypatch):
+@pytest.fixture
+def refusal():
+    """The error of a call that the environment refuses. Its module imports the SDKs, which takes 4 s."""
+    from agentserver.llm.providers import ModelsRefusedError
+
+    return ModelsRefusedError
+
+
+async def test_the_environment_refuses_every_call_of_a_provider(remote, providers, monkeypatch, refusal):
     monkeypatch.setenv("AGENTSERVER_ALLOW_MODELS", "0")
     async with models(remote("ok")) as completer:
-        with pytest.raises(ModelsRefusedError, match="AGENTSERVER_ALLOW_MODELS=0 refuses the call of ok"):
+        with pytest.raises(refusal, match="AGENTSERVER_ALLOW_MODELS=0 refuses the call of ok"):
             await completer.complete("m", request())
     assert providers.asked == []
 

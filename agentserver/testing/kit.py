@@ -225,6 +225,10 @@ def _result(step: Any) -> HandlerResult:
     return HandlerResponse.respond(step)
 
 
+APPROVER = "approver"
+"""Name of the person who answers: another than the principal, so that ``approvers: others`` permits it."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShownApproval:
     """Message that needed an approval.
@@ -245,7 +249,7 @@ class ShownApproval:
 
 
 class Person:
-    """Approver that answers as a test says.
+    """Approver that answers as a test says, and is another person than the one who asked.
 
     Args:
         approves: the answer to every question, or a function that returns it; None lets the message wait.
@@ -284,7 +288,7 @@ class Person:
 async def give_answer(server: Server, asked: ShownApproval, answer: Answer) -> bool:
     """Give an answer. Returns False if the message is no longer waiting."""
     approval = asked.approval
-    answered = ApprovalAnswer(approval.id, approval.digest, answer, "test")
+    answered = ApprovalAnswer(approval.id, approval.digest, answer, APPROVER)
     return await server.answer(approval.delivery.conversation, answered)
 
 

@@ -324,6 +324,11 @@ class Server(ServerIngress):
         if self._pump is not None:
             await self._pump.drain()
 
+    async def settle_timers(self) -> None:
+        """Wait until no message is at work, and all that are due by then have been delivered and handled."""
+        if self._pump is not None:
+            await self._pump.settle_timers()
+
     def conversation(self, conversation: str) -> Conversation | None:
         """Return the current state of a conversation, for operators; None if it is unknown or closed."""
         return None if self._pump is None else self._pump.conversation(conversation)

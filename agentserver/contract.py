@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from agentserver.completion import Completer
     from agentserver.spending import Purse
 
@@ -60,6 +62,21 @@ class HandlerResponse:
     def respond(cls, payload: Any) -> HandlerResponse:
         """Answer the caller of this thread and prune every sub-thread that this thread opened."""
         return cls(payload, Target.CALLER)
+
+
+LONGEST_DELAY: Final = 3650 * 86_400.0
+"""Seconds, ten years, by which a message may be delayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DelayedResponse(HandlerResponse):
+    """Message that ``Invocation.later`` sends.
+
+    Args:
+        after: seconds from the commit of the invocation.
+    """
+
+    after: float = 0.0
 
 
 HandlerResult: TypeAlias = HandlerResponse | Sequence[HandlerResponse] | bytes | None
@@ -173,7 +190,43 @@ class TodoClosed:
     known: bool = True
 
 
-SYSTEM_PAYLOADS: tuple[type, ...] = (SystemError, TodoUntil, TodoRegistered, TodoComplete, TodoClosed)
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Asks ``system.timer`` for a ``TimerFired`` after a time. It survives restarts, and goes with its thread."""
+
+    seconds: Annotated[float, Ge(0), Le(LONGEST_DELAY)]
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    """Asks ``system.timer`` to drop a timer of the sending thread. It is not answered.
+
+    Args:
+        key: the ``idempotency_key`` of the invocation that set the timer.
+        place: of its ``SetTimer`` in what that invocation returned, counted from zero.
+    """
+
+    key: Annotated[str, MinLen(1), MaxLen(64)]
+    place: Annotated[int, Ge(0)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """Answers ``SetTimer`` when its time has come."""
+
+    seconds: Annotated[float, Ge(0), Le(LONGEST_DELAY)]
+
+
+SYSTEM_PAYLOADS: tuple[type, ...] = (
+    SystemError,
+    TodoUntil,
+    TodoRegistered,
+    TodoComplete,
+    TodoClosed,
+    SetTimer,
+    CancelTimer,
+    TimerFired,
+)
 
 
 class Watcher(Protocol):
@@ -266,6 +319,7 @@ class Invocation:
         epoch: never smaller than it was for the same conversation before. It grows with each process that the
             conversation goes to, and with each start of a server on a journal: a service that refuses smaller ones is
             safe from an invocation that another process has taken over. 1 where nothing outlives the process.
+        delay: receives the messages of ``later``.
     """
 
     metadata: HandlerMetadata
@@ -281,6 +335,26 @@ class Invocation:
     teller: Callable[[str], None] | None = None
     purse: Purse | None = None
     epoch: int = 0
+    delay: Callable[[DelayedResponse], None] | None = None
+
+    def later(self, response: HandlerResponse, *, after: timedelta) -> None:
+        """Send a message after a time, if the invocation ends without an error.
+
+        It is checked twice: with what the handler returns, and when it is sent, by the rules of that time. A refusal
+        then comes to this thread. A restart does not lose it; the end of this thread, and its answer to its caller in a
+        later invocation, drop it. An answer to the principal cannot be delayed.
+
+        Raises TypeError for anything but a ``HandlerResponse``, ValueError for a time that is negative or over ten
+        years.
+        """
+        if not isinstance(response, HandlerResponse):
+            raise TypeError(f"only a HandlerResponse can be sent later, not {type(response).__name__}")
+        seconds = after.total_seconds()
+        if not 0 <= seconds <= LONGEST_DELAY:
+            raise ValueError(f"a message can be sent after 0 seconds to ten years, not after {after}")
+        if self.delay is None:
+            raise RuntimeError("this invocation was made by hand: no server sends its messages")
+        self.delay(DelayedResponse(response.payload, response.to, seconds))
 
     def progress(self, text: str) -> None:
         """Tell the gateway of the request how far the work is, in a line of text.

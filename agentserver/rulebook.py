@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from agentserver.config.organism import Handoffs
-from agentserver.contract import TodoComplete, TodoUntil
-from agentserver.core.blueprint import Blueprint
+from agentserver.core.blueprint import Blueprint, map_services
 from agentserver.core.guard import Rules
 from agentserver.core.handoffs import Handoff, Task
 from agentserver.core.usage import usage_instructions
@@ -48,7 +47,7 @@ def blueprint(organism: Organism, codecs: Codecs, explain: Callable[[Listener], 
         name: frozenset(codecs.of(payload).name for payload in listener.payloads)
         for name, listener in listeners.items()
     }
-    services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
+    services = map_services(codecs)
     usage = {name: explain(listener) for name, listener in listeners.items()}
     budgets = NO_BUDGETS if organism.models is None else organism.models.budgets
     return Blueprint(listeners, organism.limits, roots, services, usage, budgets)

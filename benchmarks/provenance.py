@@ -158,7 +158,7 @@ def rules(policy: Policy) -> tuple[Rules, Rules, Codecs]:
     codecs = Codecs([Read, Letter, Words])
     roots = {name: frozenset(codecs.of(p).name for p in one.payloads) for name, one in LISTENERS.items()}
     usage = dict.fromkeys(LISTENERS, "")
-    blueprint = Blueprint(LISTENERS, Limits(), roots, frozenset(), usage)
+    blueprint = Blueprint(LISTENERS, Limits(), roots, {}, usage)
     plain = Rules(blueprint, codecs, (PeersGuard(),), Bounds())
     return (
         plain,

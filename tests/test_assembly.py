@@ -292,7 +292,12 @@ def test_what_is_built_follows_from_the_organism(shop):
     assert server.rules.bounds.bytes == 4096
     assert blueprint.limits.hops == 7
     assert blueprint.roots == {"counter": {receipt.name}}
-    assert {name.rpartition("}")[2] for name in blueprint.services} == {"TodoUntil", "TodoComplete"}
+    assert {name.rpartition("}")[2] for name in blueprint.services} == {
+        "TodoUntil",
+        "TodoComplete",
+        "SetTimer",
+        "CancelTimer",
+    }
     assert receipt.example() in blueprint.usage["counter"]
     assert [type(guard) for guard in server.rules.guards] == [PeersGuard, ApprovalGuard]
     forget(organism)

@@ -56,6 +56,7 @@ ENDS_SERVER = [
     "takes deliveries",
     "lets committed steps go",
     "holds approvals to their time",
+    "wakes sleeping conversations",
     "keeps an edition open",
     "watches what editions keep open",
     "keeps the time of HTTP",

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from agentserver.contract import CancelTimer, SetTimer, TodoComplete, TodoUntil
+from agentserver.core.messages import TIMER, TODO
 from agentserver.spending import NO_BUDGETS, Budgets
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from agentserver.payload.codec import Codecs
     from agentserver.payload.conditions import FieldCondition
 
 
@@ -162,7 +165,7 @@ class Blueprint:
         listeners: by name.
         limits: the bounds.
         roots: names of the payload elements that each listener accepts.
-        services: names of the payload elements that ``system.todo`` accepts.
+        services: by payload element, the service that accepts it; see ``map_services``.
         usage: for each listener, the payloads of its peers as text for a model.
         budgets: limits on spending.
     """
@@ -170,7 +173,7 @@ class Blueprint:
     listeners: Mapping[str, Listener]
     limits: Limits
     roots: Mapping[str, frozenset[str]]
-    services: frozenset[str]
+    services: Mapping[str, str]
     usage: Mapping[str, str]
     budgets: Budgets = NO_BUDGETS
     _everyone: frozenset[str] = field(init=False, compare=False, repr=False)
@@ -210,3 +213,9 @@ class Blueprint:
         return Listener(
             name, (), "", peers=self._everyone if may is None else self._everyone.intersection(may)
         )
+
+
+def map_services(codecs: Codecs) -> Mapping[str, str]:
+    """Map the payload elements that services accept to the names of the services."""
+    accepted = {TODO: (TodoUntil, TodoComplete), TIMER: (SetTimer, CancelTimer)}
+    return {codecs.of(payload).name: name for name, payloads in accepted.items() for payload in payloads}

@@ -25,6 +25,15 @@ SYSTEM = "system"
 TODO = "system.todo"
 """The service that keeps todos."""
 
+TIMER = "system.timer"
+"""The service that keeps timers."""
+
+SERVICES = frozenset({TODO, TIMER})
+"""The services that listeners may send to without naming them as peers."""
+
+SYSTEM_NAMES = SERVICES | {SYSTEM}
+"""The senders of the system's own messages."""
+
 
 class Moment(NamedTuple):
     """The time and the randomness of one decision, so that a recorded decision can be taken again.
@@ -112,12 +121,14 @@ class Draft(NamedTuple):
         root: name of the payload element, ``{namespace}local``.
         markup: the payload element as text.
         element: the same, parsed.
+        after: seconds by which its delivery is delayed.
     """
 
     to: str | Target | None
     root: str
     markup: str
     element: etree._Element
+    after: float = 0.0
 
 
 class Drafts(NamedTuple):
@@ -355,6 +366,12 @@ class TurnedAway(NamedTuple):
     to: str | None
     code: Code
     key: RequestKey | None = None
+
+
+class DueDelivery(NamedTuple):
+    """Delayed delivery whose time has come, by its id."""
+
+    delivery: str
 
 
 class ConversationOpening(NamedTuple):

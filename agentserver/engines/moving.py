@@ -35,7 +35,9 @@ class MoveCounts(NamedTuple):
     before: int
 
 
-_CONVERSATION: Final = "number id principal root rights opened touched version closed chain state asks seal"
+_CONVERSATION: Final = (
+    "number id principal root rights opened touched version closed chain state asks due seal"
+)
 _BY_NUMBER: Final = {
     "step": "number conversation version at seed cause records changes first_delivery deliveries first_event events"
     " chain",

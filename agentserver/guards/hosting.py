@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agentserver.contract import Code
 from agentserver.core.drafts.routing import Route
 from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict, keep_memory
-from agentserver.core.messages import SYSTEM, TODO
+from agentserver.core.messages import SYSTEM_NAMES
 from agentserver.core.records.details import GuardNote
 from agentserver.core.state.principals import Trust
 from agentserver.guards.base import Guard, Message, describe_unfit
@@ -75,7 +75,7 @@ class HostedGuard:
         self.name = name
         self._guard = guard
         self._codecs = codecs
-        self._own = {*listeners, SYSTEM, TODO}
+        self._own = {*listeners, *SYSTEM_NAMES}
 
     def begin(self, trust: Trust) -> object:  # noqa: ARG002 - what a program's guard is shown does not tell it
         """Return the memory of a new conversation."""

@@ -12,6 +12,7 @@ from agentserver.core.messages import (
     Cancellation,
     ConversationClosing,
     ConversationOpening,
+    DueDelivery,
     FinishedInvocation,
     GivenUp,
     OutsideMessage,
@@ -98,12 +99,10 @@ def decide_again(
 def describe_step(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
     """Describe the subject of a step."""
     match cause:
-        case OutsideMessage():
-            return "a message from outside"
+        case OutsideMessage() | TurnedAway() | DueDelivery():
+            return _ABOUT[type(cause)]
         case DismissedMessage():
             return f"a message from outside of {cause.data.length} bytes, refused"
-        case TurnedAway():
-            return "a message from outside, turned away"
         case FinishedInvocation():
             delivery = cause.delivery
             return f"{delivery.to} finished with {local(delivery.root)} from {delivery.sender}"
@@ -121,6 +120,9 @@ def describe_step(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
 
 _ABOUT: Final[Mapping[type, str]] = MappingProxyType(
     {
+        OutsideMessage: "a message from outside",
+        TurnedAway: "a message from outside, turned away",
+        DueDelivery: "a delayed message whose time has come",
         RequeuedLetter: "a dead letter to {}, queued again",
         RedrivenLetter: "a dead letter to {}, as a request of its own",
         ReserveRequest: "a charge of {}",

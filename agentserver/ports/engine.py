@@ -108,6 +108,18 @@ class PreviousRun(NamedTuple):
 NO_PREVIOUS_RUN = PreviousRun(frozenset(), "", {})
 
 
+class SleepingConversation(NamedTuple):
+    """Conversation that only waits for a time.
+
+    Args:
+        due: the time, in seconds since the epoch.
+        id: of the conversation.
+    """
+
+    due: float
+    id: str
+
+
 class Marks(Protocol):
     """Store of the running deliveries for the next server, here or in another process.
 
@@ -348,7 +360,16 @@ class Engine(Protocol):
         """
 
     def idle(self, before: float) -> AsyncIterator[str]:
-        """Iterate over open conversations unchanged since a time that no other process has."""
+        """Iterate over open conversations unchanged since a time that no other process has, without sleeping ones."""
+
+    async def list_sleeping(self, most: int) -> Sequence[SleepingConversation]:
+        """List the conversations that only wait for a time and that no other process has, the earliest first.
+
+        Args:
+            most: greatest number.
+
+        Raises EngineError.
+        """
 
     async def expire(self, now: float, calendar: Calendar = ...) -> int:
         """Delete closed conversations past their retention; returns how many.

@@ -22,8 +22,8 @@ class Tally:
     """Counts of the messages of one conversation.
 
     Args:
-        messages: queued, held or running; without those that wait for a person.
-        bytes: of messages that are queued, held, running or wait for a person.
+        messages: queued, held or running; without those that wait for a person or for their time.
+        bytes: of messages that are queued, held, running, or wait for a person or for their time.
     """
 
     messages: int = 0
@@ -124,8 +124,8 @@ class Accounts:
     def recount(self, conversation: Conversation) -> None:
         """Count a conversation in its current state."""
         self.close(conversation.id)
-        asked = conversation.approvals()
-        messages = sum(request.pending for request in conversation.requests.values()) - len(asked)
+        waiting = len(conversation.approvals()) + len(conversation.timers)
+        messages = sum(request.pending for request in conversation.requests.values()) - waiting
         size = sum(
             len(one.message) for node in conversation.tree.nodes.values() for one in node.list_waiting()
         )
@@ -133,7 +133,8 @@ class Accounts:
 
     def book(self, outcome: Outcome) -> None:
         """Count what a committed step changed."""
-        messages = len(outcome.added) - len(outcome.dropped) - (outcome.done is not None) - outcome.asking
+        left = len(outcome.dropped) + (outcome.done is not None)
+        messages = len(outcome.added) - left - outcome.asking - outcome.delaying
         known = self._tallies.get(outcome.conversation.id)
         if messages or known is None:
             self._add(outcome.conversation, messages, outcome.grown)

@@ -11,10 +11,10 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.contract import Code
-from agentserver.core.decide import answers, decisions
+from agentserver.core.decide import answers, decisions, timers
 from agentserver.core.decide import requeue as requeueing
 from agentserver.core.decide.decisions import AcceptedDelivery
-from agentserver.core.messages import FinishedInvocation, GivenUp
+from agentserver.core.messages import DueDelivery, FinishedInvocation, GivenUp
 from agentserver.core.pieces import prepend_work
 from agentserver.core.receipts import Receipt
 from agentserver.core.records.details import Failure, Ground
@@ -273,6 +273,21 @@ class Boundary:
             return outcome
 
         return await self._or_suspend(conversation, decide, patient=False) and found
+
+    async def wake(self, conversation: str, now: float) -> None:
+        """Release the delayed messages of a conversation that are due, one in a step. Raises EngineError."""
+        woken = True
+
+        def decide(current: Conversation) -> Outcome | None:
+            nonlocal woken
+            woken = bool(current.timers) and current.timers[0].due <= now
+            if not woken:
+                return None
+            due = DueDelivery(current.timers[0].delivery)
+            return timers.wake(current, due, self._editions.rules_of(current.id), self._clock.moment())
+
+        while woken:
+            woken = await self._or_suspend(conversation, decide, patient=False) and woken
 
     async def requeue(self, letter: Delivery) -> bool:
         """Queue a dead letter again in its thread. Returns False if the thread does not wait for it.

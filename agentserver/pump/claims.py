@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from agentserver.core.state.conversation import at_work
 from agentserver.ports import DamagedError, EngineError, FencedError, GainedClaims
 from agentserver.pump.editions import at_once
 from agentserver.pump.schedule import Ticket, backoff
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from agentserver.pump.poison_search import Probation
     from agentserver.pump.schedule import RunQueue, Schedule
     from agentserver.pump.steps import ClaimTable
+    from agentserver.pump.timekeeper import Alarms
 
 
 logger = logging.getLogger("agentserver.pump")
@@ -58,6 +60,7 @@ class Copies:
         bounds: quotas of principals, and approvals.
         turns: deliveries that wait for a worker, for their listener, and behind suspects.
         cancel: stops the handler that runs on a thread; its result is void.
+        alarms: of the conversations at work.
         moved: is called with the dropped conversations, each with whether it waits for a person.
     """
 
@@ -66,6 +69,7 @@ class Copies:
     bounds: tuple[Accounts, PendingApprovals]
     turns: tuple[RunQueue, Schedule, Probation]
     cancel: Callable[[str], None]
+    alarms: Alarms
     moved: Callable[[Mapping[str, bool]], None]
 
     def keep(self, conversation: Conversation, claim: Claim) -> None:
@@ -76,6 +80,7 @@ class Copies:
         claims[conversation.id], live[conversation.id] = claim, conversation
         accounts.recount(conversation)
         waiting.add(conversation.approvals())
+        self.alarms.note(conversation)
 
     def lose(self, conversation: str, claim: Claim) -> None:
         """Drop a conversation, unless it was claimed again."""
@@ -92,8 +97,10 @@ class Copies:
 
     def drop(self, conversations: Collection[str]) -> None:
         """Drop conversations with all their queued deliveries: no decision about them is made here any longer."""
+        engine, _ = self.kept
         live, _, _ = self.work
         gone = set(conversations)
+        owners = {key: live[key].principal for key in gone if key in live}
         lost = {key: bool((one := live.get(key)) and one.approvals()) for key in gone}
         for key in gone:
             self.forget(key)
@@ -102,7 +109,11 @@ class Copies:
         for delivery in queue.drop(gone):
             schedule.release(delivery.to)
         probation.drop(gone)
-        self.moved(lost)
+        if engine.shared:
+            self.moved(lost)
+        else:
+            for key, principal in owners.items():
+                self.bounds[0].open(key, principal)
 
     def forget(self, conversation: str) -> None:
         """Forget a conversation with all that is at work in it; what waits for its turn finds it gone."""
@@ -110,6 +121,7 @@ class Copies:
         live, parsed, editions = self.work
         accounts, waiting = self.bounds
         one = live.pop(conversation, None)
+        self.alarms.forget(conversation)
         claims.pop(conversation, None)
         for thread in () if one is None else one.tree.nodes.values():
             self.cancel(thread.id)
@@ -119,11 +131,6 @@ class Copies:
         accounts.close(conversation)
         if waiting.known:
             waiting.forget(conversation)
-
-
-def at_work(conversation: Conversation) -> bool:
-    """Return whether a delivery of the conversation is queued, held, or waits for a person."""
-    return not all(thread.quiet for thread in conversation.tree.nodes.values())
 
 
 @dataclass(slots=True)
@@ -319,7 +326,7 @@ def _tickets(conversation: Conversation) -> list[Ticket]:
 
 
 REST: Final = 20.0
-"""Seconds without a step after which an idle conversation is released.
+"""Seconds without a step after which an idle conversation is released, and a sleeping one is unloaded.
 
 REST plus LOOK is less than the 30 seconds after which another process may take it over.
 """
@@ -370,7 +377,10 @@ class IdleReleaser:
                 logger.error("conversations cannot be given back at present: %s", error)  # noqa: TRY400 - the text says it all
 
     def _rests(self, one: Conversation) -> bool:
+        engine, _ = self._copies.kept
         _, _, editions = self._copies.work
+        if not engine.shared and one.due is None:
+            return False  # no other process wants it, and it is needed with its next message
         if one.id in self._busy or one.id in editions.earlier or not one.version:
             return False
         return not at_work(one)

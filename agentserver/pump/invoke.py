@@ -22,6 +22,7 @@ from agentserver.completion import CompletionError, CompletionFault
 from agentserver.contract import (
     Answering,
     Code,
+    DelayedResponse,
     HandlerMetadata,
     HandlerResponse,
     HandlerResult,
@@ -29,7 +30,7 @@ from agentserver.contract import (
     run_in,
 )
 from agentserver.core.decide import charges
-from agentserver.core.drafts.replies import single
+from agentserver.core.drafts.replies import add_delayed, single
 from agentserver.core.messages import (
     NO_EFFECTS,
     FinishedInvocation,
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
 
     _Call: TypeAlias = RunningCall[HandlerReturn | HandlerFailure]
+
+    _Made: TypeAlias = tuple[Invocation, ThreadStorage, ThreadTodos, list[DelayedResponse]]
     from collections.abc import Awaitable, Callable
 
     from agentserver.core.messages import Delivery
@@ -433,7 +436,7 @@ class Invoker:
         )
 
     async def _run(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> None:
-        made: list[tuple[Invocation, ThreadStorage, ThreadTodos]] = []  # when the handler first asks for it
+        made: list[_Made] = []  # when the handler first asks for it
 
         def current() -> Invocation:
             if not made:
@@ -446,12 +449,13 @@ class Invoker:
             value = await bound.handler(payload, accepted.metadata)
             if call.cancels:
                 _check_unharmed(call)
-            if isinstance(value, HandlerResponse):
+            if isinstance(value, HandlerResponse) and not (made and made[0][3]):
                 editions, conversation = self._editions, accepted.delivery.conversation
                 rules = editions.rules_of(conversation) if editions.earlier else editions.rules
                 said = single(value, rules.codecs, rules.bounds)
             else:
-                said = await self._parser.parse_result(accepted.delivery.conversation, value, accepted.room)
+                whole = add_delayed(value, made[0][3]) if made else value
+                said = await self._parser.parse_result(accepted.delivery.conversation, whole, accepted.room)
         except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
             if isinstance(error, UnsentError):
                 call.take_result(HandlerFailure(Code.BUSY, Failure(format_error(error))))
@@ -463,12 +467,12 @@ class Invoker:
         if isinstance(said, HandlerFailure):
             call.take_result(said)
         else:
-            call.take_result(_new(HandlerReturn, (said, collect(*made[0][1:]) if made else NO_EFFECTS)))
+            call.take_result(_new(HandlerReturn, (said, collect(*made[0][1:3]) if made else NO_EFFECTS)))
 
     async def _run_remote(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> None:
         """Have another process call the handler. Its failures are values; a cancelled call has no result."""
         assert bound.remote is not None  # the caller has looked
-        current, _, _ = self._invocation(bound, accepted, call)
+        current, *_ = self._invocation(bound, accepted, call)
         call.take_result(await bound.remote.call(accepted, current))
 
     def _record_crash(self, accepted: AcceptedDelivery, error: BaseException) -> HandlerFailure:
@@ -484,14 +488,13 @@ class Invoker:
             Failure(format_error(shown)),
         )
 
-    def _invocation(
-        self, bound: Callee, accepted: AcceptedDelivery, call: _Call
-    ) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
+    def _invocation(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> _Made:
         delivery = accepted.delivery
         rules = self._editions.rules_of(delivery.conversation)
         room = rules.blueprint.limits.storage
         storage = ThreadStorage(accepted.storage, rules.codecs, rules.bounds, room, accepted.logs)
         todos = ThreadTodos(delivery.thread, bound.listener.name, accepted.todos)
+        delayed: list[DelayedResponse] = []
         current = Invocation(
             accepted.metadata,
             storage,
@@ -506,8 +509,9 @@ class Invoker:
             self._teller(bound, accepted, call),
             self._purses.purse_of(delivery),
             call.epoch,
+            delayed.append,
         )
-        return current, storage, todos
+        return current, storage, todos, delayed
 
     def _teller(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> Teller | None:
         """Return the sender of a handler's progress, if its listener may send any."""

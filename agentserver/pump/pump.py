@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import anyio
+import anyio.lowlevel
 
 from agentserver.contract import Code
 from agentserver.core.encoding.snapshot import add_new_guards
@@ -38,7 +39,7 @@ from agentserver.pump.records import LogSink, RecordStream
 from agentserver.pump.schedule import Door, RunQueue, Schedule, Ticket, backoff
 from agentserver.pump.slices import run_uncancelled
 from agentserver.pump.steps import ClaimTable, Steps
-from agentserver.pump.timekeeper import Timekeeper, sweep
+from agentserver.pump.timekeeper import Alarms, Timekeeper, sweep
 from agentserver.pump.watchdog import Watchdog, end_forks
 from agentserver.supervision import EndEffect, start_errand, start_helper
 
@@ -163,6 +164,7 @@ class Pump:
     def _lay_out(self, editions: Editions) -> None:
         """Make the queues of deliveries, and the copies of conversations at work."""
         self._accounts = Accounts(self._limits)
+        self.alarms = Alarms(self._time, self._engine)
         self._queue = RunQueue()
         self._door = Door()
         self._schedule = Schedule(at_once(editions.bound), self._queue.put)
@@ -172,7 +174,7 @@ class Pump:
         self._parsed = ParsedPayloads()
         kept, bounds = (self._engine, self._claims), (self._accounts, self._waiting)
         work, turns = (self._live, self._parsed, editions), (self._queue, self._schedule, self._probation)
-        self._copies = Copies(kept, work, bounds, turns, self._invoker.cancel, self._show_moved)
+        self._copies = Copies(kept, work, bounds, turns, self._invoker.cancel, self.alarms, self._show_moved)
         self._claims.lost = self._copies.lose
 
     def _connect(self, editions: Editions) -> None:
@@ -240,7 +242,9 @@ class Pump:
         start_helper(self._tasks, "lets committed steps go", EndEffect.SERVER, self._steps.let_go)
         start_errand(self._tasks, "follows claims", EndEffect.SERVER, self._taking.follow)
         start_errand(self._tasks, "takes arrivals", EndEffect.SERVER, self.entrance.arrivals.take)
-        if self._engine.shared:
+        waking = partial(self.alarms.run, self._finder.find, self._boundary.wake, lambda: self._stopping)
+        start_helper(self._tasks, "wakes sleeping conversations", EndEffect.SERVER, waking)
+        if self._engine.shared or self._engine.durable:
             start_helper(self._tasks, "gives conversations back", EndEffect.RESTART, self.releasing.run)
         following = partial(views.follow, waiting.stir)
         start_errand(self._tasks, "follows views of other processes", EndEffect.SERVER, following)
@@ -268,6 +272,15 @@ class Pump:
         if scope.cancelled_caught:  # what is not kept by now is found by the next server
             self._halted = True
             self._steps.end()
+
+    async def settle_timers(self) -> None:
+        """Wait until no message is at work, and all that are due by then have been delivered and handled."""
+        while True:
+            await self._accounts.rest.wait()
+            if not await self.alarms.list_due(await self._time.look()):
+                return
+            self.alarms.stir()
+            await anyio.lowlevel.checkpoint()
 
     # Gateways
 
@@ -427,8 +440,8 @@ class Pump:
         if outcome.parsed or outcome.dropped:
             self._parsed.keep(outcome)
         self._accounts.book(outcome)
-        if outcome.asked or self._waiting.known:
-            self._waiting.record(outcome)
+        if outcome.asked or conversation.timers or self._waiting.known or self.alarms.known:
+            self._note_waiting(outcome)
         for delivery in outcome.ready:
             if delivery.to in self._editions.bound:  # as the dispatcher does
                 self._put(_new(Ticket, (conversation.principal, delivery)))
@@ -446,6 +459,11 @@ class Pump:
         if outcome.deprecated:
             self._warn_deprecated(outcome)
 
+    def _note_waiting(self, outcome: Outcome) -> None:
+        """Note what waits for a person or for its time."""
+        self._waiting.record(outcome)
+        self.alarms.note(outcome.conversation)
+
     def _warn_deprecated(self, outcome: Outcome) -> None:
         name = next((r.to for r in outcome.records if r.event is Event.HANDLED), "")
         if name not in self._warned:
@@ -454,6 +472,7 @@ class Pump:
 
     def _forget(self, conversation: str) -> None:
         self._live.pop(conversation, None)
+        self.alarms.forget(conversation)
         self._claims.pop(conversation, None)
         if self._editions.earlier:
             self._editions.forget(conversation)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -11,9 +13,10 @@ import anyio
 from agentserver.core.state.elapsed_time import Calendar
 from agentserver.ports import EngineError, FencedError
 from agentserver.pump.schedule import turn
+from agentserver.supervision import EndEffect, start_errand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Clock, Engine
@@ -82,6 +85,112 @@ class Timekeeper:
                 logger.error("the time cannot be kept: %s", error)  # noqa: TRY400 - the text says it all
             else:
                 self._kept = calendar
+
+
+TOGETHER: Final = 100
+"""Sleeping conversations that are woken before the engine is asked for more."""
+
+FARTHEST: Final = 30.0
+"""Seconds after which the clock and the engine are looked at again: other processes set timers, too."""
+
+AGAIN: Final = 1.0
+"""Seconds after which a conversation is tried again that could not be woken."""
+
+
+class Alarms:
+    """Wakes conversations whose delayed messages are due.
+
+    Args:
+        time: of the pump.
+        engine: lists the sleeping conversations, which need not be in memory.
+        find: loads a conversation.
+        wake: releases the messages of a conversation that are due at a time.
+    """
+
+    def __init__(self, time: Timekeeper, engine: Engine, farthest: float = FARTHEST) -> None:
+        self._time, self._engine, self._farthest = time, engine, farthest
+        self.known: dict[str, float] = {}
+        """When the first message of each conversation at work is due."""
+        self._next = 0.0
+        self._news = asyncio.Event()
+        self._tried: dict[str, float] = {}
+
+    def note(self, conversation: Conversation) -> None:
+        """Note the first timer of a conversation at work."""
+        if not conversation.timers:
+            self.known.pop(conversation.id, None)
+            return
+        due = self.known[conversation.id] = conversation.timers[0].due
+        if due < self._next:
+            self._news.set()
+
+    def forget(self, conversation: str) -> None:
+        """Forget a conversation that is no longer at work."""
+        self.known.pop(conversation, None)
+
+    def stir(self) -> None:
+        """Look at the clock now."""
+        self._news.set()
+
+    async def run(
+        self,
+        find: Callable[[str], Awaitable[object]],
+        wake: Callable[[str, float], Awaitable[None]],
+        stopping: Callable[[], bool],
+    ) -> None:
+        """Wake conversations in the order of their due times. Never returns.
+
+        Args:
+            find: loads and claims a conversation.
+            wake: releases the messages of a conversation that are due at a time.
+            stopping: whether nothing may be woken any longer.
+        """
+        while True:
+            self._news.clear()
+            now = await self._time.look()
+            due = [] if stopping() else await self.list_due(now)
+            if due:
+                await self._wake(due, now, find, wake)
+                continue
+            with anyio.move_on_after(min(max(self._next - now, 0.0), self._farthest)):
+                await self._news.wait()
+
+    async def list_due(self, now: float) -> list[str]:
+        """List the first conversations that are due, and note the time of the next one."""
+        try:
+            sleeping = await self._engine.list_sleeping(TOGETHER)
+        except EngineError as error:
+            logger.error("sleeping conversations cannot be listed: %s", error)  # noqa: TRY400 - the text says it all
+            self._next = now + AGAIN
+            return []
+        times = {one.id: one.due for one in sleeping} | self.known
+        self._tried = {key: until for key, until in self._tried.items() if until > now and key in times}
+        late = {key: max(at, self._tried.get(key, at)) for key, at in times.items()}
+        self._next = min(late.values(), default=now + self._farthest)
+        ready = sorted((times[key], key) for key, at in late.items() if at <= now)
+        return [key for _, key in ready[:TOGETHER]]
+
+    async def _wake(
+        self,
+        due: Sequence[str],
+        now: float,
+        find: Callable[[str], Awaitable[object]],
+        wake: Callable[[str, float], Awaitable[None]],
+    ) -> None:
+        """Load conversations, and then decide about them in their order, so that their commits share transactions."""
+
+        async def release(key: str) -> None:
+            try:
+                await wake(key, now)
+            except EngineError:  # another process has it, or nothing can be kept at present
+                self._tried[key] = now + AGAIN
+
+        for key in due:
+            with suppress(EngineError):
+                await find(key)
+        async with anyio.create_task_group() as tasks:
+            for key in due:
+                start_errand(tasks, "wakes a conversation", EndEffect.SERVER, partial(release, key))
 
 
 AT_ONCE = 500

@@ -38,5 +38,5 @@ class FakeClock:
         self.jumped += seconds
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. Sleeping tasks keep sleeping; only the times of decisions change."""
+        """Let time pass for decisions. Sleeping tasks keep sleeping; ``Testbed.advance`` wakes timers as well."""
         self.now += seconds

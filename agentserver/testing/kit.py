@@ -37,6 +37,7 @@ from agentserver.wire import envelope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from datetime import timedelta
 
     from agentserver.assembly import Server
     from agentserver.completion import Prompt
@@ -346,6 +347,7 @@ class Testbed:
         strict: whether a SystemError, or silence, raises ``RefusalError`` instead of being returned.
         timeout: seconds to wait for an answer.
         person: answers approvals.
+        clock: of the organism.
     """
 
     __test__ = False
@@ -356,6 +358,7 @@ class Testbed:
     strict: bool = False
     timeout: float = TIMEOUT
     person: Person = field(default_factory=lambda: Person(Answer.DENY))
+    clock: Clock = field(default_factory=FakeClock)
     _sent: set[str] = field(default_factory=set)
     _ended: set[str] = field(default_factory=set)
     _arrived: list[Reply] = field(default_factory=list)
@@ -380,6 +383,18 @@ class Testbed:
             self.handle.ask(self._encode(payload), to, request=request), _name(payload)
         )
         return self._check_strict(payload, None if reply is None else self._decode(reply))
+
+    async def advance(self, time: timedelta) -> None:
+        """Let time pass once no message is at work, and handle what is due then, timers and sleeping flows.
+
+        Raises TypeError for an organism with another clock than a ``FakeClock``.
+        """
+        if not isinstance(self.clock, FakeClock):
+            raise TypeError("only the time of a FakeClock can be advanced")
+        with anyio.fail_after(self.timeout):
+            await self.server.settle_timers()
+            self.clock.advance(time.total_seconds())
+            await self.server.settle_timers()
 
     async def replies(self, payload: Any, to: str | None = None, *, request: str | None = None) -> list[Any]:
         """Send a payload and return all its answers. Arguments and errors as for ``ask``."""
@@ -545,15 +560,16 @@ async def organism(  # noqa: PLR0913 - a keyword each
     )
     person = Person(approve or Answer.DENY)
     approver = None if approve is None else person
+    ticking = clock or FakeClock()
     server = build(
         standins.replace_parts(loaded, resources, real_tools=real_tools),
-        clock=clock or FakeClock(),
+        clock=ticking,
         approver=approver,
         guards=guards,
         observers=observers,
     )
     async with _unwrap_failure(), server:
-        bed = Testbed(server, await server.open(PRINCIPAL), standins, strict, timeout, person)
+        bed = Testbed(server, await server.open(PRINCIPAL), standins, strict, timeout, person, ticking)
         async with anyio.create_task_group() as tasks:
             start_errand(tasks, "listens for answers", EndEffect.OWNER, bed.listen)
             start_errand(tasks, "answers approvals", EndEffect.OWNER, partial(person.attend, server))

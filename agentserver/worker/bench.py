@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentserver.completion import (
     Completion,
@@ -19,8 +19,8 @@ from agentserver.completion import (
 from agentserver.config.code.settings import validate_settings
 from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
 from agentserver.config.code.userland import Importer, Project, ResolveFailure
-from agentserver.contract import HandlerResponse, Invocation, Target, run_in
-from agentserver.core.drafts.replies import normalise
+from agentserver.contract import DelayedResponse, HandlerResponse, Invocation, Target, run_in
+from agentserver.core.drafts.replies import add_delayed, normalise
 from agentserver.core.messages import Draft, Drafts, Effects, HandlerFailure
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.budget import Room
@@ -50,6 +50,8 @@ from agentserver.worker.frames import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
     from contextlib import AsyncExitStack
+
+    _Made: TypeAlias = tuple[Invocation, ThreadStorage, ThreadTodos, list[DelayedResponse]]
 
 
 __all__ = ["Bench", "StartError", "open_bench", "run_attempt"]
@@ -99,7 +101,7 @@ class Bench:
         element = None if codec is None else read_written(frame.markup, self.bounds, regular=codec.regular)
         if codec is None or element is None or isinstance(element, Malformed):
             return FailedFrame(frame.call, f"{frame.root} is none of the worker's payloads")
-        made: list[tuple[Invocation, ThreadStorage, ThreadTodos]] = []  # when the handler first asks for it
+        made: list[_Made] = []  # when the handler first asks for it
 
         def current() -> Invocation:
             if not made:
@@ -107,7 +109,9 @@ class Bench:
             return made[0][0]
 
         run_in(current)
-        value = await self.handler(codec.decode(element), frame.metadata)
+        value: object = await self.handler(codec.decode(element), frame.metadata)
+        if made:
+            value = add_delayed(value, made[0][3])
         written = self._encode(value, frame.messages)
         if written is not None:
             return _returned_frame(frame.call, written, made)
@@ -141,16 +145,17 @@ class Bench:
         if not isinstance(to, str | Target):
             raise TypeError("no target")
         markup = self.codecs.of(type(response.payload)).encode(response.payload)
-        return SaidFrame(str.__str__(to) if isinstance(to, str) else None, not isinstance(to, str), markup)
+        after = response.after if isinstance(response, DelayedResponse) else 0.0
+        named = str.__str__(to) if isinstance(to, str) else None
+        return SaidFrame(named, not isinstance(to, str), markup, after)
 
     def _storage(self, frame: CallFrame) -> ThreadStorage:
         logs = {name: ThreadLog(entries) for name, entries in frame.logs.items()}
         return ThreadStorage(frame.storage, self.codecs, self.bounds, self.storage, logs)
 
-    def _invocation(
-        self, frame: CallFrame, asker: ServerCompleter
-    ) -> tuple[Invocation, ThreadStorage, ThreadTodos]:
+    def _invocation(self, frame: CallFrame, asker: ServerCompleter) -> _Made:
         storage, todos = self._storage(frame), _todos(frame)
+        delayed: list[DelayedResponse] = []
         current = Invocation(
             frame.metadata,
             storage,
@@ -164,17 +169,16 @@ class Bench:
             asker if frame.models else None,
             asker.tell if frame.progress else None,
             epoch=frame.epoch,
+            delay=delayed.append,
         )
-        return current, storage, todos
+        return current, storage, todos, delayed
 
 
-def _returned_frame(
-    call: int, said: tuple[SaidFrame, ...], made: Sequence[tuple[Invocation, ThreadStorage, ThreadTodos]]
-) -> ReturnedFrame:
+def _returned_frame(call: int, said: tuple[SaidFrame, ...], made: Sequence[_Made]) -> ReturnedFrame:
     """Build the frame of a result, with the effects if the handler used the thread."""
     if not made:
         return ReturnedFrame(call, said)
-    _, storage, todos = made[0]
+    _, storage, todos, _ = made[0]
     return ReturnedFrame(call, said, Effects(storage.changes, tuple(todos.closed), tuple(storage.logged)))
 
 
@@ -185,7 +189,10 @@ def _todos(frame: CallFrame) -> ThreadTodos:
 def _said_frame(draft: Draft) -> SaidFrame:
     find_named = isinstance(draft.to, str)
     return SaidFrame(
-        str(draft.to) if find_named else None, not find_named and draft.to is not None, draft.markup
+        str(draft.to) if find_named else None,
+        not find_named and draft.to is not None,
+        draft.markup,
+        draft.after,
     )
 
 

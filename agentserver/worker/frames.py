@@ -169,11 +169,13 @@ class SaidFrame:
         to: a listener's name, or None when the root of the payload decides.
         caller: whether it goes to the caller; ``to`` is None then.
         markup: the payload.
+        after: seconds by which its delivery is delayed.
     """
 
     to: str | None
     caller: bool
     markup: str
+    after: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from agentserver.completion import (
     Request,
     Usage,
 )
-from agentserver.contract import Code, Target
+from agentserver.contract import LONGEST_DELAY, Code, Target
 from agentserver.core.drafts.replies import read_recorded
 from agentserver.core.messages import NO_EFFECTS, HandlerFailure, HandlerReturn
 from agentserver.core.records.details import Corrections, Failure
@@ -86,7 +86,9 @@ def decode_result(
     """
     if any(said.caller and said.to is not None for said in frame.said):
         return fail_worker("a message names a target and the caller")
-    targets = ((said.markup, Target.CALLER if said.caller else said.to) for said in frame.said)
+    if not all(0 <= said.after <= LONGEST_DELAY for said in frame.said):
+        return fail_worker("a message is delayed by a time that is out of range")
+    targets = ((said.markup, Target.CALLER if said.caller else said.to, said.after) for said in frame.said)
     said = read_recorded(targets, codecs, bounds, accepted.room)
     if isinstance(said, HandlerFailure):
         return said

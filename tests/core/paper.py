@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agentserver import HandlerMetadata, SystemError, TodoComplete, TodoUntil, xmlify
+from agentserver import HandlerMetadata, SystemError, xmlify
 from agentserver.contract import Answering, Code
-from agentserver.core.blueprint import Blueprint, Limits, Listener
+from agentserver.core.blueprint import Blueprint, Limits, Listener, map_services
 from agentserver.core.decide import answers, decisions
 from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.decide.lives import DELIVERY, DeliveryStage
@@ -60,7 +60,7 @@ def rules(*listeners, guards=None, payloads=(Answer, Note), **limits):
     named = {one.name: one for one in listeners}
     codecs = Codecs([*(p for one in listeners for p in one.payloads), *payloads])
     roots = {name: frozenset(codecs.of(p).name for p in one.payloads) for name, one in named.items()}
-    services = frozenset(codecs.of(p).name for p in (TodoUntil, TodoComplete))
+    services = map_services(codecs)
     usage = {name: usage_instructions(one, named, codecs) for name, one in named.items()}
     blueprint = Blueprint(named, Limits(**limits), roots, services, usage)
     asked = (PeersGuard(),) if guards is None else tuple(guards)
@@ -212,6 +212,7 @@ def standing(conversation):
         }
         found |= {held.delivery.id: DeliveryStage.HELD for held in thread.held}
         found |= {approval.delivery.id: DeliveryStage.ASKED for approval in thread.approvals}
+        found |= {delayed.delivery.id: DeliveryStage.DELAYED for delayed in thread.delayed}
     return found
 
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agentserver.contract import Code, TodoUntil
 from agentserver.core.drafts.routing import Proposal, Route, Sender, reject_reserved, resolve
 from agentserver.core.guard import PASSED, Denial
-from agentserver.core.messages import TODO, HandlerReturn
+from agentserver.core.messages import TIMER, TODO, HandlerReturn
 from agentserver.core.pieces import run_pieces
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Ground, GuardAsks, GuardQuestions
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.approvals import WAITING
 from agentserver.core.state.budget import find_overrun, room
+from agentserver.core.state.threads import TIMERS
 from agentserver.core.state.todos import WATCHERS
 from agentserver.payload.codec import SYSTEMS_OWN
 from agentserver.wire.envelope import canonical
@@ -97,7 +98,7 @@ def judge_in_pieces(
             found = admit(draft, sender, rules, memory, remarks, place)
         if isinstance(found, Refusal):
             return Admission((), replace(found, place=place), tuple(remarks))
-        if rules.counting:
+        if rules.counting and not draft.after:  # a delayed one is counted when it is released
             noted = len(remarks) > remarked
             for proposal in found:
                 noted = noted or bool(proposal.questions)
@@ -174,15 +175,18 @@ def admit_result(
     todos = sum([one.watcher_id not in effects.closed for one in kept]) if kept else 0
     judged = yield from judge_in_pieces(said.drafts, sender, rules, memory, todos)
     for one in judged.proposals:
-        if one.questions or one.root.startswith(SYSTEMS_OWN):
+        if one.questions or one.after or one.root.startswith(SYSTEMS_OWN):
             return _review(judged, conversation, delivery, rooted=caller.parent is None)
     return judged
 
 
 def _review(judged: Admission, conversation: Conversation, delivery: Delivery, *, rooted: bool) -> Admission:
     """Refuse questions that cannot wait, and name the listener of a SystemError that is passed on as an answer."""
+    late = _undelayable(judged.proposals, conversation, rooted=rooted)
+    if late is not None:
+        return judged._replace(proposals=(), refusal=late)
     for place, one in enumerate(judged.proposals):
-        if one.questions:
+        if one.questions and not one.after:
             denied = _unanswerable(judged.proposals, conversation, rooted=rooted)
             if denied is not None:
                 return judged._replace(proposals=(), refusal=denied)
@@ -196,7 +200,7 @@ def _unanswerable(
     proposals: Sequence[Proposal], conversation: Conversation, *, rooted: bool
 ) -> Refusal | None:
     """Refuse questions that cannot wait, or are too many. ``rooted``: the caller is the principal."""
-    asked = [proposal for proposal in proposals if proposal.questions]
+    asked = [proposal for proposal in proposals if proposal.questions and not proposal.after]
     for proposal in asked:
         if proposal.route is Route.SERVICE or (
             proposal.route is Route.ANSWER and rooted
@@ -206,6 +210,26 @@ def _unanswerable(
             return Refusal(Code.DENIED, asks, proposal.to, place=proposal.place)
     if asked and len(asked) + len(conversation.approvals()) > WAITING:
         return Refusal(Code.DENIED, Ground.WAITING.of(WAITING), asked[0].to, place=asked[0].place)
+    return None
+
+
+def _undelayable(
+    proposals: Sequence[Proposal], conversation: Conversation, *, rooted: bool
+) -> Refusal | None:
+    """Refuse delays that are too many, or of messages without a thread to wait on."""
+    delayed = [one for one in proposals if one.after or (one.to == TIMER and one.route is Route.SERVICE)]
+    homeless = {Route.SERVICE, Route.ANSWER} if rooted else {Route.SERVICE}
+    answer = next((one for one in delayed if one.after and one.route in homeless), None)
+    if answer is not None:
+        correction = "set a timer of system.timer and answer when it fires"
+        return Refusal(
+            Code.VALIDATION, Ground.LATER_ANSWER.of(), answer.to, (correction,), place=answer.place
+        )
+    if delayed and len(delayed) + len(conversation.timers) > TIMERS:
+        correction = f"a conversation keeps at most {TIMERS} messages that wait for their time"
+        return Refusal(
+            Code.VALIDATION, Ground.TIMERS.of(TIMERS), delayed[0].to, (correction,), place=delayed[0].place
+        )
     return None
 
 

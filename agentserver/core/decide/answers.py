@@ -52,7 +52,7 @@ def decide(
     step = Step(conversation, rules, moment, answered)
     if answered.answer is Answer.DENY:
         step.deny(approval, _describe_answer(answered))
-        _tell_sender(step, delivery)
+        report_to_sender(step, delivery, Code.DENIED)
     else:
         step.approve(approval, _describe_answer(answered))
         if answered.answer is Answer.ALWAYS:
@@ -67,11 +67,11 @@ def _describe_answer(answered: ApprovalAnswer) -> Answering:
     return ApprovalGiven(answered.by, "undone" if answered.undone else answered.answer)
 
 
-def _tell_sender(step: Step, delivery: Delivery) -> None:
-    """Send an error to the sender of a denied message, who is its thread's caller or answered it."""
+def report_to_sender(step: Step, delivery: Delivery, code: Code) -> None:
+    """Send an error to the sender of a message that waited, who is its thread's caller or answered it."""
     nodes = step.before.tree.nodes
     caller = nodes[delivery.thread].parent == delivery.origin
     thread = delivery.thread if caller else delivery.origin
     if thread in nodes:
-        error = notice(system_error(Code.DENIED), thread, step.rules, caller=caller, about=delivery.to)
+        error = notice(system_error(code), thread, step.rules, caller=caller, about=delivery.to)
         step.send(error, delivery.request, delivery.hop + 1)

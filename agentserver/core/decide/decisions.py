@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.contract import Code, HandlerMetadata, TodoComplete, TodoUntil
+from agentserver.contract import CancelTimer, Code, HandlerMetadata, SetTimer, TodoComplete, TodoUntil
 from agentserver.core.decide import dismissal, intake
 from agentserver.core.decide.admission import Admission, admit_result, judge, reject_unread
 from agentserver.core.decide.dismissal import dismiss, make_excerpt
@@ -332,15 +332,19 @@ def _remark(step: Step, judged: Admission, thread: str, sender: str) -> None:
 
 
 def _serve(step: Step, delivery: Delivery, proposal: Proposal) -> None:
-    """Read a message to ``system.todo``. The service reads nothing but what the todo schemas accept."""
+    """Read a message to a service. The services read nothing but what their schemas accept."""
     codec = step.rules.codecs.for_root(proposal.root)
     assert codec is not None
     asked = codec.decode(proposal.element)
-    if isinstance(asked, TodoUntil):
-        step.watch(delivery, asked, proposal.place)
-        return
-    assert isinstance(asked, TodoComplete)
-    step.complete(delivery, asked.watcher_id, proposal.place)
+    match asked:
+        case TodoUntil():
+            step.watch(delivery, asked, proposal.place)
+        case TodoComplete():
+            step.complete(delivery, asked.watcher_id, proposal.place)
+        case SetTimer():
+            step.set_timer(delivery, asked.seconds, proposal.place)
+        case CancelTimer():
+            step.cancel_timer(delivery.thread, asked.key, asked.place)
 
 
 def _refuse(step: Step, thread: Thread, delivery: Delivery, refusal: Refusal) -> None:

@@ -25,6 +25,7 @@ class DeliveryStage(StrEnum):
     NEW = "new"  # made, and not on its thread yet
     ASKED = "asked"  # waits until a person approves it
     HELD = "held"  # kept back by a todo
+    DELAYED = "delayed"  # waits for its time
     QUEUED = "queued"  # behind others in the inbox of its thread
     RUNNING = "running"  # first in the inbox: its listener has it, or is given it next
     DONE = "done"  # its listener has come back
@@ -38,6 +39,8 @@ class DeliveryMove(StrEnum):
     SEND = "send"
     ASK = "ask"
     HOLD = "hold"
+    DELAY = "delay"
+    WAKE = "wake"
     APPROVE = "approve"
     DENY = "deny"
     RELEASE = "release"
@@ -54,7 +57,7 @@ class ThreadStage(StrEnum):
 
     NEW = "new"  # not opened yet
     RESTING = "resting"  # nothing is on it
-    WAITING = "waiting"  # all that is on it is held or waits for a person
+    WAITING = "waiting"  # all that is on it is held, or waits for a person or for its time
     WORKING = "working"  # its first delivery is running
     CLOSED = "closed"  # gone, with everything below it
 
@@ -65,7 +68,7 @@ class ThreadMove(StrEnum):
     OPEN = "open"
     CALL = "call"  # its caller addresses it
     QUEUE = "queue"  # a delivery comes into its inbox
-    PARK = "park"  # a delivery is held on it, or waits there for a person
+    PARK = "park"  # a delivery is held on it, or waits there for a person or for its time
     TAKE = "take"  # the first delivery leaves its inbox
     SHED = "shed"  # deliveries on it go, or one that waited comes free
     CLOSE = "close"
@@ -75,9 +78,14 @@ _D, _M = DeliveryStage, DeliveryMove
 
 DELIVERY: Final[Mapping[DeliveryStage, Mapping[DeliveryMove, DeliveryStage]]] = MappingProxyType(
     {
-        _D.NEW: MappingProxyType({_M.SEND: _D.QUEUED, _M.HOLD: _D.HELD, _M.ASK: _D.ASKED}),
+        _D.NEW: MappingProxyType(
+            {_M.SEND: _D.QUEUED, _M.HOLD: _D.HELD, _M.ASK: _D.ASKED, _M.DELAY: _D.DELAYED}
+        ),
         _D.ASKED: MappingProxyType(
             {_M.APPROVE: _D.QUEUED, _M.HOLD: _D.HELD, _M.DENY: _D.DROPPED, _M.DROP: _D.DROPPED}
+        ),
+        _D.DELAYED: MappingProxyType(
+            {_M.WAKE: _D.QUEUED, _M.HOLD: _D.HELD, _M.ASK: _D.ASKED, _M.DROP: _D.DROPPED}
         ),
         _D.HELD: MappingProxyType({_M.RELEASE: _D.QUEUED, _M.DROP: _D.DROPPED}),
         _D.QUEUED: MappingProxyType({_M.RUN: _D.RUNNING, _M.DROP: _D.DROPPED}),
@@ -137,15 +145,17 @@ class Passage(NamedTuple):
         waiting: change in the number of waiting or running deliveries.
         held: change in the number of held ones.
         asked: change in the number that wait for a person.
+        delayed: change in the number that wait for their time.
     """
 
     after: DeliveryStage
     waiting: int
     held: int
     asked: int
+    delayed: int
 
 
-_WAITING = frozenset({_D.ASKED, _D.HELD, _D.QUEUED, _D.RUNNING})
+_WAITING = frozenset({_D.ASKED, _D.HELD, _D.DELAYED, _D.QUEUED, _D.RUNNING})
 
 _PASSAGES: Final[Mapping[tuple[DeliveryStage, DeliveryMove], Passage]] = MappingProxyType(
     {
@@ -154,6 +164,7 @@ _PASSAGES: Final[Mapping[tuple[DeliveryStage, DeliveryMove], Passage]] = Mapping
             (after in _WAITING) - (before in _WAITING),
             (after is _D.HELD) - (before is _D.HELD),
             (after is _D.ASKED) - (before is _D.ASKED),
+            (after is _D.DELAYED) - (before is _D.DELAYED),
         )
         for before, moves in DELIVERY.items()
         for move, after in moves.items()
@@ -173,7 +184,8 @@ def stage(thread: Thread) -> ThreadStage:
     """Return the stage of an open thread."""
     if thread.inbox:
         return ThreadStage.WORKING
-    return ThreadStage.WAITING if thread.held or thread.approvals else ThreadStage.RESTING
+    waits = thread.held or thread.approvals or thread.delayed
+    return ThreadStage.WAITING if waits else ThreadStage.RESTING
 
 
 def step(before: Thread | None, move: ThreadMove, after: Thread | None) -> None:

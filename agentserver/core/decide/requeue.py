@@ -8,7 +8,7 @@ from agentserver.core.decide import intake
 from agentserver.core.decide.admission import judge
 from agentserver.core.decide.step import Step
 from agentserver.core.drafts.routing import Proposal, Route, Sender
-from agentserver.core.messages import SYSTEM, TODO, Draft, RequeuedLetter
+from agentserver.core.messages import SYSTEM_NAMES, Draft, RequeuedLetter
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import RedrivenFrom
 from agentserver.core.records.wording import WORDING
@@ -146,7 +146,7 @@ def _refusal_error(why: str, detail: Detail | None) -> LookupError:
 def _payload(letter: Delivery, rules: Rules) -> etree._Element:
     """Read the payload of a dead letter. Raises LookupError when its listener does not accept it as a request."""
     name = local(letter.root)
-    if letter.sender in {SYSTEM, TODO}:
+    if letter.sender in SYSTEM_NAMES:
         raise LookupError(f"its {name} is the system's, about work that has ended")
     if not rules.blueprint.accepts(letter.to, letter.root):
         raise LookupError(f"{letter.to} takes no {name} that it has not asked for")

@@ -8,14 +8,14 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from agentserver.contract import Code, TodoClosed, TodoRegistered
+from agentserver.contract import Code, TimerFired, TodoClosed, TodoRegistered
 from agentserver.core.decide import lives
 from agentserver.core.decide.lives import DeliveryMove, DeliveryStage, ThreadMove
 from agentserver.core.drafts.replies import notice
 from agentserver.core.drafts.routing import Route
-from agentserver.core.messages import TODO, Call, Delivery, Done, EventPlace, Reply
+from agentserver.core.messages import TIMER, TODO, Call, Delivery, Done, EventPlace, Reply
 from agentserver.core.records.audit import Event, RecordBuilder
-from agentserver.core.records.details import Charge, EndDetail, Ground, GuardAsks, GuardQuestions
+from agentserver.core.records.details import Charge, Delay, EndDetail, Ground, GuardAsks, GuardQuestions
 from agentserver.core.records.outcome import Outcome
 from agentserver.core.refusals import system_error
 from agentserver.core.state.approvals import Approval, digest
@@ -23,7 +23,13 @@ from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.logs import apply_log_changes
 from agentserver.core.state.requests import NO_REQUESTS, RequestChange
 from agentserver.core.state.spending import Reservation
-from agentserver.core.state.threads import HeldDelivery, TreeChange, narrow_peers
+from agentserver.core.state.threads import (
+    DelayedDelivery,
+    HeldDelivery,
+    TreeChange,
+    list_timers,
+    narrow_peers,
+)
 from agentserver.payload.names import local
 from agentserver.wire import envelope
 
@@ -40,7 +46,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.outcome import Cause
     from agentserver.core.state.logs import LogChange
     from agentserver.core.state.requests import OpenRequest
-    from agentserver.core.state.threads import Thread
+    from agentserver.core.state.threads import Thread, Timer
     from agentserver.spending import Amount
 
 _new = tuple.__new__
@@ -95,6 +101,10 @@ class Step:
         self._dropped: list[Delivery] = []
         self._asked: dict[str, Approval] = {}
         self._asking = 0
+        self._delaying = 0
+        self._timed: set[str] = set()
+        if conversation.timers:
+            self._timed.update(timer.thread for timer in conversation.timers)
         self._grown = 0
         self._woken: dict[str, None] = {}
         self._closed: list[str] = []
@@ -198,6 +208,20 @@ class Step:
         self.records.record(Event.WITHDRAWN, approval.delivery, detail=answered)
         self._drop(approval.delivery, DeliveryStage.ASKED, DeliveryMove.DENY)
 
+    def wake(self, delivery: Delivery, questions: tuple[Question, ...] = ()) -> None:
+        """Queue a delayed delivery whose time has come, or ask about it."""
+        thread = self._take_delayed(self._nodes[delivery.thread], delivery)
+        self.records.record(Event.RELEASED, delivery)
+        if questions:
+            self._ask(thread, delivery, DeliveryStage.DELAYED, questions)
+        else:
+            self._place(thread, delivery, DeliveryStage.DELAYED, DeliveryMove.WAKE)
+
+    def drop_delayed(self, delivery: Delivery) -> None:
+        """Drop a delayed delivery."""
+        self._take_delayed(self._nodes[delivery.thread], delivery)
+        self._drop(delivery, DeliveryStage.DELAYED)
+
     # Threads, requests and what threads keep
 
     def begin(self, request: str) -> None:
@@ -218,6 +242,7 @@ class Step:
         """Close everything below a thread and drop waiting deliveries that came from there."""
         if self._todos.watchers:
             self._todos = self._todos.abandon(thread)
+        self._drop_timers(thread)
         if not self._nodes[thread].children.size:
             return
         closed = self._threads.prune(thread)
@@ -233,6 +258,7 @@ class Step:
             inbox=tuple([delivery for delivery in node.inbox if delivery.origin not in gone]),
             held=tuple([held for held in node.held if held.delivery.origin not in gone]),
             approvals=tuple([one for one in node.approvals if one.delivery.origin not in gone]),
+            delayed=tuple([one for one in node.delayed if one.delivery.origin not in gone]),
         )
         self._put(node, ThreadMove.SHED, rest)
 
@@ -278,6 +304,24 @@ class Step:
         """Close a todo and answer whether there was one. ``place``: of the message that asked."""
         self._serve(delivery, TodoClosed(watcher, self.forget(delivery.thread, watcher)), place)
 
+    def set_timer(self, delivery: Delivery, seconds: float, place: int = 0) -> None:
+        """Answer the thread of a delivery after a time. ``place``: of the message that asked."""
+        fired = notice(TimerFired(seconds), delivery.thread, self.rules, sender=TIMER)
+        self.send(fired._replace(place=place, after=seconds), delivery.request, delivery.hop + 1)
+
+    def cancel_timer(self, thread: str, key: str, place: int) -> None:
+        """Drop a timer of a thread by the message that set it; nothing happens if there is none."""
+        for one in self._nodes[thread].delayed:
+            call = one.delivery.call
+            if one.delivery.origin == thread and (call.key, call.place) == (key, place):
+                self.drop_delayed(one.delivery)
+
+    def _drop_timers(self, thread: str) -> None:
+        """Drop all timers that a thread has set."""
+        for one in self._nodes[thread].delayed:
+            if one.delivery.origin == thread:
+                self.drop_delayed(one.delivery)
+
     def forget(self, thread: str, watcher: str) -> bool:
         """Close a todo and release the deliveries that it holds; False for an unknown id."""
         before, self._todos = self._todos, self._todos.close(thread, watcher)
@@ -312,6 +356,7 @@ class Step:
                 tuple(self._dropped),
                 self._list_open_questions() if self._asked else (),
                 self._asking,
+                self._delaying,
                 self._grown,
                 tuple(ready),
                 self._retry,
@@ -345,6 +390,7 @@ class Step:
                 self._over,
                 before.rights,
                 self._spending,
+                self._list_timers() if self._timed else (),
             ),
         )
 
@@ -352,13 +398,14 @@ class Step:
 
     def _move(self, delivery: Delivery, before: DeliveryStage, move: DeliveryMove) -> None:
         """Move a delivery to its next stage and update the counts."""
-        _, waiting, held, asked = lives.passage(before, move)
+        _, waiting, held, asked, delayed = lives.passage(before, move)
         if before is DeliveryStage.NEW:  # counted when it was made
             waiting = 0
         if waiting or held:
             self._requests.count(delivery.request, waiting, held)
         self._grown += waiting * len(delivery.message)
         self._asking += asked
+        self._delaying += delayed
 
     def _put(self, before: Thread, move: ThreadMove, after: Thread) -> None:
         """Move a thread to its next stage. A delivery that becomes the first one is ready."""
@@ -384,6 +431,8 @@ class Step:
             yield held.delivery, DeliveryStage.HELD
         for approval in thread.approvals:
             yield approval.delivery, DeliveryStage.ASKED
+        for delayed in thread.delayed:
+            yield delayed.delivery, DeliveryStage.DELAYED
 
     def _consume(self, delivery: Delivery, move: DeliveryMove) -> None:
         stage = self._stage(delivery)
@@ -425,8 +474,10 @@ class Step:
         self._added[delivery.id] = delivery
         self._grown += len(delivery.message)
         self.records.record(Event.SENT, delivery)
-        if proposal.questions:
-            self._ask(receiver, delivery, proposal.questions)
+        if proposal.after:
+            self._delay(receiver, delivery, self.moment.now + proposal.after)
+        elif proposal.questions:
+            self._ask(receiver, delivery, DeliveryStage.NEW, proposal.questions)
         elif self._todos.watchers:
             self._place(receiver, delivery, DeliveryStage.NEW, DeliveryMove.SEND)
         else:
@@ -485,9 +536,29 @@ class Step:
         origin = self._nodes.get(delivery.origin)
         return origin.call.order if origin is not None else 0
 
-    def _ask(self, thread: Thread, delivery: Delivery, questions: tuple[Question, ...]) -> None:
+    def _delay(self, thread: Thread, delivery: Delivery, due: float) -> None:
+        """Let a delivery wait on its thread for its time."""
+        self._move(delivery, DeliveryStage.NEW, DeliveryMove.DELAY)
+        self._timed.add(thread.id)
+        delayed = (*thread.delayed, DelayedDelivery(due, delivery))
+        self._put(thread, ThreadMove.PARK, thread._replace(delayed=delayed))
+        self.records.record(Event.DELAYED, delivery, detail=Delay(int(due)))
+
+    def _take_delayed(self, thread: Thread, delivery: Delivery) -> Thread:
+        """Take a delayed delivery from its thread, and return the thread without it."""
+        rest = tuple([other for other in thread.delayed if other.delivery.id != delivery.id])
+        after = thread._replace(delayed=rest)
+        self._put(thread, ThreadMove.SHED, after)
+        return after
+
+    def _list_timers(self) -> tuple[Timer, ...]:
+        return list_timers([self._nodes[key] for key in self._timed if key in self._nodes])
+
+    def _ask(
+        self, thread: Thread, delivery: Delivery, before: DeliveryStage, questions: tuple[Question, ...]
+    ) -> None:
         """Let a delivery wait on its thread until a person approves it."""
-        self._move(delivery, DeliveryStage.NEW, DeliveryMove.ASK)
+        self._move(delivery, before, DeliveryMove.ASK)
         approval = Approval(next(self._ids), delivery, questions, self.moment.now, digest(delivery))
         self._put(thread, ThreadMove.PARK, thread._replace(approvals=(*thread.approvals, approval)))
         self._asked[approval.id] = approval

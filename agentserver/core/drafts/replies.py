@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from agentserver.contract import Code, HandlerResponse, Target
+from agentserver.contract import Code, DelayedResponse, HandlerResponse, Target
 from agentserver.core.blueprint import Listener
 from agentserver.core.drafts.routing import Proposal, Route, forgery
 from agentserver.core.messages import SYSTEM, Draft, Drafts, HandlerFailure
@@ -20,7 +20,7 @@ from agentserver.wire import envelope, repair
 from agentserver.wire.envelope import Malformed, read_payload, read_written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from lxml import etree
 
@@ -63,6 +63,17 @@ def read_result(
     return (yield from _collect((_from_response(response, codecs, bounds) for response in responses), room))
 
 
+def add_delayed(value: object, delayed: Sequence[DelayedResponse]) -> object:
+    """Append the messages of ``Invocation.later`` to the result of a handler. Raises TypeError for bytes."""
+    if not delayed:
+        return value
+    if isinstance(value, bytes):
+        raise TypeError("a handler that returns bytes cannot send messages later")
+    if value is None or isinstance(value, HandlerResponse):
+        return [*([] if value is None else [value]), *delayed]
+    return [*value, *delayed] if isinstance(value, list | tuple) else value
+
+
 def single(response: HandlerResponse, codecs: Codecs, bounds: Bounds) -> Drafts | Refusal | HandlerFailure:
     """Read the result of a handler that is one response; see ``read_result``."""
     one = _from_response(response, codecs, bounds)
@@ -91,7 +102,7 @@ def draft(
     if isinstance(element, Malformed):
         return _faulty((element.detail,), target, codec.name, markup)
     if codec.valid_own(element, len(markup)):
-        return _new(Draft, (to, codec.name, markup, element))
+        return _new(Draft, (to, codec.name, markup, element, 0.0))
     return _invalid(element, markup, to, codec)
 
 
@@ -116,7 +127,10 @@ def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | 
         to = str.__str__(to)  # a subclass could look different at every look
     elif not isinstance(to, Target):
         return HandlerFailure(Code.INTERNAL, Ground.NO_TARGET.of(type(to).__name__))
-    return draft(response.payload, to, codecs, bounds)
+    made = draft(response.payload, to, codecs, bounds)
+    if isinstance(response, DelayedResponse) and isinstance(made, Draft):
+        return made._replace(after=response.after)
+    return made
 
 
 def _faulty(faults: tuple[str, ...], to: str = "", root: str = "", said: str = "") -> Refusal:
@@ -163,13 +177,20 @@ def from_markup(markup: str, to: str | Target | None, codecs: Codecs, bounds: Bo
 
 
 def read_recorded(
-    messages: Iterable[tuple[str, str | Target | None]], codecs: Codecs, bounds: Bounds, room: Room
+    messages: Iterable[tuple[str, str | Target | None, float]], codecs: Codecs, bounds: Bounds, room: Room
 ) -> Drafts | Refusal | HandlerFailure:
-    """Read a result that another process serialised: the markup and the target of each message."""
+    """Read a result that another process serialised: the markup, the target and the delay of each message."""
     some = tuple(islice(messages, room.messages + 1))
     if len(some) > room.messages:
         return overspent(Ground.MESSAGES.of(room.messages))
-    return run_pieces(_collect((from_markup(markup, to, codecs, bounds) for markup, to in some), room))
+    return run_pieces(_collect((_from_recorded(*one, codecs, bounds) for one in some), room))
+
+
+def _from_recorded(
+    markup: str, to: str | Target | None, after: float, codecs: Codecs, bounds: Bounds
+) -> Draft | Refusal:
+    made = from_markup(markup, to, codecs, bounds)
+    return made._replace(after=after) if after and isinstance(made, Draft) else made
 
 
 def _collect(

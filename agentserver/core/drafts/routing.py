@@ -3,7 +3,7 @@
 An unresolved draft has no receiver and no explanation. A draft without a target is matched only against listeners that
 the sender may address, so that the result reveals nothing about others.
 
-A listener may ask the todo service for something, and may pass on to its caller, unchanged, the SystemError that it was
+A listener may ask a service for something, and may pass on to its caller, unchanged, the SystemError that it was
 given. No other payload of the system may be sent.
 """
 
@@ -13,13 +13,13 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code, Target
-from agentserver.core.messages import TODO
+from agentserver.core.messages import SERVICES
 from agentserver.core.records.details import Ground
 from agentserver.core.refusals import Refusal
 from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lxml import etree
 
@@ -34,7 +34,7 @@ CORRECTION = (
 
 
 def reject_reserved(
-    draft: Draft, proposals: Sequence[Proposal], sender: Sender, services: Container[str]
+    draft: Draft, proposals: Sequence[Proposal], sender: Sender, services: Mapping[str, str]
 ) -> Refusal | None:
     """Refuse a draft that would speak for the system.
 
@@ -42,10 +42,10 @@ def reject_reserved(
         draft: the message, with a payload of the system's namespace.
         proposals: its receivers.
         sender: who sends it.
-        services: names of the payload elements that the todo service accepts.
+        services: by payload element, the service that accepts it.
     """
     routes = {proposal.route for proposal in proposals}
-    if draft.root in services and draft.to in {TODO, None} and routes <= {Route.SERVICE}:
+    if draft.root in services and draft.to in {services[draft.root], None} and routes <= {Route.SERVICE}:
         return None  # whether the service is within reach is for routing to say
     if routes == {Route.ANSWER} and sender.given is not None and canonical(draft.element) == sender.given:
         return None
@@ -89,6 +89,7 @@ class Proposal(NamedTuple):
         allowed: the only peers in force on the thread that it opens and below; None for no narrowing.
         about: for a SystemError, the listener whose failure it reports.
         place: index of its draft in the sender's result, from zero.
+        after: seconds by which its delivery is delayed.
     """
 
     sender: Listener
@@ -102,6 +103,7 @@ class Proposal(NamedTuple):
     allowed: frozenset[str] | None = None
     about: str = ""
     place: int = 0
+    after: float = 0.0
 
 
 class Sender(NamedTuple):
@@ -137,26 +139,29 @@ def resolve(draft: Draft, sender: Sender, blueprint: Blueprint, place: int = 0) 
     # The sender's own name means a self-call even when its caller is a thread of its own: only respond() returns.
     if to is Target.CALLER or (to == sender.caller and to != own):
         name, route = sender.caller, Route.ANSWER
-    elif to == TODO:
-        name, route = TODO if _serves(draft.root, sender, blueprint) else None, Route.SERVICE
+    elif to in SERVICES:
+        name, route = _find_service(draft, sender, blueprint), Route.SERVICE
     else:
         name = str(to) if blueprint.accepts(str(to), draft.root) else None
         route = Route.SELF if to == own else Route.PEER
     if name is None:
         return ()
     at, root, markup, element = sender.thread, draft.root, draft.markup, draft.element
-    return (_new(Proposal, (sender.listener, at, name, route, root, markup, element, (), None, "", place)),)
+    listener, after = sender.listener, draft.after
+    return (_new(Proposal, (listener, at, name, route, root, markup, element, (), None, "", place, after)),)
 
 
-def _serves(root: str, sender: Sender, blueprint: Blueprint) -> bool:
-    """Return whether a service accepts it. Services work for handlers only, not for the principal's root."""
-    return sender.caller is not None and root in blueprint.services
+def _find_service(draft: Draft, sender: Sender, blueprint: Blueprint) -> str | None:
+    """Find the service that accepts a draft, or None. Services work for handlers only, not for the principal's root."""
+    service = None if sender.caller is None else blueprint.services.get(draft.root)
+    return service if draft.to in {service, None} else None
 
 
 def _resolve_root(draft: Draft, sender: Sender, blueprint: Blueprint, place: int) -> Sequence[Proposal]:
     """Find the receivers of a draft that names none by the root of its payload."""
-    if _serves(draft.root, sender, blueprint):
-        return (_propose(draft, sender, TODO, Route.SERVICE, place),)
+    service = _find_service(draft, sender, blueprint)
+    if service is not None:
+        return (_propose(draft, sender, service, Route.SERVICE, place),)
     own = sender.listener.name
     takers = [name for name in blueprint.takers(draft.root) if name == own or name in sender.listener.peers]
     if len(takers) > 1:
@@ -183,4 +188,5 @@ def _propose(draft: Draft, sender: Sender, to: str, route: Route, place: int) ->
         None,
         "",
         place,
+        draft.after,
     )

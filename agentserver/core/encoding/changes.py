@@ -12,6 +12,7 @@ from agentserver.core.encoding import parts
 from agentserver.core.encoding.codecs import derive_kept
 from agentserver.core.encoding.parts import (
     KeptApproval,
+    KeptDelay,
     KeptDelivery,
     KeptMemory,
     KeptState,
@@ -45,7 +46,7 @@ class ThreadChange(NamedTuple):
     Args:
         ordinal: of the thread.
         inbox: the removed entries, as a number from the front or by their places, and the appended ones.
-        call: as of the thread, and so are the others; ``held`` and ``approvals`` are as ``inbox``.
+        call: as of the thread, and so are the others; ``held``, ``approvals`` and ``delayed`` are as ``inbox``.
         allowed: in a tuple of one, since None is a value of it.
     """
 
@@ -55,6 +56,7 @@ class ThreadChange(NamedTuple):
     refusals: int | None = None
     held: tuple[int | tuple[int, ...], tuple[KeptDelivery, ...]] | None = None
     approvals: tuple[int | tuple[int, ...], tuple[KeptApproval, ...]] | None = None
+    delayed: tuple[int | tuple[int, ...], tuple[KeptDelay, ...]] | None = None
     allowed: tuple[frozenset[str] | None] | None = None
 
 
@@ -99,7 +101,7 @@ class StateChange(NamedTuple):
 
 CHANGE: Final[ValueCodec[StateChange]] = derive_kept(
     StateChange,
-    {one.__name__: one for one in (KeptApproval, KeptDelivery, KeptMemory, KeptThread, KeptTodos)},
+    {one.__name__: one for one in (KeptApproval, KeptDelay, KeptDelivery, KeptMemory, KeptThread, KeptTodos)},
 )
 
 
@@ -190,6 +192,9 @@ def _thread(before: Thread, now: Thread) -> ThreadChange | None:
             None if now.refusals == before.refusals else now.refusals,
             None if now.held is before.held else _queue(before.held, now.held, parts.kept_held),
             approvals,
+            None
+            if now.delayed is before.delayed
+            else _queue(before.delayed, now.delayed, parts.kept_delayed),
             None if now.allowed == before.allowed else (now.allowed,),
         ),
     )
@@ -292,7 +297,7 @@ def apply_changes(state: KeptState, changes: Iterable[bytes]) -> KeptState:
 def _update_thread(before: KeptThread, change: ThreadChange) -> KeptThread:
     """Apply the fields that are not None."""
     fields: dict[str, Any] = {name: one for name, one in change._asdict().items() if one is not None}
-    for name in fields.keys() & {"inbox", "held", "approvals"}:
+    for name in fields.keys() & {"inbox", "held", "approvals", "delayed"}:
         fields[name] = _update_queue(getattr(before, name), *fields[name])
     if change.allowed is not None:
         (fields["allowed"],) = change.allowed

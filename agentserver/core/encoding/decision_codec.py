@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from agentserver.contract import Code, Target
-from agentserver.core.decide import answers, charges, decisions, intake
+from agentserver.core.decide import answers, charges, decisions, intake, timers
 from agentserver.core.decide.admission import Admission, AuditNote
 from agentserver.core.decide.dismissal import KEPT, DismissedMessage
 from agentserver.core.decide.requeue import redrive, requeue
@@ -24,6 +24,7 @@ from agentserver.core.messages import (
     Delivery,
     Draft,
     Drafts,
+    DueDelivery,
     Effects,
     Excerpt,
     FinishedInvocation,
@@ -72,12 +73,14 @@ class KeptDraft(NamedTuple):
         caller: whether it goes to the caller.
         place: the number of the sent message, and the start and end of the markup in it.
         markup: empty if sent.
+        after: seconds by which its delivery is delayed.
     """
 
     to: str | None
     caller: bool
     place: tuple[int, int, int] | None = None
     markup: str = ""
+    after: float = 0.0
 
 
 class KeptDrafts(NamedTuple):
@@ -171,6 +174,7 @@ KeptCause: TypeAlias = (
     | RedrivenLetter
     | KeptReserving
     | KeptSettling
+    | DueDelivery
 )
 """Stored causes of steps. Fields of deliveries are not repeated, and elements are parsed again."""
 
@@ -190,6 +194,7 @@ _CAUSES: Final[ValueCodec[KeptCause]] = derive_kept(
         RedrivenLetter: "redrive",
         KeptReserving: "reserve",
         KeptSettling: "settle",
+        DueDelivery: "wake",
         KeptReturn: "returned",
         HandlerFailure: "failed",
         KeptDrafts: "sent",
@@ -275,10 +280,10 @@ def _keep_return(result: HandlerReturn, messages: Sequence[bytes]) -> KeptReturn
         to, caller = (None, True) if draft.to is Target.CALLER else (draft.to, False)
         place = _place(draft.markup, messages, at)
         if place is None:
-            drafts.append(KeptDraft(to, caller, None, draft.markup))
+            drafts.append(KeptDraft(to, caller, None, draft.markup, draft.after))
         else:
             at = place[0] + 1
-            drafts.append(_new(KeptDraft, (to, caller, place, "")))
+            drafts.append(_new(KeptDraft, (to, caller, place, "", draft.after)))
     kept = _new(KeptDrafts, (tuple(drafts), said.repairs, said.deprecated))
     return _new(KeptReturn, (kept, result.effects))
 
@@ -336,7 +341,7 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
     match cause:
         case OutsideMessage() | TurnedAway() | DismissedMessage():
             return _redecide_outside(conversation, cause, rules, moment)
-        case ApprovalAnswer() | Cancellation() | ReserveRequest() | SettleRequest():
+        case ApprovalAnswer() | Cancellation() | ReserveRequest() | SettleRequest() | DueDelivery():
             return _redecide_optional(conversation, cause, rules, moment)
         case ConversationOpening():
             return decisions.open_conversation(conversation, rules, moment)
@@ -354,7 +359,7 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
 
 def _redecide_optional(
     conversation: Conversation,
-    cause: ApprovalAnswer | Cancellation | ReserveRequest | SettleRequest,
+    cause: ApprovalAnswer | Cancellation | ReserveRequest | SettleRequest | DueDelivery,
     rules: Rules,
     moment: Moment,
 ) -> Outcome:
@@ -366,6 +371,8 @@ def _redecide_optional(
     elif isinstance(cause, ReserveRequest):
         outcome = charges.reserve(conversation, cause, rules, moment)
         why = charges.objection(conversation, cause, rules)
+    elif isinstance(cause, DueDelivery):
+        outcome, why = timers.wake(conversation, cause, rules, moment), "no delayed message of that id waits"
     else:
         outcome, why = charges.settle(conversation, cause, rules, moment), "nothing is open to be settled"
     if outcome is None:
@@ -450,4 +457,5 @@ class _CauseReader:
         )
         if isinstance(element, envelope.Malformed) or codec is None:
             return Refusal(Code.VALIDATION, Ground.UNREADABLE.of())
-        return replies.check(element, markup, Target.CALLER if kept.caller else kept.to, codec)
+        draft = replies.check(element, markup, Target.CALLER if kept.caller else kept.to, codec)
+        return draft._replace(after=kept.after) if kept.after and isinstance(draft, Draft) else draft

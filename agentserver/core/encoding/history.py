@@ -48,6 +48,7 @@ class Summary(NamedTuple):
         unread: replies and ends of requests that no gateway has acknowledged.
         tokens: of language models that were charged in it.
         money: that was charged in it, in millionths of a US dollar.
+        due: the time until which it sleeps; None if it does not.
     """
 
     id: str
@@ -60,6 +61,7 @@ class Summary(NamedTuple):
     unread: int
     tokens: int = 0
     money: int = 0
+    due: float | None = None
 
 
 class RecordedStep(NamedTuple):

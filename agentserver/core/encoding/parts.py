@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.requests import OpenRequest
-    from agentserver.core.state.threads import HeldDelivery, Thread
+    from agentserver.core.state.threads import DelayedDelivery, HeldDelivery, Thread
     from agentserver.core.state.todos import Todo
 
 
@@ -44,6 +44,13 @@ class KeptApproval(NamedTuple):
     digest: str
 
 
+class KeptDelay(NamedTuple):
+    """Delayed delivery, by its id, and when it is due."""
+
+    delivery: str
+    due: float
+
+
 class KeptThread(NamedTuple):
     """Thread without its values and children; the children name it and are stored in order."""
 
@@ -56,6 +63,7 @@ class KeptThread(NamedTuple):
     held: tuple[KeptDelivery, ...] = ()
     refusals: int = 0
     approvals: tuple[KeptApproval, ...] = ()
+    delayed: tuple[KeptDelay, ...] = ()
     allowed: frozenset[str] | None = None
 
 
@@ -128,6 +136,7 @@ def kept_thread(node: Thread) -> KeptThread:
         kept_held(node.held),
         node.refusals,
         kept_approvals(node.approvals),
+        kept_delayed(node.delayed),
         node.allowed,
     )
 
@@ -153,6 +162,11 @@ def kept_held(held: Iterable[HeldDelivery]) -> tuple[KeptDelivery, ...]:
 def kept_approvals(approvals: Iterable[Approval]) -> tuple[KeptApproval, ...]:
     """Convert deliveries that wait for a person."""
     return tuple([KeptApproval(one.id, one.delivery.id, *one[2:]) for one in approvals])
+
+
+def kept_delayed(delayed: Iterable[DelayedDelivery]) -> tuple[KeptDelay, ...]:
+    """Convert deliveries that wait for their time."""
+    return tuple([KeptDelay(one.delivery.id, one.due) for one in delayed])
 
 
 def kept_memory(conversation: Conversation) -> tuple[KeptMemory, ...]:

@@ -18,7 +18,14 @@ from agentserver.core.state.approvals import Approval
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.logs import NO_LOGS, read_logs
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
-from agentserver.core.state.threads import NOTHING, HeldDelivery, Thread, ThreadTree
+from agentserver.core.state.threads import (
+    NOTHING,
+    DelayedDelivery,
+    HeldDelivery,
+    Thread,
+    ThreadTree,
+    list_timers,
+)
 from agentserver.core.state.todos import TodoBook
 
 if TYPE_CHECKING:
@@ -180,6 +187,7 @@ def _restore(state: KeptState, snapshot: Snapshot, guards: Iterable[CoreGuard]) 
         closed=state.closed,
         rights=state.rights,
         spending=parts.spending_of(owned.get(parts.SPENDING, {})),
+        timers=list_timers(nodes.values()),
     )
 
 
@@ -234,6 +242,7 @@ def _thread(
         owned.get(f"thread {one.id}", NOTHING),
         logs.get(one.id, NO_LOGS),
         tuple([Approval(each.id, waiting[each.delivery], *each[2:]) for each in one.approvals]),
+        tuple([DelayedDelivery(each.due, waiting[each.delivery]) for each in one.delayed]),
         one.allowed,
         begun.get(one.id, ""),
     )

@@ -30,6 +30,8 @@ class Event(StrEnum):
     HANDLED = "handled"  # a listener finished with a message
     ASKED = "asked"  # an admitted message waits until a person approves it
     APPROVED = "approved"  # the person did
+    DELAYED = "delayed"  # an admitted message waits for its time
+    RELEASED = "released"  # its time has come, and it was admitted again
     WITHDRAWN = (
         "withdrawn"  # the person did not, or no person answered in time; its sender gets a SystemError
     )
@@ -68,6 +70,7 @@ NOTED = frozenset(
         Event.CLOSED,
         Event.APPROVED,
         Event.WITHDRAWN,
+        Event.DELAYED,
         Event.RESERVED,
     }
 )

@@ -34,6 +34,7 @@ class Ground(StrEnum):
     INVALID = "invalid"
     KILLS = "kills"
     LATE = "late"
+    LATER_ANSWER = "later answer"
     MESSAGES = "messages"
     NO_PAYLOAD = "no payload"
     NO_PEER = "no peer"
@@ -48,6 +49,7 @@ class Ground(StrEnum):
     RESERVED = "reserved"
     RESULT = "result"
     SPENT = "spent"
+    TIMERS = "timers"
     TODOS = "todos"
     UNREADABLE = "unreadable"
     WAITING = "waiting"
@@ -148,6 +150,12 @@ class NoAnswer(NamedTuple):
     """Absence of an answer: no person to ask (``nobody``), or none in time (``late``)."""
 
     why: str
+
+
+class Delay(NamedTuple):
+    """Time until which a message waits, in whole seconds since the epoch."""
+
+    due: int
 
 
 class EndDetail(NamedTuple):
@@ -259,6 +267,7 @@ Detail: TypeAlias = (
     | GuardQuestions
     | ApprovalGiven
     | NoAnswer
+    | Delay
     | EndDetail
     | RedrivenFrom
     | Charge
@@ -280,6 +289,7 @@ NAMES: Final[Mapping[type, str]] = MappingProxyType(
         GuardQuestions: "questions",
         ApprovalGiven: "answered",
         NoAnswer: "unanswered",
+        Delay: "delay",
         EndDetail: "ended",
         RedrivenFrom: "dead letter",
         Charge: "charge",
@@ -342,6 +352,7 @@ WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         GuardAsks: frozenset({"guard"}),
         ApprovalGiven: frozenset({"by"}),
         NoAnswer: frozenset[str](),
+        Delay: frozenset[str](),
         EndDetail: frozenset({"reason"}),
         RedrivenFrom: frozenset({"by"}),
         Charge: frozenset({"what"}),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         ConversationOpening,
         Delivery,
         Done,
+        DueDelivery,
         FinishedInvocation,
         GivenUp,
         Moment,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         | RedrivenLetter
         | ReserveRequest
         | SettleRequest
+        | DueDelivery
     )
 
 __all__ = ["Outcome"]
@@ -62,6 +64,7 @@ class Outcome(NamedTuple):
         dropped: deliveries that will never be handled.
         asked: messages that wait for a person since this step.
         asking: change in the number of messages that wait for a person.
+        delaying: change in the number of messages that wait for their time.
         grown: change in the bytes of waiting messages.
         ready: deliveries that may be handled now.
         retry: the delivery to hand to its handler again, if any.
@@ -82,6 +85,7 @@ class Outcome(NamedTuple):
     dropped: tuple[Delivery, ...] = ()
     asked: tuple[Approval, ...] = ()
     asking: int = 0
+    delaying: int = 0
     grown: int = 0
     ready: tuple[Delivery, ...] = ()
     retry: Delivery | None = None

@@ -6,6 +6,7 @@ No code parses such a text.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +14,7 @@ from agentserver.core.records.details import (
     ApprovalGiven,
     Charge,
     Corrections,
+    Delay,
     EndDetail,
     Failure,
     Ground,
@@ -44,6 +46,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "answered undone": "denied: the answer of {by} could not be carried out",
         "unanswered nobody": "denied: nobody is there to ask",
         "unanswered late": "denied: no answer in time",
+        "delay": "it waits until {due}",
         "dead letter": "dead letter {delivery} of conversation {conversation}, by {by}",
         "charge": "{cost}",
         "charge for": "{what}: {cost}",
@@ -69,6 +72,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Ground.INVALID: "{0} does not satisfy its present schema",
         Ground.KILLS: "the process ended each time while it was worked on alone",
         Ground.LATE: "no result within {0} s",
+        Ground.LATER_ANSWER: "an answer to the principal, or a message to a service, cannot be delayed",
         Ground.MESSAGES: "a result of more than {0} messages",
         Ground.NO_PAYLOAD: "no payload of that name",
         Ground.NO_PEER: "{0} is no peer of {1}",
@@ -83,12 +87,18 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Ground.RESERVED: "{0} is the system's own",
         Ground.RESULT: "a result of {0} messages where {1} are left",
         Ground.SPENT: "no messages are left",
+        Ground.TIMERS: "more than {0} messages would wait for their time",
         Ground.TODOS: "a thread keeps at most {0} todos: close some first",
         Ground.UNREADABLE: "its payload can no longer be read",
         Ground.WAITING: "more than {0} messages would wait for an approval",
     }
 )
 """The phrases for details except findings; the fields are those of the values."""
+
+
+def format_minute(at: float) -> str:
+    """Format a time, in seconds since the epoch, to the minute in UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +173,7 @@ LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]
         GuardQuestions: _describe_questions,
         ApprovalGiven: lambda words, told, _: words.say(_join_words("answered", told.answer), by=told.by),
         NoAnswer: lambda words, told, _: words.say(_join_words("unanswered", told.why)),
+        Delay: lambda words, told, _: words.say("delay", due=format_minute(told.due)),
         EndDetail: lambda _, told, __: (told.reason,),
         RedrivenFrom: lambda words, told, _: words.say("dead letter", **told._asdict()),
         Charge: lambda words, told, _: words.say(

@@ -18,9 +18,15 @@ if TYPE_CHECKING:
     from agentserver.core.state.principals import Rights
     from agentserver.core.state.requests import OpenRequest
     from agentserver.core.state.spending import Reservation
-    from agentserver.core.state.threads import Thread
+    from agentserver.core.state.threads import Thread, Timer
 
 __all__ = ["Conversation"]
+
+
+def at_work(conversation: Conversation) -> bool:
+    """Return whether a delivery of the conversation is queued, held, or waits for a person."""
+    nodes = conversation.tree.nodes.values()
+    return any(node.inbox or node.held or node.approvals for node in nodes)
 
 
 class Conversation(NamedTuple):
@@ -39,6 +45,7 @@ class Conversation(NamedTuple):
         closed: whether it has ended.
         rights: of the principal, from the opening on.
         spending: the charges.
+        timers: of the delayed deliveries, the earliest first. They follow from the threads.
     """
 
     id: str
@@ -53,6 +60,7 @@ class Conversation(NamedTuple):
     closed: bool = False
     rights: Rights = FULL
     spending: Spending = NO_SPENDING
+    timers: tuple[Timer, ...] = ()
 
     @classmethod
     def begin(cls, principal: Principal | str, moment: Moment) -> Conversation:
@@ -69,6 +77,14 @@ class Conversation(NamedTuple):
     def approvals(self) -> tuple[Approval, ...]:
         """List the messages that wait for a person, those of older threads first."""
         return tuple([one for thread in self.tree.nodes.values() for one in thread.approvals])
+
+    @property
+    def due(self) -> float | None:
+        """The time until which it sleeps, in seconds since the epoch; None if anything else is under way."""
+        if not self.timers:
+            return None
+        pending = sum(request.pending for request in self.requests.values())
+        return self.timers[0].due if pending == len(self.timers) else None
 
     def current_spending(self) -> Spending:
         """Return its spending without ended requests and without reservations of ended invocations."""

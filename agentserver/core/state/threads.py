@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - read at run time by NamedTuple's default below
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.messages import NO_CALL
 from agentserver.core.state import siblings
@@ -24,7 +24,7 @@ from agentserver.core.state.overlay import Overlay, changeable
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from agentserver.core.messages import Call, Delivery
     from agentserver.core.state.approvals import Approval
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 NOTHING: Mapping[str, bytes] = MappingProxyType({})
 
+TIMERS: Final = 1000
+"""Messages of one conversation that may wait for their time at once."""
+
 _new = tuple.__new__
 
 
@@ -42,6 +45,31 @@ class HeldDelivery(NamedTuple):
 
     watcher: str
     delivery: Delivery
+
+
+class DelayedDelivery(NamedTuple):
+    """Delivery that waits for its time, in seconds since the epoch."""
+
+    due: float
+    delivery: Delivery
+
+
+class Timer(NamedTuple):
+    """Place of a delayed delivery in a conversation. Timers are ordered by their due times.
+
+    Args:
+        due: in seconds since the epoch.
+        ordinal: of its thread.
+        place: among the delayed deliveries of the thread.
+        thread: its id.
+        delivery: its id.
+    """
+
+    due: float
+    ordinal: int
+    place: int
+    thread: str
+    delivery: str
 
 
 class Thread(NamedTuple):
@@ -60,6 +88,7 @@ class Thread(NamedTuple):
         storage: encoded value per class name.
         logs: by class name.
         approvals: deliveries that wait until a person approves them.
+        delayed: deliveries that wait for their time.
         allowed: the only peers in force here and below; None for no narrowing.
         request: the open request of the principal that was delivered on it last; empty without one.
         busy: number of busy children; not counted on the root.
@@ -77,6 +106,7 @@ class Thread(NamedTuple):
     storage: Mapping[str, bytes] = NOTHING
     logs: Logs = NO_LOGS
     approvals: tuple[Approval, ...] = ()
+    delayed: tuple[DelayedDelivery, ...] = ()
     allowed: frozenset[str] | None = None
     request: str = ""
     busy: int = 0
@@ -84,12 +114,12 @@ class Thread(NamedTuple):
     @property
     def quiet(self) -> bool:
         """True when nothing waits here."""
-        return not self.inbox and not self.held and not self.approvals
+        return not (self.inbox or self.held or self.approvals or self.delayed)
 
     @property
     def resting(self) -> Kind | None:
         """The owner, and the peers in force, of a thread on which and below which nothing is under way."""
-        if self.inbox or self.busy or self.held or self.approvals:
+        if self.inbox or self.busy or self.held or self.approvals or self.delayed:
             return None
         return self.owner, self.allowed
 
@@ -102,10 +132,12 @@ class Thread(NamedTuple):
         return _new(Thread, (*self[:4], call, *self[5:]))
 
     def list_waiting(self) -> tuple[Delivery, ...]:
-        """List its deliveries: queued, running, held, or waiting for a person."""
-        if not self.held and not self.approvals:
+        """List its deliveries: queued, running, held, or waiting for a person or for their time."""
+        if not (self.held or self.approvals or self.delayed):
             return self.inbox
-        return (*self.inbox, *(one.delivery for one in self.held), *(one.delivery for one in self.approvals))
+        held = [one.delivery for one in self.held]
+        asked = [one.delivery for one in self.approvals]
+        return (*self.inbox, *held, *asked, *(one.delivery for one in self.delayed))
 
 
 class ThreadTree(NamedTuple):
@@ -199,8 +231,8 @@ class TreeChange:
             now = nodes.get(key)
             if now is None or now.parent is None:
                 continue
-            worked = bool(was.inbox or was.busy or was.held or was.approvals)
-            works = bool(now.inbox or now.busy or now.held or now.approvals)
+            worked = bool(was.inbox or was.busy or was.held or was.approvals or was.delayed)
+            works = bool(now.inbox or now.busy or now.held or now.approvals or now.delayed)
             if works and worked:
                 continue
             above = nodes[now.parent]
@@ -253,7 +285,7 @@ class TreeChange:
             owner, allowed = kind
             held = nodes.values_of(children) if type(nodes) is Overlay else map(nodes.__getitem__, children)
             for node in list(held):
-                if node.inbox or node.busy or node.held or node.approvals:
+                if node.inbox or node.busy or node.held or node.approvals or node.delayed:
                     continue
                 if node.owner == owner and node.allowed == allowed:
                     yield node
@@ -309,6 +341,16 @@ def _index_children(
 ) -> Siblings:
     """Index the idle ones among children, or among ``more``, which begin with them."""
     return (more or children).with_index(nodes[child].resting for child in children)
+
+
+def list_timers(threads: Iterable[Thread]) -> tuple[Timer, ...]:
+    """List the timers of threads, the earliest first."""
+    found = [
+        Timer(one.due, node.ordinal, place, node.id, one.delivery.id)
+        for node in threads
+        for place, one in enumerate(node.delayed)
+    ]
+    return tuple(sorted(found))
 
 
 def narrow_peers(above: frozenset[str] | None, own: frozenset[str] | None) -> frozenset[str] | None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import MaxLen
 
-from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
+from agentserver.contract import Code, HandlerResponse
 from agentserver.core import receipts
-from agentserver.core.blueprint import Blueprint, Limits, Listener
+from agentserver.core.blueprint import Blueprint, Limits, Listener, map_services
 from agentserver.core.decide import answers, charges, decisions, requeue
 from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.drafts.replies import normalise
@@ -126,7 +126,7 @@ class SampleConversation:
         listener = Listener("worker", (Note,), "answers every message", retries=retries)
         codecs = Codecs([Note])
         name = codecs.of(Note).name
-        services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
+        services = map_services(codecs)
         blueprint = Blueprint(
             {"worker": listener}, Limits(), {"worker": frozenset([name])}, services, {"worker": ""}
         )

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
-from agentserver.contract import Code, HandlerResponse, TodoComplete, TodoUntil
-from agentserver.core.blueprint import Blueprint, Limits, Listener
+from agentserver.contract import Code, HandlerResponse, TodoUntil
+from agentserver.core.blueprint import Blueprint, Limits, Listener, map_services
 from agentserver.core.decide import charges, decisions
 from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.drafts.replies import normalise
@@ -126,7 +126,7 @@ class Office:
             Listener("vault", (Note,), "keeps"),
         )
         roots = {one.name: frozenset([self._root]) for one in listeners}
-        services = frozenset(codecs.of(payload).name for payload in (TodoUntil, TodoComplete))
+        services = map_services(codecs)
         usage = dict.fromkeys(roots, "")
         blueprint = Blueprint({one.name: one for one in listeners}, Limits(), roots, services, usage)
         self.rules = Rules(

@@ -26,7 +26,7 @@ from agentserver.engines.journal import events, records, seal, suspension
 from agentserver.engines.journal.events import EVENT, make_event
 from agentserver.engines.journal.retention import find_broken_link
 from agentserver.engines.journal.stored import COLUMNS, read_delivery, read_stored
-from agentserver.ports import ConversationFound
+from agentserver.ports import ConversationFound, SleepingConversation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
@@ -115,12 +115,24 @@ class Reader:
         return [(key, principal) for key, principal in rows]
 
     def idle(self, before: float, condition: str = "", *values: object) -> list[str]:
-        """List open conversations ``c`` untouched since a time, for which a condition holds."""
+        """List open conversations ``c`` untouched since a time that do not sleep, for which a condition holds."""
         return self._ids(
-            f"select c.id from conversation c where c.touched < ?1 and {self._going} {condition} order by c.touched",  # noqa: S608 - our own text
+            f"select c.id from conversation c where c.touched < ?1 and c.due is null and {self._going} {condition}"  # noqa: S608 - our own text
+            " order by c.touched",
             before,
             *values,
         )
+
+    def list_sleeping(
+        self, most: int, condition: str = "", *values: object
+    ) -> tuple[SleepingConversation, ...]:
+        """List the sleeping conversations ``c`` that are due first, for which a condition holds."""
+        rows = self._connection.execute(
+            f"select c.due, c.id from conversation c where c.due is not null and {self._going} {condition}"  # noqa: S608 - our own text
+            " order by c.due, c.number limit ?1",
+            (most, *values),
+        )
+        return tuple(SleepingConversation(*row) for row in rows)
 
     def conversations_of(self, principal: str) -> list[str]:
         """The principal's conversations that are open or have something in the outbox."""
@@ -203,11 +215,11 @@ class Reader:
             "select c.id, c.principal, c.opened, c.touched, c.closed, c.version,"
             " (select count(*) from delivery d where d.conversation = c.number and d.state = 0),"
             " (select count(*) from event e where e.conversation = c.number and e.waiting = 1),"
-            " (select data from value v where v.conversation = c.number and v.owner = ? and v.name = ?)"
+            " c.due, (select data from value v where v.conversation = c.number and v.owner = ? and v.name = ?)"
             " from conversation c order by c.touched desc, c.number desc",
             (parts.SPENDING, parts.TOTAL),
         )
-        return (Summary(*row, *parts.charged_total(charged)) for *row, charged in rows)
+        return (Summary(*row, *parts.charged_total(charged))._replace(due=due) for *row, due, charged in rows)
 
     def approvals(self, conversation: str) -> tuple[Approval, ...]:
         """The messages of an open conversation that wait for a person. Raises UnreadableError."""

@@ -70,8 +70,8 @@ _DELIVERY = _insert("delivery", 17)
 _ENDED = _update("delivery", "state", "reason", "ended", "mark")
 _EVENT = _insert("event", 9, row="(?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')")
 _RECEIPT = _insert("receipt", 4)
-_OPENED = _insert("conversation", 13)
-_STATE = _update("conversation", "touched", "version", "closed", "chain", "state", "asks", "seal")
+_OPENED = _insert("conversation", 14)
+_STATE = _update("conversation", "touched", "version", "closed", "chain", "state", "asks", "due", "seal")
 _VALUE = _insert("value", 4, " on conflict (conversation, owner, name) do update set data = excluded.data")
 _NO_VALUE = "delete from value where conversation = ? and owner = ? and name = ?"
 _WHOLE = _insert(
@@ -93,6 +93,7 @@ class DeliveryEnd(IntEnum):
     DEAD = 3
     DISCARDED = 4
     REDRIVEN = 5
+    DELAYED = 6
 
 
 class Acknowledgement(NamedTuple):

@@ -25,10 +25,12 @@ _TABLES: Final = """
         chain blob not null,
         state blob not null,
         asks integer not null,
+        due real,
         seal blob not null
     ) @table;
     create index conversation_touched on conversation(touched);
     create index conversation_asks on conversation(number) where asks > 0;
+    create index conversation_due on conversation(due, number) where due is not null;
 
     create table step (
         number rowkey,
@@ -158,7 +160,7 @@ _TABLES: Final = """
 ``delivery.state``: see ``DeliveryEnd`` in engines/journal/rows.py.
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
 ``step_decided``, ``step_priced``: steps whose cause is a person's answer, or a charge.
-``conversation.asks``: the number of messages that wait for a person.
+``conversation.asks``: the number of messages that wait for a person. ``conversation.due``: as of ``Conversation``.
 ``state``, ``step.changes``, ``delivery.call``: see engines/journal/stored.py. Seals, marks and chains: see
 engines/journal/seal.py; ``value``: see core/encoding/snapshot.py; ``receipt``: see core/receipts.py; ``handoff``:
 see engines/sqlite/handoffs.py; ``suspension``: engines/journal/suspension.py; the others: engines/journal/records.py.

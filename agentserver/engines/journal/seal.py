@@ -37,11 +37,12 @@ class SealedColumns(NamedTuple):
     state: bytes
     rights: str
     asks: int
+    due: float | None
 
     def seal(self, belongings: int) -> bytes:
         """Compute the seal of the row and of the summed digests of its queue and values."""
-        *columns, chain, state, rights, asks = self
-        return digest((*columns, rights, asks), chain, belongings.to_bytes(16, "big"), state)
+        *columns, chain, state, rights, asks, due = self
+        return digest((*columns, rights, asks, due), chain, belongings.to_bytes(16, "big"), state)
 
 
 def digest(columns: Iterable[object], *data: bytes) -> bytes:

@@ -14,6 +14,7 @@ from agentserver.core.encoding.decision_codec import Origin
 from agentserver.core.encoding.history import given_up
 from agentserver.core.messages import (
     ConversationOpening,
+    DueDelivery,
     OutsideMessage,
     RedrivenLetter,
     Reply,
@@ -25,7 +26,7 @@ from agentserver.engines.journal.stored import row_delivery
 from agentserver.ports import EngineError, UnfitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from agentserver.core.encoding.changes import Changes
     from agentserver.core.guard import CoreGuard
@@ -80,6 +81,9 @@ class StepData(NamedTuple):
         outside: whether it accepts a message from outside.
         done: id of the consumed delivery.
         asking: change in the number of messages that wait for a person.
+        due: as of ``Conversation``.
+        delayed: ids of the new deliveries that wait for their time.
+        woken: id of the delivery that no longer does, unless it was dropped.
         reason: why the consumed delivery is a dead letter; None when it is not.
         added: new deliveries.
         dropped: ids of dropped deliveries.
@@ -105,6 +109,9 @@ class StepData(NamedTuple):
     records: bytes
     outside: bool = False
     asking: int = 0
+    due: float | None = None
+    delayed: Collection[str] = ()
+    woken: str | None = None
     receipt: GivenReceipt | None = None
     done: str | None = None
     reason: str | None = None
@@ -196,6 +203,9 @@ class StepMaker:
             encoded.records,
             from_outside(outcome),
             outcome.asking,
+            after.due if after.timers else None,
+            {timer.delivery for timer in after.timers} if outcome.delaying else (),
+            cause.delivery if isinstance(cause, DueDelivery) and not outcome.dropped else None,
             _receipt(outcome),
             outcome.done,
             given_up(outcome) if outcome.done is not None else None,

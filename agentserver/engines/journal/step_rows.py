@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from agentserver.core.receipts import Receipt
 from agentserver.engines.journal import seal
-from agentserver.engines.journal.rows import DeliveryEnd
+from agentserver.engines.journal.rows import DeliveryEnd, DeliveryRow
 from agentserver.engines.journal.seal import GENESIS, SealedColumns
 from agentserver.engines.journal.stored import RowCache
 from agentserver.ports import ConflictError, RepeatedError
@@ -14,7 +14,7 @@ from agentserver.ports import ConflictError, RepeatedError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agentserver.engines.journal.rows import DeliveryRow, Rows
+    from agentserver.engines.journal.rows import Rows
     from agentserver.engines.journal.step_data import StepData
     from agentserver.ports import EngineError
 
@@ -94,8 +94,9 @@ class StepRows:
         closed = step.touched if step.closed else None
         state = (step.touched, step.version, closed, kept.chain, kept.state)
         row = (kept.number, step.conversation, step.principal, step.root, kept.opened)
-        whole = SealedColumns(*row, *state, kept.rights, kept.asks)
-        rows.states[kept.number] = (*state, kept.asks, whole.seal(kept.belongings), kept.number)
+        whole = SealedColumns(*row, *state, kept.rights, kept.asks, step.due)
+        sealed = whole.seal(kept.belongings)
+        rows.states[kept.number] = (*state, kept.asks, step.due, sealed, kept.number)
         if step.closed:
             del self._kept[step.conversation]
 
@@ -171,6 +172,8 @@ class StepRows:
             kept.queue(columns[_ID], number, digests[-1])  # type: ignore[arg-type]
             mark = seal.mark(number, DeliveryEnd.QUEUED, "", None)
             rows.deliveries.append((number, kept.number, *columns, mark))
+            if columns[_ID] in step.delayed:
+                rows.end(DeliveryRow(number, kept.number), kept.number, DeliveryEnd.DELAYED)
         return digests
 
     def _revive(self, conversation: str, columns: Sequence[object], kept: RowCache, rows: Rows) -> None:
@@ -187,6 +190,9 @@ class StepRows:
         return row
 
     def _end_deliveries(self, step: StepData, kept: RowCache, rows: Rows) -> None:
+        if step.woken is not None:
+            number, _ = kept.queued[step.woken]
+            rows.end(DeliveryRow(number, kept.number), kept.number, DeliveryEnd.QUEUED)
         if step.done is not None:
             ending = DeliveryEnd.DONE if step.reason is None else DeliveryEnd.DEAD
             rows.end(kept.unqueue(step.done), kept.number, ending, step.reason or "", step.touched)

@@ -203,7 +203,8 @@ def read_stored(connection: Connection, conversation: str) -> StoredConversation
 def _read_verified(connection: Connection, conversation: str) -> StoredConversation | None:
     try:
         row = connection.execute(
-            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, asks, seal"
+            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, asks, due,"
+            " seal"
             " from conversation where id = ?",
             (conversation,),
         ).fetchone()
@@ -220,7 +221,7 @@ def _read_verified(connection: Connection, conversation: str) -> StoredConversat
 
 def _belonging(connection: Connection, row: SealedColumns) -> StoredConversation:
     queued = connection.execute(
-        f"select d.number, {COLUMNS} from delivery d where d.conversation = ? and d.state = 0",  # noqa: S608
+        f"select d.number, {COLUMNS} from delivery d where d.conversation = ? and d.state in (0, 6)",  # noqa: S608
         (row.number,),
     ).fetchall()
     waiting = [

@@ -57,7 +57,7 @@ def list_suspended(connection: Connection) -> list[SuspendedConversation]:
     """List suspended conversations, oldest first."""
     rows = connection.execute(
         "select c.id, c.principal, a.at, a.reason,"
-        " (select count(*) from delivery d where d.conversation = c.number and d.state = 0)"
+        " (select count(*) from delivery d where d.conversation = c.number and d.state in (0, 6))"
         " from suspension a join conversation c on c.number = a.conversation where a.ended is null order by a.number"
     )
     return [SuspendedConversation(*row) for row in rows]
@@ -132,7 +132,7 @@ def discard_suspended(connection: Connection, conversation: str, at: float) -> N
     with transaction(connection):
         number = _end_suspension(connection, conversation, at)
         queued = connection.execute(
-            "select number from delivery where conversation = ? and state = 0", (number,)
+            "select number from delivery where conversation = ? and state in (0, 6)", (number,)
         )
         connection.executemany(
             "update delivery set state = 2, reason = '', ended = ?, mark = ? where number = ?",
@@ -141,13 +141,14 @@ def discard_suspended(connection: Connection, conversation: str, at: float) -> N
         connection.execute("delete from value where conversation = ?", (number,))
         connection.execute("delete from state where conversation = ?", (number,))
         row = connection.execute(
-            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, asks"
+            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, asks, due"
             " from conversation where number = ?",
             (number,),
         ).fetchone()
-        whole = SealedColumns(*row)._replace(touched=at, closed=at, state=b"", asks=0).seal(0)
+        whole = SealedColumns(*row)._replace(touched=at, closed=at, state=b"", asks=0, due=None).seal(0)
         connection.execute(
-            "update conversation set closed = ?1, touched = ?1, state = x'', asks = 0, seal = ?2 where number = ?3",
+            "update conversation set closed = ?1, touched = ?1, state = x'', asks = 0, due = null, seal = ?2"
+            " where number = ?3",
             (at, whole, number),
         )
 

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict, deque
+from heapq import heappop, heappush
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
 from agentserver.core.messages import UNDECIDED, EventPlace, FinishedInvocation, Reply
 from agentserver.core.receipts import issue_receipt
+from agentserver.core.state.conversation import at_work
 from agentserver.core.state.elapsed_time import STEADY, Calendar
 from agentserver.core.suspension import end_suspended
 from agentserver.engines.memory.record import MemoryReader, MemoryRecord
 from agentserver.engines.single_partition import SinglePartition
-from agentserver.ports import ConflictError, ConversationFound, ForgottenError, RepeatedError
+from agentserver.ports import (
+    ConflictError,
+    ConversationFound,
+    ForgottenError,
+    RepeatedError,
+    SleepingConversation,
+)
 from agentserver.ports.engine import PAGE
 
 if TYPE_CHECKING:
@@ -195,6 +203,9 @@ class MemoryEngine(SinglePartition):
         self._names: dict[str, str] = {}
         self._receipts: dict[str, dict[str, Receipt]] = {}
         self._keyed: dict[tuple[str, str], list[Reply | Done]] = {}
+        self._due: list[
+            SleepingConversation
+        ] = []  # a heap, in which former times stay until they are the first
         self.own(1)
 
     async def __aenter__(self) -> Self:
@@ -219,8 +230,7 @@ class MemoryEngine(SinglePartition):
             self._record.keep(outcome, step)
         if outcome.replies:
             waiting = self._left.waiting.setdefault(after.id, {})
-            for event in outcome.replies:
-                waiting[event.place] = event
+            waiting.update([(event.place, event) for event in outcome.replies])
             if after.id in self._left.places:
                 self._left.add(after.id, outcome.replies)
         if not after.version % EACH:
@@ -229,6 +239,8 @@ class MemoryEngine(SinglePartition):
             self._close(after)
             return
         self._kept[after.id] = after
+        if after.timers and after.due is not None and (before is None or before.due != after.due):
+            heappush(self._due, SleepingConversation(after.due, after.id))
         if after.id in self._receipts:
             self._keep_request_events(outcome)
 
@@ -287,7 +299,7 @@ class MemoryEngine(SinglePartition):
     async def active(self) -> AsyncIterator[str]:
         """Iterate over conversations with pending work."""
         for conversation in list(self._kept.values()):
-            if not all(thread.quiet for thread in conversation.tree.nodes.values()):
+            if at_work(conversation):
                 yield conversation.id
 
     async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
@@ -298,8 +310,20 @@ class MemoryEngine(SinglePartition):
     async def idle(self, before: float) -> AsyncIterator[str]:
         """Iterate over conversations last touched before a time."""
         for conversation in list(self._kept.values()):
-            if conversation.touched < before:
+            if conversation.touched < before and conversation.due is None:
                 yield conversation.id
+
+    async def list_sleeping(self, most: int) -> Sequence[SleepingConversation]:
+        """List the sleeping conversations that are due first."""
+        found: list[SleepingConversation] = []
+        while self._due and len(found) < most:
+            first = heappop(self._due)
+            kept = self._kept.get(first.id)
+            if kept is not None and kept.due == first.due and first not in found[-1:]:
+                found.append(first)
+        for one in found:
+            heappush(self._due, one)
+        return found
 
     async def calendar(self) -> Calendar:
         """Return an empty calendar: there was no earlier server."""

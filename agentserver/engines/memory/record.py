@@ -216,7 +216,7 @@ class MemoryReader(NamedTuple):
         closed = None if one.id in self.kept else one.touched
         unread = len(self.outbox.get(one.id, ()))
         facts = (one.id, one.principal, opened, one.touched, closed, one.version, _count_waiting(one), unread)
-        return Summary(*facts, one.spending.total.tokens, one.spending.total.money)
+        return Summary(*facts, one.spending.total.tokens, one.spending.total.money, one.due)
 
 
 def _read_touched(conversation: Conversation) -> float:
@@ -224,4 +224,5 @@ def _read_touched(conversation: Conversation) -> float:
 
 
 def _count_waiting(conversation: Conversation) -> int:
-    return sum(len(thread.list_waiting()) for thread in conversation.tree.nodes.values())
+    waiting = sum(len(thread.list_waiting()) for thread in conversation.tree.nodes.values())
+    return waiting - len(conversation.timers)

@@ -63,12 +63,12 @@ def _list_moved(one: PreparedStep) -> list[Sequence[Any]]:
     return [(*row, *one.claim, one.before, one.receipt) for row in one.rows.states]
 
 
-_STATE = "touched:f version:b closed:f chain:y state:y asks:b seal:y"
+_STATE = "touched:f version:b closed:f chain:y state:y asks:b due:f seal:y"
 _OPENED = _Part(
     "opened",
     _columns(f"number:b id:t principal:t root:t rights:t opened:f {_STATE} owner:b epoch:b"),
     "insert into @conversation (number, id, principal, root, rights, opened, touched, version, closed, chain, state,"
-    " asks, seal, owner, epoch, moved) select n.*, clock_timestamp() from {0} on conflict (id) do nothing"
+    " asks, due, seal, owner, epoch, moved) select n.*, clock_timestamp() from {0} on conflict (id) do nothing"
     " returning number",
     _list_opened,
 )
@@ -76,7 +76,7 @@ _MOVED = _Part(
     "moved",
     _columns(f"{_STATE} number:b owner:b epoch:b before:b receipt:t"),
     "update @conversation c set touched = n.touched, version = n.version, closed = n.closed, chain = n.chain,"
-    " state = n.state, seal = n.seal, asks = n.asks, moved = clock_timestamp() from {0}"
+    " state = n.state, seal = n.seal, asks = n.asks, due = n.due, moved = clock_timestamp() from {0}"
     " where c.number = n.number and c.owner = n.owner and c.epoch = n.epoch and c.version = n.before"
     " and (n.receipt is null or not exists"
     " (select from @receipt r where r.conversation = n.number and r.name = n.receipt)) returning c.number",

@@ -46,7 +46,17 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.engines.journal.stored import RowCache
     from agentserver.engines.postgres.connection import PostgresOptions
-    from agentserver.ports import Answers, Arrival, Claim, EngineReader, Fate, GainedClaims, LostClaims, News
+    from agentserver.ports import (
+        Answers,
+        Arrival,
+        Claim,
+        EngineReader,
+        Fate,
+        GainedClaims,
+        LostClaims,
+        News,
+        SleepingConversation,
+    )
 
 
 _CLAIM = "select owner, epoch from conversation where id = ? and closed is null for update"
@@ -293,6 +303,11 @@ class PostgresEngine(JournalReads):
         owner = self._lease.incarnation
         for key in await self._ask(lambda reader: reader.idle(before, _MINE, owner)):
             yield key
+
+    async def list_sleeping(self, most: int) -> Sequence[SleepingConversation]:
+        """List the conversations that are due first and that no other live server owns."""
+        owner = self._lease.incarnation
+        return await self._ask(lambda reader: reader.list_sleeping(most, _MINE, owner))
 
     def _numbered_before(self, number: int) -> bool:
         return number not in self._numbers

@@ -33,14 +33,14 @@ from agentserver.ports import DamagedError, EngineError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
     from types import TracebackType
 
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.records.outcome import Outcome
     from agentserver.engines.journal.step_data import EncodedOutcome
-    from agentserver.ports import Answers, Claim, EngineReader
+    from agentserver.ports import Answers, Claim, EngineReader, SleepingConversation
 
     Waiting = tuple[EncodedOutcome, asyncio.Future[None]]
 
@@ -268,6 +268,14 @@ class SqliteEngine(JournalReads, SinglePartition):
         """Yield open conversations untouched since a time."""
         for key in await self._do(lambda: self._reader.idle(before)):
             yield key
+
+    async def list_sleeping(self, most: int) -> Sequence[SleepingConversation]:
+        """List the conversations that are due first."""
+        return await self._ask(lambda reader: reader.list_sleeping(most))
+
+    async def release(self, conversations: Collection[str]) -> None:
+        """Forget the cached rows of idle conversations."""
+        await self._do(lambda: self._writer.forget(conversations))
 
     async def discard(self, delivery: str) -> bool:
         """Discard a dead letter durably."""

@@ -141,6 +141,12 @@ class Writer:
         self._stored.count()
         return events
 
+    def forget(self, conversations: Iterable[str]) -> None:
+        """Forget the cached rows of some conversations."""
+        for conversation in conversations:
+            self._steps.forget(conversation)
+            self._rows.forget(conversation)
+
     def check(self) -> None:
         """Check that commits are possible. Raises EngineError."""
         self._broken = self._broken or self._files.find_replacement()

@@ -18,7 +18,7 @@ from agentserver.contract import Code
 from agentserver.core.drafts.routing import Route
 from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
 from agentserver.core.handoffs import TASK
-from agentserver.core.messages import SYSTEM, TODO, Drafts, HandlerReturn
+from agentserver.core.messages import SYSTEM_NAMES, Drafts, HandlerReturn
 from agentserver.core.records.details import Ground
 from agentserver.findings import SenderExposure
 from agentserver.guards.lineage import memory as lineage_memory
@@ -146,7 +146,7 @@ class LineageGuard:
     def _observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
         if delivery.to in self.viewers:
             memory = self._viewer.record_shown(_recall(memory), delivery, element)
-        if delivery.sender in {SYSTEM, TODO}:
+        if delivery.sender in SYSTEM_NAMES:
             return memory
         if self._passes_by(delivery, known := _recall(memory)):
             return known.next_step()

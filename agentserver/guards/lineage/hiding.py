@@ -17,7 +17,7 @@ from lxml import etree
 
 from agentserver.core.drafts.routing import Route
 from agentserver.core.handoffs import TASK
-from agentserver.core.messages import SYSTEM, TODO
+from agentserver.core.messages import SYSTEM_NAMES
 from agentserver.core.state.principals import Trust
 from agentserver.guards.lineage.reading import NameCounts, Place, list_places, structure_bits
 from agentserver.guards.lineage.references import stamp_message
@@ -167,7 +167,7 @@ class HidingRules:
 
     def _assess_suspicion(self, memory: Memory, said: MessageOrigin) -> _Suspicion:
         """Assess how much of a message may be a stranger's. It never decreases during a conversation."""
-        if said.sender in {SYSTEM, TODO} or is_system_name(said.root):
+        if said.sender in SYSTEM_NAMES or is_system_name(said.root):
             return _Suspicion.NOTHING
         if memory.ledger.overflow:
             return _Suspicion.EVERYTHING

@@ -18,7 +18,7 @@ from agentserver.core.decide.lives import (
     ThreadStage,
 )
 from agentserver.core.messages import Delivery
-from agentserver.core.state.threads import HeldDelivery, Thread
+from agentserver.core.state.threads import DelayedDelivery, HeldDelivery, Thread
 
 ROOT = Path(__file__).parents[3]
 DELIVERED = Delivery("d", "c", "r", "t", "t", "a", "b", "{u}x", b"", 1)
@@ -29,13 +29,14 @@ STANDS = {
     ThreadStage.WAITING: [
         EMPTY._replace(held=(HeldDelivery("w", DELIVERED),)),
         EMPTY._replace(approvals=(DELIVERED,)),
+        EMPTY._replace(delayed=(DelayedDelivery(1.0, DELIVERED),)),
     ],
     ThreadStage.WORKING: [
         EMPTY._replace(inbox=(DELIVERED,)),
         EMPTY._replace(inbox=(DELIVERED,), approvals=(DELIVERED,)),
     ],
 }
-WAITING = {DeliveryStage.ASKED, DeliveryStage.HELD, DeliveryStage.QUEUED, DeliveryStage.RUNNING}
+WAITING = set(DeliveryStage) & {"asked", "held", "delayed", "queued", "running"}
 
 
 @pytest.mark.parametrize(("before", "move"), list(product(DeliveryStage, DeliveryMove)), ids=str)
@@ -50,6 +51,7 @@ def test_a_delivery_moves_by_its_table_and_in_no_other_way(before, move):
     assert passage.waiting == (after in WAITING) - (before in WAITING)
     assert passage.held == (after is DeliveryStage.HELD) - (before is DeliveryStage.HELD)
     assert passage.asked == (after is DeliveryStage.ASKED) - (before is DeliveryStage.ASKED)
+    assert passage.delayed == (after is DeliveryStage.DELAYED) - (before is DeliveryStage.DELAYED)
 
 
 @pytest.mark.parametrize(

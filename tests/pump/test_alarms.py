@@ -14,7 +14,7 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk
+from tests.pump.desk import answer, desk, until
 
 pytestmark = pytest.mark.anyio
 

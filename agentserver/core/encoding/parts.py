@@ -63,8 +63,8 @@ class KeptThread(NamedTuple):
     held: tuple[KeptDelivery, ...] = ()
     refusals: int = 0
     approvals: tuple[KeptApproval, ...] = ()
-    delayed: tuple[KeptDelay, ...] = ()
     allowed: frozenset[str] | None = None
+    delayed: tuple[KeptDelay, ...] = ()
 
 
 class KeptTodos(NamedTuple):
@@ -136,8 +136,8 @@ def kept_thread(node: Thread) -> KeptThread:
         kept_held(node.held),
         node.refusals,
         kept_approvals(node.approvals),
-        kept_delayed(node.delayed),
         node.allowed,
+        kept_delayed(node.delayed),
     )
 
 

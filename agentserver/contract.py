@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from agentserver.completion import Completer
+    from agentserver.effects import Effect, EffectLedger, Reconcile
     from agentserver.spending import Purse
 
 T = TypeVar("T")
@@ -320,6 +321,7 @@ class Invocation:
             conversation goes to, and with each start of a server on a journal: a service that refuses smaller ones is
             safe from an invocation that another process has taken over. 1 where nothing outlives the process.
         delay: receives the messages of ``later``.
+        ledger: records external effects; None outside of a server.
     """
 
     metadata: HandlerMetadata
@@ -355,6 +357,25 @@ class Invocation:
         if self.delay is None:
             raise RuntimeError("this invocation was made by hand: no server sends its messages")
         self.delay(DelayedResponse(response.payload, response.to, seconds))
+
+    ledger: EffectLedger | None = None
+
+    async def effect(self, key: str, *, reconcile: Reconcile | None = None) -> Effect:
+        """Claim an external effect, which is then done at most once for this key, listener and conversation.
+
+        Args:
+            key: names the effect, 1 to 256 characters.
+            reconcile: asks the service about a claim whose outcome is unknown. It returns the answer, or
+                ``agentserver.effects.NOT_DONE`` if the effect did not happen.
+
+        Returns: the effect: if ``done``, an earlier attempt did the work and its ``answer`` is recorded.
+
+        Raises EffectUnknown if the outcome is unknown and no hook knows it, RuntimeError if the claim cannot be
+        recorded now.
+        """
+        from agentserver.effects import open_effect  # contract.py is imported by every handler
+
+        return await open_effect(self.ledger, key, reconcile)
 
     def progress(self, text: str) -> None:
         """Tell the gateway of the request how far the work is, in a line of text.

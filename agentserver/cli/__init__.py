@@ -63,6 +63,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "approvals": "approvals.command",
         "approve": "approvals.approve",
         "deny": "approvals.deny",
+        "effects": "effects.command",
         "top": "conversations.top_command",
         "trace": "conversations.trace_command",
         "explain": "explain.command",

@@ -358,6 +358,52 @@ class SettleRequest(NamedTuple):
     cost: Amount
 
 
+class ClaimRequest(NamedTuple):
+    """Request of an invocation to claim an external effect before doing it.
+
+    Args:
+        delivery: the one being handled.
+        key: of the effect, unique for the listener in the conversation.
+        token: epoch of the claim on the conversation.
+        passing: whether its answer is dropped with the commit of the invocation.
+    """
+
+    delivery: Delivery
+    key: str
+    token: int
+    passing: bool = False
+
+
+class ConcludeRequest(NamedTuple):
+    """Request of an invocation to record the answer of an external effect.
+
+    Args:
+        delivery: the one being handled.
+        effect: its id.
+        answer: as JSON; None withdraws the claim.
+        trusted: whether the answer is the organism's own.
+    """
+
+    delivery: Delivery
+    effect: str
+    answer: str | None
+    trusted: bool = False
+
+
+class EffectVerdict(NamedTuple):
+    """Verdict of an operator on an external effect with an unknown outcome.
+
+    Args:
+        effect: its id.
+        answer: as JSON; None if the effect did not happen.
+        by: the operator.
+    """
+
+    effect: str
+    answer: str | None
+    by: str
+
+
 class TurnedAway(NamedTuple):
     """Outside message that was refused without being read. ``key`` is as of ``OutsideMessage``."""
 

@@ -1,5 +1,6 @@
 """Durable functions: messages as awaits, recorded so that a restart repeats them."""
 
+from agentserver.effects import NOT_DONE, EffectUnknown, NotDone
 from agentserver.flow.errors import (
     Denied,
     DivergedError,
@@ -12,9 +13,12 @@ from agentserver.flow.errors import (
 from agentserver.flow.requests import ask, gather, now, once, random, tell, uuid
 
 __all__ = [
+    "NOT_DONE",
     "Denied",
     "DivergedError",
+    "EffectUnknown",
     "FlowError",
+    "NotDone",
     "NotDurableError",
     "Refused",
     "TimedOut",

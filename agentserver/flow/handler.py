@@ -63,6 +63,7 @@ class FlowHandler:
             return await self._resume(now, now.answering, payload, waiting)
         _clear_log(now)
         runner = FlowRunner(self._run(payload), self._encode, self._read)
+        runner.ledger = now.ledger
         await runner.begin(now.idempotency_key)
         if runner.ended:
             return _finish(now, runner, payload)
@@ -83,6 +84,7 @@ class FlowHandler:
             self._keep(now, runner)  # an answer to tell
             return None
         line = FlowLine(now.idempotency_key, self._encode(payload), key, place, refused)
+        runner.ledger = now.ledger
         await runner.resume(line)
         return _finish(now, runner, payload) if runner.ended else self._wait(now, runner, line)
 
@@ -121,7 +123,7 @@ class FlowHandler:
 def _finish(now: Invocation, runner: FlowRunner, payload: Any) -> HandlerResult:
     """Return the last messages of a flow, its answer among them. Raises the flow's exception.
 
-    A refusal that the flow has just got goes on to its caller.
+    A refusal that the flow has just got is passed to its caller.
     """
     _clear_log(now)
     error = runner.error

@@ -16,12 +16,13 @@ class FlowEvent:
     """Request of a flow that its runner has fulfilled.
 
     Args:
-        kind: ``ask`` or ``tell`` for a message, ``value`` for what a flow may not compute itself.
+        kind: ``ask`` or ``tell`` for a message, ``value`` for what a flow may not compute itself, ``unknown`` and
+            ``not done`` for an external effect that raised so.
         name: the listener, or the kind of value.
-        text: SHA-256 of the sent payload, or the value as JSON.
+        text: SHA-256 of the sent payload, the value as JSON, the id of an unknown effect, or the text of ``NotDone``.
     """
 
-    kind: Literal["ask", "tell", "value"]
+    kind: Literal["ask", "tell", "value", "unknown", "not done"]
     name: str
     text: str
 

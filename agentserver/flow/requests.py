@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from random import SystemRandom
+from functools import partial
+from hashlib import sha256
 from typing import Any, Generic, TypeVar, cast, overload
-from uuid import UUID, uuid4
+from uuid import UUID
 
 T = TypeVar("T")
 
@@ -43,13 +44,31 @@ class ValueRequest(FlowRequest[Any]):
 
     Args:
         name: in the log.
-        make: makes the value, which JSON has to hold.
+        make: makes the value, which JSON has to hold. Its seed is the same if the process ends before the value is
+            recorded and the flow is run again.
         read: converts what JSON gives back.
     """
 
     name: str
-    make: Callable[[], Any]
+    make: Callable[[str], Any]
     read: Callable[[Any], Any] = lambda value: value
+
+
+@dataclass(frozen=True, slots=True)
+class OnceRequest(FlowRequest[Any]):
+    """External effect, which the ledger of the conversation records.
+
+    Args:
+        name: in the log.
+        make: does the work.
+        reconcile: asks the service about an effect with an unknown outcome; None without a hook.
+        trusted: whether the answer is the organism's own.
+    """
+
+    name: str
+    make: Callable[[], Any]
+    reconcile: Callable[[], Any] | None = None
+    trusted: bool = False
 
 
 @overload
@@ -88,43 +107,61 @@ def gather(*parts: Awaitable[Any]) -> FlowRequest[tuple[Any, ...]]:
     return GatherRequest(parts)
 
 
-def once(function: Callable[..., Any], *arguments: Any) -> FlowRequest[Any]:
-    """Call a function whose result is kept, so that it is not called again when the flow is.
+def once(
+    function: Callable[..., Any],
+    *arguments: Any,
+    reconcile: Callable[..., Any] | None = None,
+    trusted: bool = False,
+) -> FlowRequest[Any]:
+    """Call a function that acts outside of the server, at most once.
 
-    The only place of a flow for files, sockets and other services. The result is committed with the messages that the
-    flow sends next: after a crash before that, the function is called once more. Pass
-    ``invocation().idempotency_key`` to a service that recognises a repeated call.
+    The only place of a flow for files, sockets and other services. The ledger of the conversation records the claim
+    before the call and the result after it. If the process ends between the two, or the function fails, the outcome is
+    unknown: the function is not called again unless ``reconcile`` or an operator says that nothing happened.
 
     Args:
-        function: a function or an async function.
+        function: a function or an async function. It raises ``NotDone`` if it certainly did nothing.
         arguments: of the call.
+        reconcile: called with the arguments if the outcome is unknown. It returns the result, or ``NOT_DONE``.
+        trusted: whether the result is the organism's own. The ledger labels other results as untrusted text.
 
-    Returns: its result, as JSON gives it back (a tuple is a list).
+    Returns: the result, as JSON gives it back (a tuple is a list).
 
     Raises, when awaited:
+        EffectUnknown: the outcome is unknown; its cause is what the function raised.
+        NotDone: the function raised it.
         FlowError: JSON cannot hold the result.
-        Exception: what the function raises. It is not kept: the function is called again.
+        RuntimeError: the server cannot record the claim now.
     """
     name = getattr(function, "__qualname__", type(function).__qualname__)
-    return ValueRequest(f"once {name}", lambda: function(*arguments))
+    hook = None if reconcile is None else partial(reconcile, *arguments)
+    return OnceRequest(f"once {name}", partial(function, *arguments), hook, trusted)
 
 
 def now() -> FlowRequest[datetime]:
     """Read the time, in UTC."""
     return cast(
         "FlowRequest[datetime]",
-        ValueRequest("now", lambda: datetime.now(UTC).isoformat(), datetime.fromisoformat),
+        ValueRequest("now", lambda _: datetime.now(UTC).isoformat(), datetime.fromisoformat),
     )
 
 
 def uuid() -> FlowRequest[UUID]:
-    """Draw a random UUID."""
-    return cast("FlowRequest[UUID]", ValueRequest("uuid", lambda: str(uuid4()), UUID))
+    """Draw a UUID. It is unique, not secret."""
+    return cast(
+        "FlowRequest[UUID]", ValueRequest("uuid", lambda seed: str(UUID(bytes=_draw(seed), version=4)), UUID)
+    )
 
 
 def random() -> FlowRequest[float]:
-    """Draw a random number from 0 up to 1."""
-    return cast("FlowRequest[float]", ValueRequest("random", SystemRandom().random))
+    """Draw a number from 0 up to 1. It is not secret."""
+    return cast(
+        "FlowRequest[float]", ValueRequest("random", lambda seed: int.from_bytes(_draw(seed)[:6]) / 2**48)
+    )
+
+
+def _draw(seed: str) -> bytes:
+    return sha256(seed.encode()).digest()[:16]
 
 
 async def run_part(part: Awaitable[T]) -> T:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from agentserver.effects import EffectUnknown, LedgerEntry, NotDone, open_effect
 from agentserver.flow.errors import DivergedError, FlowError, NotDurableError, WrongReplyError
 from agentserver.flow.lines import FlowEvent
 from agentserver.flow.requests import (
@@ -22,14 +23,16 @@ from agentserver.flow.requests import (
     FlowCoroutine,
     FlowRequest,
     GatherRequest,
+    OnceRequest,
     ValueRequest,
     run_part,
 )
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
+    from agentserver.effects import EffectLedger
     from agentserver.flow.lines import FlowLine
 
 _LIMITS: Final = JsonLimits(bytes=1 << 24, values=1 << 20)
@@ -37,6 +40,10 @@ _LIMITS: Final = JsonLimits(bytes=1 << 24, values=1 << 20)
 _WAITED: Final = (
     "{} waits for something else than a message, and a run from the log would repeat it: pass it to once(...)"
 )
+
+
+_ENDS: Final = ("unknown", "not done")
+"""Kinds of events of an external effect without a value."""
 
 
 class SentMessage(NamedTuple):
@@ -77,7 +84,7 @@ class FlowRunner:
         decode: returns what an ask gets for a markup; an exception is raised at the ask.
 
     ``events`` and ``sent`` are of the present invocation. ``ended`` is true once the flow has a ``result`` or an
-    ``error``.
+    ``error``, ``ledger`` is of the present invocation.
     """
 
     coroutine: FlowCoroutine
@@ -88,9 +95,11 @@ class FlowRunner:
     result: Any = None
     ended: bool = False
     error: BaseException | None = None
+    ledger: EffectLedger | None = None
     _key: str = ""
     _recorded: deque[FlowEvent] | None = None
     _steps: int = 0
+    _effects: int = 0
     _open: dict[tuple[str, int], tuple[FlowPart, AskRequest]] = field(default_factory=dict)
     _ready: deque[tuple[FlowPart, Any, BaseException | None]] = field(default_factory=deque)
     _requested: bool = False
@@ -106,14 +115,14 @@ class FlowRunner:
 
     async def begin(self, key: str) -> None:
         """Run a new flow until it waits or ends. ``key`` is the invocation's."""
-        self._key = key
+        self._key, self._effects = key, 0
         await self._drive()
 
     async def resume(self, line: FlowLine) -> None:
         """Continue with the payload of a line until the flow waits or ends; the events of the line are not read."""
         if self.ended:
             raise self._make_divergence("it has ended")
-        self._key, self.events, self.sent = line.key, [], []
+        self._key, self._effects, self.events, self.sent = line.key, 0, [], []
         self._take(line)
         await self._drive()
 
@@ -196,7 +205,9 @@ class FlowRunner:
         if isinstance(asked, AskRequest):
             self._send(part, asked)
         elif isinstance(asked, ValueRequest):
-            await self._evaluate(part, asked)
+            self._evaluate(part, asked)
+        elif isinstance(asked, OnceRequest):
+            await self._do_once(part, asked)
         else:
             assert isinstance(asked, GatherRequest)
             gathering = _GatherState(part, [None] * len(asked.parts), len(asked.parts))
@@ -224,23 +235,57 @@ class FlowRunner:
         else:
             self._ready.append((part, None, None))
 
-    async def _evaluate(self, part: FlowPart, asked: ValueRequest) -> None:
+    def _evaluate(self, part: FlowPart, asked: ValueRequest) -> None:
         recorded = self._next_recorded("value", asked.name, f"it wants {asked.name}")
         if recorded is None:
-            try:
-                value = asked.make()
-                if isinstance(value, Awaitable):
-                    value = await value
-            except Exception as error:  # noqa: BLE001 - of the function, and for the flow
-                self._ready.append((part, None, error))
-                return
-            try:
-                text = json.dumps(value, ensure_ascii=False)
-            except (TypeError, ValueError) as error:
-                raise FlowError(f"{asked.name}: JSON cannot hold its result: {error}") from None
-            recorded = FlowEvent("value", asked.name, text)
+            value = asked.make(f"{self._key} {len(self.events)}")
+            recorded = FlowEvent("value", asked.name, self._dump(asked, value))
         self.events.append(recorded)
         self._ready.append((part, asked.read(self._load(recorded.text)), None))
+
+    async def _do_once(self, part: FlowPart, asked: OnceRequest) -> None:
+        self._effects += 1
+        recorded = self._next_recorded("value", asked.name, f"it wants {asked.name}", _ENDS)
+        error: Exception | None = None
+        if recorded is None:
+            recorded, error = await self._do_now(asked)
+        self.events.append(recorded)
+        if recorded.kind == "unknown":
+            unknown = EffectUnknown(recorded.text, asked.name)
+            unknown.__cause__ = error
+            self._ready.append((part, None, unknown))
+        elif recorded.kind == "not done":
+            self._ready.append((part, None, error or NotDone(recorded.text)))
+        else:
+            self._ready.append((part, self._load(recorded.text), None))
+
+    async def _do_now(self, asked: OnceRequest) -> tuple[FlowEvent, Exception | None]:
+        """Do the work of an effect unless the ledger has its answer. Returns the event, and the error of the work."""
+        key = f"{asked.name[:180]} #{self._effects} {self._key}"
+        hook = asked.reconcile
+        reconcile = None if hook is None else lambda _: hook()
+        try:
+            effect = await open_effect(self.ledger or _NoLedger(), key, reconcile, passing=True)
+        except EffectUnknown as error:
+            return FlowEvent("unknown", asked.name, error.id), error
+        if effect.done:
+            return FlowEvent("value", asked.name, self._dump(asked, effect.answer)), None
+        value, failure = await _call(asked.make)
+        if isinstance(failure, NotDone):
+            await effect.withdraw()
+            return FlowEvent("not done", asked.name, str(failure)), failure
+        if failure is not None:
+            return FlowEvent("unknown", asked.name, effect.id), failure
+        text = self._dump(asked, value)
+        await effect.finish(value, trusted=asked.trusted)
+        return FlowEvent("value", asked.name, text), None
+
+    @staticmethod
+    def _dump(asked: OnceRequest | ValueRequest, value: Any) -> str:
+        try:
+            return json.dumps(value, ensure_ascii=False)
+        except (TypeError, ValueError) as error:
+            raise FlowError(f"{asked.name}: JSON cannot hold its result: {error}") from None
 
     @staticmethod
     def _load(text: str) -> Any:
@@ -249,13 +294,15 @@ class FlowRunner:
             raise FlowError(f"a value of the log is damaged: {value}")
         return value
 
-    def _next_recorded(self, kind: str, name: str, told: str) -> FlowEvent | None:
+    def _next_recorded(
+        self, kind: str, name: str, told: str, others: Collection[str] = ()
+    ) -> FlowEvent | None:
         """Return the next event of the log, which has to be this one; None for a new one."""
         self._steps += 1
         if self._recorded is None:
             return None
         event = self._recorded.popleft() if self._recorded else None
-        if event is None or (event.kind, event.name) != (kind, name):
+        if event is None or event.name != name or not (event.kind == kind or event.kind in others):
             raise self._make_divergence(told, event)
         return event
 
@@ -278,6 +325,16 @@ class FlowRunner:
         return DivergedError(f"{where}: step {self._steps} differs from its record: {told}, and {before}")
 
 
+class _NoLedger:
+    """Ledger of a flow outside of a server, which records nothing."""
+
+    async def claim(self, key: str, *, passing: bool = False) -> LedgerEntry:  # noqa: ARG002 - the port's signature
+        return LedgerEntry(key, "claimed")
+
+    async def conclude(self, id: str, answer: str | None, *, trusted: bool = False) -> None:  # noqa: A002
+        """Record nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Loop:
     """Awaitable that yields a future to the event loop, as the code that awaits it does."""
@@ -286,6 +343,15 @@ class _Loop:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return (yield self.future)
+
+
+async def _call(function: Callable[[], Any]) -> tuple[Any, Exception | None]:
+    """Call a function or an async function. Returns its result, or its exception."""
+    try:
+        value = function()
+        return (await value if isinstance(value, Awaitable) else value), None
+    except Exception as error:  # noqa: BLE001 - of the function, and for the flow
+        return None, error
 
 
 def _name(coroutine: Any) -> str:

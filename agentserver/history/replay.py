@@ -10,9 +10,12 @@ from agentserver.core.decide.dismissal import DismissedMessage
 from agentserver.core.encoding import decision_codec
 from agentserver.core.messages import (
     Cancellation,
+    ClaimRequest,
+    ConcludeRequest,
     ConversationClosing,
     ConversationOpening,
     DueDelivery,
+    EffectVerdict,
     FinishedInvocation,
     GivenUp,
     OutsideMessage,
@@ -106,15 +109,23 @@ def describe_step(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
         case FinishedInvocation():
             delivery = cause.delivery
             return f"{delivery.to} finished with {local(delivery.root)} from {delivery.sender}"
-        case ApprovalAnswer():
-            return f"the answer {cause.answer} of {cause.by}"
+        case ApprovalAnswer() | EffectVerdict():
+            what = str(cause.answer) if isinstance(cause, ApprovalAnswer) else "on an effect"
+            return f"the answer {what} of {cause.by}"
         case ConversationOpening() | ConversationClosing():
             return "the opening" if isinstance(cause, ConversationOpening) else f"the end: {cause.reason}"
         case Cancellation():
             return f"the end of a request, by {cause.by or 'its principal'}"
         case GivenUp():
             return f"{cause.delivery.to} was given up with {local(cause.delivery.root)} from {cause.delivery.sender}"
-        case RequeuedLetter() | RedrivenLetter() | ReserveRequest() | SettleRequest():
+        case (
+            RequeuedLetter()
+            | RedrivenLetter()
+            | ReserveRequest()
+            | SettleRequest()
+            | ClaimRequest()
+            | ConcludeRequest()
+        ):
             return _ABOUT[type(cause)].format(cause.delivery.to)
 
 
@@ -126,6 +137,8 @@ _ABOUT: Final[Mapping[type, str]] = MappingProxyType(
         RequeuedLetter: "a dead letter to {}, queued again",
         RedrivenLetter: "a dead letter to {}, as a request of its own",
         ReserveRequest: "a charge of {}",
+        ClaimRequest: "an effect of {}",
+        ConcludeRequest: "the answer of an effect of {}",
         SettleRequest: "the cost of what {} was charged for",
     }
 )

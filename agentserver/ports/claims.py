@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         Cancellation,
         ConversationClosing,
         Done,
+        EffectVerdict,
         EventPlace,
         OutsideMessage,
         Reply,
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import ApprovalAnswer
 
     Arriving: TypeAlias = (
-        OutsideMessage | Cancellation | ConversationClosing | ApprovalAnswer | RequeuedLetter
+        OutsideMessage | Cancellation | ConversationClosing | ApprovalAnswer | RequeuedLetter | EffectVerdict
     )
 
 

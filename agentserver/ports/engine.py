@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.elapsed_time import Calendar
+    from agentserver.core.state.ledger import LedgerEffect
     from agentserver.ports.claims import Arrival, Claim, Fate, GainedClaims, LostClaims, News
     from agentserver.ports.ingress import Answers, ConversationFound, RejectReason
 
@@ -61,6 +62,12 @@ class EngineReader(Protocol):
 
     def answers(self) -> Sequence[tuple[ApprovalAnswer, float]]:
         """List the answers that no server has taken, each with its time in seconds since the epoch."""
+
+    def list_effects(self) -> Sequence[LedgerEffect]:
+        """List the external effects that are claimed or unknown, oldest first, also of closed conversations.
+
+        Closed conversations are those that are still stored.
+        """
 
     def list_decisions(self, most: int = 100, principal: str | None = None) -> Sequence[DecidedApproval]:
         """List the latest decisions on messages that waited for a person, newest first.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from agentserver.contract import Code
-    from agentserver.core.messages import Done, EventPlace, Progress, Reply
+    from agentserver.core.messages import Done, EffectVerdict, EventPlace, Progress, Reply
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
@@ -34,8 +34,11 @@ class Answers(Protocol):
     async def list_pending(self) -> Sequence[tuple[ApprovalAnswer, float]]:
         """List the answers, each with its time in seconds since the epoch. Raises EngineError."""
 
+    async def list_verdicts(self) -> Sequence[EffectVerdict]:
+        """List the verdicts of operators on external effects. Raises EngineError."""
+
     async def drop(self, approvals: Sequence[str]) -> None:
-        """Remove the answers to decided approvals. Raises EngineError."""
+        """Remove the answers to approvals, and the verdicts on effects, of these ids. Raises EngineError."""
 
 
 class RejectReason(StrEnum):

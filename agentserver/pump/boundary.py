@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.contract import Code
-from agentserver.core.decide import answers, decisions, timers
+from agentserver.core.decide import answers, decisions, ledger, timers
 from agentserver.core.decide import requeue as requeueing
 from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.messages import DueDelivery, FinishedInvocation, GivenUp
@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 
     from lxml import etree
 
-    from agentserver.core.messages import Cancellation, Delivery, Done, OutsideMessage, RedrivenLetter, Reply
+    from agentserver.core.messages import (
+        Cancellation,
+        Delivery,
+        Done,
+        EffectVerdict,
+        OutsideMessage,
+        RedrivenLetter,
+        Reply,
+    )
     from agentserver.core.pieces import PreparedPieces
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import ApprovalAnswer
@@ -365,6 +373,17 @@ class Boundary:
             logger.error(text, exc_info=_cause(error), extra={"conversation": conversation})  # noqa: TRY400 - the cause, not the wrapping
             denied = answered._replace(answer=Answer.DENY, undone=True)
             return await self._or_suspend(conversation, answer(denied)) and spent
+
+    async def settle(self, conversation: str, verdict: EffectVerdict) -> bool:
+        """Commit an operator's verdict on an external effect. Returns False unless its outcome is unknown.
+
+        Raises EngineError.
+        """
+
+        def decide(now: Conversation) -> Outcome | None:
+            return ledger.settle(now, verdict, self._editions.rules_of(now.id), self._clock.moment())
+
+        return await self._decide_again(conversation, decide)
 
     async def close(
         self,

@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 
     from agentserver.core.encoding.history import DeadLetter
-    from agentserver.core.messages import Delivery, Done, EventPlace, OutsideMessage, Progress, Reply
+    from agentserver.core.messages import (
+        Delivery,
+        Done,
+        EffectVerdict,
+        EventPlace,
+        OutsideMessage,
+        Progress,
+        Reply,
+    )
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.principals import Principal
     from agentserver.ports import Claim, Clock, Engine, EngineReader, WatchStop
@@ -248,6 +256,13 @@ class Entrance:
         except FencedError:
             return await self._owners.answer(conversation, answered)
 
+    async def settle(self, conversation: str, verdict: EffectVerdict) -> bool:
+        """Commit an operator's verdict on an external effect. False unless its outcome is unknown."""
+        try:
+            return await self._boundary.settle(conversation, verdict)
+        except FencedError:
+            return await self._owners.settle(conversation, verdict)
+
     async def version(self, conversation: str) -> int | None:
         """Return the version of an open conversation, wherever it is owned. Raises EngineError."""
         live = self._live.get(conversation)
@@ -314,6 +329,10 @@ class Entrance:
     async def answer_here(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit an answer here. Raises EngineError."""
         return await self._boundary.answer(conversation, answered)
+
+    async def settle_here(self, conversation: str, verdict: EffectVerdict) -> bool:
+        """Commit a verdict on an external effect here. Raises EngineError."""
+        return await self._boundary.settle(conversation, verdict)
 
     async def requeue_here(self, letter: Delivery) -> bool:
         """Queue a dead letter again here. Raises LookupError and EngineError."""

@@ -45,6 +45,7 @@ from agentserver.core.refusals import UnsentError
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
 from agentserver.ports import EngineError
 from agentserver.pump.calls import RunningCall, Stage
+from agentserver.pump.ledger import DeliveryLedger, find_unknown_effect
 from agentserver.pump.steps import UndecidedError
 from agentserver.pump.watchdog import LoopHolder
 from agentserver.spending import Amount, SpentError
@@ -93,6 +94,13 @@ class Purses:
     editions: Editions
     clock: Clock
     take: Take
+
+    def ledger_of(self, delivery: Delivery, token: int) -> DeliveryLedger:
+        """Return the ledger of external effects for the invocation that handles a delivery.
+
+        ``token``: epoch of the claim on its conversation.
+        """
+        return DeliveryLedger(self.editions, self.clock, self.take, delivery, token)
 
     def purse_of(self, delivery: Delivery) -> DeliveryPurse:
         """Return the purse of the invocation that handles a delivery."""
@@ -483,6 +491,9 @@ class Invoker:
         place = {"conversation": delivery.conversation, "thread_id": delivery.thread}
         logger.error("%s crashed", delivery.to, exc_info=shown, extra=place)
         self.crashes.append(delivery.id)
+        unknown = find_unknown_effect(shown)
+        if unknown is not None:
+            return HandlerFailure(Code.INTERNAL, Ground.EFFECT.of(unknown.id))
         return HandlerFailure(
             code_of_failure(error.fault if isinstance(error, CompletionError) else None),
             Failure(format_error(shown)),
@@ -510,6 +521,7 @@ class Invoker:
             self._purses.purse_of(delivery),
             call.epoch,
             delayed.append,
+            self._purses.ledger_of(delivery, call.epoch),
         )
         return current, storage, todos, delayed
 

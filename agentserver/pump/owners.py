@@ -16,6 +16,7 @@ from agentserver.core.messages import (
     UNDECIDED,
     Cancellation,
     ConversationClosing,
+    EffectVerdict,
     EventPlace,
     OutsideMessage,
     RequeuedLetter,
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
 
         async def answer_here(self, conversation: str, answered: ApprovalAnswer) -> bool:
             """Commit an answer."""
+
+        async def settle_here(self, conversation: str, verdict: EffectVerdict) -> bool:
+            """Commit a verdict on an external effect."""
 
         async def requeue_here(self, letter: Delivery) -> bool:
             """Queue a dead letter again. Raises LookupError."""
@@ -205,6 +209,13 @@ class Owners:
         except LookupError:
             return False
 
+    async def settle(self, conversation: str, verdict: EffectVerdict) -> bool:
+        """Settle an external effect. Returns False if its outcome is not unknown. Raises EngineError."""
+        try:
+            return (await self._ask(None, conversation, verdict)).word != NO
+        except LookupError:
+            return False
+
     async def _ask(self, principal: str | None, conversation: str, content: Arriving) -> Fate:
         """Submit a request and wait for its fate.
 
@@ -319,6 +330,8 @@ class Arrivals:
                 await self._deciding.close_here(arrival.principal, conversation, content)
             case ApprovalAnswer():
                 done = await self._deciding.answer_here(conversation, content)
+            case EffectVerdict():
+                done = await self._deciding.settle_here(conversation, content)
         return Fate("" if done else NO)
 
     async def _requeue(self, requeued: RequeuedLetter) -> Fate:

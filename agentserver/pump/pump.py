@@ -32,6 +32,7 @@ from agentserver.pump.dispatch import Dispatcher, TokenHolder
 from agentserver.pump.editions import Editions, at_once
 from agentserver.pump.entrance import Conversations, Entrance, make_unkept
 from agentserver.pump.invoke import Invoker, Purses
+from agentserver.pump.ledger import PendingVerdicts
 from agentserver.pump.owners import RemoteConversations
 from agentserver.pump.parsing import OffloadedParser, ParsedPayloads
 from agentserver.pump.poison_search import NoMarks, Probation, mark_requested_end
@@ -124,6 +125,7 @@ class Pump:
         self._engine = engine
         self._clock = clock
         self._waiting = PendingApprovals(rules.blueprint.approval_time, hooks.approver, hooks.answers)
+        self._verdicts = PendingVerdicts(hooks.answers)
         self._parser = OffloadedParser(editions)
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or NoMarks()
@@ -239,6 +241,8 @@ class Pump:
         start_helper(self._tasks, "closes idle conversations", EndEffect.RESTART, sweeping)
         watching = partial(waiting.watch, self._time, self.answer, views.approvals)
         start_helper(self._tasks, "holds approvals to their time", EndEffect.SERVER, watching)
+        settling = partial(self._verdicts.watch, self._engine, self.entrance.settle)
+        start_helper(self._tasks, "takes verdicts on effects", EndEffect.RESTART, settling)
         start_helper(self._tasks, "lets committed steps go", EndEffect.SERVER, self._steps.let_go)
         start_errand(self._tasks, "follows claims", EndEffect.SERVER, self._taking.follow)
         start_errand(self._tasks, "takes arrivals", EndEffect.SERVER, self.entrance.arrivals.take)
@@ -440,7 +444,13 @@ class Pump:
         if outcome.parsed or outcome.dropped:
             self._parsed.keep(outcome)
         self._accounts.book(outcome)
-        if outcome.asked or conversation.timers or self._waiting.known or self.alarms.known:
+        if (
+            outcome.asked
+            or conversation.timers
+            or conversation.ledger
+            or self._waiting.known
+            or self.alarms.known
+        ):
             self._note_waiting(outcome)
         for delivery in outcome.ready:
             if delivery.to in self._editions.bound:  # as the dispatcher does
@@ -460,9 +470,10 @@ class Pump:
             self._warn_deprecated(outcome)
 
     def _note_waiting(self, outcome: Outcome) -> None:
-        """Note what waits for a person or for its time."""
+        """Note what waits for a person, for its time, or for a verdict."""
         self._waiting.record(outcome)
         self.alarms.note(outcome.conversation)
+        self._verdicts.record(outcome)
 
     def _warn_deprecated(self, outcome: Outcome) -> None:
         name = next((r.to for r in outcome.records if r.event is Event.HANDLED), "")

@@ -362,6 +362,8 @@ class Unreadable:
     async def list_pending(self):
         raise EngineError("the disk cannot be read")
 
+    list_verdicts = list_pending
+
 
 async def test_answers_that_cannot_be_read_do_not_stop_the_pump(caplog):
     clock = FakeClock(step=0.0)

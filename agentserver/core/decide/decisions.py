@@ -26,7 +26,7 @@ from agentserver.core.messages import (
 )
 from agentserver.core.pieces import run_pieces
 from agentserver.core.records.audit import Event
-from agentserver.core.records.details import Ground, RepairNote
+from agentserver.core.records.details import Ground, Grounds, RepairNote
 from agentserver.core.refusals import Refusal, system_error
 from agentserver.core.state.budget import Room, room
 from agentserver.core.state.todos import nudge
@@ -275,13 +275,18 @@ def _fail(
 ) -> None:
     """Retry a failed invocation, or end the work of its thread."""
     delivery = finished.delivery
-    again = delivery.attempt < retries and failed.code != Code.BUDGET
+    again = delivery.attempt < retries and failed.code != Code.BUDGET and not _awaits_verdict(failed)
     if not (again and delivery.attempt):  # guards observe only the first attempt
         step.memory = step.rules.note_seen(step.before, delivery, finished.element, step.moment.now)
     if again:
         step.retry(delivery, failed)
     else:
         _end_work(step, thread, delivery, failed)
+
+
+def _awaits_verdict(failed: HandlerFailure) -> bool:
+    """Check whether an attempt failed for an external effect with an unknown outcome, which another attempt keeps."""
+    return isinstance(failed.detail, Grounds) and failed.detail.ground is Ground.EFFECT
 
 
 def _take(

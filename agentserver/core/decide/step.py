@@ -15,12 +15,22 @@ from agentserver.core.drafts.replies import notice
 from agentserver.core.drafts.routing import Route
 from agentserver.core.messages import TIMER, TODO, Call, Delivery, Done, EventPlace, Reply
 from agentserver.core.records.audit import Event, RecordBuilder
-from agentserver.core.records.details import Charge, Delay, EndDetail, Ground, GuardAsks, GuardQuestions
+from agentserver.core.records.details import (
+    Charge,
+    Delay,
+    EffectChange,
+    EndDetail,
+    Ground,
+    GuardAsks,
+    GuardQuestions,
+)
 from agentserver.core.records.outcome import Outcome
 from agentserver.core.refusals import system_error
 from agentserver.core.state.approvals import Approval, digest
 from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.ledger import EffectState
 from agentserver.core.state.logs import apply_log_changes
+from agentserver.core.state.overlay import changeable
 from agentserver.core.state.requests import NO_REQUESTS, RequestChange
 from agentserver.core.state.spending import Reservation
 from agentserver.core.state.threads import (
@@ -44,6 +54,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import HandlerFailure, Moment, Question
     from agentserver.core.records.details import Answering, Detail
     from agentserver.core.records.outcome import Cause
+    from agentserver.core.state.ledger import LedgerEffect
     from agentserver.core.state.logs import LogChange
     from agentserver.core.state.requests import OpenRequest
     from agentserver.core.state.threads import Thread, Timer
@@ -94,6 +105,7 @@ class Step:
         self._todos = conversation.todos
         self._messages = conversation.messages
         self._spending = conversation.spending
+        self._ledger = conversation.ledger
         self._done: str | None = None
         self._retry: Delivery | None = None
         self._added: dict[str, Delivery] = {}
@@ -130,6 +142,8 @@ class Step:
             self._woken[thread.id] = None
             self._threads.put_inbox(thread, thread.inbox[1:])
         self.records.record(Event.HANDLED, delivery)
+        if self._ledger:
+            self._end_effects(delivery, done=True)
         if self._todos.watchers:
             self._todos = self._todos.notice(delivery, self._caller(delivery))
         self._deprecated = deprecated
@@ -138,6 +152,8 @@ class Step:
         """Make a delivery, running or done, a dead letter."""
         self._consume(delivery, DeliveryMove.FAIL)
         self.records.record(Event.FAILED, delivery, code=failed.code, detail=failed.detail)
+        if self._ledger:
+            self._end_effects(delivery)
 
     def retry(self, delivery: Delivery, failed: HandlerFailure) -> None:
         """Leave the first delivery of a thread's inbox in place for another attempt."""
@@ -146,6 +162,8 @@ class Step:
         self._retry = delivery._replace(attempt=delivery.attempt + 1)
         self._threads.put_inbox(thread, (self._retry, *thread.inbox[1:]))
         self.records.record(Event.RETRIED, delivery, code=failed.code, detail=failed.detail)
+        if self._ledger:
+            self._end_effects(delivery)
 
     def requeue(self, delivery: Delivery, top: str | None) -> None:
         """Queue a dead letter again on its thread. ``top``: the idle principal's thread above it."""
@@ -294,6 +312,20 @@ class Step:
         self._spending = self._spending.settle(reservation, cost)
         self.records.record(Event.SETTLED, delivery, detail=Charge("", cost.tokens, cost.money))
 
+    def put_effect(self, effect: LedgerEffect) -> None:
+        """Write an external effect into the ledger."""
+        ledger = changeable(self._ledger)
+        ledger[effect.id] = effect
+        self._ledger = ledger
+        self._record_effect(effect, effect.state, effect.by)
+
+    def drop_effect(self, effect: LedgerEffect, by: str = "") -> None:
+        """Remove an effect that did not happen from the ledger."""
+        ledger = changeable(self._ledger)
+        del ledger[effect.id]
+        self._ledger = ledger
+        self._record_effect(effect, "not done", by)
+
     def watch(self, delivery: Delivery, until: TodoUntil, place: int = 0) -> None:
         """Register a todo for the thread of a delivery and answer with its id. ``place``: of the message."""
         watcher = next(self._ids)
@@ -391,6 +423,7 @@ class Step:
                 before.rights,
                 self._spending,
                 self._list_timers() if self._timed else (),
+                self._ledger,
             ),
         )
 
@@ -589,10 +622,34 @@ class Step:
         if self._added.pop(delivery.id, None) is None:
             self._dropped.append(delivery)
 
+    def _end_effects(self, delivery: Delivery, *, done: bool = False) -> None:
+        """Mark the claims of an ended invocation as unknown, and drop the passing answers of one that succeeded."""
+        for effect in [one for one in self._ledger.values() if one.delivery == delivery.id]:
+            if effect.state is EffectState.CLAIMED:
+                self.put_effect(effect._replace(state=EffectState.UNKNOWN))
+            elif done and effect.passing and effect.state is EffectState.DONE:
+                ledger = changeable(self._ledger)
+                del ledger[effect.id]
+                self._ledger = ledger
+
+    def _record_effect(self, effect: LedgerEffect, state: str, by: str) -> None:
+        self.records.note(
+            Event.EFFECT,
+            thread=effect.thread,
+            to=effect.listener,
+            delivery=effect.delivery,
+            detail=EffectChange(effect.id, effect.key, state, effect.label, by),
+        )
+
     def _close(self, threads: tuple[Thread, ...]) -> None:
         """Drop threads that are out of the tree, with all that is on them."""
         if self._todos.watchers:
             self._todos = self._todos.forget({thread.id for thread in threads})
+        if self._ledger:
+            gone = {thread.id for thread in threads}
+            for effect in [one for one in self._ledger.values() if one.thread in gone]:
+                if effect.state is EffectState.CLAIMED:
+                    self.put_effect(effect._replace(state=EffectState.UNKNOWN))
         for thread in threads:
             self._closed.append(thread.id)
             if not thread.quiet:

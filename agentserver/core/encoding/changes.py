@@ -146,6 +146,8 @@ def diff(
     values.update({f"thread {key}": {} for key in gone if old[key].storage} if gone else {})
     if after.spending is not before.spending:
         entries[parts.SPENDING] = _diff_spending(before.spending, after.spending)
+    if after.ledger is not before.ledger:
+        entries[parts.EFFECTS] = _diff_effects(before, after)
     memory = None
     if after.memory is not before.memory:
         now = parts.kept_memory(after)
@@ -169,6 +171,13 @@ def _diff_logs(thread: str, before: Logs, now: Logs) -> dict[str, Mapping[str, b
             found = (log or ThreadLog(first=was.numbers().stop if was else 0)).diff(was)
             changed[parts.log_owner(thread, kind)] = {str(number): data for number, data in found.items()}
     return changed
+
+
+def _diff_effects(before: Conversation, after: Conversation) -> dict[str, bytes | None]:
+    """Encode the changed external effects by id; None for removed ones."""
+    put, dropped = differences(before.ledger, after.ledger)
+    changed: dict[str, bytes | None] = {key: parts.dump_effect(after.ledger[key]) for key in put}
+    return {**dict.fromkeys(dropped), **changed}
 
 
 def _diff_spending(before: Spending, after: Spending) -> dict[str, bytes | None]:

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from agentserver.contract import Code, Target
-from agentserver.core.decide import answers, charges, decisions, intake, timers
+from agentserver.core.decide import answers, charges, decisions, intake, ledger, timers
 from agentserver.core.decide.admission import Admission, AuditNote
 from agentserver.core.decide.dismissal import KEPT, DismissedMessage
 from agentserver.core.decide.requeue import redrive, requeue
@@ -19,6 +19,8 @@ from agentserver.core.encoding.codecs import UnreadableError, derive_kept
 from agentserver.core.messages import (
     NO_EFFECTS,
     Cancellation,
+    ClaimRequest,
+    ConcludeRequest,
     ConversationClosing,
     ConversationOpening,
     Delivery,
@@ -26,6 +28,7 @@ from agentserver.core.messages import (
     Drafts,
     DueDelivery,
     Effects,
+    EffectVerdict,
     Excerpt,
     FinishedInvocation,
     GivenUp,
@@ -135,6 +138,26 @@ class KeptSettling(NamedTuple):
     cost: Amount
 
 
+class KeptClaim(NamedTuple):
+    """Claim of an external effect, as in ``ClaimRequest``."""
+
+    delivery: str
+    attempt: int
+    key: str
+    token: int
+    passing: bool
+
+
+class KeptConclusion(NamedTuple):
+    """Answer of an external effect, as in ``ConcludeRequest``."""
+
+    delivery: str
+    attempt: int
+    effect: str
+    answer: str | None
+    trusted: bool
+
+
 class KeptRequeue(NamedTuple):
     """Dead letter that was queued again on its own thread."""
 
@@ -175,6 +198,9 @@ KeptCause: TypeAlias = (
     | KeptReserving
     | KeptSettling
     | DueDelivery
+    | KeptClaim
+    | KeptConclusion
+    | EffectVerdict
 )
 """Stored causes of steps. Fields of deliveries are not repeated, and elements are parsed again."""
 
@@ -195,6 +221,9 @@ _CAUSES: Final[ValueCodec[KeptCause]] = derive_kept(
         KeptReserving: "reserve",
         KeptSettling: "settle",
         DueDelivery: "wake",
+        KeptClaim: "claim",
+        KeptConclusion: "answer",
+        EffectVerdict: "verdict",
         KeptReturn: "returned",
         HandlerFailure: "failed",
         KeptDrafts: "sent",
@@ -265,6 +294,10 @@ def _keep_cause(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 -
             return KeptReserving(delivery.id, delivery.attempt, what, most)
         case SettleRequest(delivery, reservation, cost):
             return KeptSettling(delivery.id, delivery.attempt, reservation, cost)
+        case ClaimRequest(delivery, key, token, passing):
+            return KeptClaim(delivery.id, delivery.attempt, key, token, passing)
+        case ConcludeRequest(delivery, effect, answer, trusted):
+            return KeptConclusion(delivery.id, delivery.attempt, effect, answer, trusted)
         case GivenUp(delivery, detail, element, unseen):
             return KeptGivenUp(delivery.id, delivery.attempt, detail, element is not None, unseen)
     return cause
@@ -341,6 +374,8 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
     match cause:
         case OutsideMessage() | TurnedAway() | DismissedMessage():
             return _redecide_outside(conversation, cause, rules, moment)
+        case ClaimRequest() | ConcludeRequest() | EffectVerdict():
+            return _redecide_effect(conversation, cause, rules, moment)
         case ApprovalAnswer() | Cancellation() | ReserveRequest() | SettleRequest() | DueDelivery():
             return _redecide_optional(conversation, cause, rules, moment)
         case ConversationOpening():
@@ -380,6 +415,24 @@ def _redecide_optional(
     return outcome
 
 
+def _redecide_effect(
+    conversation: Conversation,
+    cause: ClaimRequest | ConcludeRequest | EffectVerdict,
+    rules: Rules,
+    moment: Moment,
+) -> Outcome:
+    """Repeat a decision about an external effect. Raises LookupError when it does not apply."""
+    if isinstance(cause, ClaimRequest):
+        outcome = ledger.claim(conversation, cause, rules, moment)
+    elif isinstance(cause, ConcludeRequest):
+        outcome = ledger.conclude(conversation, cause, rules, moment)
+    else:
+        outcome = ledger.settle(conversation, cause, rules, moment)
+    if outcome is None:
+        raise LookupError("the effect has another state")
+    return outcome
+
+
 def _redecide_outside(
     conversation: Conversation,
     cause: OutsideMessage | TurnedAway | DismissedMessage,
@@ -415,6 +468,10 @@ class _CauseReader:
                 return ReserveRequest(self._delivery(delivery, attempt), what, most)
             case KeptSettling(delivery, attempt, reservation, cost):
                 return SettleRequest(self._delivery(delivery, attempt), reservation, cost)
+            case KeptClaim(delivery, attempt, key, token, passing):
+                return ClaimRequest(self._delivery(delivery, attempt), key, token, passing)
+            case KeptConclusion(delivery, attempt, effect, answer, trusted):
+                return ConcludeRequest(self._delivery(delivery, attempt), effect, answer, trusted)
             case KeptGivenUp(delivery, attempt, detail, observed, unseen):
                 letter = self._delivery(delivery, attempt)
                 return GivenUp(letter, detail, self._element(letter) if observed else None, unseen)

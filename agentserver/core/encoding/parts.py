@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.encoding.codecs import derive_kept
 from agentserver.core.messages import NO_CALL, Call
+from agentserver.core.state.ledger import LedgerEffect
 from agentserver.core.state.principals import FULL, Rights
 from agentserver.core.state.spending import NO_SPENDING, Reservation, Spending
 from agentserver.spending import Amount
@@ -102,6 +103,7 @@ class KeptState(NamedTuple):
 STATE: Final[ValueCodec[KeptState]] = derive_kept(KeptState)
 RIGHTS: Final[ValueCodec[Rights]] = derive_kept(Rights)
 _AMOUNT: Final[ValueCodec[Amount]] = derive_kept(Amount)
+_EFFECT: Final[ValueCodec[LedgerEffect]] = derive_kept(LedgerEffect)
 _RESERVATION: Final[ValueCodec[Reservation]] = derive_kept(Reservation)
 
 
@@ -227,6 +229,20 @@ def spending_of(values: Mapping[str, bytes]) -> Spending:
         else:
             amounts[kind][key] = _AMOUNT.load(data)
     return Spending(amounts[TOTAL][""], amounts["agent"], amounts["request"], reserved)
+
+
+EFFECTS: Final = "effects"
+"""The owner of the external effects, each under its id."""
+
+
+def dump_effect(effect: LedgerEffect) -> bytes:
+    """Encode an external effect."""
+    return _EFFECT.dump(effect)
+
+
+def load_effect(data: bytes) -> LedgerEffect:
+    """Read the output of ``dump_effect``. Raises ValueError."""
+    return _EFFECT.load(data)
 
 
 def charged_total(data: bytes | None) -> Sequence[int]:

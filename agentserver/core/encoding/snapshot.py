@@ -16,6 +16,7 @@ from agentserver.core.encoding.codecs import UnreadableError
 from agentserver.core.guard import WatchfulGuard
 from agentserver.core.state.approvals import Approval
 from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.ledger import EffectState
 from agentserver.core.state.logs import NO_LOGS, read_logs
 from agentserver.core.state.siblings import NO_SIBLINGS, Siblings
 from agentserver.core.state.threads import (
@@ -63,7 +64,7 @@ class Snapshot(NamedTuple):
         state: everything but the other two.
         waiting: the deliveries that are queued or held, by id.
         values: what threads store and guards remember, by owner (``thread ID``, ``log ID KIND``, ``guard NAME``,
-            ``spending``) and name; the name of an entry of a log is its number.
+            ``spending``, ``effects``) and name; the name of an entry of a log is its number.
         changes: to the state, one per step; deliveries and values are as of the last one.
     """
 
@@ -87,6 +88,8 @@ def values(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict
     Raises TypeError for a guard that cannot dump its memory.
     """
     owned: dict[str, Mapping[str, bytes]] = {parts.SPENDING: parts.spending_values(conversation.spending)}
+    if conversation.ledger:
+        owned[parts.EFFECTS] = {key: parts.dump_effect(one) for key, one in conversation.ledger.items()}
     for node in conversation.tree.nodes.values():
         owned[f"thread {node.id}"] = node.storage
         for kind, log in node.logs.items():
@@ -102,14 +105,19 @@ def values(conversation: Conversation, guards: Iterable[CoreGuard] = ()) -> dict
 def durable_values(
     conversation: Conversation, guards: Iterable[CoreGuard] = ()
 ) -> dict[tuple[str, str], bytes]:
-    """Encode the values to store after a step: all of an open conversation, the total charge of a closed one.
+    """Encode the values to store after a step.
 
-    Raises TypeError as ``values`` does.
+    Those of an open conversation are all its values, those of a closed one the total charge and the effects with an
+    unknown outcome. Raises TypeError as ``values`` does.
     """
     if not conversation.closed:
         return values(conversation, guards)
     charged = parts.spending_values(conversation.spending)
-    return {(parts.SPENDING, name): data for name, data in charged.items() if name == parts.TOTAL}
+    kept = {(parts.SPENDING, name): data for name, data in charged.items() if name == parts.TOTAL}
+    for key, effect in conversation.ledger.items():
+        if effect.state is not EffectState.DONE:
+            kept[parts.EFFECTS, key] = parts.dump_effect(effect)
+    return kept
 
 
 def state(conversation: Conversation) -> bytes:
@@ -188,6 +196,9 @@ def _restore(state: KeptState, snapshot: Snapshot, guards: Iterable[CoreGuard]) 
         rights=state.rights,
         spending=parts.spending_of(owned.get(parts.SPENDING, {})),
         timers=list_timers(nodes.values()),
+        ledger=MappingProxyType(
+            {key: parts.load_effect(data) for key, data in owned.get(parts.EFFECTS, {}).items()}
+        ),
     )
 
 

@@ -43,6 +43,7 @@ class Event(StrEnum):
     RETRIED = "retried"  # a failed delivery is attempted again
     RESERVED = "reserved"  # a listener is about to do priced work, and its price was charged
     SETTLED = "settled"  # the work is done, and its actual cost was charged instead
+    EFFECT = "effect"  # an external effect was claimed, answered, withdrawn, or its outcome is unknown
     DROPPED = "dropped"  # a queued message went with its thread
     DISCARDED = "discarded"  # a result came after its thread was closed
     ANSWERED = "answered"  # a reply left through the gateway
@@ -72,6 +73,7 @@ NOTED = frozenset(
         Event.WITHDRAWN,
         Event.DELAYED,
         Event.RESERVED,
+        Event.EFFECT,
     }
 )
 """Events whose records hold more than their delivery, or are read without it."""

@@ -27,6 +27,7 @@ class Ground(StrEnum):
     BUSY = "busy"
     BYTES = "bytes"
     CONDITION = "condition"
+    EFFECT = "effect"
     GIVEN_UP = "given up"
     GONE = "gone"
     HANDOFF = "handoff"
@@ -192,6 +193,24 @@ class Charge(NamedTuple):
     money: int
 
 
+class EffectChange(NamedTuple):
+    """Change of an external effect in the ledger.
+
+    Args:
+        id: of the effect.
+        key: as the listener named it.
+        state: ``claimed``, ``done``, ``unknown``, ``not done`` for a withdrawn claim.
+        label: provenance of the answer: ``untrusted`` or ``trusted``; empty without one.
+        by: the operator who decided; empty if no operator did.
+    """
+
+    id: str
+    key: str
+    state: str
+    label: str = ""
+    by: str = ""
+
+
 class Unknown(NamedTuple):
     """Name that was not validated, by length and SHA-256: the name itself may be an attack."""
 
@@ -271,6 +290,7 @@ Detail: TypeAlias = (
     | EndDetail
     | RedrivenFrom
     | Charge
+    | EffectChange
     | Findings
     | HandoffAttempt
 )
@@ -293,6 +313,7 @@ NAMES: Final[Mapping[type, str]] = MappingProxyType(
         EndDetail: "ended",
         RedrivenFrom: "dead letter",
         Charge: "charge",
+        EffectChange: "effect",
         Findings: "findings",
         HandoffAttempt: "handoff",
     }
@@ -356,6 +377,7 @@ WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         EndDetail: frozenset({"reason"}),
         RedrivenFrom: frozenset({"by"}),
         Charge: frozenset({"what"}),
+        EffectChange: frozenset({"key", "by"}),
         Findings: frozenset({"sink"}),
         FindingFacts: frozenset({"argument", "value", "detail"}),
         SenderExposure: frozenset({"listener", "source", "giver"}),

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from agentserver.core.decide.dismissal import DismissedMessage
     from agentserver.core.messages import (
         Cancellation,
+        ClaimRequest,
+        ConcludeRequest,
         ConversationClosing,
         ConversationOpening,
         Delivery,
         Done,
         DueDelivery,
+        EffectVerdict,
         FinishedInvocation,
         GivenUp,
         Moment,
@@ -48,6 +51,9 @@ if TYPE_CHECKING:
         | ReserveRequest
         | SettleRequest
         | DueDelivery
+        | ClaimRequest
+        | ConcludeRequest
+        | EffectVerdict
     )
 
 __all__ = ["Outcome"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from agentserver.core.state.ledger import NO_LEDGER
 from agentserver.core.state.principals import FULL, Principal
 from agentserver.core.state.spending import NO_SPENDING, Spending
 from agentserver.core.state.threads import ThreadTree
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.messages import Delivery, Moment
     from agentserver.core.state.approvals import Approval
+    from agentserver.core.state.ledger import LedgerEffect
     from agentserver.core.state.principals import Rights
     from agentserver.core.state.requests import OpenRequest
     from agentserver.core.state.spending import Reservation
@@ -46,6 +48,7 @@ class Conversation(NamedTuple):
         rights: of the principal, from the opening on.
         spending: the charges.
         timers: of the delayed deliveries, the earliest first. They follow from the threads.
+        ledger: the external effects, by id.
     """
 
     id: str
@@ -61,6 +64,7 @@ class Conversation(NamedTuple):
     rights: Rights = FULL
     spending: Spending = NO_SPENDING
     timers: tuple[Timer, ...] = ()
+    ledger: Mapping[str, LedgerEffect] = NO_LEDGER
 
     @classmethod
     def begin(cls, principal: Principal | str, moment: Moment) -> Conversation:

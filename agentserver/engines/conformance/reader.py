@@ -302,7 +302,37 @@ async def operators_see_what_was_charged(subject: Subject) -> None:
         hold([one.model for one in later] == ["large"], "charges can be limited to those since a time")
 
 
+async def operators_see_effects_without_an_answer(subject: Subject) -> None:
+    """Check that claimed and unknown effects are listed, oldest first, until the end of the retention."""
+    sample = SampleConversation()
+    said = sample.receive(sample.start("ada"), "1")
+    steps = [said]
+    for key in ("done", "unknown", "withdrawn"):
+        steps.append(sample.claim(steps[-1].conversation, said.ready[0], key))
+    steps.append(sample.conclude(steps[-1].conversation, said.ready[0], "done", '"yes"'))
+    steps.append(sample.conclude(steps[-1].conversation, said.ready[0], "withdrawn", None))
+    async with subject.open() as engine:
+        for outcome in steps:
+            await keep(engine, outcome)
+        hold(await _list_effects(engine) == [("unknown", "claimed")], "a claim without an answer is listed")
+        answered = sample.answer(steps[-1].conversation, said.ready[0])
+        await keep(engine, answered)
+        hold(
+            await _list_effects(engine) == [("unknown", "unknown")], "its invocation has ended: it is unknown"
+        )
+        await keep(engine, sample.close(answered.conversation))
+        if await _is_recorded(engine):
+            hold(await _list_effects(engine) == [("unknown", "unknown")], "it outlives its conversation")
+
+
+async def _list_effects(engine: Engine) -> list[tuple[str, str]]:
+    return [
+        (one.key, str(one.state)) for one in await engine.read(lambda reader: list(reader.list_effects()))
+    ]
+
+
 READER = (
+    operators_see_effects_without_an_answer,
     operators_see_what_people_decided,
     operators_see_what_was_charged,
     an_engine_says_what_it_can_do,

@@ -10,12 +10,14 @@ from annotated_types import MaxLen
 from agentserver.contract import Code, HandlerResponse
 from agentserver.core import receipts
 from agentserver.core.blueprint import Blueprint, Limits, Listener, map_services
-from agentserver.core.decide import answers, charges, decisions, requeue
+from agentserver.core.decide import answers, charges, decisions, ledger, requeue
 from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import NeedsApproval, Rules
 from agentserver.core.messages import (
     Cancellation,
+    ClaimRequest,
+    ConcludeRequest,
     Drafts,
     FinishedInvocation,
     HandlerFailure,
@@ -216,6 +218,23 @@ class SampleConversation:
         settled = charges.settle(reserved.conversation, done, self.rules, self.moment())
         assert settled is not None
         return [reserved, settled]
+
+    def claim(self, conversation: Conversation, delivery: Delivery, key: str) -> Outcome:
+        """Claim an external effect."""
+        outcome = ledger.claim(conversation, ClaimRequest(delivery, key, 1), self.rules, self.moment())
+        assert outcome is not None
+        return outcome
+
+    def conclude(
+        self, conversation: Conversation, delivery: Delivery, key: str, answer: str | None
+    ) -> Outcome:
+        """Answer an external effect, or withdraw its claim."""
+        effect = ledger.find(conversation, ClaimRequest(delivery, key, 1))
+        assert effect is not None
+        done = ConcludeRequest(delivery, effect.id, answer)
+        outcome = ledger.conclude(conversation, done, self.rules, self.moment())
+        assert outcome is not None
+        return outcome
 
     def requeue(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """Requeue a dead letter."""

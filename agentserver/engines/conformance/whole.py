@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from agentserver.contract import Code, HandlerResponse, TodoUntil
 from agentserver.core.blueprint import Blueprint, Limits, Listener, map_services
-from agentserver.core.decide import charges, decisions
+from agentserver.core.decide import charges, decisions, ledger
 from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import NeedsApproval, Rewrite, Rules
 from agentserver.core.messages import (
+    ClaimRequest,
+    ConcludeRequest,
     Drafts,
     Effects,
     FinishedInvocation,
@@ -68,6 +70,7 @@ _CONVERSATION = {
     "requests": "requests that have not finished",
     "memory": "what guards remember",
     "spending": "its charges and reservations",
+    "ledger": "its external effects, with their answers",
     "rights": "the rights of its principal",
     "touched": "when it was touched, to the fraction of a second",
 }
@@ -147,9 +150,10 @@ class Office:
             waiting = deque(found[-1].ready)
             while waiting:
                 delivery = waiting.popleft()
-                for charged in self._charge(conversation, delivery):
-                    found.append(charged)
-                    conversation = charged.conversation
+                for work in (self._charge, self._claim):
+                    for recorded in work(conversation, delivery):
+                        found.append(recorded)
+                        conversation = recorded.conversation
                 found.append(self._step(conversation, delivery))
                 conversation = found[-1].conversation
                 waiting += found[-1].ready
@@ -169,6 +173,24 @@ class Office:
         outcome = charges.settle(conversation, settled, self.rules, self._moment())
         assert outcome is not None
         yield outcome
+
+    def _claim(self, conversation: Conversation, delivery: Delivery) -> Iterator[Outcome]:
+        """Claim three external effects; answer one, and withdraw another."""
+        for number, answer in enumerate((f'"{TEXT}"', None, ...)):
+            asked = ClaimRequest(delivery, f"{TEXT} {number}", 1, passing=number == self._moments % 2)
+            outcome = ledger.claim(conversation, asked, self.rules, self._moment())
+            if outcome is None:
+                continue
+            yield outcome
+            conversation = outcome.conversation
+            effect = ledger.find(conversation, asked)
+            assert effect is not None
+            if isinstance(answer, str) or answer is None:
+                done = ConcludeRequest(delivery, effect.id, answer, trusted=True)
+                concluded = ledger.conclude(conversation, done, self.rules, self._moment())
+                if concluded is not None:
+                    yield concluded
+                    conversation = concluded.conversation
 
     def _moment(self) -> Moment:
         self._moments += 1

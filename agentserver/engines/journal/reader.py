@@ -22,6 +22,7 @@ from agentserver.core.messages import Moment
 from agentserver.core.receipts import Receipt
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import ApprovalAnswer
+from agentserver.core.state.ledger import EffectState
 from agentserver.engines.journal import events, records, seal, suspension
 from agentserver.engines.journal.events import EVENT, make_event
 from agentserver.engines.journal.retention import find_broken_link
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
+    from agentserver.core.state.ledger import LedgerEffect
     from agentserver.engines.journal.connection import Connection
 
 MOST: Final = 1 << 62
@@ -233,6 +235,15 @@ class Reader:
     def answers(self) -> list[tuple[ApprovalAnswer, float]]:
         """The answers that other processes have left."""
         return records.read_answers(self._connection)
+
+    def list_effects(self) -> list[LedgerEffect]:
+        """The external effects without an answer, oldest first. Raises UnreadableError."""
+        rows = self._connection.execute("select data from value where owner = 'effects'").fetchall()
+        try:
+            found = [parts.load_effect(data) for (data,) in rows]
+        except ValueError as error:
+            raise UnreadableError(f"an external effect cannot be read: {error}") from error
+        return sorted((one for one in found if one.state is not EffectState.DONE), key=lambda one: one.at)
 
     def list_decisions(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
         """The last answers of people, the latest first. Raises UnreadableError."""

@@ -10,8 +10,10 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from agentserver.characters.printing import clean_line
+from agentserver.core.messages import EffectVerdict
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed_time import Calendar, Jump
+from agentserver.core.state.ledger import conversation_of
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.seal import digest
 from agentserver.ports import EngineError
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 AUTHOR = 256
 """Most characters of an answer's author."""
+
+DONE, NOT_DONE = "done", "not done"
+"""What a row says that has a verdict on an external effect; its digest is the answer as JSON."""
 
 _KNOWN = {str(answer): answer for answer in Answer}
 _LEAVE = "insert into answer values (?, ?, ?, ?, ?, ?) on conflict do nothing returning approval"
@@ -48,8 +53,13 @@ class StoredAnswers:
         answers: list[tuple[ApprovalAnswer, float]] = await self._do(read_answers)
         return answers
 
+    async def list_verdicts(self) -> list[EffectVerdict]:
+        """Read pending verdicts on external effects. Raises EngineError."""
+        verdicts: list[EffectVerdict] = await self._do(read_verdicts)
+        return verdicts
+
     async def drop(self, approvals: Sequence[str]) -> None:
-        """Delete answers that were decided. Raises EngineError."""
+        """Delete answers and verdicts that were decided. Raises EngineError."""
         await self._do(lambda connection: drop_answers(connection, approvals))
 
 
@@ -72,6 +82,24 @@ def read_answers(connection: Connection) -> list[tuple[ApprovalAnswer, float]]:
     return [
         (ApprovalAnswer(row[0], row[1], _read_verdict(row, sealed), clean_line(row[3], AUTHOR)), row[4])
         for *row, sealed in rows
+        if not conversation_of(row[0])
+    ]
+
+
+def put_verdict(connection: Connection, verdict: EffectVerdict, at: float) -> bool:
+    """Store an operator's verdict on an external effect. Returns False when an earlier verdict counts."""
+    said = NOT_DONE if verdict.answer is None else DONE
+    row = (verdict.effect, verdict.answer or "", said, verdict.by, float(at))
+    return connection.execute(_LEAVE, (*row, digest(row))).fetchone() is not None
+
+
+def read_verdicts(connection: Connection) -> list[EffectVerdict]:
+    """Read pending verdicts on external effects. One that fails its seal is left out."""
+    rows = connection.execute("select approval, digest, said, author, at, seal from answer order by at")
+    return [
+        EffectVerdict(row[0], row[1] if row[2] == DONE else None, clean_line(row[3], AUTHOR))
+        for *row, sealed in rows
+        if conversation_of(row[0]) and row[2] in (DONE, NOT_DONE) and sealed == digest(row)
     ]
 
 

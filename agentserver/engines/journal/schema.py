@@ -98,6 +98,8 @@ _TABLES: Final = """
         primary key (conversation, owner, name)
     ) @lookup;
 
+    create index value_effects on value(conversation) where owner = 'effects';
+
     create table state (
         conversation integer primary key,
         version integer not null,
@@ -160,6 +162,7 @@ _TABLES: Final = """
 ``delivery.state``: see ``DeliveryEnd`` in engines/journal/rows.py.
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
 ``step_decided``, ``step_priced``: steps whose cause is a person's answer, or a charge.
+``value_effects``: the external effects.
 ``conversation.asks``: the number of messages that wait for a person. ``conversation.due``: as of ``Conversation``.
 ``state``, ``step.changes``, ``delivery.call``: see engines/journal/stored.py. Seals, marks and chains: see
 engines/journal/seal.py; ``value``: see core/encoding/snapshot.py; ``receipt``: see core/receipts.py; ``handoff``:

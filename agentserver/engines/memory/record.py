@@ -25,6 +25,7 @@ from agentserver.core.encoding.history import (
 from agentserver.core.messages import RedrivenLetter, RequeuedLetter, ReserveRequest, SettleRequest
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import ApprovalAnswer
+from agentserver.core.state.ledger import EffectState
 from agentserver.ports import UnfitError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
+    from agentserver.core.state.ledger import LedgerEffect
 
 FOUND = 8
 """Most conversations that ``find`` returns."""
@@ -181,6 +183,11 @@ class MemoryReader(NamedTuple):
     def answers(self) -> tuple[tuple[ApprovalAnswer, float], ...]:
         """Return no answers: no other process can leave one."""
         return ()
+
+    def list_effects(self) -> list[LedgerEffect]:
+        """List the external effects without an answer, oldest first."""
+        found = (one for each in self._list_known().values() for one in each.ledger.values())
+        return sorted((one for one in found if one.state is not EffectState.DONE), key=lambda one: one.at)
 
     def list_decisions(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
         """List people's decisions, latest first."""

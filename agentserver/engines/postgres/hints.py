@@ -17,6 +17,7 @@ from agentserver.core.messages import (
     Cancellation,
     ConversationClosing,
     Done,
+    EffectVerdict,
     EventPlace,
     OutsideMessage,
     Reply,
@@ -212,7 +213,12 @@ class Tail(NamedTuple):
 
 
 _ARRIVING: Final = {
-    "Arriving": OutsideMessage | Cancellation | ConversationClosing | ApprovalAnswer | RequeuedLetter,
+    "Arriving": OutsideMessage
+    | Cancellation
+    | ConversationClosing
+    | ApprovalAnswer
+    | RequeuedLetter
+    | EffectVerdict,
     "RequeuedLetter": RequeuedLetter,
 }
 _ARRIVALS: Final[ValueCodec[KeptArrival]] = derive_kept(KeptArrival, _ARRIVING)

@@ -28,9 +28,10 @@ from agentserver.engines.sqlite.lock import HEAD, INDEX, LOG, Lock, find_compani
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
+    from agentserver.core.messages import EffectVerdict
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.engines.sqlite.head import HeadRecord
 
@@ -117,12 +118,21 @@ def leave_answer(path: Path, answered: ApprovalAnswer, at: float) -> bool:
 
     Returns as ``records.put_answer`` does. Raises EngineError.
     """
+    return _leave(path, lambda connection: records.put_answer(connection, answered, at))
+
+
+def leave_verdict(path: Path, verdict: EffectVerdict, at: float) -> bool:
+    """Store a verdict on an external effect durably, as ``leave_answer`` does. Raises EngineError."""
+    return _leave(path, lambda connection: records.put_verdict(connection, verdict, at))
+
+
+def _leave(path: Path, put: Callable[[sqlite3.Connection], bool]) -> bool:
     open_reading(path).close()
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
         with closing(connection):
             connection.execute("pragma synchronous = full")
-            return records.put_answer(connection, answered, at)
+            return put(connection)
     except sqlite3.Error as error:
         raise convert_error(path, error) from error
 

@@ -125,7 +125,6 @@ class Pump:
         self._engine = engine
         self._clock = clock
         self._waiting = PendingApprovals(rules.blueprint.approval_time, hooks.approver, hooks.answers)
-        self._verdicts = PendingVerdicts(hooks.answers)
         self._parser = OffloadedParser(editions)
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or NoMarks()
@@ -136,7 +135,7 @@ class Pump:
         self._claims = ClaimTable()
         seen = self._marks, self._claims
         self._invoker = Invoker(editions, resources, self._parser, seen, purses, self._tell)
-        self._lay_out(editions)
+        self._lay_out(editions, PendingVerdicts(hooks.answers))
         remote = RemoteConversations()
         self._finder = Finder(self._copies, self._suspend, self._show_gained, remote)
         self._steps = Steps(engine, self._claims, self._live, self._finder.find, self._release, self._forget)
@@ -163,8 +162,9 @@ class Pump:
         self._drained = 0.0
         self._life = self._run()
 
-    def _lay_out(self, editions: Editions) -> None:
+    def _lay_out(self, editions: Editions, verdicts: PendingVerdicts) -> None:
         """Make the queues of deliveries, and the copies of conversations at work."""
+        self._verdicts = verdicts
         self._accounts = Accounts(self._limits)
         self.alarms = Alarms(self._time, self._engine)
         self._queue = RunQueue()

@@ -134,6 +134,7 @@ ELSEWHERE = {
     "agentserver/mcp/client/transport.py": "tests/hostile/attack_mcp.py; reads what this server has written",
     "agentserver/llm/providers.py": "tests/llm/test_bounded.py",
     "agentserver/worker/remote_host.py": "problems of the server that a worker has asked, of at most 10 kB",
+    "agentserver/cli/effects.py": "an argument of the operator's own command line",
     "agentserver/effects.py": "answers of effects, which this server has written and bounds",
     "agentserver/flow/runner.py": "values of a flow's log, which this server has written and limits.storage bounds",
     "agentserver/cli/conversations.py": "lines of a server of the same user; the figures of one moment",

@@ -150,10 +150,9 @@ class Office:
             waiting = deque(found[-1].ready)
             while waiting:
                 delivery = waiting.popleft()
-                for work in (self._charge, self._claim):
-                    for recorded in work(conversation, delivery):
-                        found.append(recorded)
-                        conversation = recorded.conversation
+                found += self._charge(conversation, delivery)
+                found += self._claim(found[-1].conversation, delivery)
+                conversation = found[-1].conversation
                 found.append(self._step(conversation, delivery))
                 conversation = found[-1].conversation
                 waiting += found[-1].ready

@@ -10,7 +10,7 @@ from agentserver.flow.errors import (
     TimedOut,
     WrongReplyError,
 )
-from agentserver.flow.requests import ask, gather, now, once, random, tell, uuid
+from agentserver.flow.requests import ask, gather, now, once, random, sleep, tell, uuid, wait_for
 
 __all__ = [
     "NOT_DONE",
@@ -28,6 +28,8 @@ __all__ = [
     "now",
     "once",
     "random",
+    "sleep",
     "tell",
     "uuid",
+    "wait_for",
 ]

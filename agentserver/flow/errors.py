@@ -37,7 +37,7 @@ class Denied(Refused):
 
 
 class TimedOut(Refused):
-    """Message whose listener did not answer in time."""
+    """Message whose listener did not answer in time, or an expired ``wait_for``."""
 
 
 _KINDS: Final[Mapping[Code, type[Refused]]] = MappingProxyType({Code.DENIED: Denied, Code.TIMEOUT: TimedOut})
@@ -46,6 +46,11 @@ _KINDS: Final[Mapping[Code, type[Refused]]] = MappingProxyType({Code.DENIED: Den
 def refusal(error: SystemError, to: str) -> Refused:
     """Make the exception for a refusal."""
     return _KINDS.get(error.code, Refused)(error, to)
+
+
+def time_out(seconds: float, of: str) -> TimedOut:
+    """Make the exception for an expired ``wait_for``."""
+    return TimedOut(SystemError(Code.TIMEOUT, f"no result within {seconds:g} s", retry_allowed=True), of)
 
 
 class FlowError(RuntimeError):

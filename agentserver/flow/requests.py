@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import sha256
-from typing import Any, Generic, TypeVar, cast, overload
+from typing import Any, Final, Generic, TypeVar, cast, overload
 from uuid import UUID
 
+from agentserver.contract import LONGEST_DELAY, SetTimer, TimerFired
+
 T = TypeVar("T")
+
+TIMER: Final = "system.timer"
+"""The service that flows ask to wake them."""
 
 
 class FlowRequest(Awaitable[T], Generic[T]):
@@ -36,6 +41,14 @@ class GatherRequest(FlowRequest[tuple[Any, ...]]):
     """Requests and coroutines to wait for together."""
 
     parts: tuple[Awaitable[Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRequest(FlowRequest[Any]):
+    """Request or coroutine to wait for, and the longest time for it in seconds."""
+
+    part: Awaitable[Any]
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +118,36 @@ def gather(*parts: Awaitable[Any]) -> FlowRequest[tuple[Any, ...]]:
     Raises, when awaited: the first exception of a part, once all parts have ended.
     """
     return GatherRequest(parts)
+
+
+def sleep(time: timedelta) -> FlowRequest[None]:
+    """Wait for a time. It costs no memory, and a restart does not lose it.
+
+    Raises ValueError for a time that is negative or over ten years.
+    """
+    return AskRequest(TIMER, SetTimer(_to_seconds(time)), TimerFired)
+
+
+def wait_for(part: Awaitable[T], timeout: timedelta) -> FlowRequest[T]:
+    """Wait for a request or a coroutine, but no longer than a time.
+
+    Args:
+        part: an ``ask`` or a coroutine that awaits requests.
+        timeout: the longest time.
+
+    Returns: its result. An answer that comes later is dropped.
+
+    Raises, when awaited: ``TimedOut`` after that time; the coroutine is closed then, and may await nothing more.
+    Raises ValueError as ``sleep`` does.
+    """
+    return WaitRequest(part, _to_seconds(timeout))
+
+
+def _to_seconds(time: timedelta) -> float:
+    seconds = time.total_seconds()
+    if not 0 <= seconds <= LONGEST_DELAY:
+        raise ValueError(f"a flow can wait from 0 seconds to ten years, not {time}")
+    return seconds
 
 
 def once(

@@ -12,20 +12,25 @@ import json
 from collections import deque
 from collections.abc import Awaitable, Generator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from agentserver.contract import CancelTimer, TimerFired
 from agentserver.effects import EffectUnknown, LedgerEntry, NotDone, open_effect
-from agentserver.flow.errors import DivergedError, FlowError, NotDurableError, WrongReplyError
+from agentserver.flow.errors import DivergedError, FlowError, NotDurableError, WrongReplyError, time_out
 from agentserver.flow.lines import FlowEvent
 from agentserver.flow.requests import (
+    TIMER,
     AskRequest,
     FlowCoroutine,
     FlowRequest,
     GatherRequest,
     OnceRequest,
     ValueRequest,
+    WaitRequest,
     run_part,
+    sleep,
 )
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
 
@@ -55,15 +60,23 @@ class SentMessage(NamedTuple):
 
 @dataclass(slots=True)
 class FlowPart:
-    """Coroutine of a flow: the flow itself or a part of a ``gather``.
+    """Coroutine of a flow: the flow itself, or a part of a ``gather`` or a ``wait_for``.
 
     Args:
-        above: the gathering part and its results; None for the flow itself.
+        above: the part that waits for it, and how; None for the flow itself.
+        place: among the parts that are waited for.
     """
 
     coroutine: FlowCoroutine
-    above: _GatherState | None = None
+    above: _GatherState | _WaitState | None = None
     place: int = 0
+
+    def is_below(self, other: FlowPart) -> bool:
+        """Check whether it is another part, or one that the other waits for."""
+        part: FlowPart | None = self
+        while part is not None and part is not other:
+            part = None if part.above is None else part.above.part
+        return part is not None
 
 
 @dataclass(slots=True)
@@ -72,6 +85,15 @@ class _GatherState:
     results: list[Any]
     missing: int
     error: BaseException | None = None
+
+
+@dataclass(slots=True)
+class _WaitState:
+    """Wait for the first of two parts: the one that is waited for, and its timer."""
+
+    part: FlowPart
+    asked: WaitRequest
+    parts: tuple[FlowPart, ...] = ()
 
 
 @dataclass(slots=True)
@@ -163,7 +185,7 @@ class FlowRunner:
             told = f"{asked.to} answered {type(value).__name__}, not {asked.reply.__name__}"
             self._ready.append((part, None, WrongReplyError(told)))
         else:
-            self._ready.append((part, value, None))
+            self._ready.append((part, None if isinstance(value, TimerFired) else value, None))
 
     # Steps
 
@@ -208,6 +230,8 @@ class FlowRunner:
             self._evaluate(part, asked)
         elif isinstance(asked, OnceRequest):
             await self._do_once(part, asked)
+        elif isinstance(asked, WaitRequest):
+            self._begin_wait(part, asked)
         else:
             assert isinstance(asked, GatherRequest)
             gathering = _GatherState(part, [None] * len(asked.parts), len(asked.parts))
@@ -217,7 +241,44 @@ class FlowRunner:
             if not asked.parts:
                 self._ready.append((part, (), None))
 
+    def _begin_wait(self, part: FlowPart, asked: WaitRequest) -> None:
+        """Start the awaited part, and then the timer."""
+        state = _WaitState(part, asked)
+        awaited = asked.part if inspect.iscoroutine(asked.part) else run_part(asked.part)
+        timer = run_part(sleep(timedelta(seconds=asked.seconds)))
+        state.parts = FlowPart(awaited, state, 0), FlowPart(timer, state, 1)
+        self._ready.extend((each, None, None) for each in state.parts)
+
+    def _end_wait(self, state: _WaitState, ended: FlowPart, value: Any, error: BaseException | None) -> None:
+        """Drop the part that has not ended, and continue with the result of the other one."""
+        awaited, timer = state.parts
+        self._drop(awaited if ended is timer else timer)
+        if ended is timer and error is None:
+            error = time_out(state.asked.seconds, _describe(state.asked.part))
+        self._ready.append((state.part, value, error))
+
+    def _drop(self, part: FlowPart) -> None:
+        """Close a part with all that it waits for; answers to its messages are dropped, its timers cancelled."""
+        dropped = [each for each, *_ in self._ready if each.is_below(part)]
+        self._ready = deque([entry for entry in self._ready if not entry[0].is_below(part)])
+        for key, (each, asked) in [*self._open.items()]:
+            if each.is_below(part):
+                dropped.append(each)
+                del self._open[key]
+                if asked.to == TIMER:
+                    self._record(AskRequest(TIMER, CancelTimer(*key), waits=False))
+        for each in dropped:
+            _close(each, part)
+
     def _send(self, part: FlowPart, asked: AskRequest) -> None:
+        place = self._record(asked)
+        if asked.waits:
+            self._open[self._key, place] = part, asked
+        else:
+            self._ready.append((part, None, None))
+
+    def _record(self, asked: AskRequest) -> int:
+        """Add a message to the result of the invocation, and return its place there."""
         event = FlowEvent(
             "ask" if asked.waits else "tell",
             asked.to,
@@ -230,10 +291,7 @@ class FlowRunner:
         place = len(self.sent)
         self.sent.append(SentMessage(asked.to, asked.payload))
         self.events.append(event)
-        if asked.waits:
-            self._open[self._key, place] = part, asked
-        else:
-            self._ready.append((part, None, None))
+        return place
 
     def _evaluate(self, part: FlowPart, asked: ValueRequest) -> None:
         recorded = self._next_recorded("value", asked.name, f"it wants {asked.name}")
@@ -311,6 +369,9 @@ class FlowRunner:
         if gathering is None:
             self.ended, self.result, self.error = True, value, error
             return
+        if isinstance(gathering, _WaitState):
+            self._end_wait(gathering, part, value, error)
+            return
         gathering.results[part.place] = value
         gathering.error = gathering.error or error
         gathering.missing -= 1
@@ -352,6 +413,25 @@ async def _call(function: Callable[[], Any]) -> tuple[Any, Exception | None]:
         return (await value if isinstance(value, Awaitable) else value), None
     except Exception as error:  # noqa: BLE001 - of the function, and for the flow
         return None, error
+
+
+def _close(part: FlowPart, top: FlowPart) -> None:
+    """Close the coroutine of a part, and those that wait for it up to another part. Raises FlowError."""
+    each: FlowPart | None = part
+    while each is not None:
+        try:
+            each.coroutine.close()
+        except RuntimeError as error:
+            where = f"line {_line_of(each.coroutine)} of {_name(each.coroutine)}"
+            raise FlowError(f"{where} awaits after its time: it may only clean up") from error
+        each = None if each is top or each.above is None else each.above.part
+
+
+def _describe(part: Awaitable[Any]) -> str:
+    """Return the listener that a request asks, or the name of a coroutine."""
+    return (
+        part.to if isinstance(part, AskRequest) else str(getattr(part, "__qualname__", type(part).__name__))
+    )
 
 
 def _name(coroutine: Any) -> str:

@@ -281,7 +281,8 @@ class Pump:
         """Wait until no message is at work, and all that are due by then have been delivered and handled."""
         while True:
             await self._accounts.rest.wait()
-            if not await self.alarms.list_due(await self._time.look()):
+            due = await self.alarms.list_due(await self._time.look())
+            if not due and not self.alarms.waking and self._accounts.rest.is_set():
                 return
             self.alarms.stir()
             await anyio.lowlevel.checkpoint()

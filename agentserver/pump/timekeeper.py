@@ -103,14 +103,14 @@ class Alarms:
     Args:
         time: of the pump.
         engine: lists the sleeping conversations, which need not be in memory.
-        find: loads a conversation.
-        wake: releases the messages of a conversation that are due at a time.
+        farthest: seconds after which the clock and the engine are looked at again.
     """
 
     def __init__(self, time: Timekeeper, engine: Engine, farthest: float = FARTHEST) -> None:
         self._time, self._engine, self._farthest = time, engine, farthest
         self.known: dict[str, float] = {}
         """When the first message of each conversation at work is due."""
+        self.waking = False
         self._next = 0.0
         self._news = asyncio.Event()
         self._tried: dict[str, float] = {}
@@ -150,7 +150,9 @@ class Alarms:
             now = await self._time.look()
             due = [] if stopping() else await self.list_due(now)
             if due:
+                self.waking = True
                 await self._wake(due, now, find, wake)
+                self.waking = False
                 continue
             with anyio.move_on_after(min(max(self._next - now, 0.0), self._farthest)):
                 await self._news.wait()

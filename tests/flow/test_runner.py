@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from itertools import count
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentserver.flow import ask, gather, once, tell
+from agentserver.contract import TimerFired
+from agentserver.flow import TimedOut, ask, gather, once, sleep, tell, wait_for
 from agentserver.flow.lines import FlowLine
 from agentserver.flow.runner import FlowRunner
 
 STEPS = st.recursive(
-    st.lists(st.sampled_from(["ask", "tell", "value"]), max_size=3),
-    lambda inner: st.lists(st.sampled_from(["ask", "value"]) | st.tuples(inner, inner), max_size=4),
+    st.lists(st.sampled_from(["ask", "tell", "value", "sleep"]), max_size=3),
+    lambda inner: st.lists(
+        st.sampled_from(["ask", "value"]) | st.tuples(inner, inner) | st.tuples(st.just("wait"), inner),
+        max_size=4,
+    ),
     max_leaves=12,
 )
 
 
 async def program(steps, values, name=""):
-    """Interpret steps: a pair of programs is gathered."""
+    """Interpret steps: a pair of programs is gathered, and one with a word is waited for."""
     seen = []
     for place, step in enumerate(steps):
         where = f"{name}{place}"
@@ -31,10 +36,25 @@ async def program(steps, values, name=""):
             await tell("peer", f"{where} told")
         elif step == "value":
             seen.append(await once(lambda: next(values)))
+        elif step == "sleep":
+            seen.append(await sleep(timedelta(1)))
+        elif step[0] == "wait":
+            try:
+                seen.append(await wait_for(program(step[1], values, f"{where}w."), timedelta(1)))
+            except TimedOut:
+                seen.append("late")
         else:
             parts = (program(part, values, f"{where}{side}.") for part, side in zip(step, "ab", strict=True))
             seen.append(await gather(*parts))
     return seen
+
+
+def encode(payload):
+    return json.dumps(payload, default=repr)
+
+
+def decode(asked, text):
+    return TimerFired(0) if asked.to == "system.timer" else json.loads(text)
 
 
 async def play(steps, order, drops):
@@ -47,13 +67,14 @@ async def play(steps, order, drops):
     values, keys = count(), count(1)
 
     def new():
-        return FlowRunner(program(steps, values), json.dumps, lambda _, text: json.loads(text))
+        return FlowRunner(program(steps, values), encode, decode)
 
     runner, line = new(), FlowLine("0", "")
     await runner.begin("0")
     log, said, waiting = [], [], []
     while True:
-        log.append(replace(line, events=runner.events))
+        if line is not None:
+            log.append(replace(line, events=runner.events))
         said += runner.sent
         asks = [event.kind == "ask" for event in runner.events if event.kind != "value"]
         waiting += [(line.key, place) for place, waits in enumerate(asks) if waits]
@@ -64,6 +85,9 @@ async def play(steps, order, drops):
             runner = new()
             await runner.replay(log)
         key, place = waiting.pop(next(order) % len(waiting))
+        if not runner.waits_for(key, place, refused=False):  # an answer that comes too late
+            line, runner.events, runner.sent = None, [], []
+            continue
         line = FlowLine(str(next(keys)), json.dumps(f"re {key}-{place}"), key, place)
         await runner.resume(line)
 

@@ -310,6 +310,15 @@ class SharedEngine(MemoryEngine):
             if key in self.mine or not self.storage.living(self.storage.rows[key].owner):
                 yield key
 
+    async def list_sleeping(self, most):
+        found = await super().list_sleeping(len(self._kept) + 1)
+        ours = [
+            one
+            for one in found
+            if one.id in self.mine or not self.storage.living(self.storage.rows[one.id].owner)
+        ]
+        return ours[:most]
+
     # Other processes
 
     def hear(self, news: News) -> None:

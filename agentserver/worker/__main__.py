@@ -24,6 +24,7 @@ from agentserver.worker.frames import (
     CallFrame,
     CancelFrame,
     CompletedFrame,
+    EffectedFrame,
     FailedFrame,
     Frame,
     FrameReader,
@@ -108,7 +109,7 @@ class WorkerEnd:
         if isinstance(frame, CallFrame):
             self._running = PromptTask(loop=self._loop)
             self._running.begin(self._answer(frame), copy_context(), None)
-        elif isinstance(frame, CompletedFrame):
+        elif isinstance(frame, CompletedFrame | EffectedFrame):
             if self._asker is not None and frame.call == self._asker.call:
                 self._asker.deliver(frame)
         elif isinstance(frame, CancelFrame):

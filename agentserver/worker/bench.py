@@ -26,6 +26,7 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.state.budget import Room
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos
 from agentserver.core.state.logs import ThreadLog
+from agentserver.effects import LedgerEntry
 from agentserver.flow.handler import bind_flow
 from agentserver.llm.prompts import messages_of
 from agentserver.payload.codec import Codecs
@@ -33,19 +34,25 @@ from agentserver.payload.generate import Unencodable
 from agentserver.payload.xmlify import PayloadError
 from agentserver.pump.editions import Supply, supply
 from agentserver.pump.invoke import format_error
+from agentserver.pump.ledger import find_unknown_effect
 from agentserver.supervision import run_errand
 from agentserver.wire.envelope import Bounds, Malformed, read_payload, read_written
 from agentserver.worker.frames import (
     CallFrame,
     CompletedFrame,
     CompleteFrame,
+    EffectedFrame,
+    EffectFrame,
     FailedFrame,
     Frame,
     ProgressFrame,
+    Question,
+    QuestionAnswer,
     ReturnedFrame,
     SaidFrame,
     SetupFrame,
 )
+from agentserver.worker.reading import EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -71,6 +78,9 @@ async def run_attempt(work: Awaitable[Frame], call: int) -> Frame:
         return FailedFrame(call, "cancelled")
     except BaseException as error:  # noqa: BLE001 - the project's code may raise anything
         fault = error.fault.value if isinstance(error, CompletionError) else None
+        unknown = find_unknown_effect(error)
+        if unknown is not None:
+            return FailedFrame(call, unknown.id, (), EFFECT)
         return FailedFrame(call, " ".join(format_error(error).split())[:MOST_DETAIL], (), fault)
 
 
@@ -170,6 +180,7 @@ class Bench:
             asker.tell if frame.progress else None,
             epoch=frame.epoch,
             delay=delayed.append,
+            ledger=WorkerLedger(asker),
         )
         return current, storage, todos, delayed
 
@@ -242,41 +253,50 @@ class ServerCompleter:
     """
 
     call: int
-    write: Callable[[CompleteFrame | ProgressFrame], Coroutine[Any, Any, None]]
+    write: Callable[[Question | ProgressFrame], Coroutine[Any, Any, None]]
     codecs: Codecs
     bounds: Bounds
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    _waiting: dict[int, asyncio.Future[CompletedFrame]] = field(default_factory=dict)
+    _waiting: dict[int, asyncio.Future[QuestionAnswer]] = field(default_factory=dict)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     _telling: asyncio.Future[None] | None = None
 
     async def complete(self, model: str, request: Request) -> Completion:
         """Ask a model, as the port specifies."""
-        number = next(self._numbers)
+        number = self.number()
         tools = tuple(
             [self.codecs.of(tool).name if isinstance(tool, type) else tool for tool in request.tools]
         )
         output = None if request.output is None else self.codecs.of(request.output).name
         words = tuple(messages_of(request.messages))
-        self._waiting[number] = asyncio.get_running_loop().create_future()
-        try:
-            await self.write(
-                CompleteFrame(
-                    self.call,
-                    number,
-                    model,
-                    words,
-                    request.agent,
-                    tools,
-                    output,
-                    request.repairs,
-                    request.partial,
-                )
+        told = await self.ask(
+            CompleteFrame(
+                self.call,
+                number,
+                model,
+                words,
+                request.agent,
+                tools,
+                output,
+                request.repairs,
+                request.partial,
             )
-            told = await self._waiting[number]
-        finally:
-            del self._waiting[number]
+        )
+        assert isinstance(told, CompletedFrame)
         return self._completion(told, model)
+
+    def number(self) -> int:
+        """Return the number of the next question."""
+        return next(self._numbers)
+
+    async def ask(self, question: Question) -> QuestionAnswer:
+        """Send a question to the server and wait for its answer."""
+        self._waiting[question.number] = asyncio.get_running_loop().create_future()
+        try:
+            await self.write(question)
+            return await self._waiting[question.number]
+        finally:
+            del self._waiting[question.number]
 
     def tell(self, text: str) -> None:
         """Send a line of progress, from any thread. It is dropped while an earlier one is being sent."""
@@ -288,7 +308,7 @@ class ServerCompleter:
         if self._telling is None or self._telling.done():
             self._telling = run_errand(self.write(frame), "tells progress", (OSError,))
 
-    def deliver(self, told: CompletedFrame) -> None:
+    def deliver(self, told: QuestionAnswer) -> None:
         """Deliver an answer."""
         waiting = self._waiting.get(told.number)
         if waiting is not None and not waiting.done():
@@ -311,3 +331,30 @@ class ServerCompleter:
                 raise CompletionError(CompletionFault.ANSWER, model, "it does not satisfy its schema")
             output = codec.decode(element)
         return replace(done, output=output)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLedger:
+    """Ledger of external effects inside a worker: the server has the records.
+
+    Args:
+        asker: of the call.
+    """
+
+    asker: ServerCompleter
+
+    async def claim(self, key: str, *, passing: bool = False) -> LedgerEntry:
+        """Claim an effect, as ``EffectLedger`` specifies."""
+        told = await self._ask(EffectFrame(self.asker.call, self.asker.number(), key, passing))
+        return LedgerEntry(told.effect, told.state, told.answer, told.token)
+
+    async def conclude(self, id: str, answer: str | None, *, trusted: bool = False) -> None:  # noqa: A002
+        """Record an answer, as ``EffectLedger`` specifies."""
+        number = self.asker.number()
+        await self._ask(EffectFrame(self.asker.call, number, effect=id, answer=answer, trusted=trusted))
+
+    async def _ask(self, asked: EffectFrame) -> EffectedFrame:
+        told = await self.asker.ask(asked)
+        if not isinstance(told, EffectedFrame) or told.why:
+            raise RuntimeError(told.why if isinstance(told, EffectedFrame) else "another answer came")
+        return told

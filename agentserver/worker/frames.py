@@ -34,6 +34,8 @@ __all__ = [
     "CancelFrame",
     "CompleteFrame",
     "CompletedFrame",
+    "EffectFrame",
+    "EffectedFrame",
     "FailedFrame",
     "Frame",
     "FrameCodec",
@@ -235,6 +237,52 @@ class CompletedFrame:
 
 
 @dataclass(frozen=True, slots=True)
+class EffectFrame:
+    """A claim or the answer of an external effect. The server has the ledger.
+
+    Args:
+        call: the number of the call.
+        number: of this question among those of the call.
+        key: of an effect to claim; empty with an answer.
+        passing: whether its answer is dropped with the commit of the invocation.
+        effect: id of an effect to conclude; empty with a claim.
+        answer: as JSON; None withdraws the claim.
+        trusted: whether the answer is the organism's own.
+    """
+
+    call: int
+    number: int
+    key: str = ""
+    passing: bool = False
+    effect: str = ""
+    answer: str | None = None
+    trusted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EffectedFrame:
+    """The state of an external effect, or the reason why it cannot be recorded.
+
+    Args:
+        call: the number of the call.
+        number: of the question.
+        effect: its id.
+        state: claimed, done or unknown.
+        answer: as JSON, if done.
+        token: epoch of the claim on the conversation.
+        why: it cannot be recorded; else empty.
+    """
+
+    call: int
+    number: int
+    effect: str = ""
+    state: str = ""
+    answer: str = ""
+    token: int = 0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressFrame:
     """A line about how far a call is. Many of them are dropped."""
 
@@ -265,7 +313,8 @@ class FailedFrame:
         call: the number of the call.
         faults: schema violations of a payload that the handler made; empty for any other failure.
         detail: one line for the log.
-        fault: the kind of a failed completion that the handler did not catch.
+        fault: the kind of a failed completion that the handler did not catch, or ``effect`` for an external effect with
+            an unknown outcome, whose id is the detail.
     """
 
     call: int
@@ -281,6 +330,8 @@ Frame: TypeAlias = (
     | ReadyFrame
     | CompleteFrame
     | CompletedFrame
+    | EffectFrame
+    | EffectedFrame
     | ProgressFrame
     | ReturnedFrame
     | FailedFrame
@@ -333,9 +384,13 @@ class GivenFrame:
     call: CallFrame
 
 
-Spoken: TypeAlias = AliveFrame | ProgressFrame | CompleteFrame | ReturnedFrame | FailedFrame
+Question: TypeAlias = CompleteFrame | EffectFrame
+"""The frames of a worker that the server answers."""
+QuestionAnswer: TypeAlias = CompletedFrame | EffectedFrame
+"""The answers to them."""
+Spoken: TypeAlias = AliveFrame | ProgressFrame | CompleteFrame | EffectFrame | ReturnedFrame | FailedFrame
 """The frames of a worker about a call."""
-Answer: TypeAlias = GivenFrame | HeardFrame | CompletedFrame
+Answer: TypeAlias = GivenFrame | HeardFrame | CompletedFrame | EffectedFrame
 """The frames of a server."""
 
 
@@ -356,6 +411,8 @@ _TAGS: Final = {
     ReadyFrame: "ready",
     CompleteFrame: "complete",
     CompletedFrame: "completed",
+    EffectFrame: "effect",
+    EffectedFrame: "effected",
     ProgressFrame: "progress",
     ReturnedFrame: "returned",
     FailedFrame: "failed",

@@ -189,8 +189,8 @@ class Counterpart(Protocol):
     def tell(self, text: str) -> None:
         """Take a line of progress."""
 
-    async def complete(self, asked: frames.CompleteFrame) -> frames.CompletedFrame:
-        """Answer a question to a language model; a failure is an answer."""
+    async def complete(self, asked: frames.Question) -> frames.QuestionAnswer:
+        """Answer a question to a language model or to the ledger of effects; a failure is an answer."""
 
 
 @dataclass(eq=False)
@@ -338,13 +338,13 @@ class Workers:
             self._idle.append(await self._start())
 
     async def _follow_call(self, worker: Worker, call: int, counterpart: Counterpart) -> frames.Frame:
-        """Read frames until the one that ends a call; meanwhile pass on progress and ask models.
+        """Read frames until the one that ends a call; meanwhile pass on progress and answer questions.
 
         Raises WorkerError.
         """
         asked: dict[int, asyncio.Task[None]] = {}
         try:
-            while isinstance(frame := await worker.read(), frames.ProgressFrame | frames.CompleteFrame):
+            while isinstance(frame := await worker.read(), frames.ProgressFrame | frames.Question):
                 if isinstance(frame, frames.ProgressFrame):
                     counterpart.tell(frame.text)
                     continue
@@ -522,8 +522,10 @@ class ServerCallbacks:
         """Pass on a line of progress."""
         self.current.progress(text)
 
-    async def complete(self, asked: frames.CompleteFrame) -> frames.CompletedFrame:
-        """Ask a model, with the keys and the budget of the server."""
+    async def complete(self, asked: frames.Question) -> frames.QuestionAnswer:
+        """Ask a model, with the keys and the budget of the server, or the ledger of effects."""
+        if isinstance(asked, frames.EffectFrame):
+            return await reading.record_effect(asked, self.current)
         return await answer_question(asked, self.current, self.codecs)
 
 
@@ -532,13 +534,13 @@ async def _wait_for_end(worker: Worker, reason: str) -> None:
     worker.kill()
 
 
-async def _answer(worker: Worker, asked: frames.CompleteFrame, counterpart: Counterpart) -> None:
+async def _answer(worker: Worker, asked: frames.Question, counterpart: Counterpart) -> None:
     answer = await counterpart.complete(asked)
     with suppress(WorkerError):  # the one who reads hears of it
         await worker.write(answer)
 
 
-def _check_turn(frame: frames.CompleteFrame, call: int, asked: Mapping[int, asyncio.Task[None]]) -> None:
+def _check_turn(frame: frames.Question, call: int, asked: Mapping[int, asyncio.Task[None]]) -> None:
     """Raise WorkerError for a question of another call, one that was asked already, and one too many."""
     waiting = sum(not task.done() for task in asked.values())
     if frame.call != call or frame.number in asked or waiting >= QUESTIONS:

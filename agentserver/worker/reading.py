@@ -23,13 +23,14 @@ from agentserver.completion import (
 from agentserver.contract import LONGEST_DELAY, Code, Target
 from agentserver.core.drafts.replies import read_recorded
 from agentserver.core.messages import NO_EFFECTS, HandlerFailure, HandlerReturn
-from agentserver.core.records.details import Corrections, Failure
+from agentserver.core.records.details import Corrections, Failure, Ground
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.logs import apply_log_changes
+from agentserver.effects import LONGEST_KEY, load_answer
 from agentserver.payload.codec import SYSTEM
 from agentserver.pump.invoke import code_of_failure
 from agentserver.wire.envelope import Malformed, read_payload
-from agentserver.worker.frames import CallFrame, CompletedFrame, CompleteFrame, FailedFrame
+from agentserver.worker.frames import CallFrame, CompletedFrame, CompleteFrame, EffectedFrame, FailedFrame
 
 if TYPE_CHECKING:
     from agentserver.contract import Invocation
@@ -38,10 +39,14 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codecs
     from agentserver.wire.envelope import Bounds
     from agentserver.worker import frames
+    from agentserver.worker.frames import EffectFrame
 
 __all__ = ["decode_end", "decode_failure", "decode_result", "encode_call", "fail_worker"]
 
 MOST_NAME = 300
+EFFECT = "effect"
+"""The fault of a call that failed for an external effect with an unknown outcome."""
+_EFFECT_ID = re.compile(r"[0-9a-f]{16}\.[0-9a-f-]{1,64}")
 _OWN = re.compile(rf"(?=.{{1,{MOST_NAME}}}$)\{{[!-z|~]+\}}\w[\w.-]*")
 """The names of payloads of a worker's own: a namespace, and a root element."""
 
@@ -66,6 +71,8 @@ def decode_end(
 
 def decode_failure(frame: frames.FailedFrame) -> HandlerFailure | HandlerReturn:
     """Decode a failure; the caller gets the corrections if the handler made an invalid payload."""
+    if frame.fault == EFFECT and _EFFECT_ID.fullmatch(frame.detail):
+        return HandlerFailure(Code.INTERNAL, Ground.EFFECT.of(frame.detail))
     if not frame.faults:
         fault = next((each for each in CompletionFault if each == frame.fault), None)
         return HandlerFailure(code_of_failure(fault), Failure(f"worker: {frame.detail}"))
@@ -162,6 +169,26 @@ def encode_call(number: int, accepted: AcceptedDelivery, current: Invocation) ->
         current.attempt,
         current.epoch,
     )
+
+
+async def record_effect(asked: EffectFrame, current: Invocation) -> EffectedFrame:
+    """Claim or conclude an external effect for a worker, in the ledger of its invocation."""
+    if current.ledger is None:
+        return EffectedFrame(asked.call, asked.number, why="no server records effects here")
+    try:
+        if asked.effect:
+            if asked.answer is not None:
+                load_answer(asked.answer)
+            await current.ledger.conclude(asked.effect, asked.answer, trusted=asked.trusted)
+            return EffectedFrame(asked.call, asked.number, asked.effect)
+        if not 0 < len(asked.key) <= LONGEST_KEY:
+            return EffectedFrame(
+                asked.call, asked.number, why="the key of an effect is too short or too long"
+            )
+        entry = await current.ledger.claim(asked.key, passing=asked.passing)
+    except (RuntimeError, ValueError) as error:
+        return EffectedFrame(asked.call, asked.number, why=str(error))
+    return EffectedFrame(asked.call, asked.number, entry.id, entry.state, entry.answer, entry.token)
 
 
 async def answer_question(asked: CompleteFrame, current: Invocation, codecs: Codecs) -> CompletedFrame:

@@ -76,7 +76,7 @@ class HeldCall:
     worker: str = ""
     begun: bool = False
     _timer: asyncio.TimerHandle | None = None
-    _questions: dict[int, asyncio.Task[frames.CompletedFrame]] = field(default_factory=dict)
+    _questions: dict[int, asyncio.Task[frames.QuestionAnswer]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -103,7 +103,7 @@ class HeldCall:
         self._expect(self.silences.lost, self._lose)
         if isinstance(frame, AliveFrame):
             return HeardFrame(self.number) if first else None
-        if isinstance(frame, frames.CompleteFrame):
+        if isinstance(frame, frames.Question):
             return self._answer(frame)
         if isinstance(frame, frames.ProgressFrame):
             self.counterpart.tell(frame.text)
@@ -113,7 +113,7 @@ class HeldCall:
 
     def list_futures(self, frame: Spoken) -> tuple[asyncio.Future[object], ...]:
         """List the futures that can complete the answer to a frame."""
-        question = self._questions.get(frame.number) if isinstance(frame, frames.CompleteFrame) else None
+        question = self._questions.get(frame.number) if isinstance(frame, frames.Question) else None
         return (self.over,) if question is None else (self.over, question)  # type: ignore[return-value]  # are awaited
 
     def break_off(self, why: str) -> None:
@@ -129,8 +129,8 @@ class HeldCall:
         for question in self._questions.values():
             question.cancel()
 
-    def _answer(self, asked: frames.CompleteFrame) -> frames.CompletedFrame | None:
-        """Ask a model once, however often the worker asks again under one number."""
+    def _answer(self, asked: frames.Question) -> frames.QuestionAnswer | None:
+        """Answer a question once, however often the worker asks again under one number."""
         task = self._questions.get(asked.number)
         if task is not None:
             return task.result() if task.done() and not task.cancelled() else None

@@ -406,19 +406,21 @@ class _RemoteCall:
         except _TROUBLE as error:
             logger.info("a line of progress is lost: %s", error)
 
-    async def complete(self, asked: frames.CompleteFrame) -> frames.CompletedFrame:
-        """Have the server ask a model. An answer that was lost on the way is asked for again, and paid once."""
+    async def complete(self, asked: frames.Question) -> frames.QuestionAnswer:
+        """Have the server answer a question. An answer that was lost on the way is asked for again, and paid once."""
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
             try:
                 answer = await self._say(asked, BEAT)
             except _UnwantedError as error:
+                if isinstance(asked, frames.EffectFrame):
+                    return frames.EffectedFrame(asked.call, asked.number, why=str(error))
                 fault = CompletionFault.UNAVAILABLE.value
                 return frames.CompletedFrame(
                     asked.call, asked.number, "", (), Usage(), "", None, fault, str(error)
                 )
-            if isinstance(answer, frames.CompletedFrame) and answer.number == asked.number:
+            if isinstance(answer, frames.QuestionAnswer) and answer.number == asked.number:
                 return answer
             if loop.time() - began < BEAT / 2:
                 await asyncio.sleep(SOON)

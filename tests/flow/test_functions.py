@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from agentserver.config import forget, load
+from agentserver.core.records.details import Ground
 from agentserver.flow import ask, gather
 from agentserver.payload.functions import payload_of
 from agentserver.testing import listener, organism, organism_of
@@ -115,8 +116,13 @@ DESK = """
 from agentserver.flow import ask, once
 from flows.forms import Find, Found, Start
 
+def add(number):
+    if number < 0:
+        raise ValueError("lost the connection")
+    return number + 1
+
 async def flow(start: Start) -> Found:
-    kept = await once(lambda: start.number + 1)
+    kept = await once(add, start.number)
     words = [(await ask("ledger", Find(word))).what for word in ("a", "b")]
     return Found(f"{kept} {' '.join(words)}")
 """
@@ -149,3 +155,14 @@ async def test_a_flow_of_a_project_may_be_behind_a_wall(project):
     async with organism(project) as o:
         start, found = (sys.modules["flows.forms"].Start, sys.modules["flows.forms"].Found)
         assert await o.ask(start(1), to="desk") == found("2 A B")
+
+
+async def test_an_effect_is_on_record_at_the_server_also_behind_a_wall(project):
+    async with organism(project) as o:
+        start = sys.modules["flows.forms"].Start
+        await o.ask(start(1), to="desk")
+        assert (await o.ask(start(-1), to="desk")).code == "internal"
+        changes = [r.detail for r in o.trace().records if r.event == "effect"]
+        assert [one.state for one in changes] == ["claimed", "done", "claimed", "unknown"]
+        failed = [r.detail for r in o.trace().records if r.event == "failed"]
+        assert failed == [Ground.EFFECT.of(changes[-1].id)]

@@ -47,9 +47,10 @@ def _conversation_line(suspended: frozenset[str], one: Summary) -> str:
     state = "suspended" if one.id in suspended else "open" if one.closed is None else "finished"
     charged = Amount(one.tokens, one.money)
     spent = f"  {charged}" if charged != NOTHING_SPENT else ""
+    sleeps = "" if one.due is None else f"  sleeps until {reading.format_time(one.due)}"
     return (
         f"{one.id}  {reading.format_time(one.touched)}  {state:9}  {one.steps:5} steps  {one.waiting} waiting  "
-        f"{one.unread} not fetched  {one.principal}{spent}"
+        f"{one.unread} not fetched  {one.principal}{spent}{sleeps}"
     )
 
 

@@ -25,7 +25,7 @@ from anyio.to_thread import run_sync
 
 from agentserver.characters.printing import format_amount
 from agentserver.core.records.audit import Event
-from agentserver.core.records.wording import WORDING
+from agentserver.core.records.wording import WORDING, format_minute
 from agentserver.gateways.hosts import ServerView
 from agentserver.supervision import EndEffect, start_errand, start_helper
 from agentserver.trace.terminal import Style
@@ -133,6 +133,8 @@ def _conversation(one: Conversation, running: frozenset[str]) -> dict[str, Any]:
         "running": at_work,
         "queued": sum(len(thread.inbox) for thread in threads) - at_work,
         "approvals": len(one.approvals()),
+        "timers": len(one.timers),
+        "due": one.timers[0].due if one.timers else None,
     }
 
 
@@ -364,6 +366,8 @@ def _conversation_line(one: Mapping[str, Any]) -> Line:
         f"{one['running']} running",
         f"{one['queued']} queued",
     ]
+    if one["due"] is not None:
+        told.append(f"{format_amount(one['timers'], 'timer')}, the first at {format_minute(one['due'])}")
     return (
         (Style.NAME, f"  {one['id'][:8]}"),
         (Style.PLAIN, f"  {one['principal']}  {', '.join(told)}"),

@@ -84,6 +84,8 @@ _STYLES = {
     Event.RETRIED: Style.WARN,
     Event.DROPPED: Style.WARN,
     Event.ASKED: Style.WARN,
+    Event.DELAYED: Style.DIM,
+    Event.RELEASED: Style.DIM,
     Event.APPROVED: Style.GOOD,
     Event.WITHDRAWN: Style.BAD,
     Event.FLAGGED: Style.WARN,
@@ -99,6 +101,7 @@ _QUIET = frozenset(
         Event.CLOSED,
         Event.ENDED,
         Event.ASKED,
+        Event.RELEASED,
         Event.APPROVED,
         Event.WITHDRAWN,
     }

@@ -99,6 +99,11 @@ class Process:
             lambda: conversation in self.gained and self.engine.current_claim(conversation) is not None
         )
 
+    async def wait_until_listed(self, conversation: str) -> None:
+        """Wait until this process lists a sleeping conversation."""
+        while conversation not in [one.id for one in await self.engine.list_sleeping(99)]:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(NAP)
+
     async def claim(self, conversation: str) -> Claim:
         """Claim a conversation as soon as possible."""
         while (claim := await self.engine.claim(conversation)) is None:  # noqa: ASYNC110 - what is awaited has no event of its own

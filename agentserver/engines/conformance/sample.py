@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import MaxLen
 
-from agentserver.contract import Code, HandlerResponse
+from agentserver.contract import Code, HandlerResponse, SetTimer
 from agentserver.core import receipts
 from agentserver.core.blueprint import Blueprint, Limits, Listener, map_services
-from agentserver.core.decide import answers, charges, decisions, ledger, requeue
+from agentserver.core.decide import answers, charges, decisions, ledger, requeue, timers
 from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.guard import NeedsApproval, Rules
@@ -19,6 +19,7 @@ from agentserver.core.messages import (
     ClaimRequest,
     ConcludeRequest,
     Drafts,
+    DueDelivery,
     FinishedInvocation,
     HandlerFailure,
     HandlerReturn,
@@ -180,6 +181,21 @@ class SampleConversation:
         return decisions.conclude(
             conversation, FinishedInvocation(delivery, None, result), self.rules, self.moment()
         )
+
+    def sleep(self, conversation: Conversation, delivery: Delivery, *seconds: float) -> Outcome:
+        """Conclude an invocation that sets timers: it consumes the delivery."""
+        timed = [HandlerResponse(SetTimer(each), "system.timer") for each in seconds]
+        said = normalise(timed, self.rules.codecs, self.rules.bounds, Room(len(timed), 1 << 20))
+        assert isinstance(said, Drafts)
+        finished = FinishedInvocation(delivery, None, HandlerReturn(said))
+        return decisions.conclude(conversation, finished, self.rules, self.moment())
+
+    def wake(self, conversation: Conversation) -> Outcome:
+        """Let the first timer of a conversation fire: its delivery is queued."""
+        due = DueDelivery(conversation.timers[0].delivery)
+        outcome = timers.wake(conversation, due, self.rules, self.moment())
+        assert outcome is not None
+        return outcome
 
     def fail(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """Conclude an invocation that crashed."""

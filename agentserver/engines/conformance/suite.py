@@ -8,7 +8,7 @@ version changes nothing; committed deliveries are handed out until they are cons
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -358,6 +358,53 @@ async def _still_asked(engine: Engine, asked: Outcome) -> None:
     hold(await engine.load(key) == asked.conversation, "a question is kept as it was asked")
 
 
+async def a_sleeping_conversation_is_listed_by_its_time(subject: Subject) -> None:
+    """Check that what waits for its time is kept, is listed in order, and is neither runnable nor idle meanwhile."""
+    sample = SampleConversation()
+    slept = []
+    async with subject.open() as engine:
+        for seconds in ((30.0,), (50.0, 10.0), (20.0,)):
+            begun = sample.receive(sample.start(), "1")
+            await keep(engine, begun)
+            slept.append(sample.sleep(begun.conversation, begun.ready[0], *seconds))
+            await keep(engine, slept[-1])
+        await _still_sleeping(engine, slept)
+    async with subject.open() as engine:
+        if subject.durable:
+            await _still_sleeping(engine, slept)
+        else:
+            for outcome in slept:
+                await keep(engine, outcome._replace(before=0, since=None))
+        woken = sample.wake(slept[1].conversation)
+        await keep(engine, woken)
+        key = woken.conversation.id
+        hold(await _runnable(engine) == [woken.ready[0].id], "what is released is runnable")
+        hold(key not in [one.id for one in await engine.list_sleeping(9)], "what works does not sleep")
+        handled = sample.sleep(woken.conversation, woken.ready[0])
+        await keep(engine, handled)
+        left = {one.id: one.due for one in await engine.list_sleeping(9)}
+        hold(left[key] == handled.conversation.due, "it sleeps until its next time")
+        ended = sample.cancel(handled.conversation, "1")
+        await keep(engine, ended)
+        hold(len(await engine.list_sleeping(9)) == len(slept) - 1, "a dropped timer is not listed")
+
+
+async def _still_sleeping(engine: Engine, slept: Sequence[Outcome]) -> None:
+    wanted = sorted((one.conversation.due or 0.0, one.conversation.id) for one in slept)
+    hold(
+        [*map(tuple, await engine.list_sleeping(9))] == wanted, "sleeping ones are listed, the earliest first"
+    )
+    hold([*map(tuple, await engine.list_sleeping(1))] == wanted[:1], "no more are listed than wanted")
+    hold(await _runnable(engine) == [], "what waits for its time is not runnable")
+    hold(await at_work(engine) == [], "a sleeping conversation is not at work")
+    hold(await idle(engine, 1e12) == [], "a sleeping conversation is not idle")
+    for one in slept:
+        found = await engine.load(one.conversation.id)
+        hold(found == one.conversation, "a timer is kept as it was set")
+    summaries = await engine.read(lambda reader: {one.id: one.due for one in reader.conversations()})
+    hold(all(summaries[key] == due for due, key in wanted), "operators see until when it sleeps")
+
+
 async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
     """Check that a durable engine keeps unacknowledged events, marked as redelivered after a restart."""
     if not subject.durable:
@@ -438,6 +485,7 @@ _CHECKS: tuple[Check, ...] = (
     many_at_once_are_each_kept_or_refused,
     a_repetition_outlives_a_restart,
     a_question_waits_for_its_answer,
+    a_sleeping_conversation_is_listed_by_its_time,
     what_left_is_there_until_it_is_acknowledged,
     a_commit_is_there_when_it_returns,
     *CLAIMING,

@@ -380,6 +380,30 @@ async def what_waits_for_a_person_is_known_everywhere(subject: SharedSubject) ->
         await b.wait_for_ownership(still)
 
 
+async def a_sleeping_conversation_wakes_at_any_process(subject: SharedSubject) -> None:
+    """Check that a released or orphaned sleeping conversation is listed by the others, and by no other before."""
+    sample = SampleConversation()
+    async with _two(subject) as (a, b):
+        kept = []
+        for _ in range(2):
+            begun = await _begin_conversation(sample, a, b)
+            kept.append(sample.sleep(begun.conversation, begun.ready[0], 10.0))
+            await a.commit(kept[-1])
+        first, second = (one.conversation.id for one in kept)
+
+        async def listed(process: Process) -> list[str]:
+            return sorted(one.id for one in await process.engine.list_sleeping(9))
+
+        hold(await listed(a) == sorted([first, second]), "an owner lists its own")
+        hold(await listed(b) == [], "no other process lists them")
+        await a.engine.release([first])
+        await b.wait_until_listed(first)
+        hold(await b.engine.claim(first) is not None, "a released sleeping conversation can be claimed")
+        await b.commit(sample.wake(kept[0].conversation))
+        await subject.still("a")
+        await b.wait_until_listed(second)
+
+
 async def what_is_given_up_on_purpose_is_taken_without_waiting(subject: SharedSubject) -> None:
     """Check that released conversations are taken over at once, and that the old owner cannot commit."""
     sample = SampleConversation()
@@ -525,6 +549,7 @@ _CHECKS: tuple[Check, ...] = (
     events_of_another_process_are_read_in_order,
     an_approval_is_spent_once,
     what_waits_for_a_person_is_known_everywhere,
+    a_sleeping_conversation_wakes_at_any_process,
     what_is_given_up_on_purpose_is_taken_without_waiting,
     clocks_an_hour_apart_change_nothing,
     storage_away_for_ten_seconds_loses_nothing,

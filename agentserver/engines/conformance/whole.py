@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
-from agentserver.contract import Code, HandlerResponse, TodoUntil
+from agentserver.contract import Code, HandlerResponse, SetTimer, TodoUntil
 from agentserver.core.blueprint import Blueprint, Limits, Listener, map_services
 from agentserver.core.decide import charges, decisions, ledger
 from agentserver.core.decide.decisions import AcceptedDelivery
@@ -63,6 +63,7 @@ _THREAD = {
     "storage": "what it stores",
     "logs": "its logs, with every entry in its order",
     "approvals": "what waits on it for a person",
+    "delayed": "what waits on it for its time",
     "allowed": "the only peers in force on it",
 }
 _CONVERSATION = {
@@ -72,6 +73,7 @@ _CONVERSATION = {
     "spending": "its charges and reservations",
     "ledger": "its external effects, with their answers",
     "rights": "the rights of its principal",
+    "timers": "its timers, in the order of their times",
     "touched": "when it was touched, to the fraction of a second",
 }
 
@@ -214,6 +216,7 @@ class Office:
             ("boss", 1): [HandlerResponse(Note("astray"), "no listener")],
             ("boss", 2): [
                 HandlerResponse(watch, "system.todo"),
+                HandlerResponse(SetTimer(1e6 + 1 / 3), "system.timer"),
                 *(HandlerResponse(Note(f"{number} {TEXT}"), "worker") for number in range(3)),
             ],
             ("worker", 1): [answer],

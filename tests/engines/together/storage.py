@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from agentserver.core.messages import UNDECIDED
 from agentserver.core.records.audit import Event
+from agentserver.core.state.conversation import at_work
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import (
     NO_PREVIOUS_RUN,
@@ -25,6 +26,7 @@ from agentserver.ports import (
     LostClaims,
     News,
     PreviousRun,
+    SleepingConversation,
 )
 
 if TYPE_CHECKING:
@@ -117,7 +119,7 @@ class Storage:
     def queued(self, conversation: str) -> bool:
         """True for a conversation in which a delivery is queued, or waits for a person."""
         one = self.kept._kept.get(conversation)
-        return one is not None and not all(thread.quiet for thread in one.tree.nodes.values())
+        return one is not None and bool(at_work(one))
 
     def give(self, conversation: str, lease: int) -> Claim:
         """Have a process claim a conversation, whichever has it."""
@@ -311,13 +313,13 @@ class SharedEngine(MemoryEngine):
                 yield key
 
     async def list_sleeping(self, most):
-        found = await super().list_sleeping(len(self._kept) + 1)
-        ours = [
-            one
-            for one in found
-            if one.id in self.mine or not self.storage.living(self.storage.rows[one.id].owner)
+        found = [SleepingConversation(one.due, key) for key, one in self._kept.items() if one.due is not None]
+        free = [
+            each
+            for each in found
+            if each.id in self.mine or not self.storage.living(self.storage.rows[each.id].owner)
         ]
-        return ours[:most]
+        return sorted(free)[:most]
 
     # Other processes
 

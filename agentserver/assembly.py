@@ -195,7 +195,7 @@ class Server(ServerIngress):
             decided_by,
             self.completer,
             self._tracing,
-            SharedResources(self._keepers.shared, lambda: self.calls),
+            SharedResources(self._keepers.shared, lambda: self.calls, self._keepers.handlers),
         )
 
     @property

@@ -10,7 +10,7 @@ from agentserver.flow.errors import (
     TimedOut,
     WrongReplyError,
 )
-from agentserver.flow.requests import ask, gather, now, once, random, sleep, tell, uuid, wait_for
+from agentserver.flow.requests import ask, changed, gather, now, once, random, sleep, tell, uuid, wait_for
 
 __all__ = [
     "NOT_DONE",
@@ -24,6 +24,7 @@ __all__ = [
     "TimedOut",
     "WrongReplyError",
     "ask",
+    "changed",
     "gather",
     "now",
     "once",

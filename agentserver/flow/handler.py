@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from agentserver.contract import HandlerResponse, SystemError, invocation
@@ -22,6 +23,9 @@ H = TypeVar("H")
 
 IN_MEMORY: Final = 1000
 """Flows of one listener that stay in memory while they wait; others are run again from their log."""
+
+PINNED: Final = 100_000
+"""Waiting flows of one listener whose code stays over a reload; earlier ones are run with the present code."""
 
 _BOUNDS: Final = envelope.Bounds(bytes=9_000_000)
 """Of a line's markup, which the server has checked before."""
@@ -44,30 +48,59 @@ class FlowHandler:
     Args:
         run: calls the function with a payload. Its coroutine returns the payload of the answer, or None.
         codecs: of requests and answers.
+        earlier: handler of the listener before a reload. A flow that waited then continues with its code there, while
+            the process lives; peers, guards and limits are the present ones.
     """
 
-    def __init__(self, run: Callable[[Any], FlowCoroutine], codecs: Codecs) -> None:
+    def __init__(
+        self,
+        run: Callable[[Any], FlowCoroutine],
+        codecs: Codecs,
+        earlier: FlowHandler | None = None,
+    ) -> None:
         self._run = run
-        self._codecs = codecs
+        self.codecs = codecs
+        self.earlier = earlier
+        self.pinned: OrderedDict[str, None] = OrderedDict()
         self._waiting: OrderedDict[str, _WaitingFlow] = OrderedDict()
 
-    def bind(self, codecs: Codecs) -> FlowHandler:
-        """Return the handler for one server, which knows the payloads of all listeners."""
-        return type(self)(self._run, codecs)
+    def bind(self, codecs: Codecs, earlier: FlowHandler | None = None) -> FlowHandler:
+        """Return the handler for one server, which knows the payloads of all listeners.
+
+        ``earlier``: that of the same listener before a reload.
+        """
+        return type(self)(self._run, codecs, earlier)
 
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
         """Begin a flow with a request, or continue it with an answer."""
         now = invocation()
         waiting = self._waiting.pop(metadata.thread_id, None)
         if now.answering is not None:
+            pinned = self.find_pinned(metadata.thread_id)
+            if pinned is not None:
+                result = await pinned(_convert(payload, self.codecs, pinned.codecs), metadata)
+                return _convert_result(result, pinned.codecs, self.codecs)
             return await self._resume(now, now.answering, payload, waiting)
         _clear_log(now)
         runner = FlowRunner(self._run(payload), self._encode, self._read)
         runner.ledger = now.ledger
         await runner.begin(now.idempotency_key)
         if runner.ended:
-            return _finish(now, runner, payload)
+            return self._finish(now, runner, payload)
         return self._wait(now, runner, FlowLine(now.idempotency_key, self._encode(payload)))
+
+    def find_pinned(self, thread: str) -> FlowHandler | None:
+        """Return the earlier handler in which the flow of a thread waits; drop earlier ones without any flow."""
+        while self.earlier is not None and not self.earlier.pinned:
+            self.earlier = self.earlier.earlier
+        if thread in self.pinned or self.earlier is None:
+            return None
+        earlier = self.earlier
+        return earlier if thread in earlier.pinned else earlier.find_pinned(thread)
+
+    def _finish(self, now: Invocation, runner: FlowRunner, payload: Any) -> HandlerResult:
+        self.pinned.pop(now.metadata.thread_id, None)
+        return _finish(now, runner, payload)
 
     async def _resume(
         self, now: Invocation, answering: Answering, payload: Any, waiting: _WaitingFlow | None
@@ -86,10 +119,13 @@ class FlowHandler:
         line = FlowLine(now.idempotency_key, self._encode(payload), key, place, refused)
         runner.ledger = now.ledger
         await runner.resume(line)
-        return _finish(now, runner, payload) if runner.ended else self._wait(now, runner, line)
+        return self._finish(now, runner, payload) if runner.ended else self._wait(now, runner, line)
 
     def _wait(self, now: Invocation, runner: FlowRunner, line: FlowLine) -> HandlerResult:
         """Record the invocation of a flow that waits, and return its messages."""
+        self.pinned[now.metadata.thread_id] = None
+        if len(self.pinned) > PINNED:
+            self.pinned.popitem(last=False)
         line.events.extend(runner.events)
         now.storage.append(line)
         self._keep(now, runner)
@@ -102,14 +138,14 @@ class FlowHandler:
             self._waiting.popitem(last=False)[1].runner.close()
 
     def _encode(self, payload: Any) -> str:
-        return self._codecs.of(type(payload)).encode(payload)
+        return self.codecs.of(type(payload)).encode(payload)
 
     def _decode(self, text: str, kind: type | None = None) -> Any:
         """Decode a payload of the log. ``kind`` is its likely class."""
-        regular = kind is not None and self._codecs.of(kind).regular
+        regular = kind is not None and self.codecs.of(kind).regular
         element = envelope.read_written(text, _BOUNDS, regular=regular)
         if not isinstance(element, envelope.Malformed):
-            codec = self._codecs.for_root(str(element.tag))
+            codec = self.codecs.for_root(str(element.tag))
             if codec is not None:
                 return codec.decode(element)
         raise FlowError("a payload of the log belongs to no class that the listener knows now")
@@ -142,11 +178,42 @@ def _to_result(runner: FlowRunner) -> HandlerResult:
     return sent[0] if len(sent) == 1 else sent
 
 
+def _convert(payload: Any, before: Codecs, after: Codecs) -> Any:
+    """Convert a payload to the class that other codecs have for it. Raises FlowError if they have none.
+
+    A reload that imports modules again makes new classes under the same names.
+    """
+    codec = before.of(type(payload))
+    other = after.for_root(codec.name)
+    if other is None:
+        raise FlowError(f"after the reload nobody knows {codec.name}, which a waiting flow uses")
+    if other.payload is type(payload):
+        return payload
+    element = envelope.read_written(codec.encode(payload), _BOUNDS, regular=False)
+    if isinstance(element, envelope.Malformed) or not other.valid(element):
+        raise FlowError(f"the reload changed {codec.name}, which a waiting flow uses")
+    return other.decode(element)
+
+
+def _convert_result(result: HandlerResult, before: Codecs, after: Codecs) -> HandlerResult:
+    """Convert the payloads of a flow's messages as ``_convert`` does."""
+    if isinstance(result, HandlerResponse):
+        return replace(result, payload=_convert(result.payload, before, after))
+    if not isinstance(result, list | tuple):
+        return result
+    return [replace(each, payload=_convert(each.payload, before, after)) for each in result]
+
+
 def _clear_log(now: Invocation) -> None:
     if now.storage.size(FlowLine):
         now.storage.trim(FlowLine, 0)
 
 
-def bind_flow(handler: H, codecs: Codecs) -> H | FlowHandler:
-    """Bind the handler of a function to a server; return any other handler as it is."""
-    return handler.bind(codecs) if isinstance(handler, FlowHandler) else handler
+def bind_flow(handler: H, codecs: Codecs, earlier: object = None) -> H | FlowHandler:
+    """Bind the handler of a function to a server; return any other handler as it is.
+
+    ``earlier``: the handler of the same listener before a reload.
+    """
+    if not isinstance(handler, FlowHandler):
+        return handler
+    return handler.bind(codecs, earlier if isinstance(earlier, FlowHandler) else None)

@@ -84,6 +84,13 @@ class OnceRequest(FlowRequest[Any]):
     trusted: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedRequest(FlowRequest[bool]):
+    """Question whether a run has come here under changed code. ``name`` is that of the change."""
+
+    name: str
+
+
 @overload
 def ask(to: str, payload: Any) -> FlowRequest[Any]: ...
 @overload
@@ -179,6 +186,19 @@ def once(
     name = getattr(function, "__qualname__", type(function).__qualname__)
     hook = None if reconcile is None else partial(reconcile, *arguments)
     return OnceRequest(f"once {name}", partial(function, *arguments), hook, trusted)
+
+
+def changed(name: str) -> FlowRequest[bool]:
+    """Check whether this run of a flow takes the changed branch of its code.
+
+    A run that passed this point before the change was deployed takes the old one whenever it is run again from its log:
+    its record has no answer here. Any other run takes the new one, which is recorded. Both branches stay in the code
+    until no earlier run waits.
+
+    Args:
+        name: of the change, unique in the flow.
+    """
+    return ChangedRequest(name)
 
 
 def now() -> FlowRequest[datetime]:

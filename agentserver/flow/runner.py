@@ -23,6 +23,7 @@ from agentserver.flow.lines import FlowEvent
 from agentserver.flow.requests import (
     TIMER,
     AskRequest,
+    ChangedRequest,
     FlowCoroutine,
     FlowRequest,
     GatherRequest,
@@ -122,6 +123,7 @@ class FlowRunner:
     _recorded: deque[FlowEvent] | None = None
     _steps: int = 0
     _effects: int = 0
+    _changes: dict[str, bool] = field(default_factory=dict)
     _open: dict[tuple[str, int], tuple[FlowPart, AskRequest]] = field(default_factory=dict)
     _ready: deque[tuple[FlowPart, Any, BaseException | None]] = field(default_factory=deque)
     _requested: bool = False
@@ -230,6 +232,8 @@ class FlowRunner:
             self._evaluate(part, asked)
         elif isinstance(asked, OnceRequest):
             await self._do_once(part, asked)
+        elif isinstance(asked, ChangedRequest):
+            self._check_change(part, asked.name)
         elif isinstance(asked, WaitRequest):
             self._begin_wait(part, asked)
         else:
@@ -300,6 +304,19 @@ class FlowRunner:
             recorded = FlowEvent("value", asked.name, self._dump(asked, value))
         self.events.append(recorded)
         self._ready.append((part, asked.read(self._load(recorded.text)), None))
+
+    def _check_change(self, part: FlowPart, name: str) -> None:
+        """Answer with the record; a log without it is of a run that came here before the change."""
+        event = FlowEvent("value", f"changed {name}", "true")
+        if name not in self._changes:
+            recorded = self._recorded
+            self._changes[name] = recorded is None or (bool(recorded) and recorded[0] == event)
+            if self._changes[name]:
+                if self._recorded:
+                    self._recorded.popleft()
+                self._steps += 1
+                self.events.append(event)
+        self._ready.append((part, self._changes[name], None))
 
     async def _do_once(self, part: FlowPart, asked: OnceRequest) -> None:
         self._effects += 1

@@ -270,10 +270,12 @@ class SharedResources(NamedTuple):
     Args:
         shared: processes and connections.
         desk: returns the queue of calls for workers on other machines.
+        handlers: the latest handler of each listener, by name. Its waiting flows keep their code over a reload.
     """
 
     shared: SharedContexts
     desk: Callable[[], CallDesk]
+    handlers: dict[str, Handler]
 
 
 class Keepers(Generic[T]):
@@ -281,6 +283,7 @@ class Keepers(Generic[T]):
 
     def __init__(self) -> None:
         self.shared = SharedContexts(self._lose)
+        self.handlers: dict[str, Handler] = {}
         self._open: list[EditionKeeper[T]] = []
         self._lost = asyncio.Event()
         self._why: BaseException | None = None
@@ -365,10 +368,15 @@ async def bound_listeners(
         tracing.know({bound.listener.name: bound.listener.agent for bound in organism.listeners})
     tools = await _tools(organism, lasting.shared, stack)
     remotes = await _workers(organism, rules, lasting, stack)
+    handlers = {
+        bound.listener.name: tools.get(bound.listener.name) or _handler(bound, rules, lasting.handlers)
+        for bound in organism.listeners
+    }
+    lasting.handlers.update(handlers)
     return {
         bound.listener.name: Callee(
             bound.listener,
-            tools.get(bound.listener.name) or _handler(bound, rules),
+            handlers[bound.listener.name],
             bound.settings,
             completer,
             remotes.get(bound.listener.name),
@@ -378,10 +386,10 @@ async def bound_listeners(
     }
 
 
-def _handler(bound: BoundListener, rules: Rules) -> Handler:
+def _handler(bound: BoundListener, rules: Rules, earlier: Mapping[str, Handler]) -> Handler:
     """The author's handler, or the agent that the listener is."""
     if bound.handler is not None:
-        return bind_flow(bound.handler, rules.codecs)
+        return bind_flow(bound.handler, rules.codecs, earlier.get(bound.listener.name))
     from agentserver.llm.agent.loop import Agent  # most organisms have none
 
     assert bound.agent is not None

@@ -163,7 +163,7 @@ async def order(server, diary, number):
         tell("answered", number, answer.receipt, answer.note) if isinstance(answer, Paid) else tell(
             "refused", number, json.dumps(str(answer))
         )
-    handle.detach()
+    await handle.close()
 
 
 async def reload(server, seed):

@@ -59,6 +59,21 @@ def publish_overview(server: Server) -> AbstractAsyncContextManager[None]:
     return top.serve_overviews(overviews, journal_path(organism) or organism.files[0])
 
 
+@asynccontextmanager
+async def watch_inboxes(server: Server) -> AsyncIterator[None]:
+    """Send the files of the organism's inboxes while the context lasts."""
+    import anyio
+
+    from agentserver.gateways.inbox import InboxRunner
+    from agentserver.supervision import EndEffect, start_helper
+
+    runner = InboxRunner(server, lambda: server.organism.inboxes, server.organism.project)
+    async with anyio.create_task_group() as tasks:
+        start_helper(tasks, "sends the files of inboxes", EndEffect.SERVER, runner.run)
+        yield
+        tasks.cancel_scope.cancel()
+
+
 def run_session(ending: GracefulEnd, session: Callable[[], Awaitable[int]]) -> NoReturn:
     """Run a session and end the command with its status.
 

@@ -223,6 +223,7 @@ def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Han
         async with (
             server,
             host.publish_overview(server),
+            host.watch_inboxes(server),
             hangups.reload_on_change(server, organism.files[0]),
             tokens.watch(),
             rates.share(),

@@ -130,7 +130,9 @@ def check_places(main: ParsedDocument, home: Project, report: Mistakes) -> None:
     """Refuse a relative path that leads out of the project, through ``..`` or a symbolic link."""
     handoffs = _value_at(main.document.data, AUDIT, HandoffsEntry().audit)
     journal = None if main.journal is None else main.journal.path
-    for loc, written in ((JOURNAL, journal), (AUDIT, handoffs)):
+    inboxes = () if "inbox" in main.faulty else main.document.data.get("inbox", ())
+    folders = [(("inbox", number, "folder"), each["folder"]) for number, each in enumerate(inboxes)]
+    for loc, written in ((JOURNAL, journal), (AUDIT, handoffs), *folders):
         place = resolve_outside(home.root, written) if isinstance(written, str) else None
         if place is not None:
             report.error(

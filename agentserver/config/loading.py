@@ -27,7 +27,7 @@ from agentserver.config.findings import (
 )
 from agentserver.config.glimpse import check_places
 from agentserver.config.handoffs import read_handoffs
-from agentserver.config.hooks import read_hooks
+from agentserver.config.hooks import read_events
 from agentserver.config.keys.endpoints import McpServerEntry, OtelEntry, read_http
 from agentserver.config.keys.models import IncludedFile, OrganismFile, read_engine
 from agentserver.config.organism import McpServing, Organism, Otel, SourceLine
@@ -187,7 +187,7 @@ def _assemble(
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(importer, files[0], (declared, bound), report)
     guards, outward = _guards(files[0], bound, binder), _read_network_parts(files, declared, environ, report)
-    hooks = read_hooks(files[0], bound, secrets, binder)
+    events = read_events(files[0], bound, secrets, binder)
     if report.failed:
         return None
     return Organism(
@@ -204,7 +204,7 @@ def _assemble(
         models=language_models,
         mcp=servers,
         journal=files[0].journal,
-        hooks=hooks,
+        **events,
         **outward,
     )
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentserver.guards.lineage.exposure import Recall
     from agentserver.handoff.intents import Vocabulary
     from agentserver.payload.foreign.lock import McpServer
-    from agentserver.ports.hooks import Hook
+    from agentserver.ports.hooks import Hook, Inbox
     from agentserver.provenance.policy.declarations import Policy
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
@@ -188,6 +188,7 @@ class Organism:
         mcp: the servers whose tools are listeners.
         otel: the settings of OpenTelemetry; None without any.
         hooks: the sources of events.
+        inboxes: the folders whose files are messages.
     """
 
     name: str
@@ -211,6 +212,7 @@ class Organism:
     mcp: tuple[McpServer, ...] = ()
     otel: Otel | None = None
     hooks: tuple[Hook, ...] = ()
+    inboxes: tuple[Inbox, ...] = ()
 
     @property
     def addressed(self) -> frozenset[str]:
@@ -219,4 +221,6 @@ class Organism:
             return frozenset(bound.listener.name for bound in self.listeners)
         serving = self.serving
         exposed = () if serving is None or serving.trust is Trust.ORDERS else serving.expose
-        return frozenset((*exposed, *(hook.listener for hook in self.hooks)))
+        return frozenset(
+            (*exposed, *(hook.listener for hook in self.hooks), *(inbox.listener for inbox in self.inboxes))
+        )

@@ -11,7 +11,7 @@ import binascii
 import hmac
 import re
 import time
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -23,9 +23,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from agentserver.contract import Code
-from agentserver.core.messages import Done
 from agentserver.core.receipts import LONGEST
 from agentserver.core.state.principals import Principal, Trust
+from agentserver.gateways.endings import end_when_done
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.parts import (
     DoorPart,
@@ -39,11 +39,12 @@ from agentserver.gateways.http.parts import (
     report_not_submitted,
 )
 from agentserver.gateways.principals import Caller, Rate, Role
-from agentserver.ports import EngineError, RejectReason
+from agentserver.ports import RejectReason
+from agentserver.ports.hooks import map_fields
 from agentserver.supervision import EndEffect, start_errand
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
     from anyio.abc import TaskGroup
     from starlette.requests import Request
@@ -60,11 +61,6 @@ OPEN: Final = 10_000
 
 _ID: Final = re.compile(rf"[!#-~]{{1,{LONGEST}}}")
 """An id that can be a key of a request."""
-
-WHOLE: Final = "$"
-"""The path of a whole body."""
-
-_NOWHERE: Final = object()
 
 _NO_SIGNATURE: Final = "The signature of this event is missing, wrong or too old."
 
@@ -164,21 +160,6 @@ def find_id(hook: Hook, heads: Callable[[bytes], str], value: Any, body: bytes) 
     return found if _ID.fullmatch(found) else sha256(body).hexdigest()
 
 
-def map_event(hook: Hook, value: Any, members: Iterable[str]) -> dict[str, Any]:
-    """Map the JSON of an event to the fields of a payload; a field whose path leads nowhere is left out."""
-    found = {name: _follow(value, hook.fields.get(name, name)) for name in members}
-    return {name: each for name, each in found.items() if each is not _NOWHERE}
-
-
-def _follow(value: Any, path: str) -> Any:
-    """Return the value at a path of keys; _NOWHERE without one."""
-    for key in path.split(".") if path != WHOLE else ():
-        if not isinstance(value, dict) or key not in value:
-            return _NOWHERE
-        value = value[key]
-    return value
-
-
 @dataclass(slots=True)
 class HookRoutes:
     """Routes of the hooks.
@@ -229,7 +210,7 @@ class HookRoutes:
         if sent.code is not RejectReason.OVER:  # the conversation of an event ends once that is dealt with
             check_stored(sent)
         if self._tasks is not None and not sent.again and sent.code is None:
-            work = partial(_end_when_done, server, who.name, conversation)
+            work = partial(end_when_done, server, who.name, conversation)
             start_errand(self._tasks, f"ends an event of {who.name}", EndEffect.EXPIRY, work, _leave)
         return forms.json_response({"conversation": conversation, "request": sent.request}, 202)
 
@@ -239,24 +220,7 @@ def _make_message(server: DoorHost, hook: Hook, value: Any) -> bytes:
     codec = server.rules.codecs.for_root(hook.root)
     if codec is None:  # a reload has removed it
         raise ProblemAnswer(404)
-    return forms.encode_value(codec, map_event(hook, value, (field.name for field in codec.outline)))
-
-
-async def _end_when_done(server: DoorHost, principal: str, conversation: str) -> None:
-    """Wait for the end of the only request of a conversation, and end that. Idle conversations end anyway."""
-    with suppress(LookupError, EngineError):
-        async with aclosing(server.watch(principal, conversation)) as events:  # type: ignore[type-var]
-            over = await _wait_for_done(events)
-        if over:
-            await server.end(principal, conversation, by=principal)
-
-
-async def _wait_for_done(events: AsyncIterator[object]) -> bool:
-    """Wait for the end of a request. Returns False if the server stops before."""
-    async for event in events:
-        if isinstance(event, Done):
-            return True
-    return False
+    return forms.encode_value(codec, map_fields(hook.fields, value, (field.name for field in codec.outline)))
 
 
 async def _leave(_reason: str) -> None:

@@ -53,3 +53,35 @@ def test_a_name_is_used_once_and_a_payload_chosen_where_several_are_accepted(des
     desk.write("listeners/greet.py", CODE.replace("payload: Greeting,", "payload: Greeting | Reply,"))
     findings = desk.findings(ONE + HOOKS)
     assert any("hooks[0].payload: is missing: greeter accepts Greeting, Reply" in each for each in findings)
+
+
+INBOX = """
+inbox:
+  - {name: orders, folder: inbox/orders, listener: greeter, fields: {name: order.buyer}, largest: 2MB, settle: 5s}
+"""
+
+
+def test_an_inbox_is_a_frozen_value_of_a_stranger(project):
+    organism = project.load(ONE + INBOX)
+    (inbox,) = organism.inboxes
+    assert (inbox.name, inbox.folder, inbox.principal) == ("orders", "inbox/orders", "inbox-orders")
+    assert (inbox.largest, inbox.settle, inbox.format) == (2_000_000, 5.0, "json")
+    assert inbox.root.endswith("}Greeting")
+    assert organism.addressed == {"greeter"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("listener: greeter", "listener: greter", 'inbox[0].listener: unknown listener "greter" (did you mean "greeter"?)'),
+        ("{name: order.buyer}", "{nam: order.buyer}", 'inbox[0].fields.nam: the payload has no field "nam" (did you mean "name"?)'),
+        ("folder: inbox/orders, ", "", "inbox[0].folder: is missing"),
+        ("inbox/orders", "../orders", "inbox[0].folder"),
+        ("largest: 2MB", "largest: 2GB", "inbox[0].largest"),
+        ("settle: 5s}", "settle: 5s}\n  - {name: more, folder: ./inbox/orders/, listener: greeter}", "inbox[1].folder: is the folder of orders too"),
+        ("settle: 5s}", "settle: 5s}\n  - {name: orders, folder: other, listener: greeter}", 'inbox[1].name: duplicate name "orders"'),
+    ],
+)  # fmt: skip
+def test_each_mistake_in_an_inbox_has_its_place(project, old, new, told):
+    findings = project.findings(ONE + INBOX.replace(old, new))
+    assert any(told in finding for finding in findings), findings

@@ -19,7 +19,7 @@ from agentserver.cli import send
 from agentserver.client import values as client_values
 from agentserver.client.errors import ProtocolError
 from agentserver.foreign_json.reading import RefusedJson
-from agentserver.gateways import agui
+from agentserver.gateways import agui, inbox
 from agentserver.gateways.http import forms, streams
 from agentserver.gateways.http.parts import ProblemAnswer
 from agentserver.gateways.principals import document
@@ -34,6 +34,7 @@ from agentserver.llm.agent import loop
 from agentserver.payload.foreign import lock, mapping
 from agentserver.payload.json import values
 from agentserver.payload.json.values import JsonRefusal
+from agentserver.ports.hooks import Inbox
 from agentserver.worker.frames import HEAD, FrameCodec, FrameError, FrameReader
 from tests.foreign_json.bombs import PLAIN, aimed
 
@@ -49,6 +50,15 @@ def refuses(read, data):
     except (ValueError, ProblemAnswer, ProtocolError, click.exceptions.Exit):
         return True
     return found is None or found is False or isinstance(found, RefusedJson | JsonRefusal | Objection)
+
+
+def file_of_inbox(data):
+    """Read the JSON of a file in an inbox."""
+    file = inbox.InboxFile("a.json", inbox.FileVersion(1, len(data), 0), "key", data)
+    try:
+        return inbox.read_value(Inbox("orders", "in", "clerk", "order"), file)
+    except inbox.RefusedFileError:
+        return None
 
 
 def framed(data):
@@ -116,6 +126,7 @@ READERS = {
         lambda data: loop._is_object(data.decode("utf-8", "surrogateescape")),
         b"[%s]",
     ),
+    "agentserver/gateways/inbox.py": (file_of_inbox, b"%s"),
     "agentserver/cli/send.py": (read_message, b"[%s]"),
 }
 """A driver of each reader, and the text that a bomb is put into."""

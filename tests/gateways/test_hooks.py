@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from agentserver.gateways.hooks import find_id, map_event, part, verify
+from agentserver.gateways.hooks import find_id, part, verify
 from agentserver.gateways.http import TokenKeeper
 from agentserver.gateways.http.parts import ProblemAnswer
-from agentserver.ports.hooks import Hook
+from agentserver.ports.hooks import Hook, map_fields
 from tests.gateways.http.desk import Greet, NoPace, Pay, People, desk
 from tests.pump.desk import until
 
@@ -101,7 +101,7 @@ def test_an_event_is_known_by_the_senders_id_or_by_its_content():
 def test_fields_are_taken_from_paths():
     one = hook(fields={"title": "issue.title", "all": "$", "none": "a.b"})
     value = {"issue": {"title": "t"}, "number": 3, "a": "text", "other": 1}
-    assert map_event(one, value, ["title", "number", "all", "none"]) == {
+    assert map_fields(one.fields, value, ["title", "number", "all", "none"]) == {
         "title": "t",
         "number": 3,
         "all": value,

@@ -1,4 +1,4 @@
-"""Keys below ``hooks:``, for events of other services."""
+"""Keys below ``hooks:`` and ``inbox:``, for events of other services and for files."""
 
 from __future__ import annotations
 
@@ -6,8 +6,17 @@ from typing import Annotated, TypeAlias
 
 from pydantic import Field
 
-from agentserver.config.keys.fields import Deadline, Dotted, Name, Strict, TextPattern
-from agentserver.ports.hooks import HookSignature  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.fields import (
+    Body,
+    Deadline,
+    Dotted,
+    Line,
+    Name,
+    RelativePath,
+    Strict,
+    TextPattern,
+)
+from agentserver.ports.hooks import HookSignature, InboxFormat  # noqa: TC001 - pydantic reads it
 
 _Path: TypeAlias = Annotated[
     str,
@@ -56,4 +65,42 @@ class HookEntry(Strict):
     )
     tolerance: Deadline = Field(
         default=300.0, description="How far the sender's time, where it signs one, may be from the server's."
+    )
+
+
+class InboxEntry(Strict):
+    """Folder whose files are sent to a listener, each once."""
+
+    name: Name = Field(description="Part of the principal of its messages, inbox-NAME.")
+    folder: RelativePath = Field(
+        description="The folder: relative to the project directory and inside it, or an absolute path. Files that were "
+        "sent are moved to done/ in it, and refused ones to failed/.",
+        examples=["inbox/orders"],
+    )
+    listener: Name = Field(description="The listener that gets the files.")
+    payload: Dotted | None = Field(
+        default=None,
+        description="Dotted path of the @xmlify class of a file. Optional if the listener takes only one.",
+    )
+    format: InboxFormat = Field(
+        default="json",
+        description="json, or text for any file in UTF-8, whose values are name and text.",
+    )
+    fields: dict[Name, _Path] = Field(
+        default_factory=dict,
+        max_length=1000,
+        description="For each field of the payload, the path of its value in the file; defaults to the field's "
+        "own name.",
+    )
+    match: Line = Field(
+        default="*",
+        description="Pattern of the names to take. Names that begin with a dot, or end with .part or .tmp, are never "
+        "taken.",
+        examples=["*.json"],
+    )
+    largest: Body = Field(
+        default=1_000_000, description="Largest size of a file; a larger one is refused unread."
+    )
+    settle: Deadline = Field(
+        default=2.0, description="How long a file must have kept its size and its time before it is read."
     )

@@ -38,7 +38,7 @@ from agentserver.config.keys.fields import (
     expand_path,
     refuse_none,
 )
-from agentserver.config.keys.hooks import HookEntry  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.hooks import HookEntry, InboxEntry  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
 from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
@@ -414,6 +414,11 @@ class OrganismFile(IncludedFile):
         default_factory=list,
         max_length=100,
         description="Events that other services send to the door, at /hooks/NAME.",
+    )
+    inbox: list[InboxEntry] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Folders whose files are sent to listeners, each once.",
     )
     provenance: Any = Field(
         default=None,

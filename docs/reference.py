@@ -47,7 +47,7 @@ PARTS = {
     "The running invocation": ["invocation"],
 }
 
-BEHIND = ["Invocation", "Answering", "Storage", "Todos"]
+BEHIND = ["Invocation", "Answering", "Storage", "Todos", "SetTimer", "TimerFired", "CancelTimer"]
 """What the names above give access to."""
 
 

@@ -281,11 +281,9 @@ class Pump:
         """Wait until no message is at work, and all that are due by then have been delivered and handled."""
         while True:
             await self._accounts.rest.wait()
-            due = await self.alarms.list_due(await self._time.look())
-            if not due and not self.alarms.waking and self._accounts.rest.is_set():
+            await self.alarms.settle()
+            if self._accounts.rest.is_set():
                 return
-            self.alarms.stir()
-            await anyio.lowlevel.checkpoint()
 
     # Gateways
 

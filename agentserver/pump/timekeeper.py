@@ -110,7 +110,7 @@ class Alarms:
         self._time, self._engine, self._farthest = time, engine, farthest
         self.known: dict[str, float] = {}
         """When the first message of each conversation at work is due."""
-        self.waking = False
+        self._settled = asyncio.Event()
         self._next = 0.0
         self._news = asyncio.Event()
         self._tried: dict[str, float] = {}
@@ -128,9 +128,11 @@ class Alarms:
         """Forget a conversation that is no longer at work."""
         self.known.pop(conversation, None)
 
-    def stir(self) -> None:
-        """Look at the clock now."""
+    async def settle(self) -> None:
+        """Wait until all that are due by now have been woken."""
+        self._settled.clear()
         self._news.set()
+        await self._settled.wait()
 
     async def run(
         self,
@@ -148,16 +150,15 @@ class Alarms:
         while True:
             self._news.clear()
             now = await self._time.look()
-            due = [] if stopping() else await self.list_due(now)
+            due = [] if stopping() else await self._list_due(now)
             if due:
-                self.waking = True
                 await self._wake(due, now, find, wake)
-                self.waking = False
                 continue
+            self._settled.set()
             with anyio.move_on_after(min(max(self._next - now, 0.0), self._farthest)):
                 await self._news.wait()
 
-    async def list_due(self, now: float) -> list[str]:
+    async def _list_due(self, now: float) -> list[str]:
         """List the first conversations that are due, and note the time of the next one."""
         try:
             sleeping = await self._engine.list_sleeping(TOGETHER)

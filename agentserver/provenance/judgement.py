@@ -27,6 +27,8 @@ from agentserver.provenance.judging.authority import (
     collect_record,
     find_delegation,
     find_records,
+    is_chosen,
+    is_chosen_place,
     is_in_requested_document,
     is_listed,
     is_ordered,
@@ -114,8 +116,8 @@ def check_foundation(case: Case) -> Iterator[Finding]:
 
     Such a call either has no arguments of its own or repeats untrusted words. It is supported if the principal's words
     hold a destination, a choice or the name of the sink, or if the principal named the document that a choice comes
-    from. A destination that the operator allows or that is the principal's own counts as well. A value that is always
-    allowed counts neither way.
+    from. A destination that the operator allows or that is the principal's own counts as well, and so does a field of a
+    trusted record that the principal's words chose. A value that is always allowed counts neither way.
     """
     if not case.steered or any(_is_founded(case, each) for each in case.arguments):
         return
@@ -137,11 +139,12 @@ def check_foundation(case: Case) -> Iterator[Finding]:
 def _is_founded(case: Case, argument: Argument) -> bool:
     if argument.rule.role is Role.DESTINATION:
         places = read_places(case, argument)
-        return any(is_ordered(case, place) for place in places)
+        return any(is_ordered(case, place) or is_chosen_place(case, place) for place in places)
     if argument.rule.role is Role.INERT or len(argument.body.strip()) < LETTERS:
         return False
     return is_requested(case, argument) or (
-        argument.rule.role is Role.SELECTOR and is_in_requested_document(case, argument)
+        argument.rule.role is Role.SELECTOR
+        and (is_chosen(case, argument) or is_in_requested_document(case, argument))
     )
 
 

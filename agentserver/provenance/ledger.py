@@ -20,6 +20,7 @@ from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.observations.assessment import AssessedLeaf, AssessedOutput, Echoes, parse_layouts
+from agentserver.provenance.observations.choosing import find_chosen_fields
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.observations.records import FEW, Records
 from agentserver.provenance.observations.untrusted_texts import SLICE, UntrustedTexts
@@ -258,7 +259,9 @@ class Ledger:
             if one.prose:
                 prose.append(Text(origin, one.body, Standing.PROSE, found.asked))
             if one.record is not None:
-                records.append(Text(origin, one.body, one.record, found.asked, known, one.id, one.formed))
+                records.append(
+                    Text(origin, one.body, one.record, found.asked, known, one.id, one.formed, one.chosen)
+                )
         ledger = self.keep(prose, records, relayed, policy.limit)
         if self.plan is None or ledger.overflow:
             return ledger
@@ -396,6 +399,7 @@ def _assess(asked: TrustedWords, policy: Policy, seen: Observation) -> AssessedO
     said = [(leaf, policy.field_rule(seen.source, leaf), text_of(leaf.value)) for leaf in seen.leaves]
     said = [one for one in said if one[2]]
     items = frozenset() if listener.known else _find_named_records(named, said)
+    chosen = find_chosen_fields(asked, seen.arguments, _list_vouched(listener, said))
     found: list[AssessedLeaf] = []
     for leaf, worth, body in said:
         standing, kind = _rate_leaf(listener, leaf, worth)
@@ -404,13 +408,29 @@ def _assess(asked: TrustedWords, policy: Policy, seen: Observation) -> AssessedO
         inside = standing is Standing.PROSE and bool(items) and item_of(leaf.path) in items
         if inside and worth is None and forms.names_receiver(body):
             standing = Standing.DIRECTORY
+        picked = leaf.path in chosen and standing in _VOUCHING
+        if picked and worth is None and not (forms.has_prose(body) or forms.is_long(body)):
+            standing = Standing.DIRECTORY
         telling = listener.source and standing in _VOUCHING and forms.has_prose(body)
         record = standing if standing is not Standing.PROSE else None
         formed = worth is None and listener.source
         prose = telling or standing is Standing.PROSE
-        found.append(AssessedLeaf(leaf.path, body, prose, record, kind, formed))
+        found.append(AssessedLeaf(leaf.path, body, prose, record, kind, formed, picked))
     place = find_fetched_site(seen.arguments) if listener.source else ""
     return AssessedOutput(tuple(found), _names_document(seen.arguments, named), place)
+
+
+def _list_vouched(
+    listener: ListenerClass, said: Sequence[tuple[Leaf, FieldRule | None, str]]
+) -> list[tuple[Leaf, str]]:
+    """List the fields that no stranger fills: all of a trusted listener, the declared records of a source."""
+    if not listener.known:
+        return []
+    return [
+        (leaf, body)
+        for leaf, worth, body in said
+        if (not listener.source if worth is None else worth.standing is not Standing.PROSE)
+    ]
 
 
 def _find_named_records(

@@ -181,7 +181,8 @@ class Text:
 
     ``asked``: the trusted query named its document. ``id``: the kind of object that it identifies. ``after``: for a
     record whose listener may only repeat untrusted text, the number of earlier untrusted texts, else 0. ``formed``:
-    only its form makes it a record, because the source does not declare the field.
+    only its form makes it a record, because the source does not declare the field. ``chosen``: the principal's words
+    chose its record among those that the listener returned, or the listener returned no other one.
     """
 
     origin: TextOrigin
@@ -191,6 +192,7 @@ class Text:
     after: int = 0
     id: str = ""
     formed: bool = False
+    chosen: bool = False
 
     def dump(self) -> dict[str, Any]:
         """Convert it to plain data for JSON."""
@@ -200,12 +202,12 @@ class Text:
             "standing": self.standing.value,
             "asked": self.asked,
         }
-        more = {"after": self.after, "id": self.id, "formed": self.formed}
+        more = {"after": self.after, "id": self.id, "formed": self.formed, "chosen": self.chosen}
         return {**told, **{name: value for name, value in more.items() if value}}
 
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Text:
         """Restore it from ``dump``."""
         origin, standing = TextOrigin(**data["origin"]), Standing(data["standing"])
-        more = data.get("after", 0), data.get("id", ""), data.get("formed", False)
+        more = data.get("after", 0), data.get("id", ""), data.get("formed", False), data.get("chosen", False)
         return cls(origin, data["body"], standing, data["asked"], *more)

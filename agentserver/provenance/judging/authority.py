@@ -58,6 +58,16 @@ def is_ordered(case: Case, place: Destination) -> bool:
     return any(text.standing is Standing.OWN for text in case.ledger.records.find_directory(place))
 
 
+def is_chosen(case: Case, argument: Argument) -> bool:
+    """Check whether a value is a field of a trusted record that the principal's words chose."""
+    return any(text.chosen for text in find_records(case, argument))
+
+
+def is_chosen_place(case: Case, place: Destination) -> bool:
+    """Check whether a destination is a field of a trusted record that the principal's words chose."""
+    return any(text.chosen for text in case.ledger.records.find_directory(place))
+
+
 def may_choose(case: Case, argument: Argument) -> bool:
     """Check whether the operator, the principal, a record of the right kind or an accepted field made a choice."""
     if argument.body in argument.rule.values:

@@ -42,6 +42,7 @@ class AssessedLeaf(NamedTuple):
         record: the trust in it as a record; None if it authorises nothing.
         id: the kind of object that it identifies.
         formed: whether only its form makes it a record.
+        chosen: whether the principal's words chose its record.
     """
 
     path: str
@@ -50,6 +51,7 @@ class AssessedLeaf(NamedTuple):
     record: Standing | None
     id: str
     formed: bool
+    chosen: bool
 
 
 class AssessedOutput(NamedTuple):

@@ -152,7 +152,14 @@ class Records:
         known: dict[tuple[object, ...], int] = {}
         for number in numbers:
             text = self.entries[number]
-            field = text.origin.source, strip_indices(text.origin.path), text.standing, text.asked, text.id
+            field = (
+                text.origin.source,
+                strip_indices(text.origin.path),
+                text.standing,
+                text.asked,
+                text.id,
+                text.chosen,
+            )
             known.setdefault(field, number)
         return tuple(known.values())
 
@@ -163,7 +170,7 @@ def _names_place(text: Text) -> bool:
 
 def _index_key(text: Text) -> tuple[object, ...]:
     """Return the parts of a record that indexes depend on."""
-    return text.body, text.origin.source, text.origin.path, text.standing, text.asked, text.id
+    return text.body, text.origin.source, text.origin.path, text.standing, text.asked, text.id, text.chosen
 
 
 def keys_of(body: str) -> frozenset[str]:

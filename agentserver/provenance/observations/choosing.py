@@ -1,0 +1,104 @@
+"""Choice of a trusted record by the principal's words.
+
+A trusted listener says which things exist, not which one is meant. Its record supports a call only if the principal
+chose it: by a field that the words name, or as the only answer to a call whose arguments were all the principal's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.confidentiality.origin import item_of
+from agentserver.provenance.evidence.folding import fold
+from agentserver.provenance.evidence.labels import Role, strip_indices
+from agentserver.provenance.evidence.leaves import text_of, typed_key
+from agentserver.provenance.policy import forms
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agentserver.provenance.evidence.labels import Leaf
+    from agentserver.provenance.request.trusted_words import TrustedWords
+
+LETTERS: Final = 3
+"""Minimum characters of a field that names its record."""
+DIGITS: Final = 4
+"""Minimum characters of one without letters; a shorter number coincides with an amount or a day."""
+RECORDS: Final = 1000
+"""Maximum fields of an output in which a record is chosen."""
+
+
+def find_chosen_fields(
+    asked: TrustedWords, arguments: Sequence[Leaf], said: Sequence[tuple[Leaf, str]]
+) -> frozenset[str]:
+    """Find the paths of the fields of each record that the principal's words chose.
+
+    A field that several records share names none of them. Of several values in one place, such as a list of members,
+    or of several receivers in one record, none is chosen unless the words name it.
+
+    Args:
+        asked: the principal's words.
+        arguments: the arguments of the call.
+        said: the fields of the answer that no stranger fills, with their text.
+    """
+    if not said or not asked.queries or len(said) > RECORDS:
+        return frozenset()
+    items: dict[str, list[tuple[Leaf, str]]] = {}
+    for leaf, body in said:
+        if leaf.path:
+            items.setdefault(item_of(leaf.path), []).append((leaf, body))
+    records = [item for item in items if item] or [*items]
+    if len(records) == 1 and _is_call_requested(asked, arguments):
+        chosen = set(records)
+    else:
+        chosen = _find_named_items(asked, {item: items[item] for item in records})
+    return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
+
+
+def _find_named_items(asked: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:
+    """Find the records with a field that the words name and no other record has."""
+    named = [
+        (item, fold(body))
+        for item, fields in items.items()
+        for leaf, body in fields
+        if _is_named(asked, leaf, body)
+    ]
+    if not named:
+        return set()
+    held = Counter(form for fields in items.values() for form in {fold(body) for _, body in fields})
+    return {item for item, form in named if held[form] == 1}
+
+
+def _list_single_fields(fields: Sequence[tuple[Leaf, str]]) -> list[str]:
+    """List the paths of a record's fields that have one value, without its receivers if it has several."""
+    places = Counter(strip_indices(leaf.path) for leaf, _ in fields)
+    receivers = {fold(body) for _, body in fields if forms.names_receiver(body)}
+    return [
+        leaf.path
+        for leaf, body in fields
+        if places[strip_indices(leaf.path)] == 1 and (len(receivers) < 2 or fold(body) not in receivers)  # noqa: PLR2004
+    ]
+
+
+def _is_named(asked: TrustedWords, leaf: Leaf, body: str) -> bool:
+    """Check whether the words name a field as a whole."""
+    name = body.strip()
+    least = LETTERS if any(map(str.isalpha, name)) else DIGITS
+    plain = not isinstance(leaf.value, bool) and least <= len(name) <= forms.CHOICE
+    return plain and asked.mentions(name, any_case=True)
+
+
+def _is_call_requested(asked: TrustedWords, arguments: Sequence[Leaf]) -> bool:
+    """Check whether the principal's words hold every argument that selects something, and at least one."""
+    telling = [
+        leaf
+        for leaf in arguments
+        if forms.role_of(leaf.value) is not Role.INERT and text_of(leaf.value).strip()
+    ]
+    return bool(telling) and all(_is_requested(asked, leaf) for leaf in telling)
+
+
+def _is_requested(asked: TrustedWords, leaf: Leaf) -> bool:
+    body, kind = text_of(leaf.value).strip(), typed_key(leaf.value)
+    return (len(body) >= LETTERS and asked.chooses(body)) or (kind is not None and kind in asked.kinds)

@@ -7,16 +7,16 @@ import os
 from dataclasses import asdict, replace
 from enum import StrEnum
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from agentserver.characters.printing import format_amount
-from agentserver.cli import project
+from agentserver.cli import project, reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from agentserver.config import Organism
     from agentserver.config.findings import ConfigMistake, Severity
@@ -35,9 +35,17 @@ FOUND = 1
 @project.organism_argument
 @click.option("--flows", is_flag=True, help="Also list every path from a source to a sink.")
 @click.option("--engine", is_flag=True, help="Also check the database of engine:.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="JOURNAL",
+    help="Also find the waiting flows and messages of a journal that could not continue. Runs the flows' code.",
+)
 @click.option("--strict", is_flag=True, help="Fail on warnings too.")
 @click.option("--json", "as_json", is_flag=True, help="Print only the findings, one JSON object per line.")
-def check_command(organism: Path | None, *, flows: bool, engine: bool, strict: bool, as_json: bool) -> None:
+def check_command(
+    organism: Path | None, *, flows: bool, engine: bool, against: Path | None, strict: bool, as_json: bool
+) -> None:
     """Check ORGANISM (config/organism.yaml, then organism.yaml) and everything that it names.
 
     Prints each finding as file:line: path: message [code], the provenance class of each listener and its
@@ -54,6 +62,7 @@ def check_command(organism: Path | None, *, flows: bool, engine: bool, strict: b
             *findings,
             *_find_mistakes(loaded, decided_by),
             *(find_database_risks(loaded) if engine else ()),
+            *(find_pending_breaks(loaded, decided_by, against) if against is not None else ()),
         )
     for finding in findings:
         project.say(_as_json(finding) if as_json else finding.coded())
@@ -162,6 +171,25 @@ def find_database_risks(organism: Organism) -> Iterator[ConfigMistake]:
         yield ConfigMistake(
             ConfigCode.ENGINE.value, severity, place.file, place.line, "engine.postgres", line
         )
+
+
+def find_pending_breaks(organism: Organism, rules: Rules, journal: Path) -> Iterator[ConfigMistake]:
+    """Report the waiting flows and messages of a journal that the organism could not continue."""
+    from agentserver.config.findings import ConfigMistake, Severity
+    from agentserver.flow.handler import FlowHandler
+    from agentserver.history.pending import find_breaks
+    from agentserver.remedies.configuration import ConfigCode
+
+    named = {bound.listener.name: bound for bound in organism.listeners}
+    flows = {name: bound.handler for name, bound in named.items() if isinstance(bound.handler, FlowHandler)}
+    kept = reading.find_source(reading.JournalArguments(None, journal))
+    with reading.open_reader(kept, rules.guards) as reader:
+        for found in find_breaks(reader, rules, flows):
+            place = named.get(found.listener, organism.listeners[0]).source
+            text = f"conversation {found.conversation}: {found.why}"
+            yield ConfigMistake(
+                ConfigCode.PENDING.value, Severity.ERROR, place.file, place.line, found.listener, text
+            )
 
 
 def find_unservable(organism: Organism, rules: Rules) -> Iterator[ConfigMistake]:

@@ -13,7 +13,7 @@ from agentserver.flow.runner import FlowRunner
 from agentserver.wire import envelope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from agentserver.contract import Answering, HandlerMetadata, HandlerResult, Invocation
     from agentserver.flow.requests import AskRequest, FlowCoroutine
@@ -110,8 +110,7 @@ class FlowHandler:
             lines = now.storage.log(FlowLine)
             if not lines:  # the flow has ended: this refuses its answer
                 return HandlerResponse.respond(payload) if isinstance(payload, SystemError) else None
-            runner = FlowRunner(self._run(self._decode(lines[0].received)), self._encode, self._read)
-            await runner.replay(lines)
+            runner = await self.rerun(lines)
         key, place, refused = answering.key, answering.place, answering.refused
         if not runner.waits_for(key, place, refused=refused):
             self._keep(now, runner)  # an answer to tell
@@ -120,6 +119,12 @@ class FlowHandler:
         runner.ledger = now.ledger
         await runner.resume(line)
         return self._finish(now, runner, payload) if runner.ended else self._wait(now, runner, line)
+
+    async def rerun(self, lines: Sequence[FlowLine]) -> FlowRunner:
+        """Run a flow to the end of its log. Raises FlowError."""
+        runner = FlowRunner(self._run(self._decode(lines[0].received)), self._encode, self._read)
+        await runner.replay(lines)
+        return runner
 
     def _wait(self, now: Invocation, runner: FlowRunner, line: FlowLine) -> HandlerResult:
         """Record the invocation of a flow that waits, and return its messages."""

@@ -252,6 +252,16 @@ class ConfigCode(Enum):
             "`durability: relaxed`, where a loss is acceptable."
         ),
     )
+    PENDING = Remedy(
+        "config",
+        "pending",
+        "A message or flow that waits in the journal could not continue with this code, its classes or its schemas.",
+        "The conversation that the message names: `agentserver trace CONVERSATION`.",
+        (
+            "Keep the old class next to the new version, or branch by `changed`, until nothing of before waits; "
+            "or deploy when the conversation has ended."
+        ),
+    )
     GUARD = Remedy(
         "config",
         "guard",

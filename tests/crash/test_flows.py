@@ -1,6 +1,6 @@
 """Flows are killed at every await and inside ``once``, evicted, reloaded and moved; nothing is paid twice or lost.
 
-The long form kills some hundred times: ./run crash.
+The long form kills some fifty times: ./run crash.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Lives:
 def test_flows_that_are_killed_at_any_await_pay_once_and_answer(tmp_path, soak_scale):
     random = Random(os.environ.get("CRASH_SEED", "0"))
     lives = Lives(tmp_path, str(tmp_path / "journal.sqlite"), random.random())
-    for _ in range(8 if soak_scale == 1 else 80):
+    for _ in range(8 if soak_scale == 1 else 40):
         lives.ordered += ORDERS
         dies = random.randint(1, ORDERS * POINTS)
         lives.end(lives.begin(dies=dies, evicts=random.random() < 0.4, reloads=random.random() < 0.4))
@@ -88,7 +88,7 @@ def test_flows_that_are_killed_at_any_await_pay_once_and_answer(tmp_path, soak_s
 def test_flows_that_move_to_another_server_pay_once_and_answer(tmp_path, soak_scale, database):
     random = Random(os.environ.get("CRASH_SEED", "0"))
     lives = Lives(tmp_path, database, random.random())
-    for _ in range(3 if soak_scale == 1 else 30):
+    for _ in range(3 if soak_scale == 1 else 12):
         lives.ordered += ORDERS
         heir = lives.begin(orders=[], lingers=4.0)
         assert heir.stdout.readline() == "open\n"

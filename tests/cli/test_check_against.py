@@ -82,7 +82,8 @@ def check(home, *options):
     """Run the verb in this process. Gives its exit code and its findings."""
     sys.modules.pop("against_desk", None)
     done = CliRunner().invoke(
-        cli, ["check", str(home / "organism.yaml"), "--against", str(home / "journal.sqlite"), "--json", *options]
+        cli,
+        ["check", str(home / "organism.yaml"), "--against", str(home / "journal.sqlite"), "--json", *options],
     )
     sys.modules.pop("against_desk", None)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exc_info
@@ -93,8 +94,16 @@ CHANGES = {
     "nothing": ("", "", []),
     "what has not happened yet": ("return await ask(", "await changed('x')\n    return await ask(", []),
     "a branch": ('Find("b")', "Find('z' if await changed('x') else 'b')", []),
-    "a message": ('Find("a")', 'Find("c")', ["desk: conversation {}: a waiting flow breaks", "another content"]),
-    "a schema": ("what: str\n\n@dataclass", "what: Annotated[str, MaxLen(0)]\n\n@dataclass", ["a Find waits for it"]),
+    "a message": (
+        'Find("a")',
+        'Find("c")',
+        ["desk: conversation {}: a waiting flow breaks", "another content"],
+    ),
+    "a schema": (
+        "what: str\n\n@dataclass",
+        "what: Annotated[str, MaxLen(0)]\n\n@dataclass",
+        ["a Find waits for it"],
+    ),
     "a name": ("Find", "Seek", ["a Find waits for it, and no payload class has this root element"]),
 }
 

@@ -22,6 +22,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "managed": ("anthropic",),
         "http": ("prometheus_client", "starlette", "uvicorn", "websockets"),
         "client": ("httpx",),
+        "oidc": ("jwt", "cryptography", "httpx"),
         "agui": ("ag_ui",),
         "postgres": ("asyncpg",),
         "reload": ("watchfiles",),

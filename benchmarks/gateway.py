@@ -75,8 +75,6 @@ async def answer(payload: Ask, metadata: HandlerMetadata) -> HandlerResponse:
 class People:
     """Principals without a file: p0, p1, and an operator."""
 
-    away = False
-
     def __init__(self) -> None:
         self._known = {
             name: Caller(Principal(name), Role.USER, Rate(100_000, "s"), 1000)
@@ -87,6 +85,13 @@ class People:
     def authenticate(self, token: str) -> Caller | None:
         """The caller of a token."""
         return self._known.get(token)
+
+    async def prepare(self, token: str) -> None:
+        """Fetch nothing."""
+
+    def explain_absence(self, token: str) -> str:  # noqa: ARG002 - none is away
+        """Nothing is away."""
+        return ""
 
     def stands(self, caller: Caller) -> bool:
         """Nobody is revoked."""

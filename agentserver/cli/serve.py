@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval
     from agentserver.gateways.http import DoorOptions, DoorPart, HttpDoor, TokenKeeper
     from agentserver.gateways.principals import Rates, Tokens
+    from agentserver.gateways.principals.identity import IdentityTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class DoorServing:
 
     server: Server
     organism: Organism
-    tokens: Tokens
+    tokens: Tokens | IdentityTokens
     keeper: TokenKeeper
     body: int
 
@@ -254,10 +255,16 @@ class _DeferredApprover:
         """Do nothing; the message waits."""
 
 
-def _open_principals(organism: Organism) -> tuple[Tokens, Rates]:
-    """Open the stores of tokens and of request rates."""
+def _open_principals(organism: Organism) -> tuple[Tokens | IdentityTokens, Rates]:
+    """Open the stores of tokens and of request rates, and the identity providers."""
     from agentserver.assembly import principal_stores
     from agentserver.gateways.principals import Rates, Tokens
 
     store, shared = principal_stores(organism)
-    return Tokens(store), Rates(time.monotonic, shared)
+    tokens, rates = Tokens(store), Rates(time.monotonic, shared)
+    if not organism.identity:
+        return tokens, rates
+    require("identity:", "oidc")
+    from agentserver.gateways.principals.identity import IdentityTokens
+
+    return IdentityTokens(tokens, organism.identity), rates

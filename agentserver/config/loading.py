@@ -29,6 +29,7 @@ from agentserver.config.glimpse import check_places
 from agentserver.config.handoffs import read_handoffs
 from agentserver.config.hooks import read_events
 from agentserver.config.keys.endpoints import McpServerEntry, OtelEntry, read_http
+from agentserver.config.keys.identity import read_identity
 from agentserver.config.keys.models import IncludedFile, OrganismFile, read_engine
 from agentserver.config.organism import McpServing, Organism, Otel, SourceLine
 from agentserver.config.validation import merge_limits, parse
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Limits
     from agentserver.guards.base import Guard
     from agentserver.payload.foreign.lock import McpServer
+    from agentserver.ports.identity import IdentityProvider
 
 
 def load(
@@ -311,6 +313,7 @@ class _NetworkParts(TypedDict):
     door: HttpEntry | None
     engine: Postgres | None
     engine_source: SourceLine | None
+    identity: tuple[IdentityProvider, ...]
 
 
 def _read_network_parts(
@@ -325,7 +328,9 @@ def _read_network_parts(
     door, engine = read_http(*main, report), read_engine(*main, report)
     where = files[0].document.locate(("engine", "postgres"))
     source = None if engine is None else SourceLine(where.file, where.line)
+    listeners = names_of(files).union(each.entry.name for each in declared)
     return {
+        "identity": read_identity(*main, listeners, report),
         "serving": _read_serving(files, declared, report),
         "otel": otel,
         "door": door,

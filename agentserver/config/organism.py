@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from agentserver.handoff.intents import Vocabulary
     from agentserver.payload.foreign.lock import McpServer
     from agentserver.ports.hooks import Hook, Inbox
+    from agentserver.ports.identity import IdentityProvider
     from agentserver.provenance.policy.declarations import Policy
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
@@ -189,6 +190,7 @@ class Organism:
         otel: the settings of OpenTelemetry; None without any.
         hooks: the sources of events.
         inboxes: the folders whose files are messages.
+        identity: the providers whose tokens the door accepts.
     """
 
     name: str
@@ -213,6 +215,7 @@ class Organism:
     otel: Otel | None = None
     hooks: tuple[Hook, ...] = ()
     inboxes: tuple[Inbox, ...] = ()
+    identity: tuple[IdentityProvider, ...] = ()
 
     @property
     def addressed(self) -> frozenset[str]:

@@ -22,7 +22,7 @@ from agentserver.foreign_json.reading import RefusedJson
 from agentserver.gateways import agui, inbox
 from agentserver.gateways.http import forms, streams
 from agentserver.gateways.http.parts import ProblemAnswer
-from agentserver.gateways.principals import document
+from agentserver.gateways.principals import document, identity
 from agentserver.handoff import audit, requests
 from agentserver.handoff.edge.heads import NoteHeads
 from agentserver.handoff.managed.agents import SessionCursor
@@ -108,6 +108,7 @@ READERS = {
     "agentserver/gateways/http/streams.py": (streams._parse_confirmation, b'{"taken":%s}'),
     "agentserver/gateways/agui.py": (partial(agui.read, decides=True), RUN),
     "agentserver/gateways/principals/document.py": (document.read, PRINCIPALS),
+    "agentserver/gateways/principals/identity.py": (identity.read_keys, b'{"keys":%s}'),
     "agentserver/client/values.py": (client_values.read_object, b"[%s]"),
     "agentserver/worker/frames.py": (framed_or_spoken, FRAME),
     "agentserver/handoff/requests.py": (

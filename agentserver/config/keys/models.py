@@ -39,6 +39,7 @@ from agentserver.config.keys.fields import (
     refuse_none,
 )
 from agentserver.config.keys.hooks import HookEntry, InboxEntry  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.identity import IdentityEntry  # noqa: TC001 - a field's type
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
 from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
@@ -410,6 +411,13 @@ class OrganismFile(IncludedFile):
     mcp_server: MaybeServing = None
     otel: MaybeOtel = None
     http: MaybeHttp = None
+    identity: list[IdentityEntry] = Field(
+        default_factory=list,
+        max_length=10,
+        title="Identity providers",
+        description="The identity providers (OpenID Connect) whose tokens the door accepts, besides those of the list "
+        "of principals.",
+    )
     hooks: list[HookEntry] = Field(
         default_factory=list,
         max_length=100,

@@ -22,6 +22,10 @@ NOBODY: Final = frozenset({"console", "operator", "principal"})
 HOST: Final = "mcp"
 """The principal of an MCP host at the standard streams of a process."""
 
+PROVIDED: Final = "oidc:"
+"""Beginning of the names of an identity provider's users; reserved for them on the network."""
+
+
 LOCAL: Final = NOBODY | {HOST}
 """Names of this machine's own principals, who need no token; reserved on the network."""
 
@@ -115,6 +119,8 @@ def unknown_to_network(name: str) -> str:
     own = skeleton(name.rstrip("-0123456789")) in reserved_looks(
         LOCAL
     )  # one that a listener has gets a number
+    if skeleton(name).startswith(skeleton(PROVIDED)):
+        return f"begins with {PROVIDED} or looks like it, as only names of an identity provider's users do"
     return unfit(name, ()) or ("is the name of a principal of this machine, or looks like it" if own else "")
 
 

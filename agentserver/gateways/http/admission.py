@@ -73,11 +73,16 @@ class TokenKeeper:
         """
         found = self.known.authenticate(_token(scope))
         if found is None:
-            raise self._unknown()
+            raise self._unknown(scope)
         return found
 
-    def _unknown(self) -> ProblemAnswer:
-        return unavailable() if self.known.away else unauthenticated()
+    async def prepare(self, scope: Scope) -> None:
+        """Fetch the key of a request's token if its provider has a new one."""
+        await self.known.prepare(_token(scope))
+
+    def _unknown(self, scope: Scope) -> ProblemAnswer:
+        why = self.known.explain_absence(_token(scope))
+        return unavailable(why) if why else unauthenticated()
 
     def count(self, found: Caller) -> None:
         """Count a request. Raises ProblemAnswer (429) if it exceeds the rate."""
@@ -98,7 +103,7 @@ class TokenKeeper:
         told = f"Too many refused requests come from this address: come again in {seconds} s, with a valid token."
         return ProblemAnswer(429, told, {"retry-after": str(seconds), "connection": "close"})
 
-    def recheck_token(self, found: Caller, receive: Receive) -> Receive:
+    def recheck_token(self, found: Caller, scope: Scope, receive: Receive) -> Receive:
         """Wrap the body so that its token is checked again at its end.
 
         Raises ProblemAnswer there (401): the token may be revoked while the body arrives.
@@ -108,7 +113,7 @@ class TokenKeeper:
             message = await receive()
             whole = message["type"] == "http.request" and not message.get("more_body", False)
             if whole and not self.known.stands(found):
-                raise self._unknown()
+                raise self._unknown(scope)
             return message
 
         return receive_checked
@@ -136,6 +141,11 @@ class Admission:
         for route in part.routes:
             vars(route)["app"] = _GuardedRoute(vars(route)["app"], part, self)
         return part.routes
+
+    async def prepare(self, part: DoorPart, scope: Scope) -> None:
+        """Prepare the check of a request's token, in parts that need one."""
+        if not part.open and part.session is None:
+            await self._keeper.prepare(scope)
 
     def caller(self, part: DoorPart, scope: Scope) -> Caller | None:
         """Authenticate and count a request; None in an open part. Raises ProblemAnswer."""
@@ -175,7 +185,7 @@ class Admission:
     def body(self, caller: Caller | None, share: Share, scope: Scope, receive: Receive) -> Receive:
         """Wrap the body of a request to count its bytes for its principal."""
         reading = scope.get("method", "GET") in ("GET", "HEAD")  # what is held is looked after by Holding
-        inner = receive if reading or caller is None else self._keeper.recheck_token(caller, receive)
+        inner = receive if reading or caller is None else self._keeper.recheck_token(caller, scope, receive)
 
         async def receive_counted() -> Message:
             message = await inner()
@@ -226,6 +236,7 @@ class _GuardedRoute:
             await self.app(scope, receive, send)
             return
         admission = self.admission
+        await admission.prepare(self.part, scope)
         found = admission.caller(self.part, scope)
         with admission.count_request(found) as share:
             if found is not None:

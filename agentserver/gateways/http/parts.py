@@ -124,9 +124,9 @@ def list_waiting(server: DoorHost, conversation: str, request: str = "") -> list
     return [each for each in found if request in ("", each.delivery.request)]
 
 
-def unavailable() -> ProblemAnswer:
-    """Build the answer of a server that cannot store messages at present."""
-    return ProblemAnswer(503, "The server cannot take this at present.", {"retry-after": AGAIN})
+def unavailable(why: str = "The server cannot take this at present.") -> ProblemAnswer:
+    """Build the answer of a server that cannot store messages, or authenticate callers, at present."""
+    return ProblemAnswer(503, why, {"retry-after": AGAIN})
 
 
 def server_stopping() -> ProblemAnswer:
@@ -191,9 +191,11 @@ class KnownTokens(Protocol):
     def authenticate(self, token: str) -> Caller | None:
         """Return the caller of a token; None for an unknown one."""
 
-    @property
-    def away(self) -> bool:
-        """True while no token is known because the store of principals does not answer."""
+    async def prepare(self, token: str) -> None:
+        """Fetch the key of a token if its provider has a new one. Takes a few seconds at most."""
+
+    def explain_absence(self, token: str) -> str:
+        """Return why a token cannot be checked at present; empty if it can."""
 
     def stands(self, caller: Caller) -> bool:
         """Tell whether the caller is still as it was authenticated."""

@@ -146,6 +146,8 @@ class LiveView:
     async def _login(self, request: Request) -> Response:
         asked = await _body(request)
         token = asked.get("token") if asked is not None else None
+        if isinstance(token, str):
+            await self._tokens.prepare(token)
         begun = self._sessions.begin(token) if isinstance(token, str) else None
         if begun is None:
             return _refuse(401, "no token of a principal's")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 from ipaddress import ip_address
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -81,7 +82,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated principal, from the file of principals.
+    """An authenticated principal, from the list of principals or from an identity provider.
 
     Args:
         principal: its name, trust and targets, as conversations are opened for it.
@@ -90,6 +91,7 @@ class Caller:
         open: conversations that it may have open at a time.
         grant: the digest of its token, which distinguishes tokens; empty without one.
         listener: the one whose calls it answers, for a worker; empty for all others.
+        until: when its token expires, in seconds since the epoch.
     """
 
     principal: Principal
@@ -98,6 +100,7 @@ class Caller:
     open: int
     grant: str = field(default="", repr=False)
     listener: str = ""
+    until: float = inf
 
     @property
     def name(self) -> str:

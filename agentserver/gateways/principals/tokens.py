@@ -134,6 +134,13 @@ class Tokens:
         self._must_be_watched()
         return find_holder(token, self._view.callers)
 
+    async def prepare(self, token: str) -> None:
+        """Do nothing: the store is read in the background."""
+
+    def explain_absence(self, token: str) -> str:  # noqa: ARG002 - all tokens are in one store
+        """Return why tokens cannot be checked at present; empty if they can."""
+        return "The list of principals cannot be read at present." if self.away else ""
+
     def stands(self, caller: Caller) -> bool:
         """Tell whether the store has the caller as it was authenticated."""
         return self._view.callers.get(caller.grant) == caller

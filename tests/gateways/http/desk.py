@@ -106,13 +106,17 @@ def organism(books: Books, **limits: Any):
 class People:
     """Tokens without a file: a name is its own token."""
 
-    away = False
-
     def __init__(self, *callers: Caller) -> None:
         self.known = {each.name: each for each in callers}
 
     def authenticate(self, token: str) -> Caller | None:
         return self.known.get(token)
+
+    async def prepare(self, token: str) -> None:
+        """Fetch nothing."""
+
+    def explain_absence(self, token: str) -> str:
+        return ""
 
     def stands(self, caller: Caller) -> bool:
         return self.known.get(caller.name) == caller

@@ -31,6 +31,12 @@ class People:
     def authenticate(self, token):
         return self.known.get(token)
 
+    async def prepare(self, token):
+        """Fetch nothing."""
+
+    def explain_absence(self, token):
+        return ""
+
     def stands(self, caller):
         return self.known.get(caller.grant) == caller
 

@@ -1,0 +1,188 @@
+"""Keys below ``identity:``, and the rules about several of them."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt
+
+from agentserver.config.findings import did_you_mean
+from agentserver.config.keys.fields import Deadline, Drain, Line, Name, Strict, TextPattern, wrap_text
+from agentserver.core.state.principals import Trust
+from agentserver.extras import install_hint, is_installed
+from agentserver.ports.identity import ClaimRule, IdentityProvider, ProvidedRole, SignatureAlgorithm
+from agentserver.remedies.configuration import ConfigCode
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from agentserver.config.findings import Loc, Mistakes
+    from agentserver.config.yaml.document import Document
+
+_MOST_SKEW: Final = 300.0
+"""Seconds."""
+
+_RATE: Final = r"^[1-9][0-9]{0,5}/[smh]$"
+
+_Issuer: TypeAlias = Annotated[
+    str,
+    Field(max_length=300, examples=["https://login.example/realms/desk"]),
+    TextPattern(
+        r"^https?://[^\s@?#]+$",
+        "is an address that begins with https://, without user, query and fragment",
+    ),
+]
+_Value: TypeAlias = Annotated[str, Field(min_length=1, max_length=500)] | StrictBool | StrictInt
+
+
+def _wrap_value(value: object) -> object:
+    return [value] if isinstance(value, str | int) else value
+
+
+_Values: TypeAlias = Annotated[
+    list[_Value],
+    Field(min_length=1, max_length=1000),
+    BeforeValidator(_wrap_value, json_schema_input_type=_Value | list[_Value]),
+]
+_Claim: TypeAlias = Annotated[str, Field(min_length=1, max_length=300)]
+_Audience: TypeAlias = Annotated[
+    list[Line],
+    Field(min_length=1, max_length=10, examples=["https://desk.example"]),
+    BeforeValidator(wrap_text, json_schema_input_type=Line | list[Line]),
+]
+
+
+def _bound_skew(seconds: float) -> float:
+    if seconds > _MOST_SKEW:
+        raise ValueError("is more than 5m: set the clocks, since an expired token would count as long")
+    return seconds
+
+
+class ClaimRuleEntry(Strict):
+    """Rights of the users whose claims match."""
+
+    when: dict[_Claim, _Values] = Field(
+        min_length=1,
+        max_length=20,
+        description="Claims and their accepted values, such as {groups: desk}; all must match. A list matches when it "
+        "contains one of the values. A name that begins with / is a path, such as /realm_access/roles.",
+    )
+    role: ProvidedRole = Field(default="user", description="The access of these users.")
+    trust: Literal["stranger", "relay", "orders"] = Field(
+        default="stranger", description="The trust in their messages."
+    )
+    may: list[Name] | Literal["all"] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="The listeners that they may address, or all.",
+    )
+    rate: Annotated[str, TextPattern(_RATE, "is a number and /s, /m or /h, such as 10/s")] = Field(
+        default="10/s", description="Requests of each of these users."
+    )
+    open: int = Field(
+        default=20, ge=0, le=1_000_000, description="Conversations that each may have open at a time."
+    )
+
+
+class IdentityEntry(Strict):
+    """Identity provider (OpenID Connect) whose tokens the door accepts. Needs the extra oidc."""
+
+    issuer: _Issuer = Field(description="The provider's issuer URL, exactly as its tokens name it.")
+    audience: _Audience = Field(
+        description="Identifiers of this server at the provider; a token for another audience is refused."
+    )
+    algorithms: list[SignatureAlgorithm] = Field(
+        default=["RS256"],
+        min_length=1,
+        max_length=10,
+        description="Accepted signatures. All are asymmetric.",
+    )
+    skew: Annotated[Drain, AfterValidator(_bound_skew)] = Field(
+        default=30.0, description="How far the two clocks may differ, at most 5m."
+    )
+    stale: Deadline = Field(
+        default=3600.0,
+        description="How long known keys count while the provider does not answer. Afterwards its users get 503.",
+    )
+    loopback: bool = Field(
+        default=False,
+        description="true: http is accepted for a provider on this machine, for tests.",
+    )
+    rules: list[ClaimRuleEntry] = Field(
+        min_length=1,
+        max_length=1000,
+        description="Rights by claims. The first rule that matches counts; a user without one is refused.",
+    )
+
+    def build(self) -> IdentityProvider:
+        """Build the provider."""
+        rules = tuple(
+            ClaimRule(
+                {claim: tuple(values) for claim, values in each.when.items()},
+                each.role,
+                Trust(each.trust),
+                None if each.may == "all" else tuple(each.may),
+                each.rate,
+                each.open,
+            )
+            for each in self.rules
+        )
+        return IdentityProvider(
+            self.issuer,
+            tuple(self.audience),
+            tuple(self.algorithms),
+            rules,
+            self.skew,
+            self.stale,
+            self.loopback,
+        )
+
+
+def read_identity(
+    document: Document, faulty: Collection[str], listeners: Collection[str], report: Mistakes
+) -> tuple[IdentityProvider, ...]:
+    """Read the identity providers of an organism. Reports contradictions."""
+    if "identity" not in document.data.keys() - faulty:
+        return ()
+    entries = [IdentityEntry.model_validate(each) for each in document.data["identity"]]
+    where = document.locate(("identity",))
+    if "http" not in document.data:
+        report.error(ConfigCode.MISSING, where, "needs a door", '"http: {}"')
+    if not is_installed("oidc"):
+        report.error(ConfigCode.EXTRA, where, f"needs the extra oidc: {install_hint('oidc')}")
+    for number, entry in enumerate(entries):
+        at = document.locate(("identity", number, "issuer"))
+        for told, helps in _find_faults(entry, [each.issuer for each in entries[:number]]):
+            report.error(ConfigCode.VALUE, at, told, helps)
+        for loc, name in _list_targets(number, entry):
+            if name not in listeners:
+                told = f'unknown listener "{name}"'
+                report.error(ConfigCode.NAME, document.locate(loc), told, did_you_mean(name, listeners))
+    return tuple(each.build() for each in entries)
+
+
+def _find_faults(entry: IdentityEntry, earlier: Collection[str]) -> Iterator[tuple[str, str]]:
+    """List the faults of an issuer with their corrections."""
+    url = urlsplit(entry.issuer)
+    if entry.issuer in earlier:
+        yield "this issuer is there already", "one entry with the rules of both"
+    if url.scheme == "http" and not _is_loopback(url.hostname or ""):
+        yield "keys would be fetched unencrypted", f'"issuer: https{entry.issuer[4:]}"'
+    elif url.scheme == "http" and not entry.loopback:
+        yield "keys would be fetched unencrypted", '"loopback: true", for a provider of tests'
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _list_targets(number: int, entry: IdentityEntry) -> Iterator[tuple[Loc, str]]:
+    for rule, each in enumerate(entry.rules):
+        if each.may != "all":
+            for at, name in enumerate(each.may):
+                yield ("identity", number, "rules", rule, "may", at), name

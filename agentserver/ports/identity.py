@@ -1,0 +1,65 @@
+"""Identity providers: the issuers whose tokens are accepted, and the rights that claims give."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from agentserver.core.state.principals import Trust
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ProvidedRole: TypeAlias = Literal["user", "operator", "viewer"]
+"""Roles that a rule may give. A worker answers for one listener and has a token of the list."""
+
+SignatureAlgorithm: TypeAlias = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]
+"""Asymmetric signatures. With a symmetric one, each holder of the public key could sign."""
+
+ClaimValue: TypeAlias = str | int | bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRule:
+    """Rule that gives rights to the users whose claims match.
+
+    Args:
+        when: for each claim the accepted values; every claim must have one of them, or contain one as a list.
+        role: access of the user.
+        trust: in the user's messages.
+        may: the only listeners that the user may address; None for all.
+        rate: requests, such as 10/s.
+        open: conversations that the user may have open at a time.
+    """
+
+    when: Mapping[str, tuple[ClaimValue, ...]]
+    role: ProvidedRole = "user"
+    trust: Trust = Trust.STRANGER
+    may: tuple[str, ...] | None = ()
+    rate: str = "10/s"
+    open: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityProvider:
+    """Issuer whose tokens are accepted.
+
+    Args:
+        issuer: its URL, exactly as its tokens name it.
+        audience: identifiers of this server; a token is for one of them.
+        algorithms: of the signatures that are accepted.
+        rules: the first that matches counts; a user without one is no principal.
+        skew: seconds by which the two clocks may differ.
+        stale: seconds for which keys count without an answer of the provider.
+        loopback: whether http is accepted for a provider on this machine.
+    """
+
+    issuer: str
+    audience: tuple[str, ...]
+    algorithms: tuple[SignatureAlgorithm, ...]
+    rules: tuple[ClaimRule, ...]
+    skew: float = 30.0
+    stale: float = 3600.0
+    loopback: bool = False

@@ -16,7 +16,10 @@ async function all() {
     replace(listed, table("Conversations, the latest first", [
       ["conversation", (row) => link(["conversations", row.id], row.id.slice(0, 13))],
       ["of", (row) => row.principal],
-      ["state", (row) => (row.closed === null ? (row.waiting ? "working" : "open") : "over")],
+      ["state", (row) => {
+        if (row.closed !== null) return "over";
+        return row.due === null ? (row.waiting ? "working" : "open") : ["sleeps until ", day(row.due)];
+      }],
       ["opened", (row) => day(row.opened)],
       ["last", (row) => day(row.touched)],
       ["steps", (row) => count(row.steps), "number"],

@@ -277,6 +277,10 @@ class Server(ServerIngress):
         """List the messages that wait for a person, oldest first."""
         return () if self._pump is None else self._pump.approvals()
 
+    def held_approvals(self) -> tuple[Approval, ...]:
+        """List the messages that wait for a person in conversations of this server, oldest first."""
+        return () if self._pump is None else self._pump.held_approvals()
+
     def queues(self) -> Mapping[str, tuple[int, int]]:
         """Count by listener the deliveries that wait for room, and those it has or gets next."""
         return {} if self._pump is None else self._pump.queues()

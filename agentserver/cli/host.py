@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from agentserver.assembly import Server
     from agentserver.config import Organism
+    from agentserver.ports.notices import Notifier
 
 
 def shutdown_of(server: Server) -> GracefulEnd:
@@ -60,16 +61,23 @@ def publish_overview(server: Server) -> AbstractAsyncContextManager[None]:
 
 
 @asynccontextmanager
-async def watch_inboxes(server: Server) -> AsyncIterator[None]:
-    """Send the files of the organism's inboxes while the context lasts."""
+async def run_edges(server: Server, door: str = "") -> AsyncIterator[None]:
+    """Send the files of inboxes and announce approvals while the context lasts; ``door`` is the URL of their pages."""
     import anyio
 
     from agentserver.gateways.inbox import InboxRunner
+    from agentserver.gateways.notices import NoticeRunner
     from agentserver.supervision import EndEffect, start_helper
 
-    runner = InboxRunner(server, lambda: server.organism.inboxes, server.organism.project)
+    def notifiers() -> tuple[Notifier, ...]:
+        return server.organism.notifiers  # after a reload, too
+
+    organism = server.organism
+    inboxes = InboxRunner(server, lambda: server.organism.inboxes, organism.project)
+    notices = NoticeRunner(server, notifiers, organism.name, organism.project, door)
     async with anyio.create_task_group() as tasks:
-        start_helper(tasks, "sends the files of inboxes", EndEffect.SERVER, runner.run)
+        start_helper(tasks, "sends the files of inboxes", EndEffect.SERVER, inboxes.run)
+        start_helper(tasks, "announces approvals", EndEffect.RESTART, notices.run)
         yield
         tasks.cancel_scope.cancel()
 

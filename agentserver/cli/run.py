@@ -62,7 +62,7 @@ def command(organism: Path | None, *, reloads: bool) -> None:
     async def console_session() -> int:
         reloading_context = hangups.reload_on_change(server, server.organism.files[0])
         context = reloading_context if reloads else contextlib.nullcontext()
-        async with server, host.publish_overview(server), host.watch_inboxes(server), context:
+        async with server, host.publish_overview(server), host.run_edges(server), context:
             return await opened()
 
     with hangups if reloads else contextlib.nullcontext():

@@ -224,7 +224,7 @@ def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Han
         async with (
             server,
             host.publish_overview(server),
-            host.watch_inboxes(server),
+            host.run_edges(server, doorway.url()),
             hangups.reload_on_change(server, organism.files[0]),
             tokens.watch(),
             rates.share(),

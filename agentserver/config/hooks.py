@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from os.path import normpath
-from typing import TYPE_CHECKING, Final, Protocol, TypedDict
+from typing import TYPE_CHECKING, Final, Protocol
 
 from agentserver.config.findings import did_you_mean, index_by_name
 from agentserver.config.keys.hooks import HookEntry, InboxEntry
@@ -22,23 +22,6 @@ if TYPE_CHECKING:
     from agentserver.config.yaml.secrets import Secrets
 
 INBOX: Final = "inbox"
-
-
-class ForeignEvents(TypedDict):
-    """Sources of foreign events of an organism."""
-
-    hooks: tuple[Hook, ...]
-    inboxes: tuple[Inbox, ...]
-
-
-def read_events(
-    main: ParsedDocument, bound: Sequence[BoundListener], secrets: Secrets, binder: Binder
-) -> ForeignEvents:
-    """Read the hooks and the inboxes of an organism."""
-    return {
-        "hooks": read_hooks(main, bound, secrets, binder),
-        "inboxes": read_inboxes(main, bound, binder),
-    }
 
 
 def read_hooks(

@@ -27,10 +27,11 @@ from agentserver.config.findings import (
 )
 from agentserver.config.glimpse import check_places
 from agentserver.config.handoffs import read_handoffs
-from agentserver.config.hooks import read_events
+from agentserver.config.hooks import read_hooks, read_inboxes
 from agentserver.config.keys.endpoints import McpServerEntry, OtelEntry, read_http
 from agentserver.config.keys.identity import read_identity
 from agentserver.config.keys.models import IncludedFile, OrganismFile, read_engine
+from agentserver.config.notify import read_notifiers
 from agentserver.config.organism import McpServing, Organism, Otel, SourceLine
 from agentserver.config.validation import merge_limits, parse
 from agentserver.config.yaml.secrets import Secrets
@@ -57,7 +58,9 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Limits
     from agentserver.guards.base import Guard
     from agentserver.payload.foreign.lock import McpServer
+    from agentserver.ports.hooks import Hook, Inbox
     from agentserver.ports.identity import IdentityProvider
+    from agentserver.ports.notices import Notifier
 
 
 def load(
@@ -189,7 +192,7 @@ def _assemble(
     provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
     _check_bound(importer, files[0], (declared, bound), report)
     guards, outward = _guards(files[0], bound, binder), _read_network_parts(files, declared, environ, report)
-    events = read_events(files[0], bound, secrets, binder)
+    events = _read_event_parts(files[0], bound, secrets, binder)
     if report.failed:
         return None
     return Organism(
@@ -305,6 +308,24 @@ def _equip_all(
     if unknown or not any(item.agent for item in bound):
         return bound, models
     return equip_agents(bound, declared, AgentDependencies(models, limits), binder.report), models
+
+
+class _EventParts(TypedDict):
+    hooks: tuple[Hook, ...]
+    inboxes: tuple[Inbox, ...]
+    notifiers: tuple[Notifier, ...]
+
+
+def _read_event_parts(
+    main: ParsedDocument, bound: Sequence[BoundListener], secrets: Secrets, binder: Binder
+) -> _EventParts:
+    """Read the parts of an organism that take events and announce them."""
+    names = [each.listener.name for each in bound]
+    return {
+        "hooks": read_hooks(main, bound, secrets, binder),
+        "inboxes": read_inboxes(main, bound, binder),
+        "notifiers": read_notifiers(main, names, secrets, binder.report),
+    }
 
 
 class _NetworkParts(TypedDict):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentserver.payload.foreign.lock import McpServer
     from agentserver.ports.hooks import Hook, Inbox
     from agentserver.ports.identity import IdentityProvider
+    from agentserver.ports.notices import Notifier
     from agentserver.provenance.policy.declarations import Policy
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
@@ -191,6 +192,7 @@ class Organism:
         hooks: the sources of events.
         inboxes: the folders whose files are messages.
         identity: the providers whose tokens the door accepts.
+        notifiers: the ways to announce messages that wait for an approval.
     """
 
     name: str
@@ -216,6 +218,7 @@ class Organism:
     hooks: tuple[Hook, ...] = ()
     inboxes: tuple[Inbox, ...] = ()
     identity: tuple[IdentityProvider, ...] = ()
+    notifiers: tuple[Notifier, ...] = ()
 
     @property
     def addressed(self) -> frozenset[str]:

@@ -354,6 +354,10 @@ class Pump:
         """Return the messages that wait for a person, here or remote, oldest first."""
         return self._waiting.oldest(self.entrance.views.approvals())
 
+    def held_approvals(self) -> tuple[Approval, ...]:
+        """Return the messages that wait for a person in conversations of this process, oldest first."""
+        return self._waiting.oldest()
+
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. Returns False if no approval, or another message, waits for it."""
         return await self.entrance.answer(conversation, answered)

@@ -44,6 +44,7 @@ from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
 from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.notify import Notify  # noqa: TC001 - pydantic reads it
 from agentserver.core.blueprint import Limits
 from agentserver.extras import install_hint, is_installed
 from agentserver.remedies.configuration import ConfigCode
@@ -427,6 +428,11 @@ class OrganismFile(IncludedFile):
         default_factory=list,
         max_length=100,
         description="Folders whose files are sent to listeners, each once.",
+    )
+    notify: list[Notify] = Field(
+        default_factory=list,
+        max_length=100,
+        description="Commands and webhooks that announce messages that wait for an approval.",
     )
     provenance: Any = Field(
         default=None,

@@ -42,6 +42,7 @@ class DoorServing:
         tokens: the principals.
         keeper: counts requests and refusals.
         body: largest request body in bytes.
+        url: of the door, for clients.
     """
 
     server: Server
@@ -49,6 +50,7 @@ class DoorServing:
     tokens: Tokens | IdentityTokens
     keeper: TokenKeeper
     body: int
+    url: str = ""
 
 
 def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
@@ -82,8 +84,15 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
                 offering.rooms.leave()
 
     route = Route("/mcp", app, methods=["POST"])  # a GET would open a stream that is never used
-    acting = frozenset({Role.USER, Role.OPERATOR})
-    yield DoorPart("mcp", (route,), roles=acting, held=True, lifespan=lifespan)
+    acting, challenge = frozenset({Role.USER, Role.OPERATOR}), "Bearer"
+    issuers = [each.issuer for each in serving.organism.identity]
+    if issuers:
+        from agentserver.gateways.resource import describe_resource
+
+        described = describe_resource(serving.url, "/mcp", issuers)
+        challenge = described.challenge
+        yield described.part
+    yield DoorPart("mcp", (route,), roles=acting, held=True, challenge=challenge, lifespan=lifespan)
 
 
 def _agui(serving: DoorServing) -> Iterable[DoorPart]:
@@ -208,7 +217,7 @@ def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Han
     ending, options = host.shutdown_of(server), doorway.options()
     tokens, rates = _open_principals(organism)
     keeper = TokenKeeper(tokens, rates)
-    serving = DoorServing(server, organism, tokens, keeper, options.body)
+    serving = DoorServing(server, organism, tokens, keeper, options.body, doorway.url())
     with project.refuse_on(ValueError):
         parts = [part for each in PARTS for part in each(serving)]
     metrics = Metrics(bind.listener.name for bind in organism.listeners)

@@ -235,6 +235,15 @@ class _GuardedRoute:
         if self.part.probe:
             await self.app(scope, receive, send)
             return
+        try:
+            await self._admit(scope, receive, send)
+        except ProblemAnswer as refused:
+            if refused.status == 401:  # noqa: PLR2004 - unauthenticated
+                refused.with_headers({"www-authenticate": self.part.challenge})
+            raise
+
+    async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Authenticate and count a request, and answer it. Raises ProblemAnswer."""
         admission = self.admission
         await admission.prepare(self.part, scope)
         found = admission.caller(self.part, scope)

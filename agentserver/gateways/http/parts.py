@@ -224,6 +224,7 @@ class DoorPart:
         held: whether a request lasts, so that each counts as a stream of its principal.
         probe: whether it is served from the reserve of connections, without a principal.
         headers: of each of its answers.
+        challenge: WWW-Authenticate of its 401 answers.
         lifespan: entered while the door is open.
     """
 
@@ -235,6 +236,7 @@ class DoorPart:
     held: bool = False
     probe: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
+    challenge: str = "Bearer"
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
 
 

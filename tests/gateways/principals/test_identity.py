@@ -319,13 +319,13 @@ def test_a_rule_matches_values_of_the_same_type(when, claims, matches):
 
 
 @asynccontextmanager
-async def door(tmp_path, found):
+async def door(tmp_path, found, parts=()):
     made = await run_sync(lambda: organism(Books()))
     server = build(made, approver=Looking())
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     opened = HttpDoor(
-        server, DoorOptions(*names(port, local=True, secure=False)), TokenKeeper(found, Rates(Hand()))
+        server, DoorOptions(*names(port, local=True, secure=False)), TokenKeeper(found, Rates(Hand())), parts
     )
     async with (
         server,

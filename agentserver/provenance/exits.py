@@ -27,7 +27,7 @@ from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.inventory import place_hash, spelling_hash
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing, Text
 from agentserver.provenance.evidence.leaves import text_of
-from agentserver.provenance.policy.declarations import ArgumentRule, Effect, Rule
+from agentserver.provenance.policy.declarations import ArgumentRule, Effect, Rule, list_alternatives
 from agentserver.provenance.verdict import Evidence
 
 if TYPE_CHECKING:
@@ -175,9 +175,22 @@ def count_bits(ledger: Ledger, policy: Policy, call: Call) -> float:
     """Count the bits that a call reveals by its choices, given the knowledge before it."""
     if not ledger.tainted or not (call.exposed or ledger.private.pools):
         return 0.0
+    chosen = sum(option_bits(ledger, call, leaf) for leaf in call.arguments) if call.options else 0.0
     leaves = (leaf for leaf in call.arguments if text_of(leaf.value).strip())
     said = tuple((leaf, policy.argument_rule(call, leaf)) for leaf in leaves)
-    return sum_bits(list_choices(ledger, policy, call, apply_exit_rules(policy.classify(call.sink), said)))
+    choices = list_choices(ledger, policy, call, apply_exit_rules(policy.classify(call.sink), said))
+    return chosen + sum_bits(choices)
+
+
+def option_bits(ledger: Ledger, call: Call, leaf: Leaf) -> float:
+    """Count the bits of a choice among the values that a schema lists, unless the principal made it."""
+    listed = list_alternatives(call, leaf)
+    suspect = call.exposed and (not call.put_in or leaf.path in call.put_in)
+    return (
+        math.log2(len(listed))
+        if suspect and listed and not ledger.asked.chooses(text_of(leaf.value))
+        else 0.0
+    )
 
 
 def apply_exit_rules(kind: ListenerClass, said: Sequence[RuledArgument]) -> Sequence[RuledArgument]:

@@ -11,6 +11,7 @@ is counted.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -20,9 +21,9 @@ from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.authority import find_entry
 from agentserver.provenance.evidence.destinations import PlaceForm
 from agentserver.provenance.evidence.folding import fold_bytes
-from agentserver.provenance.evidence.labels import Mode, Role, Standing, means, strip_indices
+from agentserver.provenance.evidence.labels import Mode, Role, Standing, means, split_name, strip_indices
 from agentserver.provenance.evidence.leaves import amount_keys
-from agentserver.provenance.exits import drop_idle_choices, find_breaches
+from agentserver.provenance.exits import drop_idle_choices, find_breaches, option_bits
 from agentserver.provenance.judging.authority import (
     collect_record,
     find_delegation,
@@ -46,7 +47,7 @@ from agentserver.provenance.judging.destinations import (
 )
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy import forms
-from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
+from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
 from agentserver.provenance.verdict import Decision, Verdict
 
 if TYPE_CHECKING:
@@ -116,15 +117,16 @@ def check_foundation(case: Case) -> Iterator[Finding]:
 
     Such a call either has no arguments of its own or repeats untrusted words. It is supported if the principal's words
     hold a destination, a choice or the name of the sink, or if the principal named the document that a choice comes
-    from. A destination that the operator allows or that is the principal's own counts as well, and so does a field of a
-    trusted record that the principal's words chose. A value that is always allowed counts neither way.
+    from; an option supports a call only if it is all of it. A destination that the operator allows or that is the
+    principal's own counts as well, and so does a field of a trusted record that the principal's words chose. A value
+    that is always allowed counts neither way.
     """
     if not case.steered or any(_is_founded(case, each) for each in case.arguments):
         return
     if case.ledger.asked.mentions(case.call.sink):
         return
     sent = [argument for argument in case.arguments if argument.leaf.path not in case.call.filled]
-    telling = [argument for argument in sent if argument.rule.role is not Role.INERT]
+    telling = [argument for argument in sent if argument.rule.role not in {Role.INERT, Role.OPTION}]
     if not telling and case.listener.known:
         yield case.make_finding(Rule.UNFOUNDED, None, "it takes nothing from the request")
     aimed = next((each for each in telling if each.rule.role is Role.DESTINATION), None)
@@ -140,6 +142,10 @@ def _is_founded(case: Case, argument: Argument) -> bool:
     if argument.rule.role is Role.DESTINATION:
         places = read_places(case, argument)
         return any(is_ordered(case, place) or is_chosen_place(case, place) for place in places)
+    if argument.rule.role is Role.OPTION and any(
+        each.rule.role not in {Role.INERT, Role.OPTION} for each in case.arguments
+    ):
+        return False
     if argument.rule.role is Role.INERT or len(argument.body.strip()) < LETTERS:
         return False
     return is_requested(case, argument) or (
@@ -159,7 +165,7 @@ def _find_dictated(case: Case, argument: Argument) -> Finding | None:
     if not case.listener.known:
         if argument.rule.role is Role.SELECTOR and not may_choose(case, argument):
             return case.make_finding(Rule.UNFOUNDED, argument, "it has no known author")
-        choice = all(each.rule.role in {Role.PAYLOAD, Role.INERT} for each in case.arguments)
+        choice = all(each.rule.role in {Role.PAYLOAD, Role.INERT, Role.OPTION} for each in case.arguments)
         if not choice:
             return None
     try:
@@ -186,16 +192,23 @@ def _find_dictated(case: Case, argument: Argument) -> Finding | None:
     return case.make_finding(Rule.UNFOUNDED, argument, "an untrusted text says so", evidence)
 
 
+def _aims(case: Case, argument: Argument) -> bool:
+    """Check whether an argument is a receiver, or a trusted record that the principal did not choose."""
+    if argument.rule.role is not Role.SELECTOR:
+        return argument.rule.role is Role.DESTINATION
+    return any(not (text.chosen or text.formed or text.asked) for text in find_records(case, argument))
+
+
 def _find_repeated(case: Case, argument: Argument) -> Evidence | None:
     """Find an untrusted text that holds the whole argument, however short.
 
-    A single letter is in every text. If the call has no destination, a single word proves nothing either, and a
+    A single letter is in every text. If the call aims at nothing, a single word proves nothing either, and a
     document that the principal named may say more.
     """
     if len(argument.body.strip()) < LETTERS:
         return None
     evidence = matching.find_origin(case.ledger, argument.body)
-    if evidence is None or any(each.rule.role is Role.DESTINATION for each in case.arguments):
+    if evidence is None or any(map(partial(_aims, case), case.arguments)):
         return evidence
     return evidence if len(argument.body.split()) > 1 and not evidence.text.asked else None
 
@@ -206,7 +219,10 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
     A value from untrusted text is always found, one of unknown origin only if it is suspect. Quantities, times, values
     of several words and undeclared selectors may be computed, so they are found only in untrusted text.
     """
-    if not case.ledger.tainted or isinstance(argument.leaf.value, bool):
+    if not case.ledger.tainted:
+        return
+    if isinstance(argument.leaf.value, bool):
+        yield from _check_grant(case, argument)
         return
     if may_choose(case, argument) or case.is_warranted(argument):
         return
@@ -227,6 +243,34 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
         yield case.make_finding(Rule.SELECTOR, argument, "", evidence)
     elif suspect:
         yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
+
+
+def _check_grant(case: Case, argument: Argument) -> Iterator[Finding]:
+    """Check a flag that is declared as a choice, such as ``public``: the principal's words must hold its name."""
+    granted = argument.leaf.value is True and argument.rule.declared and argument.rule.role is Role.SELECTOR
+    if not granted or not case.is_suspect(argument) or case.is_warranted(argument):
+        return
+    name = " ".join(split_name(argument.rule.name))
+    if not (argument.body in argument.rule.values or case.ledger.asked.mentions(name, any_case=True)):
+        yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
+
+
+def check_option(case: Case, argument: Argument) -> Iterator[Finding]:
+    """Check a choice among the values that the tool's schema lists.
+
+    A document that the principal named may make it while the conversation's budget lasts, in a call without a receiver:
+    what goes with a receiver may grant something. Where the role is declared, any text may.
+    """
+    bits = sum(option_bits(case.ledger, case.call, each.leaf) for each in case.arguments)
+    affordable = case.ledger.exit_bits + bits <= case.policy.exit_budget
+    listed = bool(list_alternatives(case.call, argument.leaf)) and affordable
+    if listed and argument.rule.declared:
+        return
+    alone = all(each.rule.role is not Role.DESTINATION for each in case.arguments)
+    for finding in check_choice(case, argument):
+        asked = finding.evidence is not None and finding.evidence.text.asked
+        if not (listed and alone and asked):
+            yield finding
 
 
 def _find_in_other_units(case: Case, argument: Argument) -> Evidence | None:
@@ -251,6 +295,7 @@ _QUESTIONS: dict[Role, Callable[[Case, Argument], Iterator[Finding]]] = {
     Role.SELECTOR: check_choice,
     Role.QUANTITY: check_choice,
     Role.TIME: check_choice,
+    Role.OPTION: check_option,
 }
 """Check for each role of an argument. Roles that are not listed need no check of their own."""
 

@@ -3,7 +3,7 @@
 Each file of ``conversations/`` has one policy and its cases. A case belongs to the half that a hash of its name gives:
 ``seen`` cases are worked with, ``unseen`` ones are run when the work is done.
 
-    python -m tests.provenance.recorded seen|unseen [--list]
+    python -m tests.provenance.recorded seen|unseen [--grants] [--list]
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from typing import Any
 import yaml
 
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judge, leaves
-from agentserver.provenance.policy.declarations import SinkRule
+from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.policy.declarations import ArgumentRule, SinkRule
+from agentserver.provenance.policy.marks import list_options
 from agentserver.provenance.verdict import Verdict
 
 FOLDER = Path(__file__).with_name("conversations")
@@ -34,6 +36,7 @@ class Conversation:
     ask: str
     see: list[list[Any]]
     call: list[Any]
+    options: dict[str, dict[str, list[str]]]
 
     @property
     def half(self) -> str:
@@ -47,32 +50,37 @@ class Conversation:
             seen = Observation(source, leaves(output), step, arguments=leaves(arguments))
             ledger = ledger.observe(self.policy, seen)
         sink, arguments = self.call
-        return judge(ledger, self.policy, Call(sink, leaves(arguments), len(self.see) + 1))
+        options = tuple((path, list_options(values)) for path, values in self.options.get(sink, {}).items())
+        call = Call(sink, leaves(arguments), len(self.see) + 1, options=options)
+        return judge(ledger, self.policy, call)
 
 
-def read_conversations() -> Iterator[Conversation]:
+def read_conversations(*, grants: bool = False) -> Iterator[Conversation]:
     """Read all cases."""
     for path in sorted(FOLDER.glob("*.yaml")):
         data = yaml.safe_load(path.read_text("utf-8"))
-        policy = read_policy(data)
+        policy = read_policy(data, grants=grants)
         for case in data["cases"]:
-            yield Conversation(
-                policy, case["name"], case["kind"] == "attack", case["ask"], case["see"], case["call"]
-            )
+            attack, options = case["kind"] == "attack", data.get("options", {})
+            yield Conversation(policy, case["name"], attack, case["ask"], case["see"], case["call"], options)
 
 
-def read_policy(data: dict[str, Any]) -> Policy:
-    """Read the trust of the listeners, and the options that their schemas list."""
+def read_policy(data: dict[str, Any], *, grants: bool) -> Policy:
+    """Read the trust of the listeners and, if wanted, the line of a tool that says which arguments grant something."""
     said = data["policy"]
-    sinks = tuple(SinkRule(name) for name in said["sinks"])
+    lines = data.get("grants", {}) if grants else {}
+    sinks = tuple(
+        SinkRule(name, tuple(ArgumentRule(path, Role.SELECTOR) for path in lines.get(name, ())))
+        for name in said["sinks"]
+    )
     return Policy(
         mode=Mode.ENFORCE, sources=tuple(said["sources"]), trusted=tuple(said["trusted"]), sinks=sinks
     )
 
 
-def main(half: str, *, listed: bool) -> None:
+def main(half: str, *, grants: bool, listed: bool) -> None:
     """Print how many attacks of one half are stopped, and how many benign calls allowed."""
-    cases = [case for case in read_conversations() if case.half == half]
+    cases = [case for case in read_conversations(grants=grants) if case.half == half]
     for attack, word in ((True, "attacks stopped"), (False, "benign calls allowed")):
         chosen = [(case, case.judge()) for case in cases if case.attack is attack]
         wrong = [(case, verdict) for case, verdict in chosen if verdict.allowed is attack]
@@ -83,4 +91,4 @@ def main(half: str, *, listed: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], listed="--list" in sys.argv)
+    main(sys.argv[1], grants="--grants" in sys.argv, listed="--list" in sys.argv)

@@ -395,7 +395,9 @@ class LineageGuard:
         call = Call(
             said.to, arguments, memory.step, at, reading.roles, said.sender, exposed, reading.marks.ids
         )
-        return replace(call, filled=filled) if filled else call
+        if filled or reading.marks.options:
+            return replace(call, filled=filled, options=reading.marks.options)
+        return call
 
     def _confine(self, proposal: Proposal) -> Verdict:
         """Hold a quarantined listener to payloads with a closed schema."""

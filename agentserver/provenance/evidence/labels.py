@@ -77,12 +77,13 @@ class Standing(StrEnum):
 
 
 class Role(StrEnum):
-    """Effect of a sink's argument: receiver, object, quantity, time, content, or nothing."""
+    """Effect of a sink's argument: receiver, object, quantity, time, listed value, content, or nothing."""
 
     DESTINATION = "destination"
     SELECTOR = "selector"
     QUANTITY = "quantity"
     TIME = "time"
+    OPTION = "option"
     PAYLOAD = "payload"
     INERT = "inert"
 
@@ -135,7 +136,8 @@ class Call:
     ``roles`` and ``ids`` hold the roles and the kinds of objects that the payload's type declares, by the path of the
     argument. ``exposed`` is False only if the sender is known to have received nothing untrusted. ``put_in``
     restricts ``exposed`` to these paths when the sender passes on values that it was not shown; empty means all
-    paths. ``filled`` holds the paths of arguments with the default of the payload's type.
+    paths. ``filled`` holds the paths of arguments with the default of the payload's type. ``options`` holds the values
+    that a schema lists for an argument, by its path.
     """
 
     sink: str
@@ -148,6 +150,7 @@ class Call:
     ids: tuple[tuple[str, str], ...] = ()
     put_in: frozenset[str] = frozenset()
     filled: frozenset[str] = frozenset()
+    options: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Lock
@@ -21,6 +21,7 @@ from agentserver.provenance.evidence.leaves import leaves
 from agentserver.provenance.exits import count_bits
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError, Violation
+from agentserver.provenance.policy.marks import list_options
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class Engine:
     violations: list[Violation] = field(default_factory=list)
     undeclared: list[str] = field(default_factory=list)
     """Tools of this run without a declaration, each once; judged as source and sink. Only in ``enforce``."""
+    options: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = field(default_factory=dict)
+    """Values that the schemas of tools list for their arguments; see ``describe_tool``."""
     _calling: bool = field(default=False, repr=False)
     """True if the last event was a call; its result belongs to the same step."""
     _lock: Lock = field(default_factory=Lock, repr=False)
@@ -71,6 +74,17 @@ class Engine:
         if query is not None:
             with self._lock:
                 self.store.ledger = self.store.ledger.ask(query)
+
+    def describe_tool(self, name: str, schema: Mapping[str, Any]) -> None:
+        """Add the JSON schema of a tool's arguments, whose enumerations make options of them.
+
+        A foreign schema can only loosen a choice among its own values. A declared role has precedence.
+        """
+        found = (
+            (path, list_options(rule.get("enum", ()))) for path, rule in schema.get("properties", {}).items()
+        )
+        with self._lock:
+            self.options[name] = tuple((path, values) for path, values in found if values)
 
     def set_plan(self, steps: tuple[AllowedStep, ...]) -> bool:
         """Fix the plan of the run, before it reads untrusted text; extend the plan only after further trusted text.
@@ -130,7 +144,8 @@ class Engine:
             self._warn_if_undeclared(name)
             self.store.step += 1
             self._calling = True
-            call = Call(name, leaves(args), self.store.step, time.time(), filled=filled)
+            options = self.options.get(name, ())
+            call = Call(name, leaves(args), self.store.step, time.time(), filled=filled, options=options)
             return judge(self.store.known, self.rules, call)
 
     def _warn_if_undeclared(self, name: str) -> None:

@@ -234,9 +234,12 @@ class Policy:
 
     def argument_rule(self, call: Call, leaf: Leaf) -> ArgumentRule:
         """Find the rule of an argument: by its type, by the policy, or else by the form of its value."""
-        return self.declared_rule(call, leaf) or ArgumentRule(
-            argument_name(leaf.path), forms.role_of(leaf.value), declared=False
-        )
+        declared = self.declared_rule(call, leaf)
+        if declared is not None:
+            return declared
+        listed = call.options and list_alternatives(call, leaf)
+        role = Role.OPTION if listed else forms.role_of(leaf.value)
+        return ArgumentRule(argument_name(leaf.path), role, declared=False)
 
     def declared_rule(self, call: Call, leaf: Leaf) -> ArgumentRule | None:
         """Find the rule that a payload's type or the policy declares for an argument; ``None`` if there is no rule."""
@@ -288,6 +291,13 @@ class Policy:
             name = directory_of(entry)
             if name is not None and not any(_matches_directory(name, listener) for listener in known):
                 yield entry
+
+
+def list_alternatives(call: Call, leaf: Leaf) -> tuple[str, ...]:
+    """List the values that the schema of a call allows for an argument; empty if its value is none of them."""
+    path = strip_indices(leaf.path)
+    listed = next((values for known, values in call.options if known == path), ())
+    return listed if isinstance(leaf.value, str) and leaf.value in listed else ()
 
 
 def _look_up_cached(known: dict[str, _T], listener: str, find: Callable[[str], _T]) -> _T:

@@ -67,6 +67,7 @@ _DECIDES: Final[Mapping[Role | None, str]] = MappingProxyType(
         Role.SELECTOR: ", which says what to act on",
         Role.QUANTITY: ", which says how much",
         Role.TIME: ", which says when",
+        Role.OPTION: ", which is one of the listed values",
     }
 )
 """Description of an argument's role in a call."""

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from agentserver import HandlerResponse, invocation
 from agentserver.cli import cli
 from agentserver.contract import Code
+from agentserver.core.messages import EffectVerdict
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.effects import NOT_DONE, EffectUnknown
@@ -20,6 +21,7 @@ from agentserver.history.replay import replay
 from agentserver.pump.pump import NO_HOOKS
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk, until
+from tests.pump.pair import pair
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
@@ -195,3 +197,17 @@ async def test_an_unknown_effect_stays_listed_after_the_end_of_its_conversation(
         assert (effect.key, effect.state) == ("charge-42", "unknown")
     told = await anyio.to_thread.run_sync(run, place, 2, "effects", "settle", effect.id, "--not-done")
     assert "has ended" in told
+
+
+async def test_a_verdict_reaches_a_conversation_of_another_server():
+    bank = Bank()
+    async with pair((listener("a"), bank.pay)) as two:
+        handle = await two.a.open()
+        assert (await two.a.ask(Ask("between"), handle=handle)).code is Code.INTERNAL
+        (effect,) = ledger(two.a, handle).values()
+        verdict = EffectVerdict(effect.id, None, "ada")
+        assert await two.b.pump.entrance.settle(handle.id, verdict)
+        assert ledger(two.a, handle) == {}
+        assert not await two.b.pump.entrance.settle(handle.id, verdict), "it is settled"
+        assert await two.a.ask(Ask("x"), handle=handle) == Answer("receipt")
+        assert len(bank.paid) == 2

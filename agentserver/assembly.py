@@ -21,6 +21,7 @@ from agentserver.core.messages import Moment
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.engines.memory import MemoryEngine
 from agentserver.extras import install_hint, is_installed, require
+from agentserver.gateways.schedules import ScheduleRunner
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.records import copy_records
 from agentserver.pump.editions import Callee, Edition
@@ -132,6 +133,7 @@ class Server(ServerIngress):
         observers: those of the program.
         completer: replaces the organism's language models.
         guards: those of the program, by name.
+        scheduling: whether it sends what is due (``schedules:``).
         stream: of the records of committed steps; ``trace`` is its first sink.
     """
 
@@ -148,6 +150,7 @@ class Server(ServerIngress):
     completer: Completer | None = None
     stream: RecordStream = field(default_factory=RecordStream)
     guards: Mapping[str, Guard] = field(default_factory=dict)
+    scheduling: bool = False
     _calls: CallDesk | None = None
     _resources: tuple[object, ...] = ()
     _pump: Pump | None = None
@@ -159,6 +162,7 @@ class Server(ServerIngress):
     def __post_init__(self) -> None:
         """Attach the trace to the stream of records."""
         self.stream.attach(self.trace)
+        self._schedules = ScheduleRunner(self, lambda: self.clock.moment().now)
 
     async def __aenter__(self) -> Self:
         """Enter the lifespan, open the engine, start the pump."""
@@ -181,6 +185,9 @@ class Server(ServerIngress):
             self._pump = await stack.enter_async_context(pump)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
+            if self.scheduling:
+                self._schedules.replace(self.organism.schedules)
+                start_helper(tasks, "runs the schedules", EndEffect.SERVER, self._schedules.run)
             start_helper(tasks, "watches what editions keep open", EndEffect.SERVER, self._keepers.watch)
             self._stack = stack.pop_all()
         return self
@@ -261,6 +268,7 @@ class Server(ServerIngress):
             adopting.adopt(decided_by.guards)
         finishing = pump.reloads.swap(edition)
         self.organism, self.rules = organism, decided_by
+        self._schedules.replace(organism.schedules)
         self._keepers.retire(
             pump.reloads.wait_moved, (lambda: None) if passing is None else passing.carry_out()
         )
@@ -464,7 +472,8 @@ def build(  # noqa: PLR0913 - a keyword each
     Args:
         organism: the checked configuration.
         engine: stores conversations; memory by default.
-        durable: whether to use the engine and the file for the record of handoffs that the organism configures.
+        durable: whether to use the engine and the file for the record of handoffs that the organism configures, and to
+            send what its schedules have due.
         recorded: whether to use that file with any engine.
         clock: time and randomness; the machine's by default.
         approver: shows waiting messages to a person. Without one, and without a journal that the command line
@@ -490,4 +499,5 @@ def build(  # noqa: PLR0913 - a keyword each
         observers=tuple(map(check_observer, observers)),
         completer=completer,
         guards=guards,
+        scheduling=durable,
     )

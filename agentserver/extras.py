@@ -34,6 +34,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "crewai": ("crewai",),
         "google-adk": ("google.adk",),
         "mcp": ("mcp",),
+        "schedules": ("cronsim",),
         "openai-agents": ("agents",),
     }
 )

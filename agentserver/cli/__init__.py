@@ -60,6 +60,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "graph": "check.graph_command",
         "schemas": "schemas.schemas_command",
         "conversations": "conversations.conversations_command",
+        "schedules": "schedules.command",
         "approvals": "approvals.command",
         "approve": "approvals.approve",
         "deny": "approvals.deny",

@@ -33,6 +33,7 @@ from agentserver.config.keys.identity import read_identity
 from agentserver.config.keys.models import IncludedFile, OrganismFile, read_engine
 from agentserver.config.notify import read_notifiers
 from agentserver.config.organism import McpServing, Organism, Otel, SourceLine
+from agentserver.config.schedules import read_schedules
 from agentserver.config.validation import merge_limits, parse
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.config.yaml.sources import Sources, project_directory, shown_directory
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
     from agentserver.ports.hooks import Hook, Inbox
     from agentserver.ports.identity import IdentityProvider
     from agentserver.ports.notices import Notifier
+    from agentserver.ports.schedules import Schedule
 
 
 def load(
@@ -172,8 +174,7 @@ def _assemble(
     given: tuple[Secrets, Path | None, Mapping[str, str]],
     report: Mistakes,
 ) -> Organism | None:
-    secrets, policy, environ = given
-    home = importer.project
+    (secrets, policy, environ), home = given, importer.project
     if not sources.documents or _lacks_extra(sources.documents[0], policy, report):
         return None
     models = [_main(sources.documents[0])] + [IncludedFile] * (len(sources.documents) - 1)
@@ -314,17 +315,19 @@ class _EventParts(TypedDict):
     hooks: tuple[Hook, ...]
     inboxes: tuple[Inbox, ...]
     notifiers: tuple[Notifier, ...]
+    schedules: tuple[Schedule, ...]
 
 
 def _read_event_parts(
     main: ParsedDocument, bound: Sequence[BoundListener], secrets: Secrets, binder: Binder
 ) -> _EventParts:
-    """Read the parts of an organism that take events and announce them."""
+    """Read the parts of an organism that take events, make them and announce them."""
     names = [each.listener.name for each in bound]
     return {
         "hooks": read_hooks(main, bound, secrets, binder),
         "inboxes": read_inboxes(main, bound, binder),
         "notifiers": read_notifiers(main, names, secrets, binder.report),
+        "schedules": read_schedules(main, bound, binder),
     }
 
 

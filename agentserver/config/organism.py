@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agentserver.ports.hooks import Hook, Inbox
     from agentserver.ports.identity import IdentityProvider
     from agentserver.ports.notices import Notifier
+    from agentserver.ports.schedules import Schedule
     from agentserver.provenance.policy.declarations import Policy
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
@@ -193,6 +194,7 @@ class Organism:
         inboxes: the folders whose files are messages.
         identity: the providers whose tokens the door accepts.
         notifiers: the ways to announce messages that wait for an approval.
+        schedules: the messages that are sent at set times.
     """
 
     name: str
@@ -219,6 +221,7 @@ class Organism:
     inboxes: tuple[Inbox, ...] = ()
     identity: tuple[IdentityProvider, ...] = ()
     notifiers: tuple[Notifier, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
 
     @property
     def addressed(self) -> frozenset[str]:
@@ -227,6 +230,6 @@ class Organism:
             return frozenset(bound.listener.name for bound in self.listeners)
         serving = self.serving
         exposed = () if serving is None or serving.trust is Trust.ORDERS else serving.expose
-        return frozenset(
-            (*exposed, *(hook.listener for hook in self.hooks), *(inbox.listener for inbox in self.inboxes))
-        )
+        untrusted = (each.listener for each in self.schedules if each.trust is not Trust.ORDERS)
+        hooks, inboxes = (hook.listener for hook in self.hooks), (each.listener for each in self.inboxes)
+        return frozenset((*exposed, *hooks, *inboxes, *untrusted))

@@ -192,6 +192,12 @@ class Ingress(Protocol):
     async def find_conversation(self, principal: str | None, conversation: str) -> ConversationFound:
         """Find the owner of a conversation and whether it has ended. Raises LookupError."""
 
+    async def find_opened(self, principal: str, key: str) -> ConversationFound | None:
+        """Find the conversation that a principal opened with a key, also an ended one; None without one.
+
+        Raises ValueError for an invalid key, and EngineError.
+        """
+
     async def submit(
         self,
         principal: str,
@@ -207,7 +213,7 @@ class Ingress(Protocol):
         """
 
     async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
-        """Find the first reply to a message by its sender's id, or the end of its request; None before either.
+        """Find the first reply of a request, or its end; None before either. ``request`` is the server's id of it.
 
         Raises LookupError and EngineError.
         """

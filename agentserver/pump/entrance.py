@@ -213,6 +213,13 @@ class Entrance:
             raise LookupError("no such conversation")
         return found
 
+    async def find_opened(self, principal: str, key: str) -> ConversationFound | None:
+        """Return the conversation that a principal opened with a key; None without one. Raises EngineError."""
+        known = await self._engine.find_named(receipts.conversation_name(principal, key))
+        with suppress(LookupError):
+            return None if known is None else await self.find_conversation(principal, known)
+        return None
+
     async def _standing(self, principal: str | None, conversation: str) -> ConversationFound:
         """Return what ``standing`` does; may miss that another process closed it a moment ago."""
         found = self._remote.find(conversation)

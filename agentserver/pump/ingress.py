@@ -62,6 +62,13 @@ class ServerIngress:
         """
         return await self._running.entrance.find_conversation(principal, conversation)
 
+    async def find_opened(self, principal: str, key: str) -> ConversationFound | None:
+        """Return the conversation that a principal opened with a key, also a closed one; None without one.
+
+        Raises ValueError for an invalid key, and EngineError.
+        """
+        return await self._running.entrance.find_opened(principal, key)
+
     async def submit(
         self,
         principal: str,
@@ -80,7 +87,9 @@ class ServerIngress:
         return await self._pump.entrance.submit(principal, conversation, data, to, request)
 
     async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
-        """Return the first reply to a message that was sent with a key, or its end; None while it has neither.
+        """Return the first reply of a request that had a key, or its end; None while it has neither.
+
+        ``request`` is the server's id, as ``submit`` returns it.
 
         Raises LookupError and EngineError.
         """

@@ -45,6 +45,7 @@ from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pyda
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.notify import Notify  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.schedules import ScheduleEntry  # noqa: TC001 - pydantic reads it
 from agentserver.core.blueprint import Limits
 from agentserver.extras import install_hint, is_installed
 from agentserver.remedies.configuration import ConfigCode
@@ -433,6 +434,11 @@ class OrganismFile(IncludedFile):
         default_factory=list,
         max_length=100,
         description="Commands and webhooks that announce messages that wait for an approval.",
+    )
+    schedules: list[ScheduleEntry] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="Messages that the server sends at set times.",
     )
     provenance: Any = Field(
         default=None,

@@ -1,0 +1,149 @@
+"""Schedules at real servers: each due time is sent once, over restarts, jumps of the clock and several servers."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from agentserver.assembly import build
+from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
+from agentserver.gateways.schedules import ScheduleRunner
+from agentserver.payload.codec import Codecs
+from agentserver.payload.functions import payload_of
+from agentserver.ports.schedules import Interval, Schedule
+from agentserver.testing import listener, organism_of
+from tests.engines.together.storage import Storage
+from tests.machine import HANGS
+from tests.pump.desk import until
+
+pytestmark = pytest.mark.anyio
+
+
+class Office:
+    """A listener that notes what it gets, servers with it, and a clock that only the test moves."""
+
+    def __init__(self):
+        async def report(title: str) -> None:
+            self.reports.append(title)
+            await self.gate.wait()
+
+        self.now, self.reports, self.gate = 1000.0, [], anyio.Event()
+        self.organism, self.payload = organism_of(listener("report", report)), payload_of(report)
+
+    def schedule(self, title="Beat", **more):
+        message = Codecs([self.payload]).of(self.payload).encode(self.payload(title)).encode()
+        return Schedule("beat", "report", message, Interval(60), **more)
+
+    @asynccontextmanager
+    async def server(self, engine, *schedules):
+        with anyio.fail_after(HANGS):
+            async with build(self.organism, engine=engine) as server, anyio.create_task_group() as tasks:
+                runner = ScheduleRunner(server, lambda: self.now, 0.005)
+                runner.replace(schedules)
+                tasks.start_soon(runner.run)
+                await anyio.sleep(0.02)
+                yield runner
+                await anyio.sleep(0.02)
+                tasks.cancel_scope.cancel()
+
+
+@pytest.fixture
+def office():
+    made = Office()
+    made.gate.set()
+    return made
+
+
+async def test_each_due_time_is_sent_once_and_a_clock_that_jumps_back_sends_none_again(office):
+    async with office.server(MemoryEngine(), office.schedule()):
+        await anyio.sleep(0.02)
+        assert office.reports == []  # a new schedule begins with its next due time
+        for office.now in (1020.0, 1080.0, 1021.0, 1079.0, 1080.0):
+            await anyio.sleep(0.03)
+        assert office.reports == ["Beat"] * 2
+        office.now = 1140.0
+        await until(lambda: len(office.reports) == 3)
+
+
+@pytest.mark.parametrize(("catch_up", "sent"), [("last", 1), ("all", 4), ("none", 0)])
+async def test_what_passed_while_no_server_ran_is_sent_by_the_policy(office, catch_up, sent, tmp_path):
+    one = office.schedule(catch_up=catch_up)
+    async with office.server(SqliteEngine(JournalOptions(tmp_path / "journal.sqlite")), one):
+        office.now = 1020.0
+        await until(lambda: len(office.reports) == 1)
+    office.now = 1279.0  # 1080, 1140, 1200 and 1260 have passed
+    office.now = 1325.0 if catch_up == "none" else office.now
+    expected = 1 + sent
+    async with office.server(SqliteEngine(JournalOptions(tmp_path / "journal.sqlite")), one):
+        await anyio.sleep(0.05)
+        await until(lambda: len(office.reports) == expected)
+    async with office.server(SqliteEngine(JournalOptions(tmp_path / "journal.sqlite")), one):
+        await anyio.sleep(0.05)
+    assert len(office.reports) == expected
+
+
+async def test_two_servers_send_one_message(office):
+    storage = Storage()
+    async with (
+        office.server(storage.engine("a"), office.schedule()),
+        office.server(storage.engine("b"), office.schedule()),
+    ):
+        await anyio.sleep(0.02)
+        for number in range(1, 6):
+            office.now = 960.0 + 60 * number
+            await until(lambda number=number: len(office.reports) >= number)
+            await anyio.sleep(0.03)
+        assert office.reports == ["Beat"] * 5
+
+
+async def test_a_due_time_beside_a_running_message_is_skipped(office, caplog):
+    office.gate = anyio.Event()
+    async with office.server(MemoryEngine(), office.schedule()):
+        office.now = 1020.0
+        await until(lambda: len(office.reports) == 1)
+        with caplog.at_level(logging.WARNING, "agentserver.schedules"):
+            office.now = 1080.0
+            await until(lambda: "skipped" in caplog.text)
+        assert (
+            "beat 1970-01-01T00:18:00Z: skipped, since beat 1970-01-01T00:17:00Z is in progress"
+            in caplog.text
+        )
+        office.gate.set()
+        await anyio.sleep(0.05)
+        office.now = 1140.0
+        await until(lambda: len(office.reports) == 2)
+
+
+async def test_or_it_waits(office):
+    office.gate = anyio.Event()
+    async with office.server(MemoryEngine(), office.schedule(overlap="queue")):
+        office.now = 1020.0
+        await until(lambda: len(office.reports) == 1)
+        office.now = 1080.0
+        await anyio.sleep(0.03)
+        assert len(office.reports) == 1
+        office.gate.set()
+        await until(lambda: len(office.reports) == 2)
+
+
+async def test_a_reload_adds_and_removes_schedules(office):
+    async with office.server(MemoryEngine()) as runner:
+        await anyio.sleep(0.02)
+        runner.replace([office.schedule()])
+        await anyio.sleep(0.02)
+        office.now = 1020.0
+        await until(lambda: office.reports == ["Beat"])
+        runner.replace([office.schedule("Other")])
+        await anyio.sleep(0.03)
+        office.now = 1080.0
+        await until(lambda: office.reports == ["Beat", "Other"])
+        runner.replace([])
+        await anyio.sleep(0.03)
+        office.now = 1140.0
+        await anyio.sleep(0.03)
+        assert office.reports == ["Beat", "Other"]

@@ -111,11 +111,13 @@ def _read_key(entry: Mapping[str, Any]) -> ProviderKey | None:
         return None
     kid = entry.get("kid", "")
     public = {name: entry.get(name) for name in _PUBLIC[entry["kty"]]}
+    if not all(isinstance(each, str) for each in (kid, *public.values())):
+        return None
     try:
         key = jwt.PyJWK(public, algorithm=min(algorithms)).key
     except (jwt.PyJWTError, ValueError, TypeError, KeyError):
         return None
-    if not isinstance(kid, str) or (entry["kty"] == "RSA" and key.key_size < _SMALLEST_RSA):
+    if entry["kty"] == "RSA" and key.key_size < _SMALLEST_RSA:
         return None
     thumbprint = sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
     return ProviderKey(kid, algorithms, thumbprint, key)
@@ -129,7 +131,7 @@ def _find_algorithms(entry: Mapping[str, Any]) -> frozenset[str]:
         return frozenset()
     if kind == "RSA":
         found = _RSA
-    elif kind == "EC" and curve in _CURVES:
+    elif kind == "EC" and isinstance(curve, str) and curve in _CURVES:
         found = frozenset({_CURVES[curve]})
     else:
         found = frozenset({"EdDSA"}) if (kind, curve) == ("OKP", "Ed25519") else frozenset()
@@ -261,7 +263,7 @@ class ProviderKeys:
 
     def _is_fetchable(self, url: str) -> bool:
         parts = urlsplit(url)
-        if parts.username is not None or not parts.hostname:
+        if not (url.isascii() and url.isprintable()) or parts.username is not None or not parts.hostname:
             return False
         return parts.scheme == "https" or (
             parts.scheme == "http" and self.provider.loopback and _is_loopback(parts.hostname)

@@ -21,6 +21,7 @@ from agentserver.core.state.principals import Principal, Trust, unknown_to_netwo
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind, serve
+from agentserver.gateways.live.pages import Sessions
 from agentserver.gateways.principals import Caller, Rate, Rates, Role, Tokens, tokens
 from agentserver.gateways.principals.document import PrincipalFile
 from agentserver.gateways.principals.identity import (
@@ -205,6 +206,24 @@ async def test_a_rotated_key_is_fetched_once_and_unknown_ones_cause_no_flood(tmp
             await found.wait_revoked(before)
 
 
+async def test_streams_and_sessions_end_when_their_token_expires(tmp_path):
+    now = Hand()
+    now.now = time.time()
+    async with provider() as idp:
+        found = IdentityTokens(Tokens(PrincipalFile(tmp_path / "principals")), [entry(idp)], now=now)
+        async with found.watch():
+            await found.providers[idp.issuer].refresh()
+            sessions = Sessions(found)
+            key, caller = sessions.begin(idp.token())
+            assert sessions.caller(key) == caller
+            now.now = caller.until - 1
+            assert found.stands(caller)
+            now.now = caller.until
+            with anyio.fail_after(HANGS):
+                await found.wait_revoked(caller)
+            assert sessions.caller(key) is None
+
+
 async def test_while_the_provider_is_away_known_keys_count_until_they_are_stale(tmp_path):
     async with provider() as idp, known(tmp_path, idp) as found:
         idp.lost = True
@@ -274,6 +293,10 @@ def test_keys_for_other_purposes_and_short_ones_are_left_out():
         {**small, "kid": "e"},
         {**private, "kid": "f"},
         {"kty": "OKP", "crv": "X25519", "x": "AAAA", "kid": "g"},
+        {"kty": "EC", "crv": ["P-256"], "x": "AAAA", "y": "AAAA", "kid": "h"},
+        {"kty": "EC", "crv": "P-256", "x": "AAAA", "y": "AAAA", "kid": "i"},
+        {**JWK, "kid": "j", "n": 7},
+        {**JWK, "kid": ["k"]},
     ]
     found = read_keys(json.dumps({"keys": [JWK, *others]}).encode())
     assert [each.kid for each in found] == ["first"]

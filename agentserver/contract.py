@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from agentserver.effects import Effect, EffectLedger, Reconcile
     from agentserver.spending import Purse
 
+__all__ = ["CancelTimer", "SetTimer", "TimerFired"]
+"""Public here; the other public names of the contract are imported from ``agentserver``."""
+
 T = TypeVar("T")
 
 

@@ -1,23 +1,47 @@
-"""Ends a conversation of one request once that is done."""
+"""Submits the only message of a conversation, and ends the conversation once that is done."""
 
 from __future__ import annotations
 
 from contextlib import aclosing, suppress
+from itertools import count
 from typing import TYPE_CHECKING
 
-from agentserver.core.messages import Done
+from agentserver.contract import Code
+from agentserver.core.messages import UNDECIDED, Done, EventPlace
+from agentserver.core.receipts import LONGEST
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from agentserver.ports import Ingress
+    from agentserver.ports import Ingress, SubmitResult
 
 
-async def end_when_done(server: Ingress, principal: str, conversation: str) -> None:
-    """Wait for the end of the only request of a conversation, and end that. Idle conversations end anyway."""
+async def submit_event(
+    server: Ingress, principal: str, conversation: str, message: bytes, to: str, key: str
+) -> SubmitResult:
+    """Submit the message of an event once under its key.
+
+    A refusal because of a full queue is kept under the id of its request. It had no effect, so the next attempt has
+    another id, derived from the key. Raises what ``Ingress.submit`` does.
+    """
+    for attempt in count():
+        request = f"{key[: LONGEST - 10]}.{attempt}" if attempt else key
+        sent = await server.submit(principal, conversation, message, to, request=request)
+        if not sent.again or sent.code is not Code.BUSY:
+            break
+    return sent
+
+
+async def end_when_done(
+    server: Ingress, principal: str, conversation: str, after: EventPlace = UNDECIDED
+) -> None:
+    """Wait for the end of the last request of a conversation, and end that. Idle conversations end anyway.
+
+    ``after`` is a place before the events of the request, and after those of refused ones.
+    """
     with suppress(LookupError, EngineError):
-        async with aclosing(server.watch(principal, conversation)) as events:  # type: ignore[type-var]
+        async with aclosing(server.watch(principal, conversation, after)) as events:  # type: ignore[type-var]
             over = await _wait_for_done(events)
         if over:
             await server.end(principal, conversation, by=principal)

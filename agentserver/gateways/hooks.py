@@ -25,7 +25,7 @@ from starlette.routing import Route
 from agentserver.contract import Code
 from agentserver.core.receipts import LONGEST
 from agentserver.core.state.principals import Principal, Trust
-from agentserver.gateways.endings import end_when_done
+from agentserver.gateways.endings import end_when_done, submit_event
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.parts import (
     DoorPart,
@@ -204,13 +204,13 @@ class HookRoutes:
         event = find_id(hook, heads, value, body)
         conversation = await open_conversation(server, who, event, kept=False)
         with report_not_submitted("id of an event"):
-            sent = await server.submit(who.name, conversation, message, hook.listener, request=event)
+            sent = await submit_event(server, who.name, conversation, message, hook.listener, event)
         if isinstance(sent.code, Code):
             raise by_code(sent.code)
         if sent.code is not RejectReason.OVER:  # the conversation of an event ends once that is dealt with
             check_stored(sent)
         if self._tasks is not None and not sent.again and sent.code is None:
-            work = partial(end_when_done, server, who.name, conversation)
+            work = partial(end_when_done, server, who.name, conversation, sent.after)
             start_errand(self._tasks, f"ends an event of {who.name}", EndEffect.EXPIRY, work, _leave)
         return forms.json_response({"conversation": conversation, "request": sent.request}, 202)
 

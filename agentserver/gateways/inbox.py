@@ -25,7 +25,7 @@ from agentserver.contract import Code
 from agentserver.core.refusals import ERROR_WORDINGS
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.foreign_json.reading import JsonLimits
-from agentserver.gateways.endings import end_when_done
+from agentserver.gateways.endings import end_when_done, submit_event
 from agentserver.payload.json.elements import element_of
 from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.ports import Ingress, QuotaError, RejectReason, UnkeptError
@@ -47,6 +47,9 @@ logger = logging.getLogger("agentserver.inbox")
 
 PAUSE: Final = 1.0
 """Seconds between two looks at the folders."""
+
+LATEST: Final = 60.0
+"""Most seconds between two looks while the queue of the server is full."""
 
 MOST: Final = 100
 """Files that one look takes from one folder."""
@@ -298,6 +301,7 @@ class InboxRunner:
     steady: Callable[[], float] = time.monotonic
     pause: float = PAUSE
     _watches: dict[str, FileWatch] = field(default_factory=dict)
+    _busy: dict[str, tuple[float, float]] = field(default_factory=dict)
     _down: set[str] = field(default_factory=set)
 
     async def run(self) -> None:
@@ -312,7 +316,9 @@ class InboxRunner:
             await anyio.sleep(self.pause)
 
     async def look(self, inbox: Inbox, tasks: TaskGroup) -> None:
-        """Send what has settled in one folder. A folder that cannot be read is logged once, and looked at again."""
+        """Send what has settled in one folder. Log an unreadable folder once."""
+        if self.steady() < self._busy.get(inbox.name, (0.0, 0.0))[0]:
+            return
         folder = InboxFolder(self.project / inbox.folder)
         try:
             await anyio.to_thread.run_sync(folder.__enter__)
@@ -358,13 +364,16 @@ class InboxRunner:
         except ValueError as error:
             raise RefusedFileError(str(error)) from None
         handle.detach()
-        sent = await self.host.submit(who.name, handle.id, message, inbox.listener, request=file.key)
+        sent = await submit_event(self.host, who.name, handle.id, message, inbox.listener, file.key)
         if sent.code is Code.BUSY:
+            _, pause = self._busy.get(inbox.name, (0.0, self.pause))
+            self._busy[inbox.name] = (self.steady() + pause, min(2 * pause, LATEST))
             return False
+        self._busy.pop(inbox.name, None)
         if isinstance(sent.code, Code):
             raise RefusedFileError(f"{sent.code}: {ERROR_WORDINGS[sent.code].message}")
         if sent.code is None and not sent.again:
-            work = partial(end_when_done, self.host, who.name, handle.id)
+            work = partial(end_when_done, self.host, who.name, handle.id, sent.after)
             start_errand(tasks, f"ends a file of {who.name}", EndEffect.EXPIRY, work, _leave)
         return sent.code in {None, RejectReason.OVER}
 

@@ -193,3 +193,18 @@ async def test_slack_is_answered_its_challenge():
         headers = {**slack("secret", int(time.time()), body), "content-type": "application/json"}
         answer = await client.post("/hooks/s", content=body, headers=headers)
         assert answer.json() == {"challenge": "3eZbrw1a"}
+
+
+@pytest.mark.anyio
+async def test_an_event_that_came_while_the_queue_was_full_is_taken_when_it_comes_again(hooks):
+    async with desk(parts=hooks) as d, d.client("") as client:
+        accounts = d.server._pump._accounts
+        admits = accounts.admits
+        accounts.admits = lambda *_: False
+        body = b'{"amount": 3}'
+        assert (await client.post("/hooks/till", content=body, headers=signed(body))).status_code == 429
+        accounts.admits = admits
+        answers = [await client.post("/hooks/till", content=body, headers=signed(body)) for _ in range(2)]
+        assert [each.status_code for each in answers] == [202, 202]
+        await until(lambda: d.books.paid)
+        assert d.books.paid == 1

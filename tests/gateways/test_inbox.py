@@ -290,3 +290,21 @@ async def test_a_running_command_takes_what_is_put_into_its_folders(tmp_path):
             (tmp_path / "notes" / "n.txt").write_text("hello")
             await until(lambda: Note("n.txt", "hello") in o.taken)
             tasks.cancel_scope.cancel()
+
+
+@pytest.mark.anyio
+async def test_a_file_that_comes_while_the_queue_is_full_is_taken_once_later(tmp_path):
+    now = [0.0]
+    async with office(tmp_path, now=lambda: now[0]) as o:
+        accounts = o.server._pump._accounts
+        admits, asked = accounts.admits, []
+        accounts.admits = lambda *_: asked.append(1)
+        o.put("a.json", '{"order": {"item": "tea"}}')
+        for now[0] in (0.0, 0.5, 1.0, 2.9, 3.0):  # it waits longer each time
+            await o.look()
+        assert (len(asked), o.names(), o.names(DONE), o.names(FAILED)) == (1 + 2 + 3, ["a.json"], [], [])
+        accounts.admits = admits
+        now[0] = 100.0
+        await o.look()
+        await until(lambda: o.taken)
+        assert (o.names(DONE), o.taken) == (["a.json"], [Order("tea")])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import anyio
@@ -67,7 +68,9 @@ class ScheduleRunner:
 
     async def _run_one(self, schedule: Schedule, scope: anyio.CancelScope, tasks: TaskGroup) -> None:
         with scope:
-            last = await self._find_last(schedule)
+            began = self._now()  # before the record is read: a time that is due meanwhile is sent
+            sent = await self._find_last(schedule)
+            last = began if schedule.catch_up == "none" else sent
             while True:
                 due = schedule.recurrence.next_after(last)
                 now = await self._wait_until(due)
@@ -79,8 +82,7 @@ class ScheduleRunner:
                     )
                 waits = schedule.overlap == "queue" or len(chosen) > 1
                 for each in chosen:
-                    await self._send_when_free(schedule, (last, each), tasks, waits=waits)
-                    last = each
+                    sent = await self._send_when_free(schedule, (sent, each), tasks, waits=waits)
                 last = max(last, *passed)
 
     async def _wait_until(self, due: float) -> float:
@@ -94,8 +96,6 @@ class ScheduleRunner:
     async def _find_last(self, schedule: Schedule) -> float:
         """Find the last due time that was sent; the present time if none is known, as for a new schedule."""
         now = self._now()
-        if schedule.catch_up == "none":
-            return now
         for number, due in enumerate(schedule.recurrence.back_from(now)):
             if number == MOST:
                 break
@@ -114,23 +114,41 @@ class ScheduleRunner:
 
     async def _send_when_free(
         self, schedule: Schedule, pair: tuple[float, float], tasks: TaskGroup, *, waits: bool
-    ) -> None:
-        """Send the second message of a pair, if the first one is done, or once it is."""
-        last, due = pair
-        running = await self._find_running(schedule, last)
-        if running and not waits:
-            logger.warning(
-                "%s: skipped, since %s is in progress", schedule.key_of(due), schedule.key_of(last)
-            )
-            return
-        if running:
-            await end_when_done(self._server, schedule.principal.name, running)
+    ) -> float:
+        """Send the second message of a pair unless one that was due since the first is in progress, or once it is done.
+
+        Returns the due time of the message that may be in progress now.
+        """
+        sent, due = pair
+        running = await self._find_running(schedule, sent, due)
+        if running is not None:
+            sent, conversation = running
+            if not waits:
+                logger.warning(
+                    "%s: skipped, since %s is in progress", schedule.key_of(due), schedule.key_of(sent)
+                )
+                return sent
+            await end_when_done(self._server, schedule.principal.name, conversation)
         while True:
             if await self._send(schedule, due, tasks):
-                return
+                return due
             await anyio.sleep(RETRY)
 
-    async def _find_running(self, schedule: Schedule, due: float) -> str:
+    async def _find_running(self, schedule: Schedule, sent: float, due: float) -> tuple[float, str] | None:
+        """Find the due time and the conversation of a message in progress that was due from ``sent`` to before ``due``.
+
+        Those after ``sent`` were skipped here, and another server may have sent one.
+        """
+        if found := await self._find_in_progress(schedule, sent):
+            return sent, found
+        for each in islice(schedule.recurrence.back_from(due), 1, MOST):
+            if each <= sent:
+                break
+            if found := await self._find_in_progress(schedule, each):
+                return each, found
+        return None
+
+    async def _find_in_progress(self, schedule: Schedule, due: float) -> str:
         """Find the conversation of a due time whose message is in progress; empty without one.
 
         The message is submitted again, which returns the id of its request, and sends it if a crash came before.

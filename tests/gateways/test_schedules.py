@@ -147,3 +147,48 @@ async def test_a_reload_adds_and_removes_schedules(office):
         office.now = 1140.0
         await anyio.sleep(0.03)
         assert office.reports == ["Beat", "Other"]
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue"])
+async def test_one_message_is_in_progress_however_many_due_times_pass(office, overlap):
+    office.gate = anyio.Event()
+    async with office.server(MemoryEngine(), office.schedule(overlap=overlap)):
+        office.now = 1020.0
+        await until(lambda: len(office.reports) == 1)
+        for office.now in (1080.0, 1140.0, 1200.0):
+            await anyio.sleep(0.05)
+        assert len(office.reports) == 1
+        office.gate.set()
+        await anyio.sleep(0.05)
+
+
+async def test_a_message_of_before_a_restart_counts_as_in_progress(office, caplog):
+    office.gate, engine = anyio.Event(), MemoryEngine()
+    one = office.schedule(catch_up="none")
+    with anyio.fail_after(HANGS):
+        async with build(office.organism, engine=engine) as server:
+            for start, due in ((1000.0, 1020.0), (1081.0, 1140.0)):  # a runner, and one that starts later
+                office.now = start
+                async with anyio.create_task_group() as tasks:
+                    runner = ScheduleRunner(server, lambda: office.now, 0.005)
+                    runner.replace([one])
+                    tasks.start_soon(runner.run)
+                    await anyio.sleep(0.02)
+                    office.now = due
+                    await anyio.sleep(0.05)
+                    tasks.cancel_scope.cancel()
+            assert len(office.reports) == 1
+            assert "beat 1970-01-01T00:19:00Z: skipped, since beat 1970-01-01T00:17:00Z" in caplog.text
+            office.gate.set()
+
+
+async def test_a_time_that_another_server_sent_counts_as_in_progress(office):
+    """This server skipped 1080, and the other one sent it a moment later: 1140 must not run next to it."""
+    office.gate = anyio.Event()
+    async with build(office.organism, engine=MemoryEngine()) as server, anyio.create_task_group() as tasks:
+        runner, one = ScheduleRunner(server, lambda: office.now), office.schedule()
+        await runner._send(one, 1080.0, tasks)
+        assert await runner._send_when_free(one, (1020.0, 1140.0), tasks, waits=False) == 1080.0
+        office.gate.set()
+        await until(lambda: office.reports == ["Beat"])
+        tasks.cancel_scope.cancel()

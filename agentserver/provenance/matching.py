@@ -18,6 +18,7 @@ from agentserver.provenance.evidence.folding import fold_bytes, unfold
 from agentserver.provenance.evidence.index import SPAN
 from agentserver.provenance.evidence.inventory import SCHEME, ValueKind, values
 from agentserver.provenance.evidence.leaves import day_key, typed_key
+from agentserver.provenance.evidence.readings import list_value_keys
 from agentserver.provenance.evidence.words import HEAD, lead_of, matches_at
 from agentserver.provenance.observations.untrusted_texts import kind_key, whole_key
 from agentserver.provenance.request.trusted_words import join_groups
@@ -309,6 +310,10 @@ def find_origin(ledger: Ledger, body: str) -> Evidence | None:
     """
     if (kind := typed_key(body)) is not None:
         return find_number(ledger, body, kind)
+    if kinds := list_value_keys(body):
+        found = next(filter(None, (find_number(ledger, body, each) for each in kinds)), None)
+        if found is not None:
+            return found
     readings = ((body, ""), *((decoded.body, decoded.via) for decoded in apply_involutions(body)))
     for inner in (False, True):
         for text, via in readings:

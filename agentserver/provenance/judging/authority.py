@@ -16,6 +16,7 @@ from agentserver.provenance.evidence.destinations import PlaceForm, parse_destin
 from agentserver.provenance.evidence.inventory import place_hash
 from agentserver.provenance.evidence.labels import Role, Standing, means, strip_indices
 from agentserver.provenance.evidence.leaves import day_key, text_of, typed_key
+from agentserver.provenance.evidence.readings import read_amounts, read_moment
 from agentserver.provenance.evidence.words import head_of, lead_of, matches_at
 from agentserver.provenance.exits import is_in_selected_record
 from agentserver.provenance.observations.untrusted_texts import kind_key
@@ -80,8 +81,18 @@ def may_choose(case: Case, argument: Argument) -> bool:
 
 
 def is_requested(case: Case, argument: Argument) -> bool:
-    """Check whether the principal's words hold a value, in any letter case or spelling of a number or date."""
-    asked, kind = case.ledger.asked, typed_key(argument.leaf.value)
+    """Check whether the principal's words hold a value, in any letter case or spelling of a number or moment.
+
+    An amount is held only by a number that is said as one, and a moment with its time of day.
+    """
+    asked, value = case.ledger.asked, argument.leaf.value
+    role = argument.rule.role
+    if role is Role.QUANTITY and (amounts := read_amounts(value)):
+        said = asked.read_values(case.policy.conventions)
+        return amounts <= said or (len(amounts) > 1 and asked.chooses(argument.body))
+    if role is Role.TIME and (moment := read_moment(value)):
+        return moment.is_said(asked.read_values(case.policy.conventions), case.call.time)
+    kind = typed_key(value)
     if asked.chooses(argument.body):
         return True
     return kind is not None and not asked.kinds.isdisjoint({kind, day_key(kind) or kind})

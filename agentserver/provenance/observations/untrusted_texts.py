@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import Offers, count_offers
@@ -28,6 +28,7 @@ from agentserver.provenance.evidence.inventory import (
     values,
 )
 from agentserver.provenance.evidence.leaves import find_typed_keys
+from agentserver.provenance.evidence.readings import list_evidence_keys
 from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.observations.lazy import Incremental
 
@@ -83,7 +84,10 @@ class ValueIndex:
         count, beyond = self.count, self.beyond
         for number, body in enumerate(bodies, self.texts):
             kinds = islice(
-                dict.fromkeys(find_typed_keys(body)) if count < MOST_VALUES else (), MOST_VALUES - count + 1
+                dict.fromkeys(chain(find_typed_keys(body), list_evidence_keys(body)))
+                if count < MOST_VALUES
+                else (),
+                MOST_VALUES - count + 1,
             )
             keys = [(kind_key(kind), number) for kind in kinds]
             count += len(keys)

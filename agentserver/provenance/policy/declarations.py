@@ -22,6 +22,7 @@ from agentserver.provenance.evidence.labels import (
     means,
     strip_indices,
 )
+from agentserver.provenance.evidence.lexicon import list_conventions
 from agentserver.provenance.policy import forms
 
 if TYPE_CHECKING:
@@ -176,6 +177,8 @@ class Policy:
     """
     readers: tuple[ReaderRule, ...] = ()
     """Readers of a listener's fields; without an entry, every receiver may read a field."""
+    locale: str = ""
+    """Locale in which the principal writes ambiguous numbers and days, such as ``de`` or ``en-GB``."""
     layouts: tuple[LayoutRule, ...] = ()
     """Texts that are laid out by a program which escapes its input, so that their parts are fields."""
     _classes: dict[str, ListenerClass] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -184,6 +187,11 @@ class Policy:
         default_factory=dict, init=False, repr=False, compare=False
     )
     # What entries say of a listener follows from both alone, and each call asks for it a dozen times.
+
+    @property
+    def conventions(self) -> frozenset[str]:
+        """Conventions in which the principal's numbers and days are read."""
+        return list_conventions(self.locale) or frozenset()
 
     def classify(self, listener: str) -> ListenerClass:
         """Classify a listener as source, sink, relay or none of them, with the reason that ``check`` prints."""

@@ -29,6 +29,7 @@ from agentserver.provenance.evidence.destinations import (
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.leaves import find_typed_keys
+from agentserver.provenance.evidence.readings import CUT, read_keys
 from agentserver.provenance.evidence.words import WordIndex, head_of, lead_of, matches_at
 from agentserver.provenance.request.exclusions import IgnoredSpan, find_exclusions
 
@@ -187,6 +188,8 @@ class TrustedWords:
     ignored: tuple[IgnoredSpans, ...] = field(default=(), compare=False, repr=False)
     parts: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
     digits: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+    audible: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    _readings: dict[str, frozenset[str]] = field(default_factory=dict, compare=False, repr=False)
     _mentioned: dict[tuple[str, bool], bool] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
@@ -217,7 +220,21 @@ class TrustedWords:
             self.digits.union(
                 each for pair in zip(said, silent, strict=True) for each in _list_numbers(*pair)
             ),
+            (*self.audible, *(_strip_ignored(*pair, CUT) for pair in zip(said, silent, strict=True))),
+            self._readings,
         )
+
+    def read_values(self, conventions: frozenset[str]) -> frozenset[str]:
+        """Read the days, times and amounts of the words under some conventions, which are read when first asked for."""
+        keys: set[str] = set()
+        for words in self.audible:
+            if words not in self._readings:
+                self._readings[words] = frozenset(read_keys(words))
+            for key in self._readings[words]:
+                plain, _, convention = key.partition("@")
+                if not convention or convention in conventions:
+                    keys.add(plain)
+        return frozenset(keys)
 
     def names(self, place: Destination) -> bool:
         """Check whether the words name a destination as a whole token, compared after parsing.
@@ -298,13 +315,13 @@ def _list_numbers(words: str, silent: IgnoredSpans) -> Iterator[str]:
             yield digits
 
 
-def _strip_ignored(words: str, silent: IgnoredSpans) -> str:
+def _strip_ignored(words: str, silent: IgnoredSpans, mark: str = " ") -> str:
     """Strip the parts of a text that order nothing, except quotations, which may be names."""
     kept, end = [], 0
     for part in silent.other:
         kept.append(words[end : part.start])
         end = part.end
-    return " ".join((*kept, words[end:]))
+    return mark.join((*kept, words[end:]))
 
 
 def _list_kinds(words: str) -> Iterator[str]:

@@ -1,0 +1,739 @@
+"""Reads moments and amounts in texts: dates, times of day and numbers in the spellings of CLDR's locales.
+
+Evidence takes each reading that a text allows. A request authorises only what its spelling means in one way, or in the
+way of the declared locale; a number authorises an amount only where it is not part of a date, a time or an id.
+
+Keys: ``date 2027-05-12``, ``day 05-12``, ``in 3`` (days from now) and ``weekday 4`` name a day. ``clock 15:00 KEY``
+is a time of that day, and ``clocked KEY`` says that it has one. ``amount 9000`` is a number that may be an amount. A
+key that holds in one convention only ends with ``@`` and that convention: the mark of decimals, the order of day and
+month, or a language. Every pattern is linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from functools import cache
+from typing import TYPE_CHECKING, Final
+from unicodedata import numeric
+
+from agentserver.provenance.evidence.lexicon import LETTER, find_words, fold_word, load_lexicon
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from agentserver.provenance.evidence.labels import Scalar
+    from agentserver.provenance.evidence.lexicon import Word
+
+WORD: Final = LETTER
+_GAP: Final = r"[ \t\u00a0\u202f]{1,3}"
+_FEW: Final = rf"(?:{WORD}{{1,5}}\.?{_GAP}){{0,2}}?"
+_ORDINAL: Final = rf"(?:\.|º|ª|{WORD}{{1,3}})?"
+_RANGE: Final = rf"(?:(\d{{1,2}}){_ORDINAL}[ \u00a0]?([-–—]|(?<=[ \u00a0]){WORD}{{1,5}})[ \u00a0]?)?"
+_ISO: Final = re.compile(r"(?<![\w/-])(?<!\d[.,])(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?![\d/-]|\.\w)")
+_EAST: Final = re.compile(r"(?:(\d{4})[ ]?[年년][ ]?)?(?<!\d)(\d{1,2})[ ]?[月월][ ]?(\d{1,2})[ ]?[日일号號]")
+_DIGITS: Final = re.compile(r"(?<![\w.,/-])(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?![\w/-]|\.\w)")
+_DAY_FIRST: Final = (
+    rf"(?<![\w.,/-]){_RANGE}(?<!\d)(\d{{1,2}}){_ORDINAL}{_GAP}{_FEW}(?!(?:GLUE)\b)({WORD}{{2,}})\.?"
+    rf"(?:,?{_GAP}{_FEW}(\d{{4}})(?!\d))?"
+)
+_MONTH_FIRST: Final = re.compile(
+    rf"(?<!\w)({WORD}{{2,}})\.?{_GAP}{_RANGE}(?<!\d)(\d{{1,2}})(?!\d|[.,:]\d){_ORDINAL}(?:,?{_GAP}{_FEW}(\d{{4}})(?!\d))?(?!\w)"
+)
+_YEAR_FIRST: Final = re.compile(
+    rf"(?<![\w.,/-])(\d{{4}})\.?{_GAP}{_FEW}({WORD}{{2,}})\.?{_GAP}(\d{{1,2}})(?!\w)"
+)
+_ZONE: Final = r"(?:[ ]?(Z|UTC|GMT)?[ ]?([+-]\d{2}:?\d{2})?(?!\w))?"
+_HALF: Final = r"([aApP]\.?[ ]?[mM]\b\.?)"
+_CLOCK: Final = re.compile(
+    rf"(\d{{1,2}})(?:[:hH](\d{{2}})(?::\d{{2}}(?:\.\d{{1,6}})?)?(?![\d:])[ ]?{_HALF}?{_ZONE}"
+    rf"|(?:\.(\d{{2}}))?[ ]?(?:{_HALF}|(?:[Uu]hr|[Hh])(?!\w)))"
+)
+_EAST_CLOCK: Final = re.compile(
+    r"(午前|午後|上午|下午|오전|오후)?[ ]?(\d{1,2})[ ]?[時时點点시](?:[ ]?(\d{1,2})[ ]?[分분]|(半))?"
+)
+_BREAK: Final = re.compile(r"[.!?;](?=\s|$)|\n|[。！？]")
+_AHEAD: Final = re.compile(
+    rf"(?:(?<!\w)({WORD}{{1,12}}){_GAP})?(?<![\w.,])(\d{{1,3}})[ \u00a0]?({WORD}{{1,14}})"
+)
+_CONNECTORS: Final = frozenset(
+    ["to", "till", "until", "through", "bis", "au", "à", "al", "a", "até", "до", "по", "do", "tot", "til"]
+)
+_LONGEST_RANGE: Final = 31
+_MONTHS: Final = 12
+_SHORT: Final = 3
+_NOON: Final = 12
+
+
+@cache
+def _day_first() -> re.Pattern[str]:
+    """Compile the pattern of a day before its month, where a word between them is no month."""
+    return re.compile(
+        _DAY_FIRST.replace("GLUE", "|".join(sorted({*load_lexicon().glue, "of"} - {*load_lexicon().months})))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DayReading:
+    """Day of a text, by key, with its place and the convention in which it holds."""
+
+    key: str
+    start: int
+    end: int
+    convention: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """Time of day in a text: minutes since midnight, and minutes east of Greenwich if a zone is given."""
+
+    minutes: int
+    start: int
+    end: int
+    zone: int | None = None
+
+    @property
+    def shown(self) -> str:
+        """Hours and minutes."""
+        return f"{self.minutes // 60:02}:{self.minutes % 60:02}"
+
+
+def find_days(text: str, words: list[Word]) -> list[DayReading]:
+    """Find the days of a text, in order of place and without overlaps, except two readings of one place."""
+    found = [*_find_written(text), *_find_named(text), *_find_relative(text, words)]
+    found.sort(key=lambda each: (each.start, -each.end))
+    kept: list[DayReading] = []
+    for each in found:
+        if not kept or each.start >= kept[-1].end or (each.start, each.end) == (kept[-1].start, kept[-1].end):
+            kept.append(each)
+    return kept
+
+
+def _find_written(text: str) -> Iterator[DayReading]:
+    for match in _ISO.finditer(text):
+        yield from _make_day(match, int(match[1]), int(match[3]), int(match[4]))
+    for match in _EAST.finditer(text):
+        yield from _make_day(match, int(match[1] or 0), int(match[2]), int(match[3]))
+    for match in _DIGITS.finditer(text):
+        first, second, year = int(match[1]), int(match[3]), int(match[4])
+        sure = match[2] == "." or first == second or max(first, second) > _MONTHS
+        if first == second or first <= _MONTHS < second:
+            yield from _make_day(match, year, first, second)
+        else:
+            yield from _make_day(match, year, second, first, "" if sure else "dm")
+            if not sure:
+                yield from _make_day(match, year, first, second, "md")
+
+
+def _make_day(
+    match: re.Match[str], year: int, month: int, day: int, convention: str = ""
+) -> Iterator[DayReading]:
+    try:
+        key = f"date {date(year, month, day)}" if year else f"day {date(2000, month, day):%m-%d}"
+    except ValueError:
+        return
+    yield DayReading(key, *match.span(), convention)
+
+
+def _find_named(text: str) -> Iterator[DayReading]:
+    months = load_lexicon().months
+    for match in _YEAR_FIRST.finditer(text):
+        for month, language in months.get(fold_word(match[2]), ()):
+            yield from _make_day(match, int(match[1]), month, int(match[3]), language)
+    for match in _day_first().finditer(text):
+        if match[4].casefold() in months or fold_word(match[4]) in months:
+            yield from _read_named(match, match[4], match[1], match[2], match[3], match[5])
+    for match in _MONTH_FIRST.finditer(text):
+        if match[1].casefold() in months or fold_word(match[1]) in months:
+            yield from _read_named(match, match[1], match[2], match[3], match[4], match[5])
+
+
+def _read_named(
+    match: re.Match[str], word: str, first: str | None, mark: str | None, last: str, year: str | None
+) -> Iterator[DayReading]:
+    """Read a named day, or a range of days of one month. Without a year, a short word counts in English only."""
+    lexicon = load_lexicon()
+    mark = fold_word(mark or "")
+    joined = first and (mark in {"-", "–", "—"} or mark in _CONNECTORS)
+    begin = int(first) if first and joined else int(last)
+    days = [*range(begin, int(last) + 1)][:_LONGEST_RANGE] or [int(last)]
+    if first and not joined and mark in lexicon.joining:
+        days.append(int(first))
+    for month, language in lexicon.months.get(fold_word(word), ()):
+        if year or len(word) > _SHORT or language == "en" or not match[0].startswith(word):
+            for day in days:
+                yield from _make_day(match, int(year or 0), month, day, language)
+
+
+def _find_relative(text: str, words: list[Word]) -> Iterator[DayReading]:
+    lexicon = load_lexicon()
+    for number, (word, start, end) in enumerate(words):
+        phrases = (
+            [(word, end)] if word.isascii() else [(word, end), (word[:2], start + 2), (word[:3], start + 3)]
+        )
+        if word in lexicon.heads:
+            for many in (2, 3):
+                *_, (_, _, last) = words[number : number + many]
+                phrases.insert(0, (fold_word(text[start:last]), last))
+        for phrase, stop in phrases:
+            if keys := lexicon.days.get(phrase):
+                yield from (DayReading(key, start, stop, "" if len(keys) == 1 else "?") for key in keys)
+                break
+    for match in _AHEAD.finditer(text):
+        before, after = fold_word(match[1] or ""), fold_word(match[3])
+        days = lexicon.lengths.get((before, after)) or lexicon.lengths.get(("", after))
+        if days:
+            yield DayReading(f"in {int(match[2]) * days}", *match.span())
+
+
+def find_clocks(text: str) -> list[ClockReading]:
+    """Find the times of day in a text."""
+    found = []
+    for match in _CLOCK.finditer(text):
+        before, beyond = (
+            text[match.start() - 1 : match.start()],
+            text[max(0, match.start() - 2) : match.start() - 1],
+        )
+        if before and (before.isalnum() or before in "_:.,/+-") and not (beyond.isdigit() and before in "T-"):
+            continue
+        hour, minute = int(match[1]), int(match[2] or match[6] or 0)
+        half = (match[3] or match[7] or "")[:1].lower()
+        zone = _offset(match[4], match[5])
+        found += _make_clock(match, hour, minute, half, zone)
+    for match in _EAST_CLOCK.finditer(text):
+        half = {"午前": "a", "上午": "a", "오전": "a", None: ""}.get(match[1], "p")
+        found += _make_clock(match, int(match[2]), 30 if match[4] else int(match[3] or 0), half, None)
+    return found
+
+
+def _make_clock(
+    match: re.Match[str], hour: int, minute: int, half: str, zone: int | None
+) -> list[ClockReading]:
+    if half and 0 < hour <= _NOON:
+        hour = hour % _NOON + (_NOON if half == "p" else 0)
+    if hour > 24 or minute > 59 or (half and not hour):  # noqa: PLR2004
+        return []
+    return [ClockReading(hour % 24 * 60 + minute, *match.span(), zone)]
+
+
+def _offset(name: str | None, shift: str | None) -> int | None:
+    if shift:
+        digits = shift.replace(":", "")
+        return (-1 if digits[0] == "-" else 1) * (int(digits[1:3]) * 60 + int(digits[3:5]))
+    return 0 if name else None
+
+
+def list_moment_keys(text: str, days: list[DayReading], clocks: list[ClockReading]) -> Iterator[str]:
+    """List the keys of days, each with the times that belong to it.
+
+    A time belongs to the nearest day of its sentence. In a sentence without a day it belongs to each day of the text
+    whose own sentence has no time.
+    """
+    for each in days:
+        yield _tag(each.key, each)
+    for clock in clocks:
+        yield f"clock {clock.shown}"
+    bound = _bind(text, days, clocks)
+    for day, clock in bound:
+        yield _tag(f"clocked {day.key}", day)
+        yield _tag(f"wall {clock.shown} {day.key}", day)
+        if clock.zone is None:
+            yield _tag(f"clock {clock.shown} {day.key}", day)
+        elif day.key.startswith("date "):
+            at = datetime.fromisoformat(day.key[5:]) + timedelta(minutes=clock.minutes - clock.zone)
+            yield _tag(f"utc {at:%Y-%m-%dT%H:%M}", day)
+
+
+def _tag(key: str, day: DayReading) -> str:
+    return f"{key}@{day.convention}" if day.convention else key
+
+
+PAIRS: Final = 256
+"""Pairs of a day and a time in one text at most."""
+
+
+def _bind(
+    text: str, days: list[DayReading], clocks: list[ClockReading]
+) -> list[tuple[DayReading, ClockReading]]:
+    ends = [match.start() for match in _BREAK.finditer(text)] if days and clocks else []
+    sentence = _sentence_of(ends)
+    pairs: list[tuple[DayReading, ClockReading]] = []
+    loose: list[ClockReading] = []
+    for clock in clocks[:PAIRS]:
+        here = [day for day in days[:PAIRS] if sentence(day.start) == sentence(clock.start)]
+        near = min((_distance(day, clock) for day in here), default=None)
+        pairs += [(day, clock) for day in here if _distance(day, clock) == near]
+        loose += [clock] if near is None else []
+    bound = {sentence(day.start) for day, _ in pairs}
+    pairs += [(day, clock) for clock in loose for day in days[:PAIRS] if sentence(day.start) not in bound]
+    return pairs[: PAIRS * 4]
+
+
+def _sentence_of(ends: list[int]) -> Callable[[int], int]:
+    return lambda place: bisect_left(ends, place)
+
+
+def _distance(day: DayReading, clock: ClockReading) -> int:
+    return max(day.start - clock.end, clock.start - day.end, 0)
+
+
+_NUMBER: Final = re.compile(r"\d+(?:[.,'’٫٬_]\d+|[ \u00a0\u202f\u2009]\d{3}(?!\d))*+")
+_EAST_NUMBER: Final = re.compile(
+    r"(?:\d+|[〇一二三四五六七八九十百千两兩])[〇一二三四五六七八九十百千万萬億亿兆两兩\d]*[〇一二三四五六七八九十百千万萬億亿兆两兩]"
+)
+_TAIL: Final = re.compile(
+    rf"[ \u00a0\u202f]?([%€£¥₹₽$]|{WORD}{{1,14}}\.?)?(?:[ \u00a0\u202f]({WORD}{{1,14}}|[€£¥₹₽$]))?"
+)
+_HEAD: Final = re.compile(rf"([^\s\w]|(?<!\w){WORD}{{1,4}}\.?)?[ \u00a0\u202f]?$")
+_MINOR: Final = frozenset(
+    [
+        "cent",
+        "cents",
+        "pence",
+        "penny",
+        "centime",
+        "centimes",
+        "centavo",
+        "centavos",
+        "céntimo",
+        "céntimos",
+        "grosz",
+        "groszy",
+        "копеек",
+        "øre",
+        "öre",
+    ]
+)
+CUT: Final = "\ufffd"
+"""Mark of words that a text is read without; a number behind it is no amount."""
+_LABELS: Final = frozenset((CUT, "#", "№", "no.", "nr.", "n°", "nº", "num."))
+_ATTACHED: Final = frozenset("@/:#_=&+.-\\?")
+_LONG_ID: Final = 4
+_GROUP: Final = 3
+_PERCENT: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AmountReading:
+    """Number in a text that may be an amount. ``money``: a currency is beside it. ``bare``: nothing is."""
+
+    value: Decimal
+    start: int
+    end: int
+    convention: str = ""
+    money: bool = False
+    bare: bool = False
+
+
+def read_number(written: str) -> list[tuple[Decimal, str]]:
+    """Read digits with marks in every way that they allow, each with its convention; empty if there is none."""
+    body = written.translate(_PLAIN)
+    groups = re.split(r"[.,' ]", body)
+    marks = re.sub(r"\d", "", body)
+    if not marks:
+        return [(Decimal(body), "")]
+    whole = _grouped(groups, marks)
+    last = marks[-1]
+    decimal = (
+        last in ".," and marks.count(last) == 1 and (len(marks) == 1 or _grouped(groups[:-1], marks[:-1]))
+    )
+    fraction = Decimal("".join(groups[:-1]) + "." + groups[-1]) if decimal else None
+    if whole and fraction is not None and len({*marks}) == 1 and groups[0] != "0":
+        other = "," if last == "." else "."
+        return [(Decimal("".join(groups)), f"whole{other}"), (fraction, last)]
+    if fraction is not None and not (whole and len({*marks}) == 1):
+        return [(fraction, "")]
+    return [(Decimal("".join(groups)), "")] if whole and len({*marks}) == 1 else []
+
+
+_PLAIN: Final = {
+    **{ord(each): "'" for each in "’٬_"},
+    **{ord(each): " " for each in "\u00a0\u202f\u2009"},
+    ord("٫"): ".",
+}
+"""Marks that stand for others. Only the Arabic mark of decimals is certain, and never of groups."""
+
+
+def _grouped(groups: list[str], marks: str) -> bool:
+    """Check whether digits are in groups of three, or in the groups of India, of one mark."""
+    if len({*marks}) > 1:
+        return False
+    first, *rest = groups
+    if not rest or len(rest[-1]) != _GROUP or not 0 < len(first) <= _GROUP:
+        return not rest
+    return all(len(each) == _GROUP for each in rest) or all(len(each) == 2 for each in rest[:-1])  # noqa: PLR2004
+
+
+def find_amounts(text: str, words: list[Word], taken: list[tuple[int, int]]) -> list[AmountReading]:
+    """Find the numbers that are said as amounts: not in a day, a time, a link or an id."""
+    eastern = [*_find_eastern(text, taken)]
+    taken = sorted([*taken, *((each.start, each.end) for each in eastern)])
+    found = [*eastern, *_find_in_digits(text, taken), *_find_in_words(text, words)]
+    if any(each.money for each in found):
+        found = [each for each in found if each.money or not each.bare]
+    return found
+
+
+def _find_in_digits(text: str, taken: list[tuple[int, int]]) -> Iterator[AmountReading]:
+    lexicon = load_lexicon()
+    before = -9
+    for match in _NUMBER.finditer(text):
+        start, end = match.span()
+        near, before = start - before <= 2 and not text[before:start].strip("- ()"), end  # noqa: PLR2004
+        after = text[end : end + 1]
+        if _overlaps(taken, start, end) or near or (after in " -" and text[end + 1 : end + 2].isdigit()):
+            continue
+        head = _HEAD.search(text[max(0, start - 8) : start])
+        mark = (head[1] or "").casefold() if head else ""
+        code = fold_word(mark) in lexicon.currencies or (mark in "$€£¥₹₽" and mark != "")
+        if not _may_begin(text, start, code=code) or mark in _LABELS:
+            continue
+        tail = _TAIL.match(text, end)
+        attached = bool(WORD_START.match(after))
+        first, second = (fold_word(tail[1] or ""), fold_word(tail[2] or "")) if tail else ("", "")
+        yield from _scale(match, first, second, code=code, attached=attached)
+
+
+WORD_START: Final = re.compile(r"\w")
+
+
+def _may_begin(text: str, start: int, *, code: bool) -> bool:
+    """Check whether the character before a number makes it no part of something else."""
+    before = text[start - 1 : start]
+    if before == "-":
+        return not text[start - 2 : start - 1].strip()
+    return code or not (before.isalnum() or before in _ATTACHED) if before else True
+
+
+def _overlaps(taken: list[tuple[int, int]], start: int, end: int) -> bool:
+    at = bisect_left(taken, (end, 0))
+    return bool(at) and taken[at - 1][1] > start
+
+
+def _scale(
+    match: re.Match[str], first: str, second: str, *, code: bool, attached: bool
+) -> Iterator[AmountReading]:
+    """Apply the word behind a number: a scale, a smaller unit or a percentage."""
+    lexicon = load_lexicon()
+    start, end = match.span()
+    text = match.string
+    sign = (
+        -1 if text[start - 1 : start] in {"-", "−"} and not text[max(0, start - 2) : start - 1].strip() else 1
+    )
+    scales = () if first in _MINOR else lexicon.scales.get(first, ())
+    if not scales and first not in _MINOR:
+        scales = tuple({-value for value in lexicon.numbers.get(first, {}).values() if value < 0})
+    money = (
+        code
+        or first in lexicon.currencies
+        or first in _MONEY
+        or (bool(scales) and second in lexicon.currencies)
+    )
+    if not scales and attached and not money and not (first and len(first) < _LONG_ID):
+        return
+    if text[end : end + 1] in {"@", "/", ":"} or (
+        text[end : end + 1] in {"-", "."} and text[end + 1 : end + 2].isalnum()
+    ):
+        return
+    for value, convention in read_number(match[0]):
+        if len(match[0]) > _LONGEST:
+            return
+        for scale in scales or (1,):
+            sure = "" if len(scales) < 2 and (first != "m" or money) else "?"  # noqa: PLR2004
+            bare = (
+                not scales
+                and not money
+                and not convention
+                and match[0].isdigit()
+                and len(match[0]) >= _LONG_ID
+            )
+            yield AmountReading(sign * value * scale, start, end, convention or sure, money, bare)
+        if first in _MINOR:
+            yield AmountReading(sign * value.scaleb(-2), start, end, convention, money=True)
+        if first == "%" or text[end : end + 1] == "%":
+            yield AmountReading(sign * value.scaleb(-2), start, end, convention)
+
+
+_MONEY: Final = frozenset("€£¥₹₽$") | _MINOR
+_LONGEST: Final = 60
+
+
+def _find_in_words(text: str, words: list[Word]) -> Iterator[AmountReading]:
+    """Find numbers in words: the longest run in each language that begins at a place."""
+    lexicon = load_lexicon()
+    at = 0
+    while at < len(words):
+        word, start, _ = words[at]
+        languages = lexicon.numbers.get(word)
+        if languages is None and not (
+            len(word) > _GLUED and word[:3] in lexicon.stems and len(word) <= _LONGEST
+        ):
+            at += 1
+            continue
+        if text[max(0, start - 2) : start].strip()[-1:].isdigit():
+            at += 1
+            continue
+        runs: dict[Decimal, int] = {}
+        for language in languages or _begin_with(word):
+            value, many = _read_run(text, words, at, language)
+            if many and value and (language == "en" or many > 1 or len(word) > 3 or not word.isascii()):  # noqa: PLR2004
+                runs[value] = max(many, runs.get(value, 0))
+        most = max(runs.values(), default=0)
+        best = [value for value, many in runs.items() if many == most]
+        for value in best:
+            if value > 1:
+                yield AmountReading(value, start, words[at + most - 1][2], "" if len(best) == 1 else "?")
+        at += most or 1
+
+
+_GLUED: Final = 5
+
+
+def _begin_with(word: str) -> list[str]:
+    """List the languages with a number word that a longer word begins with."""
+    numbers = load_lexicon().numbers
+    return [
+        *dict.fromkeys(language for end in range(3, len(word)) for language in numbers.get(word[:end], ()))
+    ]
+
+
+def _read_run(text: str, words: list[Word], at: int, language: str) -> tuple[Decimal, int]:
+    """Read the number that begins at a word, and count its words."""
+    lexicon = load_lexicon()
+    total, here, many, pending = 0, 0, 0, 0
+    while at + many + pending < len(words):
+        word, start, _ = words[at + many + pending]
+        if many and text[words[at + many + pending - 1][2] : start].strip("-‐ \u00a0\u00ad"):
+            break
+        values = _values_of(word, language)
+        if values is None:
+            if many and not pending and word in lexicon.joining:
+                pending = 1
+                continue
+            break
+        added = _add_values(total, here, values, fresh=not many)
+        if added is None:
+            break
+        total, here = added
+        many, pending = many + pending + 1, 0
+    return Decimal(total + here), many
+
+
+def _values_of(word: str, language: str) -> list[int] | None:
+    """Take a word apart into the number words of one language; None if it is no number."""
+    numbers = load_lexicon().numbers
+    if language in numbers.get(word, {}):
+        return [numbers[word][language]]
+    if len(word) <= _GLUED or len(word) > _LONGEST:
+        return None
+    values, at = [], 0
+    while at < len(word):
+        end = next(
+            (
+                end
+                for end in range(min(len(word), at + 20), at + 1, -1)
+                if language in numbers.get(word[at:end], {})
+            ),
+            0,
+        )
+        if not end:
+            return None
+        values.append(numbers[word[at:end]][language])
+        at = end
+    return values
+
+
+def _add_values(total: int, here: int, values: list[int], *, fresh: bool) -> tuple[int, int] | None:
+    """Add values to a number, where a negative one multiplies; None if they begin another number."""
+    for value in values:
+        if value == -100:  # noqa: PLR2004
+            here = (here or 1) * 100
+        elif value < 0:
+            if total and total % (-value * 10):
+                return None
+            total, here = total + (here or 1) * -value, 0
+        elif (here and here % 10 ** len(str(value))) or (
+            not here and total % 10 ** len(str(value)) and not fresh
+        ):
+            return None
+        else:
+            here += value
+        fresh = False
+    return total, here
+
+
+def _find_eastern(text: str, taken: list[tuple[int, int]]) -> Iterator[AmountReading]:
+    """Find numbers in Chinese characters, also after digits."""
+    for match in _EAST_NUMBER.finditer(text):
+        if len(match[0]) > 1 and not _overlaps(taken, *match.span()) and len(match[0]) <= _LONGEST:
+            yield AmountReading(_read_eastern(match[0]), *match.span())
+
+
+def _read_eastern(body: str) -> Decimal:
+    total = part = Decimal(0)
+    digits = ""
+    for char in body:
+        if char.isdigit() or char in "〇一二三四五六七八九两兩":
+            digits += str(2 if char in "两兩" else int(numeric(char)))
+        else:
+            size = {"萬": 10_000, "亿": 10**8, "億": 10**8, "兆": 10**12}.get(char) or int(numeric(char))
+            if size < 10_000:  # noqa: PLR2004
+                part += Decimal(digits or 1) * size
+            else:
+                total, part = total + (part + Decimal(digits or 0) or 1) * size, Decimal(0)
+            digits = ""
+    return total + part + Decimal(digits or 0)
+
+
+def read_keys(text: str) -> Iterator[str]:
+    """List the keys of the days, times and amounts of a text, those of one convention with its mark."""
+    words = find_words(text)
+    days, clocks = find_days(text, words), find_clocks(text)
+    yield from list_moment_keys(text, days, clocks)
+    taken = sorted([*((day.start, day.end) for day in days), *((clock.start, clock.end) for clock in clocks)])
+    for amount in find_amounts(text, words, taken):
+        key = f"amount {amount.value.normalize():f}"
+        yield f"{key}@{amount.convention}" if amount.convention else key
+
+
+@dataclass(frozen=True, slots=True)
+class MomentValue:
+    """Day, time of day or both that an argument gives."""
+
+    day: date | None
+    clock: ClockReading | None
+
+    def is_said(self, keys: frozenset[str], now: float) -> bool:
+        """Check whether a request with these keys gives the moment. A day without a time there allows any time."""
+        if self.day is None:
+            return self.clock is not None and f"clock {self.clock.shown}" in keys
+        if self.utc_key and self.utc_key in keys:
+            return True
+        return any(self._fits(keys, anchor) for anchor in self._list_anchors(now) if anchor in keys)
+
+    def _list_anchors(self, now: float) -> Iterator[str]:
+        assert self.day is not None
+        yield f"date {self.day}"
+        yield f"day {self.day:%m-%d}"
+        if now:
+            away = (self.day - datetime.fromtimestamp(now, UTC).date()).days
+            yield f"in {away}"
+            if 1 <= away <= _WEEK:
+                yield f"weekday {self.day.weekday()}"
+
+    def _fits(self, keys: frozenset[str], anchor: str) -> bool:
+        clock = self.clock
+        if clock is None or f"clocked {anchor}" not in keys:
+            return True
+        if clock.zone is None:
+            return f"wall {clock.shown} {anchor}" in keys
+        return f"clock {clock.shown} {anchor}" in keys
+
+    @property
+    def utc_key(self) -> str:
+        """Key of the moment in Greenwich; empty without a zone."""
+        if self.day is None or self.clock is None or self.clock.zone is None:
+            return ""
+        at = datetime.combine(self.day, time()) + timedelta(minutes=self.clock.minutes - self.clock.zone)
+        return f"utc {at:%Y-%m-%dT%H:%M}"
+
+
+_WEEK: Final = 7
+_LONGEST_MOMENT: Final = 64
+
+
+def read_moment(value: Scalar) -> MomentValue | None:
+    """Read an argument as one moment; None if it is none, or more than one."""
+    if isinstance(value, datetime):
+        shift = value.utcoffset()
+        zone = None if shift is None else int(shift.total_seconds() // 60)
+        return MomentValue(value.date(), ClockReading(value.hour * 60 + value.minute, 0, 0, zone))
+    if isinstance(value, date):
+        return MomentValue(value, None)
+    if isinstance(value, time):
+        return MomentValue(None, ClockReading(value.hour * 60 + value.minute, 0, 0))
+    if not isinstance(value, str) or len(value) > _LONGEST_MOMENT:
+        return None
+    days, clocks = find_days(value, find_words(value)), find_clocks(value)
+    named = {day.key for day in days if day.convention in {"", "en"}}
+    if (
+        len(named) > 1
+        or len(clocks) > 1
+        or not (named or clocks)
+        or not all(day.startswith("date ") for day in named)
+    ):
+        return None
+    [key] = named or [""]
+    return MomentValue(date.fromisoformat(key[5:]) if key else None, clocks[0] if clocks else None)
+
+
+def read_amounts(value: Scalar) -> frozenset[str]:
+    """List the keys of an argument that is an amount as a whole, in every reading; empty for other values."""
+    if isinstance(value, bool) or value is None or isinstance(value, date | time):
+        return frozenset()
+    if not isinstance(value, str):
+        number = Decimal(str(value)) if not isinstance(value, Decimal) else value
+        return (
+            frozenset({f"amount {number.normalize():f}"})
+            if number.is_finite() and abs(number.adjusted()) < _LONGEST
+            else frozenset()
+        )
+    body = value.strip()
+    if not body or len(body) > _LONGEST or not any(map(str.isdigit, body)):
+        return frozenset()
+    sign, digits = ("-", body[1:]) if body[0] in "+-−" else ("", body)
+    sign = "" if body[0] == "+" else sign
+    if _NUMBER.fullmatch(digits):
+        return frozenset(f"amount {sign}{number.normalize():f}" for number, _ in read_number(digits))
+    found = find_amounts(body, find_words(body), [])
+    whole = len({each.start for each in found}) == 1 and not _REST.sub("", body)
+    return frozenset(f"amount {each.value.normalize():f}" for each in found) if whole else frozenset()
+
+
+_REST: Final = re.compile(rf"[\d.,'’٫٬_\s€$£¥₹₽%+-]|{WORD}{{1,9}}")
+
+
+def list_evidence_keys(text: str) -> Iterator[str]:
+    """List the numbers and days of an untrusted text in every reading, as keys of ``find_typed_keys``.
+
+    Only sentences with a digit or the word for a number are read.
+    """
+    strong = load_lexicon().strong
+    for sentence in _SENTENCE.split(text):
+        digits = _DIGIT.search(sentence) is not None
+        if digits:
+            days = [*_find_written(sentence), *_find_named(sentence)]
+            yield from (day.key for day in days)
+            taken = sorted((day.start, day.end) for day in days)
+            amounts: list[AmountReading] = [
+                *_find_eastern(sentence, taken),
+                *_find_in_digits(sentence, taken),
+            ]
+            for amount in amounts:
+                if amount.convention not in {".", ","} or amount.value % 1:  # 1,000 is not 1
+                    yield f"number {amount.value.normalize():f}"
+        elif not sentence.isascii():
+            yield from (f"number {each.value.normalize():f}" for each in _find_eastern(sentence, []))
+        spoken = sentence.casefold().split()
+        if strong.isdisjoint(spoken) and not any(
+            len(word) > _GLUED and word[:3] in strong for word in spoken
+        ):
+            continue
+        for amount in _find_in_words(sentence, find_words(sentence)):
+            yield f"number {amount.value.normalize():f}"
+
+
+_SENTENCE: Final = re.compile(r"\n|(?<=\w{5}[.!?])\s")
+_DIGIT: Final = re.compile(r"\d")
+
+
+def list_value_keys(body: str) -> list[str]:
+    """List the keys of an argument that is a number or a day as a whole, in every reading."""
+    if len(body) > _LONGEST_MOMENT or not any(map(str.isdigit, body)):
+        return []
+    moment = read_moment(body)
+    days = [f"date {moment.day}"] if moment is not None and moment.day is not None else []
+    return [*days, *(f"number {key[7:]}" for key in sorted(read_amounts(body)))]

@@ -5,39 +5,17 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass
-from functools import cache
 from pkgutil import get_data
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from agentserver.provenance.evidence.tokens import WORD
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-LETTER: Final = r"[^\s\d!-/:-@\[-`{-¿\u2000-\u206f\u20a0-\u20cf\u3000-\u303f]"
-"""Pattern of a letter, or of a mark that belongs to one, which words of India consist of as well."""
-
-_HIDDEN: Final = re.compile(r"[\u00ad\u200c\u200d.]")
-
-
-def fold_word(word: str) -> str:
-    """Fold a word to the form of the table: without letter case, dots and hyphens that are not shown."""
-    folded = word.casefold()
-    if folded.isascii():
-        return folded.replace(".", "").strip(" '")
-    return _HIDDEN.sub("", folded).strip(" \u00a0\u202f'’")
-
-
-Word: TypeAlias = tuple[str, int, int]
-"""Folded word of a text, with its start and end."""
-
-_WORD: Final = re.compile(rf"{LETTER}+(?:['’]{LETTER}+)*")
 _SPOKEN: Final = re.compile(r"(?P<before>.*?)[ \u00a0]?\{0\}[ \u00a0]?(?P<after>.*)")
 _LEAST: Final = 3
 """Letters of a word in ASCII that counts without the word beside it."""
-
-
-def find_words(text: str) -> list[Word]:
-    """Split a text into folded words."""
-    return [(fold_word(match[0]), *match.span()) for match in _WORD.finditer(text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +28,6 @@ class Lexicon:
     scales: Mapping[str, tuple[int, ...]]
     currencies: frozenset[str]
     joining: frozenset[str]
-    glue: frozenset[str]
     numbers: Mapping[str, Mapping[str, int]]
     conventions: Mapping[str, frozenset[str]]
     heads: frozenset[str]
@@ -69,58 +46,76 @@ def _counts_alone(word: str, known: Mapping[str, int]) -> bool:
     return "en" in known or len(word) > _LEAST or not word.isascii()
 
 
-@cache
-def load_lexicon() -> Lexicon:  # noqa: C901  one field after the other
-    """Load the table."""
+_STEM: Final = 3
+
+_Found: TypeAlias = "Mapping[str, Mapping[str, list[str]]]"
+
+
+def _load() -> Lexicon:
     found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for line in (get_data(__package__ or "", "spellings.txt") or b"").decode().splitlines():
-        if not line.startswith("#"):
-            kind, value, *words = line.split("\t")
-            for word in words:
-                found[kind][word].append(value)
-    numbers: dict[str, dict[str, int]] = defaultdict(dict)
-    for kind in [kind for kind in found if kind.startswith("number ")]:
-        for word, values in found.pop(kind).items():
-            numbers[word][kind[7:]] = -int(values[0][1:]) if values[0][0] == "x" else int(values[0])
+        kind, value, *words = line.split("\t") if not line.startswith("#") else ("", "")
+        for word in words:
+            found[kind][word].append(value)
+    days, numbers = _collect_days(found), _collect_numbers(found)
+    first = map(WORD.search, days)
+    return Lexicon(
+        _collect_months(found),
+        days,
+        _collect_lengths(found),
+        {word: tuple(map(int, values)) for word, values in found["scale"].items()},
+        frozenset(found["currency"]),
+        frozenset(found["and"]),
+        numbers,
+        _collect_conventions(found),
+        frozenset(match[0] for match in first if match),
+        frozenset(word[:_STEM] for word in numbers if len(word) >= _STEM),
+        frozenset(_list_strong(numbers)),
+    )
+
+
+def _collect_months(found: _Found) -> dict[str, tuple[tuple[int, str], ...]]:
+    months: dict[str, tuple[tuple[int, str], ...]] = {}
+    for kind in [kind for kind in found if kind.split(" ")[0] == "month"]:
+        for word, values in found[kind].items():
+            months[word] = (*months.get(word, ()), *((int(value), kind[6:]) for value in values))
+    return months
+
+
+def _collect_days(found: _Found) -> dict[str, tuple[str, ...]]:
     days: dict[str, tuple[str, ...]] = {}
     for kind, name in (("day", "in"), ("weekday", "weekday")):
         for phrase, values in found[kind].items():
             if len(phrase) >= _LEAST or not phrase.isascii():
                 days[phrase] = (*days.get(phrase, ()), *(f"{name} {value}" for value in values))
-    months: dict[str, tuple[tuple[int, str], ...]] = {}
-    for kind in [kind for kind in found if kind.split()[0] == "month"]:
-        for word, values in found[kind].items():
-            months[word] = (*months.get(word, ()), *((int(value), kind[6:]) for value in values))
-    stems = {word[:_STEM] for word in numbers if len(word) >= _STEM}
+    return days
+
+
+def _collect_lengths(found: _Found) -> dict[tuple[str, str], int]:
     lengths = {}
     for pattern, values in found["in"].items():
         if (match := _SPOKEN.fullmatch(pattern)) and len(values) == 1:
             lengths[match["before"], match["after"]] = int(values[0])
-    return Lexicon(
-        months,
-        days,
-        lengths,
-        {word: tuple(map(int, values)) for word, values in found["scale"].items()},
-        frozenset(found["currency"]),
-        frozenset(found["and"]),
-        frozenset(found["glue"]),
-        numbers,
-        _conventions(found),
-        frozenset(_WORD.search(phrase)[0] for phrase in days if _WORD.search(phrase)),  # type: ignore[index]
-        frozenset(stems),
-        frozenset(word for word, known in numbers.items() if _counts_alone(word, known))
-        | {
-            word[:_STEM]
-            for word, known in numbers.items()
-            if len(word) > _LEAST and not known.keys().isdisjoint(_GLUING)
-        },
-    )
+    return lengths
 
 
-_STEM: Final = 3
+def _collect_numbers(found: _Found) -> dict[str, dict[str, int]]:
+    numbers: dict[str, dict[str, int]] = defaultdict(dict)
+    for kind in [kind for kind in found if kind.startswith("number ")]:
+        for word, values in found[kind].items():
+            numbers[word][kind[7:]] = -int(values[0][1:]) if values[0][0] == "x" else int(values[0])
+    return dict(numbers)
 
 
-def _conventions(found: Mapping[str, Mapping[str, list[str]]]) -> dict[str, frozenset[str]]:
+def _list_strong(numbers: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    for word, known in numbers.items():
+        if _counts_alone(word, known):
+            yield word
+        if len(word) > _LEAST and not known.keys().isdisjoint(_GLUING):
+            yield word[:_STEM]
+
+
+def _collect_conventions(found: _Found) -> dict[str, frozenset[str]]:
     """Collect the mark of decimals and the order of dates of each locale."""
     made: dict[str, set[str]] = defaultdict(set)
     for kind in ("mark", "order"):
@@ -130,9 +125,12 @@ def _conventions(found: Mapping[str, Mapping[str, list[str]]]) -> dict[str, froz
     return {locale: frozenset((*values, "en", locale.partition("-")[0])) for locale, values in made.items()}
 
 
-@cache
+LEXICON: Final = _load()
+"""The table. It is loaded with this module, which readers import when they first read a text."""
+
+
 def list_conventions(locale: str) -> frozenset[str] | None:
     """List the conventions of a locale; None for an unknown one. Without a locale ``1,234`` is a whole number."""
     if not locale:
         return frozenset({"en", "whole."})
-    return load_lexicon().conventions.get(locale.replace("_", "-").casefold())
+    return LEXICON.conventions.get(locale.replace("_", "-").casefold())

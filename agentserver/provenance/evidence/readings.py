@@ -16,17 +16,18 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 from unicodedata import numeric
 
-from agentserver.provenance.evidence.lexicon import LETTER, find_words, fold_word, load_lexicon
+from agentserver.provenance.evidence.tokens import LETTER, find_words, fold_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from agentserver.provenance.evidence.labels import Scalar
-    from agentserver.provenance.evidence.lexicon import Word
+    from agentserver.provenance.evidence.lexicon import Lexicon
+    from agentserver.provenance.evidence.tokens import Word
 
 WORD: Final = LETTER
 _GAP: Final = r"[ \t\u00a0\u202f]{1,3}"
@@ -36,10 +37,14 @@ _RANGE: Final = rf"(?:(\d{{1,2}}){_ORDINAL}[ \u00a0]?([-–—]|(?<=[ \u00a0]){W
 _ISO: Final = re.compile(r"(?<![\w/-])(?<!\d[.,])(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?![\d/-]|\.\w)")
 _EAST: Final = re.compile(r"(?:(\d{4})[ ]?[年년][ ]?)?(?<!\d)(\d{1,2})[ ]?[月월][ ]?(\d{1,2})[ ]?[日일号號]")
 _DIGITS: Final = re.compile(r"(?<![\w.,/-])(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?![\w/-]|\.\w)")
-_DAY_FIRST: Final = (
-    rf"(?<![\w.,/-]){_RANGE}(?<!\d)(\d{{1,2}}){_ORDINAL}{_GAP}{_FEW}(?!(?:GLUE)\b)({WORD}{{2,}})\.?"
-    rf"(?:,?{_GAP}{_FEW}(\d{{4}})(?!\d))?"
+_DAY_FIRST: Final = tuple(
+    re.compile(
+        rf"(?<![\w.,/-]){_RANGE}(?<!\d)(\d{{1,2}}){_ORDINAL}{_GAP}(?:{WORD}{{1,5}}\.?{_GAP}){{{between}}}({WORD}{{2,}})\.?"
+        rf"(?:,?{_GAP}{_FEW}(\d{{4}})(?!\d))?"
+    )
+    for between in range(3)
 )
+"""Patterns of a day before its month, by the number of words between them."""
 _MONTH_FIRST: Final = re.compile(
     rf"(?<!\w)({WORD}{{2,}})\.?{_GAP}{_RANGE}(?<!\d)(\d{{1,2}})(?!\d|[.,:]\d){_ORDINAL}(?:,?{_GAP}{_FEW}(\d{{4}})(?!\d))?(?!\w)"
 )
@@ -68,12 +73,11 @@ _SHORT: Final = 3
 _NOON: Final = 12
 
 
-@cache
-def _day_first() -> re.Pattern[str]:
-    """Compile the pattern of a day before its month, where a word between them is no month."""
-    return re.compile(
-        _DAY_FIRST.replace("GLUE", "|".join(sorted({*load_lexicon().glue, "of"} - {*load_lexicon().months})))
-    )
+def _lexicon() -> Lexicon:
+    """Load the table of words, which takes some time, when a text is first read."""
+    from agentserver.provenance.evidence.lexicon import LEXICON
+
+    return LEXICON
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +143,11 @@ def _make_day(
 
 
 def _find_named(text: str) -> Iterator[DayReading]:
-    months = load_lexicon().months
+    months = _lexicon().months
     for match in _YEAR_FIRST.finditer(text):
         for month, language in months.get(fold_word(match[2]), ()):
             yield from _make_day(match, int(match[1]), month, int(match[3]), language)
-    for match in _day_first().finditer(text):
+    for match in chain.from_iterable(pattern.finditer(text) for pattern in _DAY_FIRST):
         if match[4].casefold() in months or fold_word(match[4]) in months:
             yield from _read_named(match, match[4], match[1], match[2], match[3], match[5])
     for match in _MONTH_FIRST.finditer(text):
@@ -155,7 +159,7 @@ def _read_named(
     match: re.Match[str], word: str, first: str | None, mark: str | None, last: str, year: str | None
 ) -> Iterator[DayReading]:
     """Read a named day, or a range of days of one month. Without a year, a short word counts in English only."""
-    lexicon = load_lexicon()
+    lexicon = _lexicon()
     mark = fold_word(mark or "")
     joined = first and (mark in {"-", "–", "—"} or mark in _CONNECTORS)
     begin = int(first) if first and joined else int(last)
@@ -169,7 +173,7 @@ def _read_named(
 
 
 def _find_relative(text: str, words: list[Word]) -> Iterator[DayReading]:
-    lexicon = load_lexicon()
+    lexicon = _lexicon()
     for number, (word, start, end) in enumerate(words):
         phrases = (
             [(word, end)] if word.isascii() else [(word, end), (word[:2], start + 2), (word[:3], start + 3)]
@@ -378,7 +382,7 @@ def find_amounts(text: str, words: list[Word], taken: list[tuple[int, int]]) -> 
 
 
 def _find_in_digits(text: str, taken: list[tuple[int, int]]) -> Iterator[AmountReading]:
-    lexicon = load_lexicon()
+    lexicon = _lexicon()
     before = -9
     for match in _NUMBER.finditer(text):
         start, end = match.span()
@@ -417,7 +421,7 @@ def _scale(
     match: re.Match[str], first: str, second: str, *, code: bool, attached: bool
 ) -> Iterator[AmountReading]:
     """Apply the word behind a number: a scale, a smaller unit or a percentage."""
-    lexicon = load_lexicon()
+    lexicon = _lexicon()
     start, end = match.span()
     text = match.string
     sign = (
@@ -463,7 +467,7 @@ _LONGEST: Final = 60
 
 def _find_in_words(text: str, words: list[Word]) -> Iterator[AmountReading]:
     """Find numbers in words: the longest run in each language that begins at a place."""
-    lexicon = load_lexicon()
+    lexicon = _lexicon()
     at = 0
     while at < len(words):
         word, start, _ = words[at]
@@ -494,7 +498,7 @@ _GLUED: Final = 5
 
 def _begin_with(word: str) -> list[str]:
     """List the languages with a number word that a longer word begins with."""
-    numbers = load_lexicon().numbers
+    numbers = _lexicon().numbers
     return [
         *dict.fromkeys(language for end in range(3, len(word)) for language in numbers.get(word[:end], ()))
     ]
@@ -502,7 +506,7 @@ def _begin_with(word: str) -> list[str]:
 
 def _read_run(text: str, words: list[Word], at: int, language: str) -> tuple[Decimal, int]:
     """Read the number that begins at a word, and count its words."""
-    lexicon = load_lexicon()
+    lexicon = _lexicon()
     total, here, many, pending = 0, 0, 0, 0
     while at + many + pending < len(words):
         word, start, _ = words[at + many + pending]
@@ -524,7 +528,7 @@ def _read_run(text: str, words: list[Word], at: int, language: str) -> tuple[Dec
 
 def _values_of(word: str, language: str) -> list[int] | None:
     """Take a word apart into the number words of one language; None if it is no number."""
-    numbers = load_lexicon().numbers
+    numbers = _lexicon().numbers
     if language in numbers.get(word, {}):
         return [numbers[word][language]]
     if len(word) <= _GLUED or len(word) > _LONGEST:
@@ -701,28 +705,25 @@ def list_evidence_keys(text: str) -> Iterator[str]:
 
     Only sentences with a digit or the word for a number are read.
     """
-    strong = load_lexicon().strong
+    strong = _lexicon().strong
     for sentence in _SENTENCE.split(text):
-        digits = _DIGIT.search(sentence) is not None
-        if digits:
-            days = [*_find_written(sentence), *_find_named(sentence)]
-            yield from (day.key for day in days)
-            taken = sorted((day.start, day.end) for day in days)
-            amounts: list[AmountReading] = [
-                *_find_eastern(sentence, taken),
-                *_find_in_digits(sentence, taken),
-            ]
-            for amount in amounts:
-                if amount.convention not in {".", ","} or amount.value % 1:  # 1,000 is not 1
-                    yield f"number {amount.value.normalize():f}"
+        if _DIGIT.search(sentence):
+            yield from _list_digit_keys(sentence)
         elif not sentence.isascii():
             yield from (f"number {each.value.normalize():f}" for each in _find_eastern(sentence, []))
         spoken = sentence.casefold().split()
-        if strong.isdisjoint(spoken) and not any(
-            len(word) > _GLUED and word[:3] in strong for word in spoken
-        ):
-            continue
-        for amount in _find_in_words(sentence, find_words(sentence)):
+        if not strong.isdisjoint(spoken) or any(len(word) > _GLUED and word[:3] in strong for word in spoken):
+            found = _find_in_words(sentence, find_words(sentence))
+            yield from (f"number {amount.value.normalize():f}" for amount in found)
+
+
+def _list_digit_keys(sentence: str) -> Iterator[str]:
+    days = [*_find_written(sentence), *_find_named(sentence)]
+    yield from (day.key for day in days)
+    taken = sorted((day.start, day.end) for day in days)
+    amounts: list[AmountReading] = [*_find_eastern(sentence, taken), *_find_in_digits(sentence, taken)]
+    for amount in amounts:
+        if amount.convention not in {".", ","} or amount.value % 1:  # 1,000 is not 1
             yield f"number {amount.value.normalize():f}"
 
 

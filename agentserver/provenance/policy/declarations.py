@@ -22,7 +22,6 @@ from agentserver.provenance.evidence.labels import (
     means,
     strip_indices,
 )
-from agentserver.provenance.evidence.lexicon import list_conventions
 from agentserver.provenance.policy import forms
 
 if TYPE_CHECKING:
@@ -191,6 +190,8 @@ class Policy:
     @property
     def conventions(self) -> frozenset[str]:
         """Conventions in which the principal's numbers and days are read."""
+        from agentserver.provenance.evidence.lexicon import list_conventions
+
         return list_conventions(self.locale) or frozenset()
 
     def classify(self, listener: str) -> ListenerClass:

@@ -228,9 +228,7 @@ class TrustedWords:
         """Read the days, times and amounts of the words under some conventions, which are read when first asked for."""
         keys: set[str] = set()
         for words in self.audible:
-            if words not in self._readings:
-                self._readings[words] = frozenset(read_keys(words))
-            for key in self._readings[words]:
+            for key in _read_cached(self._readings, words):
                 plain, _, convention = key.partition("@")
                 if not convention or convention in conventions:
                     keys.add(plain)
@@ -292,6 +290,13 @@ class TrustedWords:
         found = self.words.find_words(form, LOOKED_AT)
         pieces = (self.queries[number][offset : offset + reach] for number, offset in found)
         return any(fold_bytes(piece).startswith(form) for piece in pieces)
+
+
+def _read_cached(known: dict[str, frozenset[str]], words: str) -> frozenset[str]:
+    """Read the words of one request once."""
+    if words not in known:
+        known[words] = frozenset(read_keys(words))
+    return known[words]
 
 
 def _cache(known: dict[Any, bool], about: str | bytes | tuple[str, bool], answer: bool) -> None:  # noqa: FBT001 - a value

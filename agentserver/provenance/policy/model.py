@@ -133,6 +133,16 @@ _POSITIVE = WithJsonSchema(
 Text: TypeAlias = Annotated[
     str, PlainValidator(_read_text), WithJsonSchema({"type": ["string", "number"], "minLength": 1})
 ]
+
+
+def _check_locale(value: str) -> str:
+    from agentserver.provenance.evidence.lexicon import list_conventions
+
+    if list_conventions(value) is None:
+        raise ValueError(f"'{value}' is no locale of CLDR; write one as de or en-GB")
+    return value
+
+
 Places: TypeAlias = list[Annotated[Text, AfterValidator(_check_place)]]
 ReaderList: TypeAlias = list[Annotated[Text, AfterValidator(_check_reader)]]
 Flag: TypeAlias = Annotated[bool, PlainValidator(_read_flag), _BOOLEAN]
@@ -285,6 +295,11 @@ class PolicyEntry(_Entry):
     follow_links: Flag = Field(
         default=_DEFAULT.follow_links,
         description="Whether a document that the principal named by a link authorises the links in it.",
+    )
+    locale: Annotated[str, AfterValidator(_check_locale)] = Field(
+        default=_DEFAULT.locale,
+        description="Locale in which the principal writes ambiguous numbers and days, as de or en-GB. "
+        "Left out, 1.234 and 03/04/2027 authorise nothing.",
     )
     effects: Effects = Field(default_factory=dict, description="By rule: the effect of breaking it.")
     limit: Count = Field(

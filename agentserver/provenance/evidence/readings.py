@@ -284,9 +284,9 @@ def _distance(day: DayReading, clock: ClockReading) -> int:
     return max(day.start - clock.end, clock.start - day.end, 0)
 
 
-_NUMBER: Final = re.compile(r"\d+(?:[.,'’٫٬_]\d+|[ \u00a0\u202f\u2009]\d{3}(?!\d))*+")
+_NUMBER: Final = re.compile(r"\d++(?:[.,'’٫٬_]\d++|[ \u00a0\u202f\u2009]\d{3}(?!\d))*+")
 _EAST_NUMBER: Final = re.compile(
-    r"(?:\d+|[〇一二三四五六七八九十百千两兩])[〇一二三四五六七八九十百千万萬億亿兆两兩\d]*[〇一二三四五六七八九十百千万萬億亿兆两兩]"
+    r"(?<!\d)\d{0,30}+[〇一二三四五六七八九十百千万萬億亿兆两兩][〇一二三四五六七八九十百千万萬億亿兆两兩\d]*+"
 )
 _TAIL: Final = re.compile(
     rf"[ \u00a0\u202f]?([%€£¥₹₽$]|{WORD}{{1,14}}\.?)?(?:[ \u00a0\u202f]({WORD}{{1,14}}|[€£¥₹₽$]))?"
@@ -462,7 +462,7 @@ def _scale(
 
 
 _MONEY: Final = frozenset("€£¥₹₽$") | _MINOR
-_LONGEST: Final = 60
+_LONGEST: Final = 28
 
 
 def _find_in_words(text: str, words: list[Word]) -> Iterator[AmountReading]:

@@ -6,6 +6,7 @@ import os
 import sys
 from enum import StrEnum
 from functools import partial
+from itertools import dropwhile, islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,25 +27,54 @@ if TYPE_CHECKING:
 @reading.journal_option
 @click.option("--open", "only_open", is_flag=True, help="Only unfinished ones.")
 @click.option("--principal", help="Only conversations of this principal.")
+@click.option(
+    "--where",
+    default="",
+    metavar="FILTER",
+    help="Only conversations that meet all conditions, e.g. 'state=open cost>0.5 duration>=10s'.",
+)
+@click.option("--after", metavar="ID", help="Continue the list after this conversation.")
 @reading.list_options
 def conversations_command(
-    given: reading.JournalArguments, *, only_open: bool, principal: str | None, lists: reading.ListPrinter
+    given: reading.JournalArguments,
+    *,
+    only_open: bool,
+    principal: str | None,
+    where: str,
+    after: str | None,
+    lists: reading.ListPrinter,
 ) -> None:
-    """List the conversations of the journal, most recently active first."""
+    """List the conversations of the journal, most recently active first.
+
+    Fields of a FILTER: principal, state (open, suspended, finished), opened and touched (times in UTC, such as
+    2026-11-28), duration (10s, 5m, 2h, 1d), cost (US dollars), tokens, steps, waiting. Compare by = != < <= > >=.
+    """
+    from agentserver.history.filters import parse_filter
+
+    with project.refuse_on(ValueError, prefix="--where: "):
+        chosen = parse_filter(where)
     with reading.open_reader(reading.find_source(given)) as reader:
+        suspended = frozenset(one.id for one in reader.list_suspended())
+        listed = iter(reader.conversations())
+        if after is not None:
+            last = reading.find_conversation(reader, after)
+            listed = islice(dropwhile(lambda one: one.id != last, listed), 1, None)
         wanted = (
             one
-            for one in reader.conversations()
-            if (one.closed is None or not only_open) and principal in (None, one.principal)
+            for one in listed
+            if (one.closed is None or not only_open)
+            and principal in (None, one.principal)
+            and chosen.matches(one, suspended)
         )
-        line = partial(_conversation_line, frozenset(one.id for one in reader.list_suspended()))
+        line = partial(_conversation_line, suspended)
         lists.print(wanted, line, lambda one: one._asdict(), "there are no such conversations")
 
 
 def _conversation_line(suspended: frozenset[str], one: Summary) -> str:
+    from agentserver.history.filters import find_state
     from agentserver.spending import NOTHING_SPENT, Amount
 
-    state = "suspended" if one.id in suspended else "open" if one.closed is None else "finished"
+    state = find_state(one, suspended)
     charged = Amount(one.tokens, one.money)
     spent = f"  {charged}" if charged != NOTHING_SPENT else ""
     sleeps = "" if one.due is None else f"  sleeps until {reading.format_time(one.due)}"

@@ -96,6 +96,10 @@ def test_conversations_are_listed_and_filtered(shop):
     assert one["id"] in verb("conversations")
     assert verb("conversations", "--open") == "there are no such conversations\n"
     assert verb("conversations", "--principal", "nobody") == "there are no such conversations\n"
+    assert one["id"] in verb("conversations", "--where", "principal=console state=finished steps>=18")
+    assert verb("conversations", "--where", "steps>18") == "there are no such conversations\n"
+    assert verb("conversations", "--after", one["id"][:8]) == "there are no such conversations\n"
+    assert "--where: colour: no such field" in verb("conversations", "--where", "colour=red", status=2)
 
 
 def test_a_trace_as_text_json_and_a_page(shop):

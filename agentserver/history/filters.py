@@ -1,0 +1,137 @@
+"""Filters of conversations, as operators type them.
+
+A filter is a list of conditions that must all hold, separated by spaces: ``principal=anna cost>0.5 duration>=10s``.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from agentserver.core.encoding.history import Summary
+
+STATES = ("open", "suspended", "finished")
+"""States of a conversation that ``state=`` accepts."""
+
+_CONDITION = re.compile(r'([a-z]+)(!=|<=|>=|=|<|>)("[^"]*"|[^\s"]+)(?:\s+|$)')
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def find_state(one: Summary, suspended: Collection[str]) -> str:
+    """Find the state of a conversation, one of STATES; ``suspended`` has the ids of those that are."""
+    return "suspended" if one.id in suspended else "open" if one.closed is None else "finished"
+
+
+class Condition(NamedTuple):
+    """Comparison of one field of a conversation with a value."""
+
+    field: str
+    sign: str
+    value: str | Decimal
+
+
+class ConversationFilter(NamedTuple):
+    """Conditions that a conversation must all meet; without any, each conversation matches."""
+
+    conditions: tuple[Condition, ...] = ()
+
+    def matches(self, one: Summary, suspended: Collection[str] = ()) -> bool:
+        """Check the summary of a conversation; ``suspended`` has the ids of suspended ones."""
+        return all(
+            _COMPARE[each.sign](_FIELDS[each.field].read(one, suspended), each.value)
+            for each in self.conditions
+        )
+
+
+def parse_filter(text: str) -> ConversationFilter:
+    """Parse a filter. Raises ValueError, which names the condition and the likely correction."""
+    text, place, found = text.strip(), 0, list[Condition]()
+    while place < len(text):
+        match = _CONDITION.match(text, place)
+        if match is None:
+            raise ValueError(
+                f"column {place + 1}: {text[place:][:40]!r} is not a condition; write a field, one of"
+                ' = != < <= > >= and a value without spaces between them, as in cost>0.5 or principal="a b"'
+            )
+        found.append(_parse_condition(match[1], match[2], match[3].strip('"')))
+        place = match.end()
+    return ConversationFilter(tuple(found))
+
+
+def _parse_condition(name: str, sign: str, value: str) -> Condition:
+    field = _FIELDS.get(name)
+    if field is None:
+        raise ValueError(f"{name}: no such field; the fields are {', '.join(_FIELDS)}")
+    if field.words and sign not in {"=", "!="}:
+        raise ValueError(f"{name}{sign}{value}: {name} has no order; use = or !=")
+    try:
+        return Condition(name, sign, field.parse(value))
+    except (ValueError, InvalidOperation, OverflowError):
+        raise ValueError(f"{name}{sign}{value}: {value!r} is not {field.form}") from None
+
+
+def _parse_number(text: str) -> Decimal:
+    number = Decimal(text)
+    if not number.is_finite():
+        raise ValueError(text)
+    return number
+
+
+def _parse_money(text: str) -> Decimal:
+    return _parse_number(text) * 1_000_000
+
+
+def _parse_duration(text: str) -> Decimal:
+    unit = _SECONDS.get(text[-1:])
+    if unit is None:
+        raise ValueError(text)
+    return _parse_number(text[:-1]) * unit
+
+
+def _parse_time(text: str) -> Decimal:
+    time = datetime.fromisoformat(text)
+    return Decimal((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp())
+
+
+def _parse_state(text: str) -> str:
+    if text not in STATES:
+        raise ValueError(text)
+    return text
+
+
+class _Field(NamedTuple):
+    read: Callable[[Summary, Collection[str]], object]
+    parse: Callable[[str], str | Decimal]
+    form: str
+    words: bool = False
+
+
+_FIELDS: Mapping[str, _Field] = {
+    "principal": _Field(lambda one, _: one.principal, str, "a name", words=True),
+    "state": _Field(find_state, _parse_state, f"one of {', '.join(STATES)}", words=True),
+    "opened": _Field(lambda one, _: one.opened, _parse_time, "a time such as 2026-11-28 or 2026-11-28T09:30"),
+    "touched": _Field(
+        lambda one, _: one.touched, _parse_time, "a time such as 2026-11-28 or 2026-11-28T09:30"
+    ),
+    "duration": _Field(
+        lambda one, _: one.touched - one.opened, _parse_duration, "a duration such as 10s or 2h"
+    ),
+    "cost": _Field(lambda one, _: one.money, _parse_money, "an amount of US dollars such as 0.5"),
+    "tokens": _Field(lambda one, _: one.tokens, _parse_number, "a number"),
+    "steps": _Field(lambda one, _: one.steps, _parse_number, "a number"),
+    "waiting": _Field(lambda one, _: one.waiting, _parse_number, "a number"),
+}

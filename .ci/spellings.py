@@ -79,8 +79,8 @@ def from_babel(words: Words) -> None:  # noqa: C901, PLR0912  one field of CLDR 
                 for size, pattern in sizes.items():
                     shown = str(pattern.pattern).replace("'", "").split(";")[0]
                     word = fold(shown.replace("0", ""))
-                    short = word.isascii() and len(word) < 3 and name != "en"  # noqa: PLR2004
-                    if word and not short and shown.count("0") and re.fullmatch(rf"{LETTER}+", word):
+                    cryptic = word.isascii() and len(word) < 3 and name != "en"  # noqa: PLR2004
+                    if word and not cryptic and shown.count("0") and re.fullmatch(rf"{LETTER}+", word):
                         words["scale", str(int(size) // 10 ** (shown.count("0") - 1))].add(word)
         for width in ("long", "full"):
             rest = re.sub(
@@ -93,11 +93,11 @@ def from_babel(words: Words) -> None:  # noqa: C901, PLR0912  one field of CLDR 
         words["and", ""].update(map(fold, re.findall(r"[^\W\d_]+", re.sub(r"\{\d\}", " ", joined))))
     english = Locale("en")
     for code in english.currencies:
-        words["currency", ""].add(code.casefold())
+        words["currency", ""].add(str(code).casefold())
     for name in localedata.locale_identifiers():
         for symbol in Locale.parse(name).currency_symbols.values():
-            if (mark := fold(symbol)) and not mark.isascii() and len(mark) == 1:
-                words["currency", ""].add(mark)
+            if (sign := fold(str(symbol))) and not sign.isascii() and len(sign) == 1:
+                words["currency", ""].add(sign)
         for code in ("EUR", "USD", "GBP", "JPY", "CHF", "RUB", "CNY", "INR"):
             shown = Locale.parse(name)._data["currency_names_plural"].get(code, {})  # noqa: SLF001  # noqa: SLF001
             words["currency", ""].update(

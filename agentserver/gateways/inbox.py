@@ -332,11 +332,18 @@ class InboxRunner:
             self._down.discard(inbox.name)
 
     async def _take_settled(self, inbox: Inbox, folder: InboxFolder, tasks: TaskGroup) -> None:
+        """Send the files that have settled. Raises OSError, after all, for one that cannot be moved."""
+        failures: list[OSError] = []
         files = await anyio.to_thread.run_sync(folder.list_files, inbox)
         watch = self._watches.setdefault(inbox.name, FileWatch())
         for name in watch.list_settled(files, self.steady(), inbox.settle)[:MOST]:
-            if not await self._take(inbox, folder, name, tasks):
-                break
+            try:
+                if not await self._take(inbox, folder, name, tasks):
+                    break
+            except OSError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     async def _take(self, inbox: Inbox, folder: InboxFolder, name: str, tasks: TaskGroup) -> bool:
         """Send a file and move it. Returns False if the server takes none at present."""

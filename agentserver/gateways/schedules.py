@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from agentserver.contract import Code
-from agentserver.gateways.endings import end_when_done
+from agentserver.gateways.endings import end_when_done, submit_event
 from agentserver.ports import EngineError, QuotaError, RejectReason, UnkeptError
 from agentserver.ports.schedules import MOST, seconds_until
 from agentserver.supervision import EndEffect, start_errand
@@ -158,7 +158,7 @@ class ScheduleRunner:
             found = await self._server.find_opened(name, key)
             if found is not None and not found.over:
                 conversation, message = found.conversation, schedule.message
-                sent = await self._server.submit(name, conversation, message, schedule.listener, request=key)
+                sent = await submit_event(self._server, name, conversation, message, schedule.listener, key)
                 answer = await self._server.find_answer(name, conversation, sent.request)
                 return conversation if answer is None else ""
         return ""
@@ -169,8 +169,8 @@ class ScheduleRunner:
         try:
             handle = await self._server.open(who, key)
             handle.detach()
-            sent = await self._server.submit(
-                who.name, handle.id, schedule.message, schedule.listener, request=key
+            sent = await submit_event(
+                self._server, who.name, handle.id, schedule.message, schedule.listener, key
             )
         except (EngineError, UnkeptError) as error:
             logger.warning("%s: not sent yet: %s", key, error)
@@ -180,12 +180,15 @@ class ScheduleRunner:
             return True
         if isinstance(sent.code, RejectReason):
             return sent.code is RejectReason.OVER
+        if sent.code is Code.BUSY:
+            logger.warning("%s: not sent yet: the queue of %s is full", key, schedule.listener)
+            return False
         if isinstance(sent.code, Code):
             logger.error("%s: refused: %s", key, sent.code)
         elif not sent.again:
             logger.info("%s: sent to %s", key, schedule.listener)
         if not sent.again:
-            work = partial(end_when_done, self._server, who.name, handle.id)
+            work = partial(end_when_done, self._server, who.name, handle.id, sent.after)
             start_errand(tasks, f"ends {key}", EndEffect.EXPIRY, work, _leave)
         return True
 

@@ -308,3 +308,25 @@ async def test_a_file_that_comes_while_the_queue_is_full_is_taken_once_later(tmp
         await o.look()
         await until(lambda: o.taken)
         assert (o.names(DONE), o.taken) == (["a.json"], [Order("tea")])
+
+
+@pytest.mark.anyio
+async def test_a_file_that_cannot_be_moved_does_not_hold_up_those_behind_it(tmp_path, monkeypatch, caplog):
+    move = InboxFolder.move
+
+    def refuse(self, name, *more):
+        if name == "a.json":
+            raise PermissionError(1, "Operation not permitted", name)
+        return move(self, name, *more)
+
+    monkeypatch.setattr(InboxFolder, "move", refuse)
+    now = [0.0]
+    async with office(tmp_path, now=lambda: now[0]) as o:
+        o.put("a.json", '{"order": {"item": "tea"}}')
+        o.put("b.json", '{"order": {"item": "milk"}}')
+        for now[0] in (0.0, 100.0, 200.0):
+            await o.look()
+        await until(lambda: len(o.taken) == 2)
+        assert (o.names(), o.names(DONE)) == (["a.json"], ["b.json"])
+        assert sorted(o.taken, key=str) == [Order("milk"), Order("tea")]
+        assert caplog.text.count("cannot be read") == 1

@@ -192,3 +192,15 @@ async def test_a_time_that_another_server_sent_counts_as_in_progress(office):
         office.gate.set()
         await until(lambda: office.reports == ["Beat"])
         tasks.cancel_scope.cancel()
+
+
+async def test_a_due_time_is_sent_once_the_queue_has_room(office, monkeypatch, caplog):
+    monkeypatch.setattr("agentserver.gateways.schedules.RETRY", 0.01)
+    async with office.server(MemoryEngine(), office.schedule()) as runner:
+        accounts = runner._server._pump._accounts
+        admits = accounts.admits
+        accounts.admits = lambda *_: None
+        office.now = 1020.0
+        await until(lambda: caplog.text.count("not sent yet: the queue of report is full") > 1)
+        accounts.admits = admits
+        await until(lambda: office.reports == ["Beat"])

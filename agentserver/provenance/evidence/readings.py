@@ -693,8 +693,15 @@ def read_amounts(value: Scalar) -> frozenset[str]:
     if _NUMBER.fullmatch(digits):
         return frozenset(f"amount {sign}{number.normalize():f}" for number, _ in read_number(digits))
     found = find_amounts(body, find_words(body), [])
-    whole = len({each.start for each in found}) == 1 and not _REST.sub("", body)
+    starts = {each.start for each in found}
+    whole = len(starts) == 1 and not _REST.sub("", body) and _is_currency(body[: min(starts)])
     return frozenset(f"amount {each.value.normalize():f}" for each in found) if whole else frozenset()
+
+
+def _is_currency(lead: str) -> bool:
+    """Check whether what comes before a number is a currency, a sign or nothing: *order 1042* is no amount."""
+    word = lead.strip(" \u00a0+-−$€£¥₹₽")
+    return not word or fold_word(word) in _lexicon().currencies
 
 
 _REST: Final = re.compile(rf"[\d.,'’٫٬_\s€$£¥₹₽%+-]|{WORD}{{1,9}}")

@@ -48,7 +48,7 @@ class Hook:
 
 
 InboxFormat: TypeAlias = Literal["json", "text"]
-"""How a file is read: as JSON, or as ``{"name": ..., "text": ...}`` of its name and its content in UTF-8."""
+"""Form of a file: JSON, or ``{"name": ..., "text": ...}`` of its name and its content in UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)

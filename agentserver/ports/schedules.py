@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Overlap: TypeAlias = Literal["skip", "queue"]
-"""What happens to a due time while the message of an earlier one is in progress: it is dropped, or it waits."""
+"""Fate of a due time while the message of an earlier one is in progress: it is dropped, or it waits."""
 
 CatchUp: TypeAlias = Literal["last", "all", "none"]
-"""Which due times that passed while no server ran are sent later."""
+"""Due times that are sent later, of those that passed while no server ran."""
 
 MOST: int = 1000
 """Due times that are looked back at, and sent at most, after a pause."""

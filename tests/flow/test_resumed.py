@@ -14,6 +14,7 @@ from agentserver.effects import EffectUnknown, LedgerEntry, NotDone
 from agentserver.flow import ask, gather, once, random, tell, uuid
 from agentserver.flow.lines import FlowLine
 from agentserver.flow.runner import FlowRunner
+from tests.fuzzing import examples
 
 pytestmark = pytest.mark.anyio
 
@@ -132,7 +133,7 @@ async def check(acts, seed):
     assert not again, "nothing outside was done again"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(FLOWS, st.integers(0, 1 << 16))
 def test_a_flow_that_is_resumed_at_any_point_says_what_it_said_before(acts, seed):
     work = check(acts, seed)

@@ -28,7 +28,7 @@ AUTHOR = 256
 """Most characters of an answer's author."""
 
 DONE, NOT_DONE = "done", "not done"
-"""What a row says that has a verdict on an external effect; its digest is the answer as JSON."""
+"""Kind of a row with a verdict on an external effect; its digest is the answer as JSON."""
 
 _KNOWN = {str(answer): answer for answer in Answer}
 _LEAVE = "insert into answer values (?, ?, ?, ?, ?, ?) on conflict do nothing returning approval"

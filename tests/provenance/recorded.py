@@ -20,7 +20,7 @@ import yaml
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, judge, leaves
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.policy.declarations import ArgumentRule, SinkRule
-from agentserver.provenance.policy.marks import list_options
+from agentserver.provenance.policy.options import list_options
 from agentserver.provenance.verdict import Verdict
 
 FOLDER = Path(__file__).with_name("conversations")

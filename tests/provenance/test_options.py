@@ -12,7 +12,7 @@ from agentserver.provenance import Call, Engine, TaintViolationError, judge, lea
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.exits import count_bits
 from agentserver.provenance.policy.declarations import ArgumentRule, Rule, SinkRule
-from agentserver.provenance.policy.marks import list_options, read_marks
+from agentserver.provenance.policy.options import find_options, list_options
 from tests.provenance.scenes import Scenario, desk
 
 STAGES = ("new", "open", "settled", "escalated")
@@ -110,7 +110,7 @@ class Order:
 
 
 def test_options_are_read_from_a_type() -> None:
-    assert dict(read_marks(Order).options) == {
+    assert dict(find_options(Order)) == {
         "size": ("small", "large"), "colours": ("red", "blue"), "mark": ("high", "low"),
     }  # fmt: skip
 

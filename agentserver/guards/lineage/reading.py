@@ -5,7 +5,7 @@ It never calls the constructor of a payload class, since that would run its auth
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from math import log2
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_type_hints
 
@@ -17,6 +17,7 @@ from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf, strip_indices
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.policy.marks import RoleMarks, find_dataclasses, read_marks
+from agentserver.provenance.policy.options import find_options
 from agentserver.provenance.policy.quarantine import Channel, measure_capacity
 
 if TYPE_CHECKING:
@@ -286,7 +287,7 @@ def measure_channel(codec: Codec) -> Channel:
 
 def _make_reader(codec: Codec) -> ElementReader:
     try:
-        marks = read_marks(codec.payload)
+        marks = replace(read_marks(codec.payload), options=find_options(codec.payload))
     except (TypeError, NameError) as error:
         raise PayloadError(f"{codec.payload.__qualname__}: {error}") from None
     described = codec.described

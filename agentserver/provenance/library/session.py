@@ -21,7 +21,7 @@ from agentserver.provenance.evidence.leaves import leaves
 from agentserver.provenance.exits import count_bits
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError, Violation
-from agentserver.provenance.policy.marks import list_options
+from agentserver.provenance.policy.options import list_options
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:

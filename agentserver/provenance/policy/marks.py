@@ -8,25 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass, replace
 from decimal import Decimal
-from enum import Enum
 from typing import (
     TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
-    Final,
-    Literal,
     TypeAlias,
     TypeVar,
     get_args,
-    get_origin,
     get_type_hints,
 )
 
 from agentserver.provenance.confidentiality.readers import Readers
 from agentserver.provenance.evidence.labels import Role, Standing, strip_indices
-from agentserver.provenance.evidence.leaves import leaves, text_of
-from agentserver.provenance.policy import forms
+from agentserver.provenance.evidence.leaves import leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -76,11 +71,6 @@ Secret: TypeAlias = Annotated[str, Role.SELECTOR, Readers("principal")]
 """Credential. As an argument it selects an identity to act for; as a field only the principal may read it."""
 
 
-OPTIONS: Final = 16
-"""Maximum values of an enumeration whose choice is an option."""
-ID_DIGITS: Final = 2
-"""Digits of a listed value from which on it counts as an id."""
-
 _Mark: TypeAlias = Standing | Role | Readers | Id
 _One = TypeVar("_One", Standing, Role, Id)
 
@@ -95,7 +85,7 @@ class RoleMarks:
     ids: tuple[tuple[str, str], ...] = ()
     """Kinds of things that fields identify. Each of these fields has a worth and a role."""
     options: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Values that the type lists for fields."""
+    """Values that the type lists for fields, as :mod:`options` finds them; ``read_marks`` reads none."""
 
     def standing_of(self, path: str) -> Standing | None:
         """Look up the worth of a field or of the nearest enclosing one; None without a declaration."""
@@ -143,7 +133,6 @@ def read_marks(payload: type) -> RoleMarks:
         tuple((path, mark) for path, mark in marks if isinstance(mark, Role)),
         tuple((path, mark) for path, mark in marks if isinstance(mark, Readers)),
         tuple((path, mark.kind) for path, mark in marks if isinstance(mark, Id)),
-        tuple(_find_options(payload, "", ())),
     )
 
 
@@ -165,44 +154,6 @@ def _find_marks(payload: Any, prefix: str, above: tuple[type, ...]) -> Iterator[
         for inner in find_dataclasses(hints[field.name]):
             if inner not in above:
                 yield from _find_marks(inner, f"{path}.", (*above, inner))
-
-
-def _find_options(
-    payload: Any, prefix: str, above: tuple[type, ...]
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    hints = get_type_hints(payload)
-    for field in fields(payload):
-        path = f"{prefix}{field.name}"
-        values = list_options(_list_values(hints[field.name]))
-        if values:
-            yield path, values
-        for inner in find_dataclasses(hints[field.name]):
-            if inner not in above:
-                yield from _find_options(inner, f"{path}.", (*above, inner))
-
-
-def _list_values(hint: Any) -> tuple[Any, ...]:
-    """List the values of a literal, an enumeration, or an optional or a list of them; empty for other types."""
-    if get_origin(hint) is Literal:
-        return get_args(hint)
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return tuple(one.value for one in hint)
-    inner = [one for one in get_args(hint) if one is not type(None)]
-    return _list_values(inner[0]) if len(inner) == 1 else ()
-
-
-def list_options(values: Sequence[Any]) -> tuple[str, ...]:
-    """List the values of an enumeration as options; empty if choosing one of them names a thing or a receiver.
-
-    More than ``OPTIONS`` values select a thing, and so do addresses, running text and ids.
-    """
-    texts = tuple(text_of(value) for value in values if value is not None)
-    plain = all(isinstance(value, str) for value in values if value is not None)
-    named = any(
-        forms.names_receiver(text) or forms.is_running_text(text) or sum(map(str.isdigit, text)) >= ID_DIGITS
-        for text in texts
-    )
-    return texts if plain and 1 < len(texts) <= OPTIONS and not named else ()
 
 
 def _check_marks(path: str, hint: Any) -> Iterator[_Mark]:

@@ -71,8 +71,11 @@ LEFT_TO_FULL = tuple(
         "cli/test_mcp.py",
         "cli/test_orchestrate.py",
         "cli/test_principals_served.py",
+        "cli/test_check_against.py",
         "cli/test_reloading.py",
         "cli/test_replay.py",
+        "cli/test_send.py",
+        "cli/test_serve.py",
         "cli/test_serve_mcp.py",
         "cli/test_serve_shared.py",
         "cli/test_serve_signals.py",
@@ -81,6 +84,7 @@ LEFT_TO_FULL = tuple(
         "cli/test_streams.py",
         "cli/test_top.py",
         "engines/test_answered_after_a_kill.py",
+        "flow/test_killed.py",
         "engines/test_opened_after_a_kill.py",
         "llm/agent/test_crash.py",
         "llm/agent/test_mcp.py",
@@ -104,7 +108,15 @@ LEFT_TO_FULL = tuple(
         "llm/test_bounded.py",
         "engines/sqlite/test_damage.py",
         "worker/commands/test_commands.py",
-        # figures of work and memory, not behaviour
+        # a database that is killed, cut off or silent, and what waits for it
+        "engines/postgres/test_lost_answers.py",
+        "engines/postgres/test_marks.py",
+        "engines/postgres/test_standby.py",
+        "engines/postgres/test_trouble.py",
+        # generated requests for every route
+        "gateways/http/test_openapi.py",
+        # figures of work, memory and wording, not behaviour
+        "test_prose.py",
         "provenance/test_work.py",
         "test_patterns.py",
         # a whole server whose helpers are ended one by one, 18 s of CPU; test_supervision.py holds each ending
@@ -118,7 +130,7 @@ LEFT_TO_FULL = tuple(
 Browser tests take minutes, and break where the files of the live view change; the events that the server sends to it
 have tests of their own. Attacks with thousands of connections have a verb, `./run hostile`; each limit that they meet
 has a test beside its code. Tests that start a process or more each take a third of the CPU of all; what such a process
-does has tests in this process, and `cli/test_run.py`, `test_serve.py` and `test_send.py` start some as well.
+does has tests in this process, and `cli/test_run.py` starts some as well.
 """
 BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
 QUICK = {

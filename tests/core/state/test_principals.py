@@ -59,3 +59,24 @@ def test_names_that_look_alike_are_of_one_person():
     assert principals.is_same_name("ada", "ADA")
     assert principals.is_same_name("ada", "аdа")
     assert not principals.is_same_name("ada", "bob")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("oidc:https://id.example#7", "begins with oidc:"),
+        ("0idc:x", "begins with oidc:"),
+        ("console-1", "a principal of this machine"),
+        ("ada\u200b", "characters that nobody sees"),
+        ("ada", ""),
+    ],
+)
+def test_a_principal_with_a_token_has_no_name_of_this_machine_or_of_a_provider(name, why):
+    told = principals.unknown_to_network(name)
+    assert why in told
+    assert bool(told) == bool(why)
+
+
+def test_of_two_trusts_the_lower_one_counts():
+    assert principals.weaker(principals.Trust.ORDERS, principals.Trust.RELAY) is principals.Trust.RELAY
+    assert principals.weaker(principals.Trust.STRANGER, principals.Trust.RELAY) is principals.Trust.STRANGER

@@ -138,6 +138,7 @@ QUICK = {
     "cluster": ("--quick",),
     "durable": ("--quick",),
     "fairness": ("--quick",),
+    "flow": ("--rounds=1", "--steps=200"),
     "gateway": ("--quick",),
     "handoff": ("1",),
     "hop": ("--rounds=1", "--hops=300", "--size=0.4 kB"),
@@ -147,6 +148,7 @@ QUICK = {
     "scanner": ("--megabytes=1",),
     "startup": ("--rounds=1",),
     "telemetry": ("--rounds=1", "--hops=300"),
+    "timers": ("--quick",),
 }
 LOCK_PYTHONS = ("3.11", "3.12", "3.13")
 ADAPTER_LOCKS = "tests/provenance/adapters/*.lock"

@@ -106,7 +106,7 @@ class Reader:
         """List open conversations with queued deliveries, oldest first."""
         return self._ids(
             f"select id from conversation where {self._going}"  # noqa: S608 - our own text
-            " and number in (select conversation from delivery where state = 0)"
+            " and number in (select conversation from delivery where state in (0, 6) and state = 0)"
         )
 
     def open_conversations(self) -> list[tuple[str, str]]:
@@ -215,7 +215,7 @@ class Reader:
         """Every conversation, the one that was touched last first."""
         rows = self._connection.execute(
             "select c.id, c.principal, c.opened, c.touched, c.closed, c.version,"
-            " (select count(*) from delivery d where d.conversation = c.number and d.state = 0),"
+            " (select count(*) from delivery d where d.conversation = c.number and d.state in (0, 6) and d.state = 0),"
             " (select count(*) from event e where e.conversation = c.number and e.waiting = 1),"
             " c.due, (select data from value v where v.conversation = c.number and v.owner = ? and v.name = ?)"
             " from conversation c order by c.touched desc, c.number desc",

@@ -71,7 +71,7 @@ _TABLES: Final = """
         ended real,
         mark blob not null
     ) @history;
-    create index delivery_queued on delivery(conversation) where state = 0;
+    create index delivery_queued on delivery(conversation) where state in (0, 6);
     create index delivery_dead on delivery(number) where state = 3;
 
     create table event (

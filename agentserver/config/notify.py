@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from agentserver.config.findings import did_you_mean, index_by_name
 from agentserver.config.keys.notify import NotifyEntry
+from agentserver.ports.identity import is_loopback
 from agentserver.ports.notices import Notifier
 from agentserver.remedies.configuration import ConfigCode
 
@@ -99,12 +99,5 @@ class _NotifierReader:
             host = ""
         if not host or parts.username is not None or not url.isascii() or not url.isprintable() or " " in url:
             self._report.error(ConfigCode.VALUE, where, "is no address", '"https://NAME/PATH"')
-        elif parts.scheme != "https" and not _is_local(host):
+        elif parts.scheme != "https" and not is_loopback(host):
             self._report.error(ConfigCode.VALUE, where, "needs TLS", '"https://..."')
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False

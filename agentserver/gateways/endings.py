@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing, suppress
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,12 @@ from agentserver.contract import Code
 from agentserver.core.messages import UNDECIDED, Done, EventPlace
 from agentserver.core.receipts import LONGEST
 from agentserver.ports import EngineError
+from agentserver.supervision import EndEffect, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+
+    from anyio.abc import TaskGroup
 
     from agentserver.ports import Ingress, SubmitResult
 
@@ -45,6 +49,18 @@ async def end_when_done(
             over = await _wait_for_done(events)
         if over:
             await server.end(principal, conversation, by=principal)
+
+
+def start_ending(
+    tasks: TaskGroup, event: str, server: Ingress, principal: str, conversation: str, after: EventPlace
+) -> None:
+    """Start to end a conversation when its request is done; ``event`` names it. If that fails, it ends when idle."""
+    work = partial(end_when_done, server, principal, conversation, after)
+    start_errand(tasks, f"ends {event}", EndEffect.EXPIRY, work, _leave)
+
+
+async def _leave(_reason: str) -> None:
+    """Do nothing: the conversation ends when it is idle."""
 
 
 async def _wait_for_done(events: AsyncIterator[object]) -> bool:

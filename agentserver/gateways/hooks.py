@@ -25,7 +25,7 @@ from starlette.routing import Route
 from agentserver.contract import Code
 from agentserver.core.receipts import LONGEST
 from agentserver.core.state.principals import Principal, Trust
-from agentserver.gateways.endings import end_when_done, submit_event
+from agentserver.gateways.endings import start_ending, submit_event
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.parts import (
     DoorPart,
@@ -40,8 +40,7 @@ from agentserver.gateways.http.parts import (
 )
 from agentserver.gateways.principals import Caller, Rate, Role
 from agentserver.ports import RejectReason
-from agentserver.ports.hooks import map_fields
-from agentserver.supervision import EndEffect, start_errand
+from agentserver.ports.hooks import map_fields, sign_standard
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -113,8 +112,7 @@ def _read_standard(secret: str, heads: Callable[[bytes], str], body: bytes) -> _
         key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
     except binascii.Error:
         return _SignedHead("", (), at)
-    right = hmac.digest(key, f"{event}.{at}.".encode() + body, "sha256")
-    return _SignedHead(base64.b64encode(right).decode(), given, at)
+    return _SignedHead(sign_standard(key, event, at, body), given, at)
 
 
 class _Scheme(NamedTuple):
@@ -210,8 +208,8 @@ class HookRoutes:
         if sent.code is not RejectReason.OVER:  # the conversation of an event ends once that is dealt with
             check_stored(sent)
         if self._tasks is not None and not sent.again and sent.code is None:
-            work = partial(end_when_done, server, who.name, conversation, sent.after)
-            start_errand(self._tasks, f"ends an event of {who.name}", EndEffect.EXPIRY, work, _leave)
+            event = f"an event of {who.name}"
+            start_ending(self._tasks, event, server, who.name, conversation, sent.after)
         return forms.json_response({"conversation": conversation, "request": sent.request}, 202)
 
 
@@ -221,10 +219,6 @@ def _make_message(server: DoorHost, hook: Hook, value: Any) -> bytes:
     if codec is None:  # a reload has removed it
         raise ProblemAnswer(404)
     return forms.encode_value(codec, map_fields(hook.fields, value, (field.name for field in codec.outline)))
-
-
-async def _leave(_reason: str) -> None:
-    """Do nothing: the conversation ends when it is idle."""
 
 
 def part(hooks: Sequence[Hook], keeper: TokenKeeper) -> DoorPart:

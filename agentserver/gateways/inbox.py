@@ -25,12 +25,12 @@ from agentserver.contract import Code
 from agentserver.core.refusals import ERROR_WORDINGS
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.foreign_json.reading import JsonLimits
-from agentserver.gateways.endings import end_when_done, submit_event
+from agentserver.gateways.endings import start_ending, submit_event
 from agentserver.payload.json.elements import element_of
 from agentserver.payload.json.values import JsonRefusal, read_json
 from agentserver.ports import Ingress, QuotaError, RejectReason, UnkeptError
 from agentserver.ports.hooks import map_fields
-from agentserver.supervision import EndEffect, start_errand, start_helper
+from agentserver.supervision import EndEffect, start_helper
 from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
@@ -380,10 +380,5 @@ class InboxRunner:
         if isinstance(sent.code, Code):
             raise RefusedFileError(f"{sent.code}: {ERROR_WORDINGS[sent.code].message}")
         if sent.code is None and not sent.again:
-            work = partial(end_when_done, self.host, who.name, handle.id, sent.after)
-            start_errand(tasks, f"ends a file of {who.name}", EndEffect.EXPIRY, work, _leave)
+            start_ending(tasks, f"a file of {who.name}", self.host, who.name, handle.id, sent.after)
         return sent.code in {None, RejectReason.OVER}
-
-
-async def _leave(_reason: str) -> None:
-    """Do nothing: the conversation ends when it is idle."""

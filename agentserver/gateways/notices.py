@@ -5,8 +5,6 @@ A notice has no part of the message: the page that it links to asks for an ident
 
 from __future__ import annotations
 
-import base64
-import hmac
 import json
 import logging
 import os
@@ -27,6 +25,7 @@ import anyio
 import anyio.to_thread
 
 from agentserver.payload.names import local
+from agentserver.ports.hooks import sign_standard
 from agentserver.supervision import EndEffect, start_errand
 
 if TYPE_CHECKING:
@@ -184,11 +183,10 @@ def _iso(at: float) -> str:
 
 def sign(key: bytes, notice_id: str, at: int, body: bytes) -> dict[str, str]:
     """Make the headers of Standard Webhooks 1.0 (https://www.standardwebhooks.com)."""
-    signature = hmac.digest(key, f"{notice_id}.{at}.".encode() + body, "sha256")
     return {
         "webhook-id": notice_id,
         "webhook-timestamp": str(at),
-        "webhook-signature": f"v1,{base64.b64encode(signature).decode()}",
+        "webhook-signature": f"v1,{sign_standard(key, notice_id, str(at), body)}",
     }
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import anyio
 
 from agentserver.contract import Code
-from agentserver.gateways.endings import end_when_done, submit_event
+from agentserver.gateways.endings import end_when_done, start_ending, submit_event
 from agentserver.ports import EngineError, QuotaError, RejectReason, UnkeptError
 from agentserver.ports.schedules import MOST, seconds_until
 from agentserver.supervision import EndEffect, start_errand
@@ -96,9 +96,7 @@ class ScheduleRunner:
     async def _find_last(self, schedule: Schedule) -> float:
         """Find the last due time that was sent; the present time if none is known, as for a new schedule."""
         now = self._now()
-        for number, due in enumerate(schedule.recurrence.back_from(now)):
-            if number == MOST:
-                break
+        for due in islice(schedule.recurrence.back_from(now), MOST):
             if await self._was_sent(schedule, due):
                 return due
         return now
@@ -141,9 +139,7 @@ class ScheduleRunner:
         """
         if found := await self._find_in_progress(schedule, sent):
             return sent, found
-        for each in islice(schedule.recurrence.back_from(due), 1, MOST):
-            if each <= sent:
-                break
+        for each in reversed(schedule.list_due(sent, due)[:-1]):
             if found := await self._find_in_progress(schedule, each):
                 return each, found
         return None
@@ -188,10 +184,5 @@ class ScheduleRunner:
         elif not sent.again:
             logger.info("%s: sent to %s", key, schedule.listener)
         if not sent.again:
-            work = partial(end_when_done, self._server, who.name, handle.id, sent.after)
-            start_errand(tasks, f"ends {key}", EndEffect.EXPIRY, work, _leave)
+            start_ending(tasks, key, self._server, who.name, handle.id, sent.after)
         return True
-
-
-async def _leave(_reason: str) -> None:
-    """Do nothing: the conversation ends when it is idle."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hmac
+from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -96,3 +98,8 @@ def _follow(value: Any, path: str) -> Any:
             return _NOWHERE
         value = value[key]
     return value
+
+
+def sign_standard(key: bytes, event: str, at: str, body: bytes) -> str:
+    """Sign an event as Standard Webhooks 1.0 does (https://www.standardwebhooks.com), in Base64."""
+    return b64encode(hmac.digest(key, f"{event}.{at}.".encode() + body, "sha256")).decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from agentserver.core.state.principals import Trust
@@ -63,3 +64,11 @@ class IdentityProvider:
     skew: float = 30.0
     stale: float = 3600.0
     loopback: bool = False
+
+
+def is_loopback(host: str) -> bool:
+    """Check whether a host is this machine, so that what is sent to it needs no TLS."""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -12,7 +11,13 @@ from agentserver.config.findings import did_you_mean
 from agentserver.config.keys.fields import Deadline, Drain, Line, Name, Strict, TextPattern, wrap_text
 from agentserver.core.state.principals import Trust
 from agentserver.extras import install_hint, is_installed
-from agentserver.ports.identity import ClaimRule, IdentityProvider, ProvidedRole, SignatureAlgorithm
+from agentserver.ports.identity import (
+    ClaimRule,
+    IdentityProvider,
+    ProvidedRole,
+    SignatureAlgorithm,
+    is_loopback,
+)
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
@@ -168,17 +173,10 @@ def _find_faults(entry: IdentityEntry, earlier: Collection[str]) -> Iterator[tup
     url = urlsplit(entry.issuer)
     if entry.issuer in earlier:
         yield "this issuer is there already", "one entry with the rules of both"
-    if url.scheme == "http" and not _is_loopback(url.hostname or ""):
+    if url.scheme == "http" and not is_loopback(url.hostname or ""):
         yield "keys would be fetched unencrypted", f'"issuer: https{entry.issuer[4:]}"'
     elif url.scheme == "http" and not entry.loopback:
         yield "keys would be fetched unencrypted", '"loopback: true", for a provider of tests'
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _list_targets(number: int, entry: IdentityEntry) -> Iterator[tuple[Loc, str]]:

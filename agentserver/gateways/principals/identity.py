@@ -16,7 +16,6 @@ from base64 import urlsafe_b64decode
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from importlib import import_module
-from ipaddress import ip_address
 from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -27,6 +26,7 @@ from agentserver.core.state.principals import LONGEST as LONGEST_NAME
 from agentserver.core.state.principals import PROVIDED, Principal
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
 from agentserver.gateways.principals.callers import Caller, Rate, Role
+from agentserver.ports.identity import is_loopback
 from agentserver.supervision import EndEffect, start_helper
 
 if TYPE_CHECKING:
@@ -266,15 +266,8 @@ class ProviderKeys:
         if not (url.isascii() and url.isprintable()) or parts.username is not None or not parts.hostname:
             return False
         return parts.scheme == "https" or (
-            parts.scheme == "http" and self.provider.loopback and _is_loopback(parts.hostname)
+            parts.scheme == "http" and self.provider.loopback and is_loopback(parts.hostname)
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class _ParsedToken(NamedTuple):

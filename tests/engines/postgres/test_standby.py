@@ -1,4 +1,4 @@
-"""A synchronous standby that is away: commits wait, and whoever cancels the wait makes no answer of it."""
+"""Tests of commits that wait for a synchronous standby that is away, and of cancelled waits."""
 
 from __future__ import annotations
 
@@ -15,22 +15,41 @@ from tests.postgres import running
 
 pytestmark = pytest.mark.anyio
 
-WAITING = (
-    "select pid from pg_stat_activity where wait_event = any($1) and application_name = 'agentserver writer'"
-)
+WAITING = "select pid from pg_stat_activity where wait_event = any($1) and application_name = $2"
 
 
-async def waiting(admin, *events):
-    """The backend of the writer, once it waits for something."""
+async def waiting(admin, *events, application="agentserver writer"):
+    """Wait until a backend of the application waits for one of the events. Returns its process id."""
     async with asyncio.timeout(HANGS):
-        while (found := await admin.fetchval(WAITING, events)) is None:  # noqa: ASYNC110 - another process waits
+        while (found := await admin.fetchval(WAITING, events, application)) is None:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.01)
     return found
 
 
-async def require(admin, standby):
+async def configure(admin, standby):
     await admin.execute(f"alter system set synchronous_standby_names = '{standby}'")
     await admin.execute("select pg_reload_conf()")
+
+
+async def require(admin, postgres, standby):
+    """Require a standby, and wait until commits wait for it.
+
+    A reload is asynchronous: until the checkpointer has seen it, a commit passes unconfirmed.
+    """
+    await configure(admin, standby)
+    probe = await asyncpg.connect(postgres.url(), server_settings={"application_name": "probe"})
+    commits = asyncio.create_task(commit_until_cancelled(probe))
+    await admin.fetchval("select pg_cancel_backend($1)", await waiting(admin, "SyncRep", application="probe"))
+    await commits
+    await probe.close()
+
+
+async def commit_until_cancelled(connection):
+    """Commit until one commit waits for a standby: Postgres answers its cancellation with a warning."""
+    warnings = []
+    connection.add_log_listener(lambda _, message: warnings.append(message))
+    while not warnings:
+        await connection.execute("select txid_current()")
 
 
 @pytest.mark.parametrize("end", ["pg_cancel_backend", "pg_terminate_backend"])
@@ -40,14 +59,14 @@ async def test_a_commit_that_no_standby_has_confirmed_is_not_acknowledged(end):
         async with PostgresEngine(PostgresOptions(postgres.url(), lease=HANGS)) as engine:
             sample = SampleConversation()
             first = await talk(engine, sample, 2)
-            await require(admin, "away")
+            await require(admin, postgres, "away")
             second = sample.receive(first.conversation, "2")
             done = engine.commit(engine.current_claim(first.conversation.id), second)
             await admin.fetchval(f"select {end}($1)", await waiting(admin, "SyncRep"))
             await until(lambda engine=engine: engine.trouble)
             await waiting(admin, "SyncRep", "transactionid")  # the latter where the lease is being renewed
             assert not done.done()
-            await require(admin, "")
+            await configure(admin, "")
             async with asyncio.timeout(HANGS):
                 await done
             await sound(engine, postgres.url(), [second], 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from hashlib import blake2b
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.logs import LogChange
     from agentserver.spending import Amount
 
-__all__ = ["Delivery", "Done", "EventPlace", "Moment", "Progress", "Reply"]
+__all__ = ["Delivery", "Delta", "DeltaKind", "Done", "EventPlace", "Moment", "Progress", "Reply"]
 
 SYSTEM = "system"
 """The writer of every SystemError, and its sender until a listener passes it on; no listener may take the name."""
@@ -225,6 +226,39 @@ class Progress(NamedTuple):
     request: str
     sender: str
     text: str
+
+
+class DeltaKind(StrEnum):
+    """Kinds of deltas."""
+
+    TEXT = "text"  # a piece of the answer
+    CALL = "call"  # a call of a tool that was sent
+    RESULT = "result"  # the end of such a call
+    RESET = "reset"  # the pieces of this request so far are void
+    DIFFERENCE = "difference"  # the committed answer differs from the pieces: it alone counts
+
+
+class Delta(NamedTuple):
+    """Piece of an answer that is not yet committed: shown to current watchers and never stored.
+
+    Args:
+        request: the outside message that it belongs to.
+        sender: the listener.
+        kind: the meaning of the other fields.
+        text: the piece; of a call, its arguments as JSON if they may be shown; of a result or a reset, the reason.
+        offset: characters of the answer before this piece. A watcher that lost pieces sees a gap.
+        id: of a call and of its result; empty for text.
+        name: of a call, the tool.
+    """
+
+    conversation: str
+    request: str
+    sender: str
+    kind: DeltaKind
+    text: str = ""
+    offset: int = 0
+    id: str = ""
+    name: str = ""
 
 
 class Effects(NamedTuple):

@@ -38,7 +38,7 @@ from starlette.routing import Route
 
 from agentserver.contract import Code
 from agentserver.core.decide.answers import bar_approver
-from agentserver.core.messages import Done, Progress, Reply
+from agentserver.core.messages import Delta, Done, Progress, Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codec
     from agentserver.ports import SubmitResult
 
-    Item: TypeAlias = "Reply | Done | Progress | WatchStop | None"
+    Item: TypeAlias = "Reply | Done | Progress | Delta | WatchStop | None"
     Say: TypeAlias = Callable[[BaseEvent], Awaitable[None]]
 
 PAYLOAD: Final = "payload"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
     from agentserver.contract import Code
-    from agentserver.core.messages import Done, EffectVerdict, EventPlace, Progress, Reply
+    from agentserver.core.messages import Delta, Done, EffectVerdict, EventPlace, Progress, Reply
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
@@ -224,11 +224,16 @@ class Ingress(Protocol):
         conversation: str,
         after: EventPlace = UNDECIDED,
         caught_up: Callable[[], None] = ...,
-    ) -> AsyncIterator[Reply | Done | Progress | WatchStop]:
+        *,
+        deltas: bool = False,
+    ) -> AsyncIterator[Reply | Done | Progress | Delta | WatchStop]:
         """Iterate over the events after a place, past and future; the last item is a WatchStop.
 
         Many may watch at once, each with a bounded queue. Watching acknowledges nothing: see ``confirm``. By default it
         begins with the earliest stored event. ``caught_up`` is called after the past events, and may be called again.
+
+        With ``deltas``, pieces of answers that are not yet committed come too, while this process owns the
+        conversation. A slow watcher loses pieces, never events.
 
         Raises LookupError, at the first item.
         """

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from agentserver.core.encoding.history import DeadLetter
     from agentserver.core.messages import (
         Delivery,
+        Delta,
         Done,
         EffectVerdict,
         EventPlace,
@@ -288,10 +289,12 @@ class Entrance:
         conversation: str,
         after: EventPlace,
         caught_up: Callable[[], None] = ignore_catch_up,
-    ) -> AsyncIterator[Reply | Done | Progress | WatchStop]:
+        *,
+        deltas: bool = False,
+    ) -> AsyncIterator[Reply | Done | Progress | Delta | WatchStop]:
         """Yield everything after a place as it occurs. Raises LookupError, and EngineError, at the first item."""
         standing = partial(self._standing, principal, conversation)
-        return self.watches.events(conversation, after, standing, caught_up)
+        return self.watches.events(conversation, after, standing, caught_up, deltas=deltas)
 
     # Messages
 

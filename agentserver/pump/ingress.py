@@ -11,7 +11,7 @@ from agentserver.pump.watches import ignore_catch_up
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from agentserver.core.messages import Done, EventPlace, Progress, Reply
+    from agentserver.core.messages import Delta, Done, EventPlace, Progress, Reply
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.principals import Principal
     from agentserver.ports import ConversationFound, RecordGap, WatchStop
@@ -101,16 +101,21 @@ class ServerIngress:
         conversation: str,
         after: EventPlace = UNDECIDED,
         caught_up: Callable[[], None] = ignore_catch_up,
-    ) -> AsyncIterator[Reply | Done | Progress | WatchStop]:
+        *,
+        deltas: bool = False,
+    ) -> AsyncIterator[Reply | Done | Progress | Delta | WatchStop]:
         """Yield every event of a conversation after a place, then new ones as they occur; an Ended at the end.
 
         Any number may watch at once. It acknowledges nothing: see ``confirm``. Without a place it begins with the
         earliest event that is kept. ``caught_up`` is called when all earlier events were yielded, possibly more than
         once. Close the iterator (``contextlib.aclosing``) to stop before the end.
 
+        With ``deltas``, pieces of answers that are not yet committed come too, while this process owns the
+        conversation. A slow watcher loses pieces, never events.
+
         Raises LookupError, at the first item.
         """
-        return self._running.entrance.watch(principal, conversation, after, caught_up)
+        return self._running.entrance.watch(principal, conversation, after, caught_up, deltas=deltas)
 
     async def confirm(self, principal: str, conversation: str, place: EventPlace) -> None:
         """Acknowledge everything up to a place for the principal. Raises LookupError."""

@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.core.messages import LAST, UNDECIDED, EventPlace, Progress
+from agentserver.core.messages import LAST, UNDECIDED, Delta, DeltaKind, EventPlace, Progress
 from agentserver.ports import ForgottenError, WatchEnd, WatchStop
 from agentserver.pump.streams import BYTES, EVENTS, weight
 
@@ -28,6 +28,9 @@ WORDS: Final = 64
 
 AT_ONCE: Final = 64
 """Events that are read from the engine at once."""
+
+PIECE: Final = 16_384
+"""Characters of one piece of an answer. Pieces that wait for a slow watcher are joined up to this length."""
 
 RECENT: Final = 1024
 """Conversations whose latest events are in memory, so that a new watcher need not ask the engine."""
@@ -54,12 +57,14 @@ class WatchQueue:
 
     Args:
         after: place of the last event that its watcher has.
+        deltas: whether it takes pieces of answers that are not yet committed.
     """
 
-    __slots__ = ("_bytes", "_items", "_stirred", "behind", "end", "last", "missed")
+    __slots__ = ("_bytes", "_items", "_stirred", "behind", "deltas", "end", "last", "missed")
 
-    def __init__(self, after: EventPlace) -> None:
-        self._items: deque[Event | Progress] = deque()
+    def __init__(self, after: EventPlace, *, deltas: bool = False) -> None:
+        self.deltas = deltas
+        self._items: deque[Event | Progress | Delta] = deque()
         self._bytes = 0
         self._stirred = asyncio.Event()
         self.last = after
@@ -77,6 +82,8 @@ class WatchQueue:
             return
         self._bytes += weight(event)
         self._items.append(event)
+        if len(self._items) > EVENTS:
+            self._drop_passing()
         if len(self._items) > EVENTS or (self._bytes > BYTES and len(self._items) > 1):
             self._items.clear()
             self._bytes = 0
@@ -86,11 +93,20 @@ class WatchQueue:
                 self.end = WatchEnd.LAGGED
         self._stirred.set()
 
-    def tell(self, progress: Progress) -> None:
-        """Add progress, unless much is waiting."""
-        if self.end is None and len(self._items) < WORDS:
-            self._items.append(progress)
-            self._stirred.set()
+    def _drop_passing(self) -> None:
+        """Drop progress and deltas, which are never stored, to make room for events."""
+        self._items = deque(item for item in self._items if not isinstance(item, Progress | Delta))
+
+    def tell(self, item: Progress | Delta) -> None:
+        """Add progress or a delta, unless much is waiting."""
+        if self.end is not None:
+            return
+        last = self._items[-1] if self._items else None
+        if isinstance(item, Delta) and isinstance(last, Delta) and (joined := _join(last, item)) is not None:
+            self._items[-1] = joined
+        elif len(self._items) < WORDS:
+            self._items.append(item)
+        self._stirred.set()
 
     def finish(self, end: WatchEnd) -> None:
         """End the queue after the events that wait."""
@@ -110,14 +126,14 @@ class WatchQueue:
         self.behind = self.missed = True  # also while a read is under way
         self._stirred.set()
 
-    async def next_item(self) -> Event | Progress | None:
+    async def next_item(self) -> Event | Progress | Delta | None:
         """The next item; None at the end, and when there is something to be read from the engine before."""
         while True:
             if self.behind:
                 return None
             while self._items:
                 item = self._items.popleft()
-                if isinstance(item, Progress):
+                if isinstance(item, Progress | Delta):
                     return item
                 self._bytes -= weight(item)
                 if self.take(item):
@@ -126,6 +142,14 @@ class WatchQueue:
                 return None
             self._stirred.clear()
             await self._stirred.wait()
+
+
+def _join(one: Delta, other: Delta) -> Delta | None:
+    """Join two pieces of one answer that follow each other; None if they do not, or are too long together."""
+    if one[:4] != other[:4] or one.kind is not DeltaKind.TEXT or one.offset + len(one.text) != other.offset:
+        return None
+    text = one.text + other.text
+    return one._replace(text=text) if len(text) <= PIECE else None
 
 
 @dataclass(slots=True)
@@ -247,6 +271,16 @@ class Watches:
         for watch in self.of.get(progress.conversation, ()):
             watch.tell(progress)
 
+    def wants_deltas(self, conversation: str) -> bool:
+        """Return whether any watcher takes deltas."""
+        return any(watch.deltas for watch in self.of.get(conversation, ()))
+
+    def tell_delta(self, delta: Delta) -> None:
+        """Pass on a delta to the watchers that take them."""
+        for watch in self.of.get(delta.conversation, ()):
+            if watch.deltas:
+                watch.tell(delta)
+
     def nudge(self, conversation: str, place: EventPlace) -> None:
         """Read the events of a conversation that another process owns, or owned, up to a place; UNDECIDED for all."""
         self._remote.pop(conversation, None)  # it may lack this
@@ -273,13 +307,15 @@ class Watches:
         after: EventPlace,
         standing: Callable[[], Awaitable[ConversationFound]],
         caught_up: Callable[[], None] = ignore_catch_up,
-    ) -> AsyncIterator[Event | Progress | WatchStop]:
+        *,
+        deltas: bool = False,
+    ) -> AsyncIterator[Event | Progress | Delta | WatchStop]:
         """Yield everything after a place, then new events as they occur, and the end.
 
         ``standing`` returns the owner of the conversation, or raises LookupError. ``caught_up`` is called whenever all
         earlier events were yielded.
         """
-        watch = WatchQueue(after)
+        watch = WatchQueue(after, deltas=deltas)
         self.of.setdefault(conversation, []).append(watch)
         try:
             if self._stopped:

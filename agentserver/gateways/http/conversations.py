@@ -17,7 +17,7 @@ from starlette.routing import Route, WebSocketRoute
 
 from agentserver.contract import Code
 from agentserver.core import receipts
-from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
+from agentserver.core.messages import UNDECIDED, Delta, Done, EventPlace, Progress, Reply
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.options import MOST_WAIT
 from agentserver.gateways.http.parts import (
@@ -171,7 +171,9 @@ class ConversationRoutes:
             said = await _confirm(request, who)
         after = said or _place(request.query_params.get("after")) or UNDECIDED
         shown = partial(_event_object, server.rules, who.redacted)
-        return EventStream(who, partial(server.watch, who.sees, key, after), shown, after, wait)
+        deltas = _flag(request.query_params.get("deltas")) and not who.redacted
+        events = partial(server.watch, who.sees, key, after, deltas=deltas)
+        return EventStream(who, events, shown, after, wait)
 
     async def cancel(self, request: Request) -> Response:
         """End one request."""
@@ -223,12 +225,12 @@ async def _first_of(events: AsyncIterator[Item], request: str) -> Reply | Done |
     async for event in events:
         if isinstance(event, WatchStop):
             return None
-        if not isinstance(event, Progress) and event.request == request:
+        if not isinstance(event, Progress | Delta) and event.request == request:
             return event
     return None
 
 
-def _event_object(rules: Any, redacted: bool, event: Reply | Done | Progress) -> Mapping[str, Any]:  # noqa: FBT001 - within this module
+def _event_object(rules: Any, redacted: bool, event: Reply | Done | Progress | Delta) -> Mapping[str, Any]:  # noqa: FBT001 - within this module
     found = forms.event_json(event, rules)
     return (
         forms.without_content(found, len(event.message) if isinstance(event, Reply) else 0)
@@ -281,6 +283,12 @@ def _seconds(text: str | None) -> float | None:
     if not (text.isascii() and text.isdigit() and len(text) <= len(str(MOST_WAIT))):
         raise ProblemAnswer(400, f"wait= is a whole number of seconds from 0 to {MOST_WAIT}.")
     return float(text)
+
+
+def _flag(text: str | None) -> bool:
+    if text not in (None, "true", "false"):
+        raise ProblemAnswer(400, "deltas= is true or false.")
+    return text == "true"
 
 
 def _short(text: str | None) -> str | None:

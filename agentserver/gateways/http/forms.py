@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.responses import Response
 
 from agentserver.contract import Code, SystemError
-from agentserver.core.messages import UNDECIDED, Done, EventPlace, Progress, Reply
+from agentserver.core.messages import UNDECIDED, Delta, DeltaKind, Done, EventPlace, Progress, Reply
 from agentserver.core.receipts import LONGEST
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.http.parts import ProblemAnswer, by_code
@@ -170,7 +170,7 @@ def payload_json(data: bytes, rules: Rules) -> Mapping[str, Any]:
     return {"payload": local(tag), "value": value}
 
 
-def event_json(event: Reply | Done | Progress, rules: Rules) -> Mapping[str, Any]:
+def event_json(event: Reply | Done | Progress | Delta, rules: Rules) -> Mapping[str, Any]:
     """Convert an event to an object."""
     match event:
         case Reply():
@@ -184,6 +184,24 @@ def event_json(event: Reply | Done | Progress, rules: Rules) -> Mapping[str, Any
             }
         case Progress():
             return {"type": "progress", "request": event.request, "from": event.sender, "text": event.text}
+        case Delta():
+            return delta_json(event)
+
+
+def delta_json(delta: Delta) -> Mapping[str, Any]:
+    """Convert a piece of an answer to an object that says that it is not durable."""
+    more = {"offset": delta.offset} if delta.kind is DeltaKind.TEXT else {}
+    named = {name: value for name, value in (("id", delta.id), ("name", delta.name)) if value}
+    return {
+        "type": "delta",
+        "durable": False,
+        "request": delta.request,
+        "from": delta.sender,
+        "kind": str(delta.kind),
+        **named,
+        **more,
+        "text": delta.text,
+    }
 
 
 def waiting_json(one: Approval, rules: Rules) -> Mapping[str, Any]:

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
-    from agentserver.core.messages import Progress
+    from agentserver.core.messages import Delta, Progress
     from agentserver.gateways.http.connections import HeldConnection, HeldConnections
     from agentserver.gateways.principals import Caller
 
-    Item: TypeAlias = Reply | Done | Progress | WatchStop
-    Shown: TypeAlias = Callable[[Reply | Done | Progress], Mapping[str, Any]]
+    Item: TypeAlias = Reply | Done | Progress | Delta | WatchStop
+    Shown: TypeAlias = Callable[[Reply | Done | Progress | Delta], Mapping[str, Any]]
 
 BEAT: Final = b": \n\n"
 """A comment: a sign of life that tells nothing (Server-sent events)."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from enum import StrEnum
-from functools import partial
-from itertools import dropwhile, islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from agentserver.core.encoding.history import Summary
+    from agentserver.core.encoding.history import ListedConversation
     from agentserver.core.records.audit import AuditRecord
 
 
@@ -33,7 +31,9 @@ if TYPE_CHECKING:
     metavar="FILTER",
     help="Only conversations that meet all conditions, e.g. 'state=open cost>0.5 duration>=10s'.",
 )
-@click.option("--after", metavar="ID", help="Continue the list after this conversation.")
+@click.option(
+    "--after", default="", metavar="CURSOR", help="Continue after the page that ended with this cursor."
+)
 @reading.list_options
 def conversations_command(
     given: reading.JournalArguments,
@@ -41,45 +41,44 @@ def conversations_command(
     only_open: bool,
     principal: str | None,
     where: str,
-    after: str | None,
+    after: str,
     lists: reading.ListPrinter,
 ) -> None:
-    """List the conversations of the journal, most recently active first.
+    """List the conversations of the journal, most recently opened first.
 
     Fields of a FILTER: principal, state (open, suspended, finished), opened and touched (times in UTC, such as
     2026-11-28), duration (10s, 5m, 2h, 1d), cost (US dollars), tokens, steps, waiting. Compare by = != < <= > >=.
     """
+    from agentserver.core.encoding.history import Condition, ConversationFilter
     from agentserver.history.filters import parse_filter
 
     with project.refuse_on(ValueError, prefix="--where: "):
-        chosen = parse_filter(where)
+        conditions = parse_filter(where).conditions
+    if only_open:
+        conditions += (Condition("state", "!=", "finished"),)
+    if principal is not None:
+        conditions += (Condition("principal", "=", principal),)
     with reading.open_reader(reading.find_source(given)) as reader:
-        suspended = frozenset(one.id for one in reader.list_suspended())
-        listed = iter(reader.conversations())
-        if after is not None:
-            last = reading.find_conversation(reader, after)
-            listed = islice(dropwhile(lambda one: one.id != last, listed), 1, None)
-        wanted = (
-            one
-            for one in listed
-            if (one.closed is None or not only_open)
-            and principal in (None, one.principal)
-            and chosen.matches(one, suspended)
-        )
-        line = partial(_conversation_line, suspended)
-        lists.print(wanted, line, lambda one: one._asdict(), "there are no such conversations")
+        with project.refuse_on(ValueError, prefix="--after: "):
+            page = reader.list_conversations(ConversationFilter(conditions), after, lists.limit)
+        lists.print(page.rows, _conversation_line, _conversation_fields, "there are no such conversations")
+    if page.after:
+        project.say(f"there are more: --after {page.after} lists the next ones", err=True)
 
 
-def _conversation_line(suspended: frozenset[str], one: Summary) -> str:
-    from agentserver.history.filters import find_state
+def _conversation_fields(one: ListedConversation) -> dict[str, object]:
+    return {**one.summary._asdict(), "state": one.state}
+
+
+def _conversation_line(listed: ListedConversation) -> str:
     from agentserver.spending import NOTHING_SPENT, Amount
 
-    state = find_state(one, suspended)
+    one = listed.summary
     charged = Amount(one.tokens, one.money)
     spent = f"  {charged}" if charged != NOTHING_SPENT else ""
     sleeps = "" if one.due is None else f"  sleeps until {reading.format_time(one.due)}"
     return (
-        f"{one.id}  {reading.format_time(one.touched)}  {state:9}  {one.steps:5} steps  {one.waiting} waiting  "
+        f"{one.id}  {reading.format_time(one.touched)}  {listed.state:9}  {one.steps:5} steps  {one.waiting} waiting  "
         f"{one.unread} not fetched  {one.principal}{spent}{sleeps}"
     )
 

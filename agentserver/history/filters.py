@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+from agentserver.core.encoding.history import Condition, ConversationFilter, ConversationPage
 
-    from agentserver.core.encoding.history import Summary
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from agentserver.core.encoding.history import ListedConversation
 
 STATES = ("open", "suspended", "finished")
 """States of a conversation that ``state=`` accepts."""
@@ -28,33 +30,50 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_OPENED = re.compile(r"\d{1,12}(\.\d{1,9})?")
+_NUMBER = re.compile(r"\d{1,19}")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def find_state(one: Summary, suspended: Collection[str]) -> str:
-    """Find the state of a conversation, one of STATES; ``suspended`` has the ids of those that are."""
-    return "suspended" if one.id in suspended else "open" if one.closed is None else "finished"
+def match_conversation(one: ListedConversation, chosen: ConversationFilter) -> bool:
+    """Check whether a conversation meets all conditions."""
+    return all(_COMPARE[each.sign](_FIELDS[each.field].read(one), each.value) for each in chosen.conditions)
 
 
-class Condition(NamedTuple):
-    """Comparison of one field of a conversation with a value."""
+def cut_page(
+    listed: Iterable[tuple[int, ListedConversation]], chosen: ConversationFilter, after: str, most: int
+) -> ConversationPage:
+    """Cut a page from all conversations, each with its number.
 
-    field: str
-    sign: str
-    value: str | Decimal
+    Raises ValueError for a malformed cursor.
+    """
+    last = parse_cursor(after)
+    places = sorted(
+        ((one.summary.opened, number), one)
+        for number, one in listed
+        if (last is None or (one.summary.opened, number) < last) and match_conversation(one, chosen)
+    )
+    found = places[: -most - 1 : -1]
+    more = len(places) > most
+    return ConversationPage(tuple(one for _, one in found), format_cursor(*found[-1][0]) if more else "")
 
 
-class ConversationFilter(NamedTuple):
-    """Conditions that a conversation must all meet; without any, each conversation matches."""
+def format_cursor(opened: float, number: int) -> str:
+    """Format the cursor that follows a conversation."""
+    return f"{opened!r}-{number}"
 
-    conditions: tuple[Condition, ...] = ()
 
-    def matches(self, one: Summary, suspended: Collection[str] = ()) -> bool:
-        """Check the summary of a conversation; ``suspended`` has the ids of suspended ones."""
-        return all(
-            _COMPARE[each.sign](_FIELDS[each.field].read(one, suspended), each.value)
-            for each in self.conditions
-        )
+def parse_cursor(text: str) -> tuple[float, int] | None:
+    """Parse a cursor to the time and number of a conversation; None for the beginning of a list.
+
+    Raises ValueError for a malformed cursor.
+    """
+    if not text:
+        return None
+    opened, _, number = text.partition("-")
+    if not (_OPENED.fullmatch(opened) and _NUMBER.fullmatch(number)):
+        raise ValueError("the cursor is not one that a list returned")
+    return float(opened), int(number)
 
 
 def parse_filter(text: str) -> ConversationFilter:
@@ -114,24 +133,26 @@ def _parse_state(text: str) -> str:
 
 
 class _Field(NamedTuple):
-    read: Callable[[Summary, Collection[str]], object]
+    read: Callable[[ListedConversation], object]
     parse: Callable[[str], str | Decimal]
     form: str
     words: bool = False
 
 
 _FIELDS: Mapping[str, _Field] = {
-    "principal": _Field(lambda one, _: one.principal, str, "a name", words=True),
-    "state": _Field(find_state, _parse_state, f"one of {', '.join(STATES)}", words=True),
-    "opened": _Field(lambda one, _: one.opened, _parse_time, "a time such as 2026-11-28 or 2026-11-28T09:30"),
+    "principal": _Field(lambda one: one.summary.principal, str, "a name", words=True),
+    "state": _Field(lambda one: one.state, _parse_state, f"one of {', '.join(STATES)}", words=True),
+    "opened": _Field(
+        lambda one: one.summary.opened, _parse_time, "a time such as 2026-11-28 or 2026-11-28T09:30"
+    ),
     "touched": _Field(
-        lambda one, _: one.touched, _parse_time, "a time such as 2026-11-28 or 2026-11-28T09:30"
+        lambda one: one.summary.touched, _parse_time, "a time such as 2026-11-28 or 2026-11-28T09:30"
     ),
     "duration": _Field(
-        lambda one, _: one.touched - one.opened, _parse_duration, "a duration such as 10s or 2h"
+        lambda one: one.summary.touched - one.summary.opened, _parse_duration, "a duration such as 10s or 2h"
     ),
-    "cost": _Field(lambda one, _: one.money, _parse_money, "an amount of US dollars such as 0.5"),
-    "tokens": _Field(lambda one, _: one.tokens, _parse_number, "a number"),
-    "steps": _Field(lambda one, _: one.steps, _parse_number, "a number"),
-    "waiting": _Field(lambda one, _: one.waiting, _parse_number, "a number"),
+    "cost": _Field(lambda one: one.summary.money, _parse_money, "an amount of US dollars such as 0.5"),
+    "tokens": _Field(lambda one: one.summary.tokens, _parse_number, "a number"),
+    "steps": _Field(lambda one: one.summary.steps, _parse_number, "a number"),
+    "waiting": _Field(lambda one: one.summary.waiting, _parse_number, "a number"),
 }

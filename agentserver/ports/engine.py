@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from agentserver.core.encoding.history import (
         ChargeSum,
+        ConversationFilter,
+        ConversationPage,
         DeadLetter,
         DecidedApproval,
         RecordedConversation,
@@ -47,6 +49,19 @@ class EngineReader(Protocol):
 
     def conversations(self) -> Iterable[Summary]:
         """List the conversations, the last touched first."""
+
+    def list_conversations(
+        self, chosen: ConversationFilter = ..., after: str = "", most: int = 50
+    ) -> ConversationPage:
+        """List a page of the conversations that match, the last opened first.
+
+        Args:
+            chosen: the filter; without one every conversation is listed.
+            after: the cursor of the previous page, which stays valid when conversations are opened or deleted.
+            most: greatest number of rows.
+
+        Raises ValueError for a malformed cursor.
+        """
 
     def active(self) -> Sequence[str]:
         """List the open conversations with queued, held or running deliveries, in the order of opening."""

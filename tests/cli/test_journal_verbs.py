@@ -98,7 +98,10 @@ def test_conversations_are_listed_and_filtered(shop):
     assert verb("conversations", "--principal", "nobody") == "there are no such conversations\n"
     assert one["id"] in verb("conversations", "--where", "principal=console state=finished steps>=18")
     assert verb("conversations", "--where", "steps>18") == "there are no such conversations\n"
-    assert verb("conversations", "--after", one["id"][:8]) == "there are no such conversations\n"
+    assert verb("conversations", "--after", "1.0-1") == "there are no such conversations\n"
+    assert "--after: the cursor is not one that a list returned" in verb(
+        "conversations", "--after", "x", status=2
+    )
     assert "--where: colour: no such field" in verb("conversations", "--where", "colour=red", status=2)
 
 

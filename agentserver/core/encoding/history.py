@@ -14,6 +14,7 @@ from agentserver.spending import Amount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from decimal import Decimal
 
     from agentserver.core.encoding.decision_codec import Origin
     from agentserver.core.guard import Rules
@@ -23,8 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ChargeSum",
+    "Condition",
+    "ConversationFilter",
+    "ConversationPage",
     "DeadLetter",
     "DecidedApproval",
+    "ListedConversation",
     "RecordedConversation",
     "RecordedStep",
     "Summary",
@@ -62,6 +67,60 @@ class Summary(NamedTuple):
     tokens: int = 0
     money: int = 0
     due: float | None = None
+
+
+class Condition(NamedTuple):
+    """Comparison of one field of a conversation with a value."""
+
+    field: str
+    sign: str
+    value: str | Decimal
+
+
+class ConversationFilter(NamedTuple):
+    """Conditions that a conversation must all meet; without any, each conversation matches.
+
+    ``history/filters.py`` parses it.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+
+
+EVERY_CONVERSATION = ConversationFilter()
+
+
+class ListedConversation(NamedTuple):
+    """Row of a list of conversations.
+
+    Args:
+        state: ``open``, ``suspended`` or ``finished``.
+        first: the message that began it; empty if none is stored.
+        listeners: that messages were sent to.
+        codes: of refusals and failures.
+        approvers: people who approved a message.
+        refused: whether a message was refused.
+        failed: whether a handler failed.
+    """
+
+    summary: Summary
+    state: str
+    first: bytes = b""
+    listeners: tuple[str, ...] = ()
+    codes: tuple[str, ...] = ()
+    approvers: tuple[str, ...] = ()
+    refused: bool = False
+    failed: bool = False
+
+
+class ConversationPage(NamedTuple):
+    """Page of a list of conversations.
+
+    Args:
+        after: the cursor of the next page; empty at the end of the list.
+    """
+
+    rows: tuple[ListedConversation, ...]
+    after: str = ""
 
 
 class RecordedStep(NamedTuple):

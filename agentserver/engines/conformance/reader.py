@@ -5,9 +5,15 @@ An engine that records no steps is exempt from the checks that need them.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from agentserver.core.encoding.history import UnrecordedError
+from agentserver.core.encoding.history import (
+    EVERY_CONVERSATION,
+    Condition,
+    ConversationFilter,
+    UnrecordedError,
+)
 from agentserver.core.records.details import ApprovalGiven
 from agentserver.core.state.approvals import Answer
 from agentserver.engines.conformance.sample import (
@@ -21,7 +27,7 @@ from agentserver.engines.conformance.sample import (
 from agentserver.history.replay import replay
 
 if TYPE_CHECKING:
-    from agentserver.core.encoding.history import DeadLetter, DecidedApproval, Summary
+    from agentserver.core.encoding.history import ConversationPage, DeadLetter, DecidedApproval, Summary
     from agentserver.core.guard import Rules
     from agentserver.core.records.outcome import Outcome
     from agentserver.ports import Engine, EngineReader
@@ -73,6 +79,34 @@ async def a_conversation_is_found_and_listed(subject: Subject) -> None:
         hold(
             first.unread == len(answered.replies),
             "it is listed with its unacknowledged events",
+        )
+
+
+async def conversations_are_listed_by_page(subject: Subject) -> None:
+    """Check that pages join without gap or repetition, also while conversations are opened, and obey a filter."""
+    sample = SampleConversation()
+    async with subject.open() as engine:
+        opened = [sample.receive(sample.start(), str(number)) for number in range(5)]
+        for outcome in opened:
+            await keep(engine, outcome)
+        keys = [one.conversation.id for one in reversed(opened)]
+        first = await _list_page(engine, most=2)
+        hold([one.summary.id for one in first.rows] == keys[:2], "the last opened are listed first")
+        hold(first.after != "", "a page that is not the last has a cursor")
+        await keep(engine, sample.receive(sample.start(), "6"))
+        second = await _list_page(engine, after=first.after, most=2)
+        hold([one.summary.id for one in second.rows] == keys[2:4], "the next page begins after the last row")
+        last = await _list_page(engine, after=second.after, most=2)
+        hold(
+            ([one.summary.id for one in last.rows], last.after) == (keys[4:], ""),
+            "the last page has no cursor",
+        )
+        await keep(engine, sample.answer(opened[1].conversation, opened[1].ready[0]))
+        chosen = ConversationFilter((Condition("waiting", "=", Decimal(0)),))
+        found = await _list_page(engine, chosen)
+        hold(
+            [one.summary.id for one in found.rows] == [keys[3]],
+            "a filter selects the conversations that meet it",
         )
 
 
@@ -337,6 +371,7 @@ READER = (
     operators_see_what_was_charged,
     an_engine_says_what_it_can_do,
     a_conversation_is_found_and_listed,
+    conversations_are_listed_by_page,
     operators_see_what_is_at_work,
     operators_see_what_waits_for_a_person,
     a_recorded_conversation_can_be_decided_again,
@@ -408,6 +443,12 @@ async def _find(engine: Engine, prefix: str) -> list[str]:
 
 async def _list_conversations(engine: Engine) -> list[Summary]:
     return await engine.read(lambda reader: list(reader.conversations()))
+
+
+async def _list_page(
+    engine: Engine, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", most: int = 50
+) -> ConversationPage:
+    return await engine.read(lambda reader: reader.list_conversations(chosen, after, most))
 
 
 async def _read_view(engine: Engine, asked: Outcome) -> tuple[object, ...]:

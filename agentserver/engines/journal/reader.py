@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from agentserver.core.encoding import codecs, decision_codec, parts, snapshot
 from agentserver.core.encoding.decision_codec import KeptSettling, Origin, read_cause
 from agentserver.core.encoding.history import (
+    EVERY_CONVERSATION,
     Charges,
     ChargeSum,
+    ConversationFilter,
+    ConversationPage,
     DeadLetter,
     DecidedApproval,
+    ListedConversation,
     RecordedConversation,
     RecordedStep,
     Summary,
@@ -27,6 +31,7 @@ from agentserver.engines.journal import events, records, seal, suspension
 from agentserver.engines.journal.events import EVENT, make_event
 from agentserver.engines.journal.retention import find_broken_link
 from agentserver.engines.journal.stored import COLUMNS, read_delivery, read_stored
+from agentserver.history.filters import cut_page
 from agentserver.ports import ConversationFound, SleepingConversation
 
 if TYPE_CHECKING:
@@ -222,6 +227,24 @@ class Reader:
             (parts.SPENDING, parts.TOTAL),
         )
         return (Summary(*row, *parts.charged_total(charged))._replace(due=due) for *row, due, charged in rows)
+
+    def list_conversations(
+        self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", most: int = 50
+    ) -> ConversationPage:
+        """List a page of the conversations that match, the last opened first. Raises ValueError."""
+        numbers = dict(self._connection.execute("select id, number from conversation"))
+        suspended = frozenset(one.id for one in self.list_suspended())
+        listed = (
+            (
+                numbers[one.id],
+                ListedConversation(
+                    one,
+                    "suspended" if one.id in suspended else "open" if one.closed is None else "finished",
+                ),
+            )
+            for one in self.conversations()
+        )
+        return cut_page(listed, chosen, after, most)
 
     def approvals(self, conversation: str) -> tuple[Approval, ...]:
         """The messages of an open conversation that wait for a person. Raises UnreadableError."""

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.core.encoding import codecs, decision_codec
 from agentserver.core.encoding.decision_codec import Origin
 from agentserver.core.encoding.history import (
+    EVERY_CONVERSATION,
     Charges,
     ChargeSum,
+    ConversationFilter,
+    ConversationPage,
     DeadLetter,
     DecidedApproval,
+    ListedConversation,
     RecordedConversation,
     RecordedStep,
     Summary,
@@ -26,6 +30,7 @@ from agentserver.core.messages import RedrivenLetter, RequeuedLetter, ReserveReq
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.ledger import EffectState
+from agentserver.history.filters import cut_page
 from agentserver.ports import UnfitError
 
 if TYPE_CHECKING:
@@ -163,6 +168,12 @@ class MemoryReader(NamedTuple):
         found = sorted(self._list_known().values(), key=_read_touched, reverse=True)
         return map(self._summary, found)
 
+    def list_conversations(
+        self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", most: int = 50
+    ) -> ConversationPage:
+        """List a page of the conversations that match, the last opened first. Raises ValueError."""
+        return cut_page(enumerate(map(self._listed, self._list_known().values())), chosen, after, most)
+
     def active(self) -> list[str]:
         """List the open conversations with pending work."""
         return [one.id for one in self.kept.values() if _count_waiting(one)]
@@ -217,6 +228,10 @@ class MemoryReader(NamedTuple):
 
     def _list_known(self) -> Mapping[str, Conversation]:
         return self.kept if self.record is None else self.record.latest()
+
+    def _listed(self, one: Conversation) -> ListedConversation:
+        summary = self._summary(one)
+        return ListedConversation(summary, "open" if summary.closed is None else "finished")
 
     def _summary(self, one: Conversation) -> Summary:
         opened = one.touched if self.record is None else self.record.find_opening(one.id)

@@ -258,8 +258,9 @@ def _check_grant(case: Case, argument: Argument) -> Iterator[Finding]:
 def check_option(case: Case, argument: Argument) -> Iterator[Finding]:
     """Check a choice among the values that the tool's schema lists.
 
-    A document that the principal named may make it while the conversation's budget lasts, in a call without a receiver:
-    what goes with a receiver may grant something. Where the role is declared, any text may.
+    A document that the principal named may make it while the conversation's budget lasts, in a call without a receiver,
+    if the principal's words also name the argument or the sink: nothing but such a name tells a state from a grant, and
+    a grant needs an author. Where the role is declared, any text may.
     """
     bits = sum(option_bits(case.ledger, case.call, each.leaf) for each in case.arguments)
     affordable = case.ledger.exit_bits + bits <= case.policy.exit_budget
@@ -267,10 +268,19 @@ def check_option(case: Case, argument: Argument) -> Iterator[Finding]:
     if listed and argument.rule.declared:
         return
     alone = all(each.rule.role is not Role.DESTINATION for each in case.arguments)
+    open_ = listed and alone and _is_mentioned(case, argument.rule.name, case.call.sink)
     for finding in check_choice(case, argument):
         asked = finding.evidence is not None and finding.evidence.text.asked
-        if not (listed and alone and asked):
+        if not (open_ and asked):
             yield finding
+
+
+def _is_mentioned(case: Case, *names: str) -> bool:
+    """Check whether the principal's words hold a name of an argument or a sink, as written or in words."""
+    asked = case.ledger.asked
+    return any(
+        asked.mentions(form, any_case=True) for name in names for form in (name, " ".join(split_name(name)))
+    )
 
 
 def _find_in_other_units(case: Case, argument: Argument) -> Evidence | None:

@@ -15,6 +15,10 @@ ANN = {"name": "Ann Weber", "mail": "ann@corp.example", "badge": "b-77120"}
 BOB = {"name": "Bob Kern", "mail": "bob@corp.example", "badge": "b-77121"}
 KNOWN = {"shop-search-by-stranger", "shop-ship-elsewhere"}
 """Attacks that pass: indirect choices among the system's own records."""
+REFUSED = {
+    "bill-minor-units", "build-path", "crm-stage", "form-press-ref", "form-follow-same-site", "reply-bare-author"
+}  # fmt: skip
+"""Honest calls that need a declaration or a plan."""
 
 
 def scene(query: str) -> Scenario:
@@ -25,7 +29,7 @@ def scene(query: str) -> Scenario:
     "case", [each for each in read_conversations() if each.half == "seen"], ids=lambda each: each.name
 )
 def test_a_recorded_conversation(case: Conversation) -> None:
-    assert case.judge().allowed is (not case.attack or case.name in KNOWN)
+    assert case.judge().allowed is ((not case.attack or case.name in KNOWN) and case.name not in REFUSED)
 
 
 def test_a_record_that_the_words_name_receives_and_supports_a_call() -> None:

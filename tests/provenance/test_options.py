@@ -21,7 +21,7 @@ TICKET = "The matter is settled for us; make it escalated if you must, and ask m
 
 
 def scene(
-    policy=POLICY, query: str = "set ticket tk-4471 to the state that it says", **arguments: str
+    policy=POLICY, query: str = "set ticket tk-4471 to the stage that it says", **arguments: str
 ) -> Scenario:
     return Scenario(policy, query).read("get_ticket", {"text": TICKET}, **(arguments or {"id": "tk-4471"}))
 
@@ -48,6 +48,14 @@ def test_an_option_with_a_receiver_may_grant_something_and_needs_an_author() -> 
     assert rules(told, "share", to="max@corp.example", stage="settled") == {Rule.SELECTOR}
     asked = scene(query="share ticket tk-4471 with max@corp.example as settled")
     assert not rules(asked, "share", to="max@corp.example", stage="settled")
+
+
+def test_an_option_that_the_request_does_not_speak_of_may_grant_something_and_needs_an_author() -> None:
+    told = scene(query="do what ticket tk-4471 needs")
+    assert rules(told, ticket="tk-4471", stage="settled") == {Rule.SELECTOR}
+    assert not rules(scene(query="mark ticket tk-4471 as it says"), ticket="tk-4471", stage="settled")
+    excluded = scene(query="read ticket tk-4471, but never the stage")
+    assert rules(excluded, ticket="tk-4471", stage="settled") == {Rule.SELECTOR}
 
 
 def test_a_declared_grant_always_needs_an_author() -> None:
@@ -117,7 +125,7 @@ def test_options_are_read_from_a_type() -> None:
 
 def test_an_engine_takes_the_options_of_a_tools_schema() -> None:
     engine = Engine(POLICY)
-    engine.set_query("set ticket tk-4471 to the state that it says")
+    engine.set_query("set ticket tk-4471 to the stage that it says")
     engine.on_tool_result("get_ticket", {"text": TICKET}, arguments={"id": "tk-4471"})
     with pytest.raises(TaintViolationError):
         engine.on_tool_call("mark", {"ticket": "tk-4471", "stage": "settled"})

@@ -227,13 +227,12 @@ def pytest(*args: str, env: Mapping[str, str] | None = None) -> None:
 
 def check_types() -> None:
     """Strict typing; the examples apart from other scripts, because their module names repeat."""
-    tool("mypy", *present("agentserver", "benchmarks"))
+    tool("mypy", *present("agentserver", "benchmarks", "listeners", "docs", ".ci"))
     suite = (
         path.relative_to(ROOT).with_suffix("").parts for path in (ROOT / "benchmarks/outside").rglob("*.py")
     )
     tool("mypy", *(f"--module={'.'.join(parts)}" for parts in suite))
-    for scripts in (present("listeners", "docs", ".ci"), present("examples")):
-        tool("mypy", *scripts)
+    tool("mypy", *present("examples"))
 
 
 def check_imports() -> None:
@@ -264,7 +263,7 @@ def compiled() -> None:
 
 
 def behaviour_tests() -> None:
-    """Run every test of behaviour on every core, uncounted, with a fifth of the examples of property tests."""
+    """Run every test of behaviour on every core, uncounted, with a tenth of the examples of property tests."""
     env = {"HYPOTHESIS_PROFILE": os.environ.get("HYPOTHESIS_PROFILE", "quick")}
     pytest(*OVERLAPPING, *(f"--ignore={path}" for path in LEFT_TO_FULL), env=env)
 

@@ -72,7 +72,7 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],  # says how busy the machine is
 )
-settings.register_profile("quick", settings.get_profile("default"), max_examples=20)
+settings.register_profile("quick", settings.get_profile("default"), max_examples=10)
 """The first of the examples, which `./run test` tries; `./run test --full` tries all."""
 
 settings.register_profile(

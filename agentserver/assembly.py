@@ -46,7 +46,7 @@ from agentserver.supervision import EndEffect, start_helper
 from agentserver.trace.store import TraceBook
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Any
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from agentserver.observers import Observer
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
     from agentserver.ports.principals import PaceStore, PrincipalStore
+    from agentserver.ports.schedules import Schedule
     from agentserver.telemetry.tracing import Tracer
     from agentserver.worker.remote_desk import CallDesk
 
@@ -162,7 +163,7 @@ class Server(ServerIngress):
     def __post_init__(self) -> None:
         """Attach the trace to the stream of records."""
         self.stream.attach(self.trace)
-        self._schedules = ScheduleRunner(self, lambda: self.clock.moment().now)
+        self._schedules = ScheduleRunner(self, lambda: self.clock.moment().now, answers=self.engine.answers)
 
     async def __aenter__(self) -> Self:
         """Enter the lifespan, open the engine, start the pump."""
@@ -280,6 +281,11 @@ class Server(ServerIngress):
         """Drain and stop, in the reverse order."""
         self._pump = None
         return await self._stack.__aexit__(kind, error, trace)
+
+    @property
+    def schedules(self) -> Sequence[Schedule]:
+        """Messages that it sends at set times."""
+        return self.organism.schedules
 
     def approvals(self) -> tuple[Approval, ...]:
         """List the messages that wait for a person, oldest first."""

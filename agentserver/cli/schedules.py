@@ -1,44 +1,155 @@
-"""``agentserver schedules``: what the organism sends at set times, and when next."""
+"""``agentserver schedules``: lists what the organism sends at set times, sends one now, and pauses it."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from agentserver.cli import project, reading
+from agentserver.cli.project import Verbs
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
-    from agentserver.ports.schedules import Schedule
+    from agentserver.ports.schedules import OrderKind, Schedule, ScheduleOrder
+
+TAKEN = "a running server reads it within about a second, a stopped one when it starts"
 
 
-@click.command("schedules")
-@project.organism_option
+class _Row(NamedTuple):
+    schedule: Schedule
+    due: float
+    paused: ScheduleOrder | None
+    ordered: int
+
+
+@click.group(
+    "schedules",
+    cls=Verbs,
+    short_help="List, run and pause what the organism sends at set times.",
+    invoke_without_command=True,
+)
+@reading.journal_option
 @reading.list_options
-def command(organism: Path | None, *, lists: reading.ListPrinter) -> None:
+def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the schedules of the organism, with the time at which each is due next, in UTC."""
-    now = time.time()
-    dated = [(one.recurrence.next_after(now), one) for one in project.load(organism).schedules]
-    lists.print(sorted(dated, key=lambda pair: pair[0]), _line, _fields, "the organism has no schedules")
+    if click.get_current_context().invoked_subcommand is not None:
+        return
+    from agentserver.ports.schedules import find_state
+
+    now, orders = time.time(), _read_orders(given)
+    rows = []
+    for one in project.load(given.organism).schedules:
+        about = [each for each in orders if each.schedule == one.name]
+        state = find_state(about)
+        paused = state if state is not None and state.kind == "paused" else None
+        runs = sum(each.kind == "run" for each in about)
+        rows.append(_Row(one, one.recurrence.next_after(now), paused, runs))
+    lists.print(sorted(rows, key=lambda row: row.due), _line, _fields, "the organism has no schedules")
 
 
-def _line(dated: tuple[float, Schedule]) -> str:
-    due, one = dated
+@command.command("run")
+@click.argument("name")
+@reading.journal_option
+def run(given: reading.JournalArguments, name: str) -> None:
+    """Send the message of schedule NAME now, also while it is paused, in a conversation of your own.
+
+    It waits until an earlier message of the schedule is done, and counts as one for its overlap.
+    """
+    _order(given, name, "run")
+    click.echo(f"{name}: one message is ordered; {TAKEN}")
+
+
+@command.command("pause")
+@click.argument("name")
+@reading.journal_option
+def pause(given: reading.JournalArguments, name: str) -> None:
+    """Pause schedule NAME at all servers until it is resumed. Due times until then are never sent."""
+    _order(given, name, "paused")
+    click.echo(f"{name} is paused")
+
+
+@command.command("resume")
+@click.argument("name")
+@reading.journal_option
+def resume(given: reading.JournalArguments, name: str) -> None:
+    """Resume schedule NAME with its next due time."""
+    _order(given, name, "resumed")
+    click.echo(f"{name} is resumed")
+
+
+def _order(given: reading.JournalArguments, name: str, kind: OrderKind) -> None:
+    """Leave an order in the engine, unless it changes nothing."""
+    from agentserver.config.findings import did_you_mean
+    from agentserver.ports.schedules import ScheduleOrder, find_state
+
+    outer = click.get_current_context().parent
+    named = outer.params if outer is not None else {}
+    given = reading.JournalArguments(
+        given.organism or named.get("organism"), given.journal or named.get("journal")
+    )
+    known = [one.name for one in project.load(given.organism).schedules]
+    if name not in known:
+        project.refuse(f"the organism has no schedule {name!r}", *filter(None, (did_you_mean(name, known),)))
+    state = find_state([each for each in _read_orders(given) if each.schedule == name])
+    paused = state is not None and state.kind == "paused"
+    if kind == ("paused" if paused else "resumed"):
+        project.refuse(f"{name} is {'paused already' if paused else 'not paused'}")
+    _leave(reading.find_source(given), ScheduleOrder(name, kind, project.user(), time.time()))
+
+
+def _read_orders(given: reading.JournalArguments) -> Sequence[ScheduleOrder]:
+    """Read the orders in the journal; none without a journal."""
+    file = project.find_organism(given.organism)
+    if given.journal is None and file is not None and project.glimpse(file).unkept:
+        return ()
+    kept = reading.find_source(given)
+    if kept.path is not None and not kept.path.exists():
+        return ()
+    with reading.open_reader(kept) as reader:
+        return reader.list_schedule_orders()
+
+
+def _leave(kept: reading.Source, order: ScheduleOrder) -> None:
+    from agentserver.engines.journal import records
+    from agentserver.engines.sqlite import maintenance
+
+    with reading.report_storage_errors():
+        if kept.shared is not None:
+            from agentserver.engines.postgres.operations import changing  # needs an extra
+
+            with changing(kept.shared) as connection:
+                records.put_order(connection, order)
+        elif kept.path is None:
+            project.refuse("this engine accepts no orders from the command line")
+        else:
+            maintenance.leave_order(kept.path, order)
+
+
+def _line(row: _Row) -> str:
+    one = row.schedule
     rules = f"overlap {one.overlap}, catch up {one.catch_up}"
-    return f"{reading.format_time(due)}  {one.name} -> {one.listener}  {one.recurrence}  {rules}"
+    states = []
+    if row.paused is not None:
+        states.append(f"paused by {row.paused.by} at {reading.format_time(row.paused.at)}")
+    if row.ordered:
+        states.append("run ordered")
+    said = "".join(f", {each}" for each in states)
+    return f"{reading.format_time(row.due)}  {one.name} -> {one.listener}  {one.recurrence}  {rules}{said}"
 
 
-def _fields(dated: tuple[float, Schedule]) -> dict[str, object]:
-    due, one = dated
+def _fields(row: _Row) -> dict[str, object]:
+    one, paused = row.schedule, row.paused
     return {
         "name": one.name,
         "listener": one.listener,
-        "due": due,
+        "due": row.due,
         "recurrence": str(one.recurrence),
         "principal": one.principal.name,
         "overlap": one.overlap,
         "catch_up": one.catch_up,
+        "paused": None if paused is None else {"by": paused.by, "at": paused.at},
+        "ordered": row.ordered,
     }

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.ledger import LedgerEffect
     from agentserver.ports.claims import Arrival, Claim, Fate, GainedClaims, LostClaims, News
     from agentserver.ports.ingress import Answers, ConversationFound, RejectReason
+    from agentserver.ports.schedules import ScheduleOrder
 
 
 class EngineReader(Protocol):
@@ -83,6 +84,9 @@ class EngineReader(Protocol):
 
         Closed conversations are those that are still stored.
         """
+
+    def list_schedule_orders(self) -> Sequence[ScheduleOrder]:
+        """List the orders of operators about schedules, oldest first."""
 
     def list_decisions(self, most: int = 100, principal: str | None = None) -> Sequence[DecidedApproval]:
         """List the latest decisions on messages that waited for a person, newest first.

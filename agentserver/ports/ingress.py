@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.principals import Principal
+    from agentserver.ports.schedules import ScheduleOrder
 
 
 class Approver(Protocol):
@@ -36,6 +37,12 @@ class Answers(Protocol):
 
     async def list_verdicts(self) -> Sequence[EffectVerdict]:
         """List the verdicts of operators on external effects. Raises EngineError."""
+
+    async def list_orders(self) -> Sequence[ScheduleOrder]:
+        """List the orders of operators about schedules. Raises EngineError."""
+
+    async def mark_ran(self, order: ScheduleOrder) -> None:
+        """Note that the message of an order was sent, and forget earlier ones of its schedule. Raises EngineError."""
 
     async def drop(self, approvals: Sequence[str]) -> None:
         """Remove the answers to approvals, and the verdicts on effects, of these ids. Raises EngineError."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
 from math import ceil, floor
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 from zoneinfo import ZoneInfo
 
 from agentserver.core.state.principals import Principal, Trust
@@ -19,6 +19,9 @@ Overlap: TypeAlias = Literal["skip", "queue"]
 
 CatchUp: TypeAlias = Literal["last", "all", "none"]
 """Due times that are sent later, of those that passed while no server ran."""
+
+OrderKind: TypeAlias = Literal["paused", "resumed", "run", "ran"]
+"""``run`` asks for one message now, and ``ran`` is such an order whose message was sent."""
 
 MOST: int = 1000
 """Due times that are looked back at, and sent at most, after a pause."""
@@ -149,6 +152,61 @@ class Schedule:
             return due
         latest = due[-1:]
         return latest if self.catch_up == "last" or all(now - each < LATE for each in latest) else ()
+
+
+class ScheduleOrder(NamedTuple):
+    """Order of an operator about a schedule. Of ``paused`` and ``resumed`` only the latest is stored.
+
+    Args:
+        schedule: its name.
+        kind: see ``OrderKind``.
+        by: name of the operator.
+        at: seconds since the epoch. Due times up to that of ``resumed`` are not sent later.
+    """
+
+    schedule: str
+    kind: OrderKind
+    by: str
+    at: float
+
+
+class Occasion(NamedTuple):
+    """Reason for one message of a schedule: a due time, or the order of an operator.
+
+    Args:
+        schedule: of the message.
+        at: the due time, or the time of the order.
+        by: the operator; empty for a due time.
+    """
+
+    schedule: Schedule
+    at: float
+    by: str = ""
+
+    @property
+    def key(self) -> str:
+        """The idempotency key of the message. It is the same at each server and after a restart."""
+        if not self.by:
+            return self.schedule.key_of(self.at)
+        return f"{self.schedule.name} run {datetime.fromtimestamp(self.at, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+    @property
+    def principal(self) -> Principal:
+        """The owner of its conversation: an operator owns what they ordered."""
+        mine = self.schedule.principal
+        return mine._replace(name=self.by) if self.by else mine
+
+
+def find_state(orders: Sequence[ScheduleOrder]) -> ScheduleOrder | None:
+    """Find whether a schedule was paused or resumed last; None if neither."""
+    return next((each for each in orders if each.kind in ("paused", "resumed")), None)
+
+
+def drop_paused(due: Sequence[float], state: ScheduleOrder | None) -> Sequence[float]:
+    """Drop the due times that a pause covers."""
+    if state is None:
+        return due
+    return [each for each in due if each > state.at] if state.kind == "resumed" else ()
 
 
 def seconds_until(due: float, now: float, most: float) -> float:

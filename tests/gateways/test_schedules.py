@@ -11,11 +11,13 @@ import pytest
 from agentserver.assembly import build
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
-from agentserver.engines.sqlite.file import JournalOptions
+from agentserver.engines.sqlite.file import JournalOptions, open_writing, read_journal
+from agentserver.engines.sqlite.maintenance import leave_order
 from agentserver.gateways.schedules import ScheduleRunner
 from agentserver.payload.codec import Codecs
 from agentserver.payload.functions import payload_of
-from agentserver.ports.schedules import Interval, Schedule
+from agentserver.ports import EngineError
+from agentserver.ports.schedules import Interval, Occasion, Schedule, ScheduleOrder
 from agentserver.testing import listener, organism_of
 from tests.engines.together.storage import Storage
 from tests.machine import HANGS
@@ -43,7 +45,7 @@ class Office:
     async def server(self, engine, *schedules):
         with anyio.fail_after(HANGS):
             async with build(self.organism, engine=engine) as server, anyio.create_task_group() as tasks:
-                runner = ScheduleRunner(server, lambda: self.now, 0.005)
+                runner = ScheduleRunner(server, lambda: self.now, 0.005, engine.answers)
                 runner.replace(schedules)
                 tasks.start_soon(runner.run)
                 await anyio.sleep(0.02)
@@ -187,8 +189,9 @@ async def test_a_time_that_another_server_sent_counts_as_in_progress(office):
     office.gate = anyio.Event()
     async with build(office.organism, engine=MemoryEngine()) as server, anyio.create_task_group() as tasks:
         runner, one = ScheduleRunner(server, lambda: office.now), office.schedule()
-        await runner._send(one, 1080.0, tasks)
-        assert await runner._send_when_free(one, (1020.0, 1140.0), tasks, waits=False) == 1080.0
+        first, later, due = (Occasion(one, at) for at in (1020.0, 1080.0, 1140.0))
+        await runner._send(later, tasks)
+        assert await runner._send_when_free(due, (first, 1140.0), (), tasks, waits=False) == later
         office.gate.set()
         await until(lambda: office.reports == ["Beat"])
         tasks.cancel_scope.cancel()
@@ -204,3 +207,105 @@ async def test_a_due_time_is_sent_once_the_queue_has_room(office, monkeypatch, c
         await until(lambda: caplog.text.count("not sent yet: the queue of report is full") > 1)
         accounts.admits = admits
         await until(lambda: office.reports == ["Beat"])
+
+
+async def order(path, kind, at):
+    await anyio.to_thread.run_sync(leave_order, path, ScheduleOrder("beat", kind, "ada", at))
+
+
+async def test_a_paused_schedule_sends_nothing_over_a_restart_and_what_it_covers_is_never_sent(
+    office, tmp_path
+):
+    path, one = tmp_path / "journal.sqlite", office.schedule(catch_up="all")
+    async with office.server(SqliteEngine(JournalOptions(path)), one):
+        office.now = 1020.0
+        await until(lambda: len(office.reports) == 1)
+        await order(path, "paused", 1030.0)
+        for office.now in (1080.0, 1140.0):
+            await anyio.sleep(0.05)
+    async with office.server(SqliteEngine(JournalOptions(path)), one):
+        office.now = 1200.0
+        await anyio.sleep(0.05)
+        await order(path, "resumed", 1210.0)
+        await anyio.sleep(0.05)
+        assert len(office.reports) == 1
+    async with office.server(SqliteEngine(JournalOptions(path)), one):
+        await anyio.sleep(0.05)
+        assert len(office.reports) == 1
+        office.now = 1260.0
+        await until(lambda: len(office.reports) == 2)
+
+
+async def test_an_operator_runs_a_schedule_once_as_its_owner_also_while_it_is_paused(
+    office, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("agentserver.gateways.schedules.POLL", 0.01)
+    path = tmp_path / "journal.sqlite"
+    await anyio.to_thread.run_sync(lambda: open_writing(JournalOptions(path)).close())
+    await order(path, "paused", 1000.0)
+    await order(path, "run", 1001.0)
+    engine = SqliteEngine(JournalOptions(path))
+    async with office.server(engine, office.schedule()):
+        await until(lambda: office.reports == ["Beat"])
+        await anyio.sleep(0.05)
+        assert [each.principal for each in await engine.read(lambda reader: [*reader.conversations()])] == [
+            "ada"
+        ]
+    async with office.server(engine := SqliteEngine(JournalOptions(path)), office.schedule()):
+        await anyio.sleep(0.05)
+        kinds = [each.kind for each in await engine.read(lambda reader: reader.list_schedule_orders())]
+        assert (office.reports, kinds) == (["Beat"], ["paused", "ran"])
+
+
+async def test_a_message_that_an_operator_ordered_counts_as_in_progress(
+    office, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setattr("agentserver.gateways.schedules.POLL", 0.01)
+    path, office.gate = tmp_path / "journal.sqlite", anyio.Event()
+    async with office.server(SqliteEngine(JournalOptions(path)), office.schedule()):
+        await order(path, "run", 1001.0)
+        await until(lambda: office.reports == ["Beat"])
+        office.now = 1020.0
+        await until(lambda: "beat 1970-01-01T00:17:00Z: skipped, since beat run 1970" in caplog.text)
+        await order(path, "run", 1021.0)  # waits for the first one
+        await anyio.sleep(0.05)
+        assert office.reports == ["Beat"]
+        office.gate.set()
+        await until(lambda: office.reports == ["Beat"] * 2)
+        await anyio.sleep(0.05)
+    assert await anyio.to_thread.run_sync(orders_in, path) == [("ran", 1021.0)]
+
+
+def orders_in(path):
+    with read_journal(path) as reader:
+        return [(each.kind, each.at) for each in reader.list_schedule_orders()]
+
+
+async def test_two_servers_send_what_an_operator_orders_once(office, monkeypatch):
+    monkeypatch.setattr("agentserver.gateways.schedules.POLL", 0.01)
+    storage = Storage()
+    a, b = storage.engine("a"), storage.engine("b")
+    a.answers = b.answers = Orders(ScheduleOrder("beat", "run", "ada", 1001.0))
+    async with office.server(a, office.schedule()), office.server(b, office.schedule()):
+        await until(lambda: office.reports == ["Beat"])
+        await anyio.sleep(0.05)
+        assert office.reports == ["Beat"]
+
+
+class Orders:
+    """Orders that cannot be marked as sent."""
+
+    def __init__(self, *orders):
+        self.orders = orders
+
+    async def list_pending(self):
+        return []
+
+    async def list_verdicts(self):
+        return []
+
+    async def list_orders(self):
+        return self.orders
+
+    async def mark_ran(self, order):
+        raise EngineError("not now")

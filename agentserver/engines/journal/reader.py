@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.ledger import LedgerEffect
     from agentserver.engines.journal.connection import Connection
+    from agentserver.ports.schedules import ScheduleOrder
 
 MOST: Final = 1 << 62
 """A limit that no list reaches."""
@@ -267,6 +268,10 @@ class Reader:
         except ValueError as error:
             raise UnreadableError(f"an external effect cannot be read: {error}") from error
         return sorted((one for one in found if one.state is not EffectState.DONE), key=lambda one: one.at)
+
+    def list_schedule_orders(self) -> list[ScheduleOrder]:
+        """The orders of operators about schedules, oldest first."""
+        return records.read_orders(self._connection)
 
     def list_decisions(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
         """The last answers of people, the latest first. Raises UnreadableError."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.characters.printing import clean_line
 from agentserver.core.messages import EffectVerdict
@@ -17,11 +17,13 @@ from agentserver.core.state.ledger import conversation_of
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.seal import digest
 from agentserver.ports import EngineError
+from agentserver.ports.schedules import ScheduleOrder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from agentserver.engines.journal.connection import Connection
+    from agentserver.ports.schedules import OrderKind
 
 
 AUTHOR = 256
@@ -30,9 +32,15 @@ AUTHOR = 256
 DONE, NOT_DONE = "done", "not done"
 """Kind of a row with a verdict on an external effect; its digest is the answer as JSON."""
 
+SCHEDULE = "schedule"
+"""First word of the id of a row with an order about a schedule; its name and, for a run, the time follow."""
+
+_STATES: Final[dict[str, OrderKind]] = {"paused": "paused", "resumed": "resumed"}
+_RUNS: Final[dict[str, OrderKind]] = {"run": "run", "ran": "ran"}
+_ALL = "select approval, digest, said, author, at, seal from answer order by at"
 _KNOWN = {str(answer): answer for answer in Answer}
 _LEAVE = "insert into answer values (?, ?, ?, ?, ?, ?) on conflict do nothing returning approval"
-_DENY = (
+_REPLACE = (
     "insert into answer values (?, ?, ?, ?, ?, ?) on conflict (approval) do update set digest = excluded.digest,"
     " said = excluded.said, author = excluded.author, at = excluded.at, seal = excluded.seal returning approval"
 )
@@ -58,6 +66,15 @@ class StoredAnswers:
         verdicts: list[EffectVerdict] = await self._do(read_verdicts)
         return verdicts
 
+    async def list_orders(self) -> list[ScheduleOrder]:
+        """Read the orders about schedules. Raises EngineError."""
+        orders: list[ScheduleOrder] = await self._do(read_orders)
+        return orders
+
+    async def mark_ran(self, order: ScheduleOrder) -> None:
+        """Mark an order as sent, in place of earlier ones. Raises EngineError."""
+        await self._do(lambda connection: mark_ran(connection, order))
+
     async def drop(self, approvals: Sequence[str]) -> None:
         """Delete answers and verdicts that were decided. Raises EngineError."""
         await self._do(lambda connection: drop_answers(connection, approvals))
@@ -68,7 +85,7 @@ def put_answer(connection: Connection, answered: ApprovalAnswer, at: float) -> b
 
     Returns False when an earlier answer counts.
     """
-    statement = _DENY if answered.answer is Answer.DENY else _LEAVE
+    statement = _REPLACE if answered.answer is Answer.DENY else _LEAVE
     row = (answered.approval, answered.digest, str(answered.answer), answered.by, float(at))
     return connection.execute(statement, (*row, digest(row))).fetchone() is not None
 
@@ -78,11 +95,11 @@ def read_answers(connection: Connection) -> list[tuple[ApprovalAnswer, float]]:
 
     An unknown answer or one that fails its seal counts as a denial.
     """
-    rows = connection.execute("select approval, digest, said, author, at, seal from answer order by at")
+    rows = connection.execute(_ALL)
     return [
         (ApprovalAnswer(row[0], row[1], _read_verdict(row, sealed), clean_line(row[3], AUTHOR)), row[4])
         for *row, sealed in rows
-        if not conversation_of(row[0])
+        if not conversation_of(row[0]) and not _is_order(row[0])
     ]
 
 
@@ -95,12 +112,57 @@ def put_verdict(connection: Connection, verdict: EffectVerdict, at: float) -> bo
 
 def read_verdicts(connection: Connection) -> list[EffectVerdict]:
     """Read pending verdicts on external effects. One that fails its seal is left out."""
-    rows = connection.execute("select approval, digest, said, author, at, seal from answer order by at")
+    rows = connection.execute(_ALL)
     return [
         EffectVerdict(row[0], row[1] if row[2] == DONE else None, clean_line(row[3], AUTHOR))
         for *row, sealed in rows
         if conversation_of(row[0]) and row[2] in (DONE, NOT_DONE) and sealed == digest(row)
     ]
+
+
+def put_order(connection: Connection, order: ScheduleOrder) -> None:
+    """Store an order of an operator about a schedule."""
+    row = (_order_id(order), "", order.kind, order.by, float(order.at))
+    connection.execute(_REPLACE, (*row, digest(row)))
+
+
+def read_orders(connection: Connection) -> list[ScheduleOrder]:
+    """Read the orders about schedules, oldest first.
+
+    A state that is unknown or fails its seal pauses its schedule; such a run is left out.
+    """
+    found = []
+    for *row, sealed in connection.execute(_ALL):
+        if not _is_order(row[0]):
+            continue
+        name, *run = row[0].split(" ")[1:]
+        kind = _RUNS.get(row[2]) if run else _STATES.get(row[2], "paused")
+        if sealed != digest(row):
+            kind = None if run else "paused"
+        if kind is not None:
+            found.append(ScheduleOrder(name, kind, clean_line(row[3], AUTHOR), row[4]))
+    return found
+
+
+def mark_ran(connection: Connection, order: ScheduleOrder) -> None:
+    """Mark an order to run as sent. Earlier ones of its schedule, which have ended, are deleted."""
+    with transaction(connection):
+        earlier = [
+            (_order_id(each),)
+            for each in read_orders(connection)
+            if each.schedule == order.schedule and each.kind == "ran" and each.at < order.at
+        ]
+        connection.executemany("delete from answer where approval = ?", earlier)
+        put_order(connection, order._replace(kind="ran"))
+
+
+def _is_order(row: str) -> bool:
+    return row.startswith(f"{SCHEDULE} ")
+
+
+def _order_id(order: ScheduleOrder) -> str:
+    run = (repr(float(order.at)),) if order.kind in _RUNS else ()
+    return " ".join((SCHEDULE, order.schedule, *run))
 
 
 def _read_verdict(row: list[Any], sealed: bytes) -> Answer:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.ledger import LedgerEffect
+    from agentserver.ports.schedules import ScheduleOrder
 
 FOUND = 8
 """Most conversations that ``find`` returns."""
@@ -199,6 +200,10 @@ class MemoryReader(NamedTuple):
         """List the external effects without an answer, oldest first."""
         found = (one for each in self._list_known().values() for one in each.ledger.values())
         return sorted((one for one in found if one.state is not EffectState.DONE), key=lambda one: one.at)
+
+    def list_schedule_orders(self) -> tuple[ScheduleOrder, ...]:
+        """Return no orders: no other process can leave one."""
+        return ()
 
     def list_decisions(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
         """List people's decisions, latest first."""

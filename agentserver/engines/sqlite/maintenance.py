@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import EffectVerdict
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.engines.sqlite.head import HeadRecord
+    from agentserver.ports.schedules import ScheduleOrder
 
 
 class Stats(NamedTuple):
@@ -124,6 +125,16 @@ def leave_answer(path: Path, answered: ApprovalAnswer, at: float) -> bool:
 def leave_verdict(path: Path, verdict: EffectVerdict, at: float) -> bool:
     """Store a verdict on an external effect durably, as ``leave_answer`` does. Raises EngineError."""
     return _leave(path, lambda connection: records.put_verdict(connection, verdict, at))
+
+
+def leave_order(path: Path, order: ScheduleOrder) -> bool:
+    """Store an order about a schedule durably, as ``leave_answer`` does. Raises EngineError."""
+
+    def put(connection: sqlite3.Connection) -> bool:
+        records.put_order(connection, order)
+        return True
+
+    return _leave(path, put)
 
 
 def _leave(path: Path, put: Callable[[sqlite3.Connection], bool]) -> bool:

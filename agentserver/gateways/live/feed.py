@@ -21,12 +21,13 @@ from agentserver.supervision import EndEffect, start_errand
 from agentserver.trace.redact import redact_records
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from starlette.types import Receive, Scope, Send
 
     from agentserver.core.records.audit import AuditRecord
     from agentserver.gateways.principals import Caller
+    from agentserver.ports.schedules import Schedule
     from agentserver.trace.redact import Redaction
 
 T = TypeVar("T")
@@ -34,6 +35,10 @@ T = TypeVar("T")
 
 class LiveHost(ServerView, Protocol):
     """The server, as far as it is watched and decided about here."""
+
+    @property
+    def schedules(self) -> Sequence[Schedule]:
+        """Messages that it sends at set times."""
 
     def records(self) -> AsyncIterator[tuple[AuditRecord, ...] | RecordGap]:
         """Iterate over the records of each committed step, until the server stops, with a count of missed ones."""

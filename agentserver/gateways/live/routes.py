@@ -138,6 +138,10 @@ class LiveView:
             self._read_route("/live/dead", views.dead),
             self._read_route("/live/dead/{delivery}", views.letter),
             self._decision_route("/live/dead/{delivery}", self._settle),
+            self._read_route(
+                "/live/schedules",
+                lambda reader, _: views.schedules(reader, self._host.schedules, self._now()),
+            ),
             self._read_route("/live/usage", lambda reader, _: views.usage(reader, self._now() - USAGE)),
         ]
 

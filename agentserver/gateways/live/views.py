@@ -31,13 +31,14 @@ from agentserver.gateways.console.view import ASKS, MARGIN
 from agentserver.gateways.live.layout import HEIGHT, draw_picture
 from agentserver.graph import Graph
 from agentserver.payload.names import local
+from agentserver.ports.schedules import find_state
 from agentserver.spending import Amount
 from agentserver.trace import text
 from agentserver.trace.redact import EVERY, redact_records
 from agentserver.trace.terminal import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from agentserver.core.blueprint import Blueprint
     from agentserver.core.encoding.history import ChargeSum, DeadLetter, DecidedApproval, Summary
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from agentserver.gateways.live.layout import Picture
     from agentserver.payload.codec import Codecs
     from agentserver.ports import EngineReader
+    from agentserver.ports.schedules import Schedule
     from agentserver.trace.redact import Redaction
     from agentserver.trace.terminal import Line
     from agentserver.trace.text import TracedHop
@@ -121,6 +123,28 @@ def usage(reader: EngineReader, since: float) -> dict[str, Any]:
         "models": _sort_charges((one.model, one) for one in found),
         "principals": _sort_charges((one.principal, one) for one in found),
     }
+
+
+def schedules(reader: EngineReader, known: Sequence[Schedule], now: float) -> list[dict[str, Any]]:
+    """List the schedules, the one that is due first at the beginning."""
+    orders = reader.list_schedule_orders()
+    listed = []
+    for one in known:
+        about = [each for each in orders if each.schedule == one.name]
+        state = find_state(about)
+        listed.append(
+            {
+                "name": one.name,
+                "listener": one.listener,
+                "recurrence": str(one.recurrence),
+                "due": one.recurrence.next_after(now),
+                "paused": escape_unseen(state.by[:NAME])
+                if state is not None and state.kind == "paused"
+                else "",
+                "ordered": sum(each.kind == "run" for each in about),
+            }
+        )
+    return sorted(listed, key=lambda row: float(str(row["due"])))
 
 
 def charges(records: Iterable[AuditRecord]) -> Iterator[tuple[str, str, Amount]]:

@@ -8,6 +8,7 @@ from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import Charge
 from agentserver.gateways.live import views
 from agentserver.gateways.live.views import charges
+from agentserver.ports.schedules import Interval, Schedule, ScheduleOrder
 from agentserver.spending import Amount
 from agentserver.trace.redact import EVERY, Redaction
 
@@ -76,3 +77,14 @@ def test_a_viewer_is_not_told_what_another_message_said_as_the_reason_of_a_dead_
     ):
         assert told["reason"] == "internal"
         assert "MALLORY" not in str(told)
+
+
+def test_schedules_are_listed_by_their_next_due_time_with_what_operators_ordered():
+    hourly, often = (Schedule(name, "a", b"", Interval(s)) for name, s in (("hourly", 3600), ("often", 60)))
+    orders = [ScheduleOrder("often", "paused", "eve\u202e", 5.0), ScheduleOrder("often", "run", "eve", 6.0)]
+    reader = SimpleNamespace(list_schedule_orders=lambda: orders)
+    rows = views.schedules(reader, [hourly, often], 30.0)
+    assert [(row["name"], row["due"], row["paused"], row["ordered"]) for row in rows] == [
+        ("often", 60.0, "eve\\u202e", 1),
+        ("hourly", 3600.0, "", 0),
+    ]

@@ -60,7 +60,7 @@ def waiting(running, client):
 
 
 SEEN = ("organism", "feed", "conversations", "conversations/x", "conversations/x/messages/y", "approvals", "approvals/x",
-        "dead", "dead/x", "usage")  # fmt: skip
+        "dead", "dead/x", "schedules", "usage")  # fmt: skip
 DONE = ("approvals/x", "dead/x")
 
 

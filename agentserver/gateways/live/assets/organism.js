@@ -2,6 +2,7 @@
 
 import { read } from "./api.js";
 import { count, el, link, look, put, replace, sign, spaced, svg, table, way, when } from "./dom.js";
+import { section as schedules } from "./schedules.js";
 import { Traffic } from "./traffic.js";
 
 const RECENT = 30;
@@ -78,6 +79,7 @@ export async function show(rest, { state }) {
   }
 
   loads();
+  const timed = await schedules();
   const node = el("div", { class: "page" },
     el("h1", {}, "Organism"),
     el("ul", { class: "legend" }, LEGEND.map(([kind, word]) => el("li", {}, sign(kind), " ", word))),
@@ -87,6 +89,7 @@ export async function show(rest, { state }) {
         el("div", { class: "picture", tabindex: 0, role: "group", "aria-label": "Who may talk to whom" }, picture.node),
         chosen),
       el("section", { "aria-label": "Listeners" }, listed)),
+    timed,
     el("section", { "aria-labelledby": "recent" },
       el("h2", { id: "recent" }, "What has just happened"),
       el("p", { class: "quiet none" }, "Nothing yet, since this page was opened."),

@@ -38,7 +38,8 @@ Exit codes:
        the answer is a SystemError; check: the organism has errors; schemas
        --check: a file is out of date; plan audit: a finding is HARD; audit
        verify: a record was changed; orchestrate: the session cannot be
-       read; replay: a decision differs
+       read; replay: a decision differs; provenance backtest: a condition
+       of --fail-if holds
   2    the command, a line of a script, the configuration or a file is
        invalid; the journal cannot be used; the output cannot be written
   3    call, send: no answer

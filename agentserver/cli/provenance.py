@@ -1,4 +1,4 @@
-"""``agentserver provenance``: proposes a provenance policy for an organism."""
+"""``agentserver provenance``: proposes a provenance policy for an organism, and tries one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentserver.cli import project, reading
+from agentserver.cli import backtest, project, reading
 from agentserver.cli.project import Verbs
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ def suggest(
 
 command = Verbs(
     "provenance",
-    commands=[suggest],
-    short_help="Propose a policy.",
+    commands=[suggest, backtest.command],
+    short_help="Propose a policy, or try one on recorded conversations.",
     help="Provenance: where values come from, and which actions they may influence.",
 )
 

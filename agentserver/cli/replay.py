@@ -50,7 +50,6 @@ def test_{name}() -> None:
 @click.option(
     "--against", type=project.FILE, metavar="OTHER", help="Compare with the rules of this organism."
 )
-@click.option("--policy", type=project.FILE, help="Compare with this provenance policy.")
 @click.option(
     "--save",
     type=project.FILE,
@@ -67,8 +66,8 @@ def command(
     No handler runs: their answers are in the journal. Prints the first step of each conversation that is
     decided differently or was altered; exit code 1 if there is one.
 
-    With --against or --policy: lists the recorded messages that other rules would have blocked, asked about or
-    let through; exit code 1 if there are any.
+    With --against: lists the recorded messages that other rules would have blocked, asked about or let through;
+    exit code 1 if there are any.
     """
     _check_options(conversations, asked)
     loaded = project.load(given.organism)
@@ -94,8 +93,8 @@ def command(
 
 
 def _check_options(conversations: Sequence[str], asked: dict[str, Any]) -> None:
-    if sum(asked[name] is not None for name in ("against", "policy", "save")) > 1:
-        raise click.UsageError("--against, --policy and --save exclude each other")
+    if sum(asked[name] is not None for name in ("against", "save")) > 1:
+        raise click.UsageError("--against and --save exclude each other")
     if asked["save"] and len(conversations) != 1:
         raise click.UsageError("--save takes exactly one CONVERSATION")
 
@@ -116,21 +115,11 @@ def _load_other(loaded: Organism, asked: dict[str, Any]) -> Organism | None:
     """Load the organism to compare with, if any."""
     from agentserver import config
 
-    if asked["policy"]:
-        return load_under_policy(loaded, asked["policy"])
     if asked["against"] is None:
         return None
     # Both may have modules of the same names. The first organism keeps its own in use.
     config.forget(loaded)
     return project.load(asked["against"])
-
-
-def load_under_policy(loaded: Organism, policy: Path) -> Organism:
-    """Load the organism with another provenance policy. Ends the command on mistakes in it."""
-    from agentserver import config
-
-    config.forget(loaded)
-    return project.load(loaded.files[0], policy=policy)
 
 
 def _read_recorded(reader: EngineReader, prefixes: Sequence[str]) -> Iterator[RecordedConversation]:

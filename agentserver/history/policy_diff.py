@@ -19,7 +19,7 @@ from agentserver.core.records.details import Ground, KeptText
 from agentserver.history.replay import Deviation, decide_again
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from agentserver.core.encoding.history import RecordedConversation, RecordedStep
     from agentserver.core.guard import Rules
@@ -89,20 +89,49 @@ class PolicyDiff:
         return self.lost is not None or any(difference.differs for difference in self.differences)
 
 
-def what_if(recorded: RecordedConversation, rules: Rules, other: Rules) -> PolicyDiff:
-    """Compare the decisions of ``other`` in a conversation decided by ``rules``: blocked, asked about, passed."""
+class ComparedStep(NamedTuple):
+    """Recorded step with the decisions of other rules on it.
+
+    Args:
+        step: the recorded one.
+        outcome: as it was decided.
+        others: the outcome by each of the other rules, in their order.
+    """
+
+    step: RecordedStep
+    outcome: Outcome
+    others: tuple[Outcome, ...]
+
+
+def compare_steps(
+    recorded: RecordedConversation, rules: Rules, others: Sequence[Rules]
+) -> Iterator[ComparedStep | Deviation]:
+    """Decide each step by ``rules`` and, on the same recorded state, by ``others``; ends with a deviation."""
     conversation = recorded.beginning.conversation()
-    memory: Mapping[str, object] = conversation.memory
-    differences: list[Difference] = []
-    for number, step in enumerate(recorded.steps):
+    memories: list[Mapping[str, object]] = [conversation.memory for _ in others]
+    for step in recorded.steps:
         outcome = decide_again(recorded, step, conversation, rules)
         if isinstance(outcome, Deviation):
-            return PolicyDiff(tuple(differences), number, outcome)
-        beside = decision_codec.decide(
-            conversation._replace(memory=memory), recorded.cause(step, other), other, step.moment
+            yield outcome
+            return
+        found = tuple(
+            decision_codec.decide(
+                conversation._replace(memory=memory), recorded.cause(step, other), other, step.moment
+            )
+            for other, memory in zip(others, memories, strict=True)
         )
-        differences += _differences(step, outcome, beside)
-        conversation, memory = outcome.conversation, beside.conversation.memory
+        yield ComparedStep(step, outcome, found)
+        conversation = outcome.conversation
+        memories = [one.conversation.memory for one in found]
+
+
+def what_if(recorded: RecordedConversation, rules: Rules, other: Rules) -> PolicyDiff:
+    """Compare the decisions of ``other`` in a conversation decided by ``rules``: blocked, asked about, passed."""
+    differences: list[Difference] = []
+    for number, compared in enumerate(compare_steps(recorded, rules, (other,))):
+        if isinstance(compared, Deviation):
+            return PolicyDiff(tuple(differences), number, compared)
+        differences += _differences(compared.step, compared.outcome, compared.others[0])
     return PolicyDiff(tuple(differences), len(recorded.steps))
 
 

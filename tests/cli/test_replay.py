@@ -114,46 +114,6 @@ def test_what_was_altered_is_not_asked_about_and_not_saved(shop):
     assert not Path("x.json").exists()
 
 
-POLICY = """
-mode: enforce
-strict: true
-sources: [till]
-fields: {till: {"*": prose}}
-sinks: {till: }
-"""
-
-
-def test_a_policy_tells_what_it_would_have_blocked_and_asked_about(shop, tmp_path):
-    policy = tmp_path / "outside of the project.yaml"
-    policy.write_text(POLICY)
-    output = verb("replay", "--policy", policy, status=1)
-    assert "clerk -> till Sum: was let through, would have been blocked (BLOCKED: till()" in output
-    assert "tainted run: till" in output
-    assert output.endswith("changed: 2 blocked\n")
-    policy.write_text(POLICY.replace("enforce", "confirm"))
-    assert verb("replay", "--policy", policy, status=1).endswith("2 asked about\n")
-
-
-def test_a_policy_that_says_nothing_new_changes_nothing(shop, tmp_path):
-    policy = tmp_path / "policy.yaml"
-    policy.write_text("mode: enforce\nsources: [till]\nsinks: {ghost: }\n")
-    assert verb("replay", "--policy", policy).endswith("changed: none\n")
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("mode: enforced", "policy.yaml:1: mode: 'enforced' is no mode; did you mean 'enforce'?"),
-        ("sources: [tills]", "tills"),
-        ("", "empty"),
-    ],
-)
-def test_a_policy_with_a_mistake_is_refused(shop, tmp_path, text, problem):
-    policy = tmp_path / "policy.yaml"
-    policy.write_text(text)
-    assert problem in verb("replay", "--policy", policy, status=2)
-
-
 def test_secrets_are_not_printed(shop, monkeypatch):
     monkeypatch.setenv("WHO", "till is no peer")
     change(shop / "organism.yaml", "description: Adds up.", "description: ${WHO}.")
@@ -171,7 +131,6 @@ def test_secrets_of_the_other_organism_are_not_printed(shop, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--against", "a", "--policy", "b"], "exclude each other"),
         (["abc", "--against", "a", "--save", "b"], "exclude each other"),
         (["--save", "x.json"], "exactly one CONVERSATION"),
         (["a", "b", "--save", "x.json"], "exactly one CONVERSATION"),

@@ -1,0 +1,292 @@
+"""``agentserver provenance backtest``: tries a policy on recorded conversations before it is in force."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+
+from agentserver.characters.printing import format_amount
+from agentserver.cli import project, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from agentserver.config import Organism
+    from agentserver.core.encoding.history import RecordedConversation
+    from agentserver.core.guard import Rules
+    from agentserver.history.backtest import JudgedConversation, Tally, TriedPolicy
+    from agentserver.history.conditions import Condition
+    from agentserver.history.labels import Labels
+    from agentserver.provenance.evidence.labels import Mode
+
+FAILED = 1
+
+EVERY: Final = 2.0
+"""Seconds between two notes of progress."""
+
+SQLITE: Final = b"SQLite format 3\0"
+
+LABELS: Final = 16_000_000
+"""Largest size of a file of marks, in bytes."""
+
+
+@click.command("backtest", short_help="Try a policy on recorded conversations.")
+@click.argument("policy", type=project.FILE)
+@click.option(
+    "--over",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    metavar="PATH",
+    help="Journal, recorded conversation, or folder of such; by default the organism's journal or database.",
+)
+@project.organism_option
+@click.option(
+    "--current",
+    type=project.FILE,
+    help="Policy to compare with; by default the organism's own.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["confirm", "enforce"]),
+    help="Mode to judge both policies in; by default that of POLICY, or enforce if it is audit.",
+)
+@click.option(
+    "--labels", type=project.FILE, help="Marks, one a line: attack ID, attack ID STEP, or benign ID."
+)
+@click.option(
+    "--fail-if",
+    "conditions",
+    multiple=True,
+    metavar="CONDITION",
+    help='Condition that makes the exit code 1, such as "benign<98%".',
+)
+@click.option("--junit", type=project.FILE, help="Write the report to this file as JUnit XML.")
+@click.option("--markdown", type=project.FILE, help="Write the report to this file as Markdown.")
+def command(policy: Path, organism: Path | None, **asked: Any) -> None:
+    """Try POLICY on recorded conversations: count what it would allow, ask about and refuse.
+
+    No handler runs. Counts by rule, by listener and by field, next to the current policy. Without --labels, every
+    call counts as honest.
+
+    A CONDITION is MEASURE<NUMBER or MEASURE<NUMBER%, with <, <=, > or >=. Measures: benign and attacks (shares of
+    honest calls that run, and of marked attacks that are stopped), refused and asked (honest calls), newly-stopped,
+    newly-missed (against the current policy), unjudged (conversations and files). unjudged>0 is in force unless
+    you bound it yourself.
+
+    The exit code is 1 if a condition holds.
+    """
+    from agentserver.history.backtest import Tally
+    from agentserver.history.backtest_report import BacktestReport, format_junit, format_markdown, format_text
+
+    labels = _read_labels(asked["labels"])
+    trial = _Trial(policy, organism, asked["current"], asked["mode"])
+    conditions = _read_conditions(asked["conditions"], compared=trial.compares)
+    tally, progress = Tally(), _Progress()
+    for judged in trial.judge(asked["over"], labels):
+        tally.take(judged)
+        progress.note(tally)
+    _check_found(tally, labels)
+    results = tuple(condition.check(tally) for condition in conditions)
+    report = BacktestReport(str(policy), str(trial.mode), tally, results, trial.redact)
+    for line in format_text(report):
+        click.echo(line)
+    if asked["junit"] is not None:
+        project.write(asked["junit"], format_junit(report).decode())
+    if asked["markdown"] is not None:
+        project.write(asked["markdown"], format_markdown(report))
+    project.exit_command(FAILED if report.failed else 0)
+
+
+def _read_labels(path: Path | None) -> Labels:
+    from agentserver.history.labels import LabelError, Labels, read_labels
+
+    if path is None:
+        return Labels()
+    with project.refuse_on(OSError, LabelError, UnicodeDecodeError, prefix=f"{path}: "):
+        if path.stat().st_size > LABELS:
+            project.refuse(f"{path}: it must have at most {LABELS} bytes")
+        return read_labels(path.read_text("utf-8"), path.name)
+
+
+def _read_conditions(texts: Sequence[str], *, compared: bool) -> tuple[Condition, ...]:
+    """Read the conditions, and add the one on unjudged conversations. Raises click.UsageError."""
+    from agentserver.history.conditions import UNJUDGED, ConditionError, read_condition
+
+    try:
+        found = [read_condition(text, compared=compared) for text in texts]
+    except ConditionError as error:
+        raise click.UsageError(f"--fail-if {error}") from None
+    default = read_condition(UNJUDGED)
+    return tuple(found if any(one.measure == default.measure for one in found) else [*found, default])
+
+
+def _check_found(tally: Tally, labels: Labels) -> None:
+    """End the command if there is nothing to judge, or a mark fits no conversation."""
+    if not tally.conversations:
+        project.refuse("there is no recorded conversation")
+    unused = labels.list_unused(one.id for one in tally.conversations)
+    if unused:
+        project.refuse(f"--labels: no conversation begins with {unused[0]}")
+
+
+class _Progress:
+    """Notes of progress on standard error, if that is a terminal."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self._shown = sys.stderr.isatty()
+
+    def note(self, tally: Tally) -> None:
+        """Write a note if the last one is old enough."""
+        now = time.monotonic()
+        if self._shown and now - self._last >= EVERY:
+            self._last = now
+            amounts = (
+                format_amount(len(tally.conversations), "conversation"),
+                format_amount(tally.calls, "call"),
+            )
+            project.say(f"judged {', '.join(amounts)}", err=True)
+
+
+class _Loaded(NamedTuple):
+    """Rules of an organism with its policies."""
+
+    organism: Organism
+    rules: Rules
+    new: TriedPolicy
+    current: TriedPolicy | None
+
+
+class _Trial:
+    """Trial of a policy on histories of several kinds.
+
+    Args:
+        policy: the file with the policy.
+        organism: the organism's file, if named.
+        current: the file with the policy in force, if named.
+        mode: the mode to judge in, if named.
+    """
+
+    def __init__(self, policy: Path, organism: Path | None, current: Path | None, mode: str | None) -> None:
+        self._organism = organism
+        loaded = project.load(organism)
+        rules = project.server(loaded).rules
+        changed = _load_under(loaded, policy)
+        self.mode = _choose_mode(_declared(changed).policy.mode, mode)
+        tried = _under_test(changed, self.mode)
+        against = loaded if current is None else _load_under(loaded, current)
+        before = None if against.provenance is None else _under_test(against, self.mode)
+        self._loaded = _Loaded(loaded, rules, tried, before)
+
+    @property
+    def compares(self) -> bool:
+        """True if there is a policy in force."""
+        return self._loaded.current is not None
+
+    def redact(self, text: str) -> str:
+        """Remove the organism's secrets from a text."""
+        return self._loaded.organism.secrets.redact(text)
+
+    def judge(self, over: Sequence[Path], labels: Labels) -> Iterator[JudgedConversation]:
+        """Judge every conversation of these histories; without any, of the organism's engine."""
+        if not over:
+            yield from self._judge_journal(reading.JournalArguments(self._organism), labels)
+        for path in over:
+            for file in _list_files(path):
+                if _begin(file).startswith(SQLITE):
+                    yield from self._judge_journal(reading.JournalArguments(self._organism, file), labels)
+                else:
+                    yield self._judge_file(file, labels)
+
+    def _judge_journal(self, given: reading.JournalArguments, labels: Labels) -> Iterator[JudgedConversation]:
+        with reading.open_reader(reading.find_source(given)) as reader:
+            for key in [one.id for one in reader.conversations()]:
+                recorded = reading.recorded_conversation(reader, key)
+                yield self._judge_recorded(recorded, labels, reader.find_altered(recorded))
+
+    def _judge_file(self, file: Path, labels: Labels) -> JudgedConversation:
+        from agentserver.core.encoding.snapshot import UnreadableError
+        from agentserver.history import export
+        from agentserver.history.backtest import JudgedConversation
+
+        try:
+            return self._judge_recorded(export.load(file.read_bytes()), labels, None)
+        except OSError as error:
+            return JudgedConversation(str(file), (), unjudged=error.strerror or "it cannot be read")
+        except UnreadableError as error:
+            return JudgedConversation(str(file), (), unjudged=str(error))
+
+    def _judge_recorded(
+        self, recorded: RecordedConversation, labels: Labels, altered: int | None
+    ) -> JudgedConversation:
+        from agentserver.history.backtest import JudgedConversation, judge_conversation
+
+        key = recorded.beginning.id
+        if altered is not None:
+            return JudgedConversation(key, (), unjudged=f"step {altered} was altered")
+        loaded = self._loaded
+        return judge_conversation(recorded, loaded.rules, loaded.new, loaded.current, labels.attacks_in(key))
+
+
+def _load_under(loaded: Organism, policy: Path) -> Organism:
+    """Load the organism with another provenance policy. Ends the command on mistakes in it."""
+    from agentserver import config
+
+    config.forget(loaded)
+    return project.load(loaded.files[0], policy=policy)
+
+
+def _declared(organism: Organism) -> Any:
+    assert organism.provenance is not None
+    return organism.provenance
+
+
+def _choose_mode(declared: Mode, wanted: str | None) -> Mode:
+    from agentserver.provenance.evidence.labels import Mode
+
+    if wanted is not None:
+        return Mode(wanted)
+    return Mode.ENFORCE if declared is Mode.AUDIT else declared
+
+
+def _under_test(organism: Organism, mode: Mode) -> TriedPolicy:
+    """Build the rules of an organism with its policy in a mode, and record the verdicts of that policy."""
+    from agentserver.guards.lineage.guard import LineageGuard
+    from agentserver.guards.lineage.recording import RecordingGuard
+    from agentserver.history.backtest import TriedPolicy
+
+    said = _declared(organism)
+    changed = replace(organism, provenance=replace(said, policy=replace(said.policy, mode=mode)))
+    rules = project.server(changed).rules
+    tried = TriedPolicy(rules, [])
+    guards = tuple(
+        RecordingGuard(guard, tried.rulings) if isinstance(guard, LineageGuard) else guard
+        for guard in rules.guards
+    )
+    return tried._replace(rules=replace(rules, guards=guards))
+
+
+def _list_files(path: Path) -> Iterable[Path]:
+    """List the journals and recorded conversations of a folder, in order; a file is itself."""
+    if not path.is_dir():
+        return [path]
+    found = (Path(folder) / name for folder, _, names in os.walk(path) for name in names)
+    return sorted(file for file in found if file.suffix in SUFFIXES)
+
+
+SUFFIXES: Final = frozenset({".sqlite", ".db", ".json"})
+"""Suffixes of the files that are read in a folder."""
+
+
+def _begin(file: Path) -> bytes:
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(SQLITE))
+    except OSError:
+        return b""

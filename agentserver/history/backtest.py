@@ -1,0 +1,309 @@
+"""Backtest of a provenance policy: its verdicts on the calls of recorded conversations, next to those of another.
+
+Each call is judged in its recorded state, also after a call that the policy would have stopped.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from agentserver.core.drafts.routing import Route
+from agentserver.core.guard import DenyVerdict, NeedsApproval
+from agentserver.findings import Findings
+from agentserver.history.policy_diff import ComparedStep, compare_steps
+from agentserver.payload.names import local
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+
+    from agentserver.core.drafts.routing import Proposal
+    from agentserver.core.encoding.history import RecordedConversation
+    from agentserver.core.guard import Rules, Verdict
+
+
+class Fate(StrEnum):
+    """Fate of a call under a policy."""
+
+    ALLOWED = "allowed"
+    ASKED = "asked"
+    REFUSED = "refused"
+
+
+class Cause(NamedTuple):
+    """Rule that stopped a call.
+
+    Args:
+        rule: the key of the rule.
+        field: the argument at which it fired; empty for the call as a whole.
+    """
+
+    rule: str
+    field: str = ""
+
+
+class PolicyVerdict(NamedTuple):
+    """Verdict of one policy on a call.
+
+    Args:
+        fate: of the call.
+        causes: the rules that stopped it, each once.
+    """
+
+    fate: Fate
+    causes: tuple[Cause, ...] = ()
+
+    @property
+    def stops(self) -> bool:
+        """True if the call does not run, or not without a person."""
+        return self.fate is not Fate.ALLOWED
+
+
+ALLOWED: Final = PolicyVerdict(Fate.ALLOWED)
+
+OTHER_RULE: Final = "other"
+"""Rule of a refusal without findings: a plan, a quarantine, a view."""
+
+SAME_RESULT: Final = Cause("same result")
+"""Cause of a refusal with another message: of one result all messages are sent, or none."""
+
+
+class JudgedCall(NamedTuple):
+    """Call with the verdicts on it.
+
+    Args:
+        step: its number in the conversation.
+        sender: the listener that sends it; empty for the agent of a foreign trace.
+        listener: the listener or tool that is called.
+        new: the verdict of the policy that is tried.
+        current: the verdict of the policy in force, if any.
+    """
+
+    step: int
+    sender: str
+    listener: str
+    new: PolicyVerdict
+    current: PolicyVerdict | None = None
+
+    @property
+    def differs(self) -> bool:
+        """True if the policy in force treats it otherwise."""
+        return self.current is not None and self.current.fate is not self.new.fate
+
+
+class JudgedConversation(NamedTuple):
+    """Conversation with the verdicts on its calls.
+
+    Args:
+        id: its id, or the name of its file.
+        calls: in order.
+        attacks: numbers of the steps of its marked attacks; None if the whole conversation is one attack.
+        unjudged: why the rest of it could not be judged; empty if all was.
+    """
+
+    id: str
+    calls: tuple[JudgedCall, ...]
+    attacks: frozenset[int] | None = frozenset()
+    unjudged: str = ""
+
+
+class TriedPolicy(NamedTuple):
+    """Rules with a policy that is tried.
+
+    Args:
+        rules: the rules; their guard of provenance writes to ``rulings``.
+        rulings: messages with the verdicts on them, since they were last cleared.
+    """
+
+    rules: Rules
+    rulings: list[tuple[Proposal, Verdict]]
+
+
+def judge_conversation(
+    recorded: RecordedConversation,
+    rules: Rules,
+    new: TriedPolicy,
+    current: TriedPolicy | None,
+    attacks: frozenset[int] | None = frozenset(),
+) -> JudgedConversation:
+    """Judge the calls of a recorded conversation by a policy, and by the one in force.
+
+    Args:
+        recorded: the conversation.
+        rules: those that it was decided by.
+        new: the policy that is tried.
+        current: the policy in force, if any.
+        attacks: as of ``JudgedConversation``.
+    """
+    tried = (new,) if current is None else (new, current)
+    calls: list[JudgedCall] = []
+    found = compare_steps(recorded, rules, [one.rules for one in tried])
+    while True:
+        for one in tried:
+            one.rulings.clear()
+        compared = next(found, None)
+        if compared is None:
+            return JudgedConversation(recorded.beginning.id, tuple(calls), attacks)
+        if not isinstance(compared, ComparedStep):
+            return JudgedConversation(recorded.beginning.id, tuple(calls), attacks, str(compared))
+        found_by = [dict(_verdicts(one.rulings)) for one in tried]
+        calls += _judge_step(compared.step.version, found_by, rules.blueprint.listeners)
+
+
+class _Message(NamedTuple):
+    sender: str
+    listener: str
+    root: str
+    place: int
+
+
+class _RoutedVerdict(NamedTuple):
+    verdict: PolicyVerdict
+    route: Route
+
+
+def _verdicts(rulings: Iterable[tuple[Proposal, Verdict]]) -> Iterator[tuple[_Message, _RoutedVerdict]]:
+    for proposal, verdict in rulings:
+        message = _Message(proposal.sender.name, proposal.to, local(proposal.root), proposal.place)
+        yield message, _RoutedVerdict(_read_verdict(verdict), proposal.route)
+
+
+def _judge_step(
+    version: int, found: Sequence[Mapping[_Message, _RoutedVerdict]], listeners: Container[str]
+) -> Iterator[JudgedCall]:
+    """Pair the verdicts of the policies on each message. Calls of listeners count, and other messages if stopped."""
+    for message, route in {each: one.route for policy in found for each, one in policy.items()}.items():
+        verdicts = [_complete(policy, message) for policy in found]
+        called = route in _CALLS and message.sender in listeners
+        if called or any(one.stops for one in verdicts):
+            current = verdicts[1] if len(verdicts) > 1 else None
+            yield JudgedCall(version, message.sender, message.listener, verdicts[0], current)
+
+
+_CALLS: Final = frozenset({Route.PEER, Route.SELF})
+
+
+def _complete(policy: Mapping[_Message, _RoutedVerdict], message: _Message) -> PolicyVerdict:
+    """Return the verdict on a message; one that was not judged was refused with an earlier one of its result."""
+    ruling = policy.get(message)
+    if ruling is not None:
+        return ruling.verdict
+    denied = any(one.verdict.fate is Fate.REFUSED for one in policy.values())
+    return PolicyVerdict(Fate.REFUSED, (SAME_RESULT,)) if denied else ALLOWED
+
+
+def _read_verdict(verdict: Verdict) -> PolicyVerdict:
+    if isinstance(verdict, DenyVerdict):
+        return PolicyVerdict(Fate.REFUSED, _list_causes(verdict.reason, ("block",)))
+    if isinstance(verdict, NeedsApproval):
+        return PolicyVerdict(Fate.ASKED, _list_causes(verdict.question, ("block", "ask")))
+    return ALLOWED
+
+
+def _list_causes(reason: object, effects: tuple[str, ...]) -> tuple[Cause, ...]:
+    if not isinstance(reason, Findings):
+        return (Cause(OTHER_RULE),)
+    found = (Cause(one.rule, one.argument) for one in reason.findings if one.effect in effects)
+    return tuple(dict.fromkeys(found)) or (Cause(OTHER_RULE),)
+
+
+SHOWN: Final = 50
+"""Stopped calls that a report lists; further ones are counted."""
+
+
+class StoppedCall(NamedTuple):
+    """Stopped or differing call of a report."""
+
+    conversation: str
+    call: JudgedCall
+    attack: bool
+
+
+class ConversationCounts(NamedTuple):
+    """Counts of one conversation.
+
+    Args:
+        id: as of ``JudgedConversation``.
+        calls: judged calls.
+        stopped: calls that do not run, or not without a person.
+        unjudged: as of ``JudgedConversation``.
+    """
+
+    id: str
+    calls: int
+    stopped: int
+    unjudged: str = ""
+
+
+class Tally:
+    """Counts of a backtest, built conversation by conversation.
+
+    A conversation that as a whole is an attack counts as one attack, stopped if one of its calls is. None of its calls
+    counts as honest.
+    """
+
+    def __init__(self) -> None:
+        self.conversations: list[ConversationCounts] = []
+        """Counts of each conversation, also of a file that could not be read."""
+        self.calls = self.honest = 0
+        self.attacks = self.stopped_attacks = 0
+        self.lost_attacks = self.newly_stopped = 0
+        self.new: Counter[Fate] = Counter()
+        self.current: Counter[Fate] = Counter()
+        self.stopped: Counter[Fate] = Counter()
+        """Honest calls that do not run, or not without a person."""
+        self.rules: Counter[tuple[str, Fate]] = Counter()
+        self.listeners: Counter[tuple[str, Fate]] = Counter()
+        self.fields: Counter[tuple[str, str, str]] = Counter()
+        """Stopped calls by listener, field and rule."""
+        self.compared = False
+        self.shown: list[StoppedCall] = []
+        """The first stopped or differing calls."""
+
+    @property
+    def unjudged(self) -> int:
+        """Number of conversations and files that could not be judged, or not to their end."""
+        return sum(bool(one.unjudged) for one in self.conversations)
+
+    def take(self, judged: JudgedConversation) -> None:
+        """Count a conversation."""
+        stops = sum(call.new.stops for call in judged.calls)
+        self.conversations.append(ConversationCounts(judged.id, len(judged.calls), stops, judged.unjudged))
+        for call in judged.calls:
+            attack = judged.attacks is None or call.step in judged.attacks
+            self._count(call)
+            if not attack:
+                self._count_honest(call)
+            if (call.new.stops or call.differs) and len(self.shown) < SHOWN:
+                self.shown.append(StoppedCall(judged.id, call, attack))
+        if judged.attacks is None:
+            self._count_attack(judged.calls)
+            return
+        for step in judged.attacks:
+            self._count_attack([call for call in judged.calls if call.step == step])
+
+    def _count(self, call: JudgedCall) -> None:
+        self.calls += 1
+        self.new[call.new.fate] += 1
+        self.listeners[call.listener, call.new.fate] += 1
+        if call.current is not None:
+            self.compared = True
+            self.current[call.current.fate] += 1
+        for rule in dict.fromkeys(cause.rule for cause in call.new.causes):
+            self.rules[rule, call.new.fate] += 1
+        for cause in call.new.causes:
+            self.fields[call.listener, cause.field, cause.rule] += 1
+
+    def _count_honest(self, call: JudgedCall) -> None:
+        self.honest += 1
+        self.stopped[call.new.fate] += call.new.stops
+        self.newly_stopped += call.new.stops and call.current is not None and not call.current.stops
+
+    def _count_attack(self, calls: Sequence[JudgedCall]) -> None:
+        self.attacks += 1
+        caught = any(call.new.stops for call in calls)
+        self.stopped_attacks += caught
+        self.lost_attacks += not caught and any(
+            call.current is not None and call.current.stops for call in calls
+        )

@@ -1,0 +1,220 @@
+"""Report of a backtest: as text, as Markdown and as JUnit XML."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from lxml import etree
+
+from agentserver.characters.printing import format_amount, one_line
+from agentserver.history.backtest import Fate
+from agentserver.history.conditions import MEASURES, format_share
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Callable, Iterator, Sequence
+
+    from agentserver.history.backtest import StoppedCall, Tally
+    from agentserver.history.conditions import ConditionResult
+
+ROWS: Final = 20
+"""Rows of a table; further ones are counted."""
+
+
+class BacktestReport(NamedTuple):
+    """Result of a backtest.
+
+    Args:
+        policy: the name of the policy.
+        mode: the mode it was judged in.
+        tally: the counts.
+        results: of the conditions.
+        redact: removes secrets from texts.
+    """
+
+    policy: str
+    mode: str
+    tally: Tally
+    results: tuple[ConditionResult, ...]
+    redact: Callable[[str], str] = str
+
+    @property
+    def failed(self) -> bool:
+        """True if a condition holds."""
+        return any(one.failed for one in self.results)
+
+
+class _Table(NamedTuple):
+    """Table with a title and heads."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+
+def format_text(report: BacktestReport) -> Iterator[str]:
+    """Yield the lines of the report for a terminal."""
+    for line in _format_lines(report):
+        yield one_line(report.redact(line))
+
+
+def _format_lines(report: BacktestReport) -> Iterator[str]:
+    yield _head(report)
+    for table in _tables(report.tally):
+        yield ""
+        yield table.title
+        rows = [table.heads, *table.rows[:ROWS]]
+        widths = [max(len(row[at]) for row in rows) for at in range(len(table.heads))]
+        for row in rows:
+            yield (
+                "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            )
+        if len(table.rows) > ROWS:
+            yield f"  ({len(table.rows) - ROWS} more)"
+    yield ""
+    yield from _summarise(report.tally)
+    for one in report.results:
+        yield f"{'FAILED' if one.failed else 'passed'} {one.condition.text}: {one.found}"
+
+
+def format_markdown(report: BacktestReport) -> str:
+    """Format the report as Markdown, for a comment on a change."""
+    cell, lines = (
+        _markdown_escaper(report.redact),
+        [f"### {_escape_markdown(report.redact(_head(report)))}", ""],
+    )
+    if report.results:
+        lines += ["| verdict | condition | found |", "|---|---|---|"]
+        lines += [
+            f"| {'**failed**' if one.failed else 'passed'} | `{one.condition.text}` | {cell(one.found)} |"
+            for one in report.results
+        ]
+        lines.append("")
+    lines += [f"- {cell(line)}" for line in _summarise(report.tally)]
+    for table in _tables(report.tally):
+        lines += [
+            "",
+            f"**{table.title}**",
+            "",
+            f"| {' | '.join(table.heads)} |",
+            "|---" * len(table.heads) + "|",
+        ]
+        lines += [f"| {' | '.join(map(cell, row))} |" for row in table.rows[:ROWS]]
+        if len(table.rows) > ROWS:
+            lines += ["", f"{len(table.rows) - ROWS} more"]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_escaper(redact: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda text: _escape_markdown(redact(text))
+
+
+def _escape_markdown(text: str) -> str:
+    """Escape a text of one line so that no reader of Markdown takes a part of it for markup."""
+    shown = one_line(text)
+    return "".join(f"&#{ord(char)};" if char in "&<`|*_[]\\#" else char for char in shown)
+
+
+def format_junit(report: BacktestReport) -> bytes:
+    """Format the report as JUnit XML.
+
+    A condition that holds is a failure, and a conversation that could not be judged an error. A conversation with
+    stopped calls passes: the conditions decide how many are too many.
+    """
+    conditions = etree.Element("testsuite", name="conditions")
+    for one in report.results:
+        case = _case(conditions, "backtest.conditions", one.condition.text)
+        if one.failed:
+            etree.SubElement(case, "failure", message=_clean(report, f"{one.condition.text}: {one.found}"))
+    conversations = etree.Element("testsuite", name="conversations")
+    for counts in report.tally.conversations:
+        case = _case(conversations, "backtest.conversations", _clean(report, counts.id))
+        if counts.unjudged:
+            etree.SubElement(case, "error", message=_clean(report, counts.unjudged))
+        said = f"{format_amount(counts.calls, 'call')}, {counts.stopped} stopped"
+        etree.SubElement(case, "system-out").text = said
+    root = etree.Element("testsuites", name=_clean(report, f"backtest of {report.policy}"))
+    for suite in (conditions, conversations):
+        suite.set("tests", str(len(suite)))
+        suite.set("failures", str(len(suite.findall("*/failure"))))
+        suite.set("errors", str(len(suite.findall("*/error"))))
+        root.append(suite)
+    return etree.tostring(root, xml_declaration=True, encoding="UTF-8", pretty_print=True)
+
+
+def _case(suite: etree._Element, group: str, name: str) -> etree._Element:
+    return etree.SubElement(suite, "testcase", classname=group, name=name)
+
+
+def _clean(report: BacktestReport, text: str) -> str:
+    return one_line(report.redact(text))
+
+
+def _head(report: BacktestReport) -> str:
+    found = report.tally
+    amounts = (
+        f"{format_amount(len(found.conversations), 'conversation')}, {format_amount(found.calls, 'call')}"
+    )
+    return f"{report.policy} in mode {report.mode}: {amounts}"
+
+
+def _summarise(found: Tally) -> Iterator[str]:
+    """Yield a line for the honest calls, one for the attacks, and one for each conversation that was not judged."""
+    passed = MEASURES["benign"].part(found)
+    share = f" ({format_share(passed, found.honest)})" if found.honest else ""
+    asked, refused = found.stopped[Fate.ASKED], found.stopped[Fate.REFUSED]
+    yield (
+        f"honest: {passed} of {format_amount(found.honest, 'call')} run without a question{share};"
+        f" {asked} asked about, {refused} refused"
+    )
+    if found.attacks:
+        share = format_share(found.stopped_attacks, found.attacks)
+        yield f"attacks: {found.stopped_attacks} of {found.attacks} stopped ({share})"
+    else:
+        yield "attacks: none is marked"
+    for one in found.conversations:
+        if one.unjudged:
+            yield f"not judged: {one.id}: {one.unjudged}"
+
+
+def _tables(found: Tally) -> Iterator[_Table]:
+    heads = ("calls", "this policy", *(("current policy",) if found.compared else ()))
+    rows = [
+        (str(fate), str(found.new[fate]), *((str(found.current[fate]),) if found.compared else ()))
+        for fate in Fate
+    ]
+    yield _Table("All calls", heads, rows)
+    if found.rules:
+        yield _Table(
+            "By rule", ("rule", "refused", "asked"), _by_fate(found.rules, (Fate.REFUSED, Fate.ASKED))
+        )
+    if found.listeners:
+        fates = (Fate.REFUSED, Fate.ASKED, Fate.ALLOWED)
+        yield _Table("By listener", ("listener", *map(str, fates)), _by_fate(found.listeners, fates))
+    if found.fields:
+        ordered = sorted(found.fields.items(), key=lambda one: (-one[1], one[0]))
+        fields = [
+            (listener, field or "(the call)", rule, str(count)) for (listener, field, rule), count in ordered
+        ]
+        yield _Table("By field", ("listener", "field", "rule", "stopped"), fields)
+    if found.shown:
+        heads = ("conversation", "step", "call", "this policy", "current policy", "marked")
+        yield _Table("Stopped or changed", heads, [*map(_describe_stop, found.shown)])
+
+
+def _by_fate(counts: Counter[tuple[str, Fate]], fates: Sequence[Fate]) -> list[tuple[str, ...]]:
+    """Make a row for each name, the most stopped first."""
+    rows = [(name, [counts[name, fate] for fate in fates]) for name in {name for name, _ in counts}]
+    rows.sort(key=lambda row: ([-count for count in row[1]], row[0]))
+    return [(name, *map(str, found)) for name, found in rows]
+
+
+def _describe_stop(one: StoppedCall) -> tuple[str, ...]:
+    call = one.call
+    why = ", ".join(
+        f"{cause.rule} at {cause.field}" if cause.field else cause.rule for cause in call.new.causes
+    )
+    made = f"{call.sender} -> {call.listener}" if call.sender else call.listener
+    now = "" if call.current is None else str(call.current.fate)
+    fate = f"{call.new.fate}: {why}" if why else str(call.new.fate)
+    return one.conversation[:12], str(call.step), made, fate, now, "attack" if one.attack else ""

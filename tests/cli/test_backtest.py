@@ -1,0 +1,195 @@
+"""``agentserver provenance backtest`` on recorded conversations."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+from lxml import etree
+
+from tests.cli import journals
+from tests.cli.journals import change, verb
+
+POLICY = """
+mode: enforce
+strict: true
+sources: [till]
+fields: {till: {"*": prose}}
+sinks: {till: }
+"""
+CALM = "mode: enforce\nsources: [till]\nsinks: {ghost: }\n"
+
+
+@pytest.fixture
+def shop(tmp_path, monkeypatch):
+    home = journals.shop(tmp_path)
+    monkeypatch.chdir(home)
+    (home / "strict.yaml").write_text(POLICY)
+    (home / "calm.yaml").write_text(CALM)
+    return home
+
+
+def key():
+    return json.loads(verb("conversations", "--json").splitlines()[0])["id"]
+
+
+def backtest(*args, status=0):
+    return verb("provenance", "backtest", *args, status=status)
+
+
+def test_calls_are_counted_by_rule_listener_and_field(shop):
+    output = backtest("strict.yaml")
+    assert output.startswith("strict.yaml in mode enforce: 1 conversation, 3 calls\n")
+    for row in ("  strict  2        0\n", "  till      1        0      1\n", "  till      (the call)  strict  1\n",
+                "clerk -> till   refused: strict\n", "honest: 1 of 3 calls run without a question (33.3 %)"):  # fmt: skip
+        assert row in output
+
+
+def test_a_question_is_no_refusal(shop):
+    assert "0 asked about, 0 refused" in backtest("calm.yaml")
+    assert "2 asked about, 0 refused" in backtest("strict.yaml", "--mode", "confirm")
+
+
+def test_a_policy_in_audit_is_judged_as_in_enforce(shop):
+    change(shop / "strict.yaml", "enforce", "audit")
+    assert "in mode enforce" in (output := backtest("strict.yaml"))
+    assert "2 refused" in output
+
+
+@pytest.mark.parametrize(
+    ("condition", "status"),
+    [
+        ("benign<98%", 1),
+        ("benign <= 33%", 0),
+        ("benign<33.3%", 0),
+        ("refused>1", 1),
+        ("refused>2", 0),
+        ("refused>=60%", 1),
+        ("asked>0", 0),
+        ("attacks<95%", 1),
+        ("unjudged>0", 0),
+    ],
+)
+def test_the_exit_code_is_the_verdict(shop, condition, status):
+    output = backtest("strict.yaml", "--fail-if", condition, status=status)
+    assert f"{'FAILED' if status else 'passed'} {condition.replace(' ', '')}: " in output
+
+
+@pytest.mark.parametrize(
+    ("condition", "problem"),
+    [
+        (
+            "benign=98%",
+            "MEASURE is one of benign, attacks, refused, asked, newly-stopped, newly-missed, unjudged",
+        ),
+        ("honest<98%", "'honest' is no measure; there are: benign, attacks"),
+        ("benign<98", "benign is a share; write benign<98%"),
+        ("unjudged>1%", "unjudged is a number; write it without %"),
+        ("benign<101%", "a share is at most 100%"),
+        ("newly-stopped>0", "needs a current policy: name one with --current"),
+    ],
+)
+def test_a_mistake_in_a_condition_names_what_is_allowed(shop, condition, problem):
+    assert problem in backtest("strict.yaml", "--fail-if", condition, status=2)
+
+
+def test_the_current_policy_is_compared(shop):
+    output = backtest("strict.yaml", "--current", "calm.yaml", "--fail-if", "newly-stopped>1", status=1)
+    assert "  refused  2            0\n" in output
+    assert "FAILED newly-stopped>1: 2 honest calls that only this policy stops" in output
+    said = "\nprovenance: {mode: audit, strict: true, sources: [till], sinks: {till: }}\nlimits:"
+    change(shop / "organism.yaml", "\nlimits:", said)
+    assert "current policy" in backtest("calm.yaml")
+
+
+def test_a_marked_attack_counts_as_stopped_or_missed_and_not_as_honest(shop):
+    (shop / "marks").write_text(f"attack {key()[:8]} # recorded by the red team\n")
+    output = backtest("strict.yaml", "--labels", "marks", "--fail-if", "attacks<95%")
+    assert "honest: 0 of 0 calls" in output
+    assert "attacks: 1 of 1 stopped (100.0 %)" in output
+    output = backtest("calm.yaml", "--labels", "marks", "--current", "strict.yaml", "--fail-if", "attacks<95%",
+                      "--fail-if", "newly-missed>0", status=1)  # fmt: skip
+    assert "FAILED attacks<95%: 0 of 1" in output
+    assert "FAILED newly-missed>0: 1 attacks" in output
+
+
+def test_one_step_may_be_marked(shop):
+    (shop / "marks").write_text(f"attack {key()} 6\n")
+    output = backtest("strict.yaml", "--labels", "marks")
+    assert "honest: 1 of 2 calls" in output
+    assert "attacks: 1 of 1 stopped" in output
+
+
+@pytest.mark.parametrize(
+    ("marks", "problem"),
+    [
+        ("evil 12", "marks:1: write attack ID, attack ID STEP or benign ID"),
+        ("\nbenign 12 3", "marks:2: write"),
+        ("attack a\nbenign a", "marks: a is marked as attack and as benign"),
+        ("attack zzz", "no conversation begins with zzz"),
+    ],
+)
+def test_a_mistake_in_the_marks_is_refused(shop, marks, problem):
+    (shop / "marks").write_text(marks)
+    assert problem in backtest("calm.yaml", "--labels", "marks", status=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("mode: enforced", "policy.yaml:1: mode: 'enforced' is no mode; did you mean 'enforce'?"),
+        ("sources: [tills]", "tills"),
+        ("", "empty"),
+    ],
+)
+def test_a_policy_with_a_mistake_is_refused(shop, tmp_path, text, problem):
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(text)
+    assert problem in backtest(policy, status=2)
+
+
+def test_a_folder_of_journals_and_recorded_conversations(shop, tmp_path):
+    verb("replay", key(), "--save", tmp_path / "old" / "one.json")
+    (tmp_path / "old" / "notes.txt").write_text("no history")
+    assert "2 conversations, 6 calls" in backtest("strict.yaml", "--over", tmp_path / "old", "--over", "out")
+    (tmp_path / "old" / "broken.json").write_text("{")
+    output = backtest("calm.yaml", "--over", tmp_path / "old", status=1)
+    assert f"not judged: {tmp_path / 'old' / 'broken.json'}: it cannot be read" in output
+    assert "FAILED unjudged>0: 1" in output
+    backtest("calm.yaml", "--over", tmp_path / "old", "--fail-if", "unjudged>1")
+    (tmp_path / "empty").mkdir()
+    assert "there is no recorded conversation" in backtest(
+        "calm.yaml", "--over", tmp_path / "empty", status=2
+    )
+
+
+def test_what_was_altered_or_is_decided_otherwise_is_not_judged(shop):
+    change(shop / "organism.yaml", "peers: [till, ghost]", "peers: [ghost]")
+    assert "step 2 (clerk finished" in backtest("calm.yaml", status=1)
+    with closing(sqlite3.connect(shop / "out" / "journal.sqlite", isolation_level=None)) as connection:
+        connection.execute("update step set at = at + 1 where version = 4")
+    assert "step 4 was altered" in backtest("calm.yaml", status=1)
+
+
+def test_files_for_ci(shop):
+    output = backtest(
+        "strict.yaml", "--fail-if", "benign<98%", "--junit", "o/j.xml", "--markdown", "o/r.md", status=1
+    )
+    assert "FAILED" in output
+    found = etree.parse("o/j.xml").getroot()
+    assert [(each.get("name"), each.get("tests"), each.get("failures")) for each in found] == [
+        ("conditions", "2", "1"), ("conversations", "1", "0"),
+    ]  # fmt: skip
+    text = (shop / "o" / "r.md").read_text()
+    assert "| **failed** | `benign<98%` |" in text
+    assert "| strict | 2 | 0 |" in text
+
+
+def test_secrets_are_in_no_report(shop, monkeypatch):
+    monkeypatch.setenv("WHO", "ghost")
+    change(shop / "organism.yaml", "description: Adds up.", "description: ${WHO}.")
+    output = backtest("strict.yaml", "--junit", "j.xml", "--markdown", "r.md")
+    for text in (output, (shop / "j.xml").read_text(), (shop / "r.md").read_text()):
+        assert "ghost" not in text

@@ -279,6 +279,26 @@ class Completion:
     attempts: tuple[Attempt, ...] = ()
 
 
+class PieceSink(Protocol):
+    """Receiver of the pieces of a completion as they come. Its methods must neither wait nor raise."""
+
+    def restart(self, why: str) -> None:
+        """Void the pieces so far: another attempt begins, for this reason."""
+
+    def add_call(self, index: int, name: str, arguments: str) -> None:
+        """Take a piece of the call at ``index`` of the answer: a part of its name and of its arguments as JSON."""
+
+
+class AnswerWriter(Protocol):
+    """Receiver of the text of an answer before it is committed. Its methods neither wait nor raise."""
+
+    def write(self, text: str) -> None:
+        """Show a further piece, if it may leave the server."""
+
+    def reset(self, why: str) -> None:
+        """Void the pieces so far, for this reason."""
+
+
 class Completer(Protocol):
     """Completes prompts with the models of an organism. A handler reaches it through its invocation."""
 
@@ -301,6 +321,7 @@ class Request:
         purse: charges each attempt; None charges none.
         prompt: SHA-256 of the text that the agent begins with, in hexadecimal, for the trace, or empty.
         partial: whether an answer that is not whole is an answer too.
+        pieces: receives the answer as it comes, from backends with ``stream``; None for no receiver.
     """
 
     messages: Sequence[PromptMessage | Words]
@@ -312,6 +333,7 @@ class Request:
     purse: Purse | None = None
     prompt: str = ""
     partial: bool = False
+    pieces: PieceSink | None = None
 
 
 Provider: TypeAlias = Literal["openai", "anthropic", "scripted"]

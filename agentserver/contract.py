@@ -13,7 +13,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from agentserver.completion import Completer
+    from agentserver.completion import AnswerWriter, Completer
     from agentserver.effects import Effect, EffectLedger, Reconcile
     from agentserver.spending import Purse
 
@@ -325,6 +325,8 @@ class Invocation:
             safe from an invocation that another process has taken over. 1 where nothing outlives the process.
         delay: receives the messages of ``later``.
         ledger: records external effects; None outside of a server.
+        stream_answer: begins to show a ready-made agent's answer as it comes, given the name of its text; None outside
+            of a server.
     """
 
     metadata: HandlerMetadata
@@ -362,6 +364,7 @@ class Invocation:
         self.delay(DelayedResponse(response.payload, response.to, seconds))
 
     ledger: EffectLedger | None = None
+    stream_answer: Callable[[str], AnswerWriter] | None = None
 
     async def effect(self, key: str, *, reconcile: Reconcile | None = None) -> Effect:
         """Claim an external effect, which is then done at most once for this key, listener and conversation.

@@ -224,7 +224,8 @@ def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Han
     server.stream.attach(metrics)
 
     def metrics_text() -> bytes:
-        return metrics.text(server.queues(), len(server.approvals()), len(door.holding), server.lost)
+        waiting, watchers = len(server.approvals()), len(door.holding)
+        return metrics.text(server.queues(), waiting, watchers, server.lost, server.answer_differences)
 
     door = HttpDoor(server, options, keeper, parts, metrics=metrics_text, name=organism.name)
     session_end = open_console(server, ending) if console else partial(_close_on_signal, ending, server, door)

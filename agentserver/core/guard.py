@@ -126,6 +126,20 @@ def is_silenced(
     )
 
 
+@runtime_checkable
+class AnswerPassingGuard(Protocol):
+    """Guard that knows whether it might deny an answer to a principal."""
+
+    @property
+    def passes_answers(self) -> bool:
+        """True when it denies no answer of a listener to the principal, and asks about none."""
+
+
+def pass_answers(guards: Iterable[object]) -> bool:
+    """Return whether no guard might deny an answer to the principal. A guard that does not say might."""
+    return all(isinstance(guard, AnswerPassingGuard) and guard.passes_answers for guard in guards)
+
+
 @dataclass(frozen=True, slots=True)
 class DenyVerdict:
     """Verdict that denies a proposal. The sender learns ``code``; ``reason`` is for operators."""

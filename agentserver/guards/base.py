@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentserver.contract import Code
 from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
@@ -90,6 +90,10 @@ class Guard(ABC):
     If ``judge`` raises, or returns anything but a verdict, the message is denied. If another method raises, or the
     memory is not JSON, every later message of the conversation is denied.
     """
+
+    passes_answers: ClassVar[bool] = False
+    """True for a guard that denies no answer of a listener to the principal, and asks about none. Only then may an
+    agent's answer be shown while its model writes it."""
 
     def check(self, listeners: Mapping[str, Listener]) -> None:  # noqa: B027 - for those that name listeners
         """Check the organism when it is loaded, and when a server is built from it.

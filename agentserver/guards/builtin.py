@@ -32,6 +32,7 @@ class PeersGuard:
     """Guard that lets a listener send only to its caller, itself, ``system.*`` and its ``peers``."""
 
     name = "peers"
+    passes_answers = True
     observe = keep_memory
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
@@ -55,6 +56,7 @@ class ApprovalGuard:
     """
 
     name = "approval"
+    passes_answers = True
     observe = keep_memory
 
     def __init__(self, listeners: Mapping[str, Mapping[str, Sequence[FieldTest]]]) -> None:

@@ -76,6 +76,7 @@ class HostedGuard:
         self._guard = guard
         self._codecs = codecs
         self._own = {*listeners, *SYSTEM_NAMES}
+        self.passes_answers = guard.passes_answers is True
 
     def begin(self, trust: Trust) -> object:  # noqa: ARG002 - what a program's guard is shown does not tell it
         """Return the memory of a new conversation."""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from agentserver.completion import Backend, LanguageModels, ModelChoice
+    from agentserver.completion import Backend, LanguageModels, ModelChoice, PieceSink
     from agentserver.payload.codec import Codec
 
 MINUTE = 60.0
@@ -211,8 +211,8 @@ MOST = 10**9
 class Provider(Protocol):
     """The way to one backend."""
 
-    async def ask(self, prompt: Prompt) -> Completion:
-        """Send a prompt once. Raises CompletionError."""
+    async def ask(self, prompt: Prompt, pieces: PieceSink | None = None) -> Completion:
+        """Send a prompt once; ``pieces`` receives the answer as it comes. Raises CompletionError."""
 
     async def close(self) -> None:
         """Close its connections."""
@@ -301,6 +301,8 @@ class Models:
             judged = decode_answer(said, prompt, codec)
             if isinstance(judged, Completion):
                 return replace(judged, usage=usage)
+            if request.pieces is not None:
+                request.pieces.restart("the answer is repaired")
             prompt = replace(prompt, messages=(*prompt.messages, *judged))
         why = f"{request.repairs + 1} answers were no {codec.payload.__name__}"
         raise CompletionError(CompletionFault.ANSWER, choice.name, why)
@@ -316,6 +318,8 @@ class Models:
                     place, done if request.partial else check_whole(choice.name, done)
                 )
             except CompletionError as error:
+                if request.pieces is not None:
+                    request.pieces.restart(f"the model failed: {error.fault.value}")
                 if error.fault is CompletionFault.BUDGET:
                     raise
                 trying.record_failure(place, error)
@@ -409,7 +413,7 @@ class Models:
         late = min(place.backend.timeout, request.until - self.now())
         try:
             async with asyncio.timeout(late):
-                done = await place.provider.ask(prompt)
+                done = await place.provider.ask(prompt, request.pieces)
         except TimeoutError:
             done = None
         if done is None:

@@ -21,9 +21,12 @@ from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.messages import (
     ModelRequest,
     ModelResponse,
+    PartDeltaEvent,
+    PartStartEvent,
     SystemPromptPart,
     TextPart,
     ToolCallPart,
+    ToolCallPartDelta,
     ToolReturnPart,
     UserPromptPart,
 )
@@ -44,11 +47,16 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
     from httpx2 import Request
-    from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponsePart
+    from pydantic_ai.messages import (
+        ModelMessage,
+        ModelRequestPart,
+        ModelResponsePart,
+        ModelResponseStreamEvent,
+    )
     from pydantic_ai.models import Model
     from pydantic_ai.settings import ModelSettings
 
-    from agentserver.completion import Backend, Prompt, PromptMessage, Tool
+    from agentserver.completion import Backend, PieceSink, Prompt, PromptMessage, Tool
 
 ANSWER: Final = JsonLimits(bytes=1 << 24, values=20_000)
 """The limits of an answer that comes whole."""
@@ -206,15 +214,18 @@ class RemoteBackend:
                 backend.model, provider=AnthropicProvider(anthropic_client=self._client)
             )
 
-    async def ask(self, prompt: Prompt) -> Completion:
-        """Send a prompt once. Raises CompletionError, and ModelsRefusedError where the environment allows no call."""
+    async def ask(self, prompt: Prompt, pieces: PieceSink | None = None) -> Completion:
+        """Send a prompt once; ``pieces`` receives the answer as it comes, if the backend has ``stream``.
+
+        Raises CompletionError, and ModelsRefusedError where the environment allows no call.
+        """
         if os.environ.get(ALLOW) == "0":
             raise ModelsRefusedError(
                 f"{ALLOW}=0 refuses the call of {self._backend.name}: a test gives models={{...}} to organism(...)"
             )
         asked, said = _parameters(prompt), list(_convert_messages(prompt.messages))
         try:
-            return _read(await self._send(prompt, asked, said))
+            return _read(await self._send(prompt, asked, said, pieces))
         except raised.UserError:
             raise  # the request is at fault, before it was sent
         except Exception as error:  # noqa: BLE001 - the libraries raise anything for an answer that is none
@@ -222,7 +233,11 @@ class RemoteBackend:
         raise failure  # out of the handler: the provider's exception holds the request with its key
 
     async def _send(
-        self, prompt: Prompt, asked: ModelRequestParameters, said: Sequence[ModelMessage]
+        self,
+        prompt: Prompt,
+        asked: ModelRequestParameters,
+        said: Sequence[ModelMessage],
+        sink: PieceSink | None,
     ) -> ModelResponse:
         settings = _settings(prompt)
         if not self._backend.stream:
@@ -232,8 +247,9 @@ class RemoteBackend:
         async with model_request_stream(
             self._model, said, model_settings=settings, model_request_parameters=asked
         ) as pieces:
-            async for _ in pieces:
-                pass
+            async for piece in pieces:
+                if sink is not None:
+                    _pass_on(piece, sink)
             return pieces.get()
 
     async def close(self) -> None:
@@ -248,6 +264,15 @@ class RemoteBackend:
         after, phase = getattr(error, "retry_after", None), getattr(error, "phase", None)
         free = phase in {"pool", "connect"}
         return CompletionError(fault, self._backend.model, after=after, free=free, status=status)
+
+
+def _pass_on(piece: ModelResponseStreamEvent, sink: PieceSink) -> None:
+    """Pass on the pieces of calls."""
+    match piece:
+        case PartStartEvent(index=index, part=ToolCallPart(tool_name=name, args=arguments)):
+            sink.add_call(index, name, arguments if isinstance(arguments, str) else "")
+        case PartDeltaEvent(index=index, delta=ToolCallPartDelta(tool_name_delta=name, args_delta=arguments)):
+            sink.add_call(index, name or "", arguments if isinstance(arguments, str) else "")
 
 
 def _unreadable(error: BaseException | None) -> bool:

@@ -14,8 +14,10 @@ takes a Prompt and returns a Completion.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +27,10 @@ from agentserver.llm.prompts import estimate
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from agentserver.completion import Backend, Prompt
+    from agentserver.completion import Backend, PieceSink, Prompt
+
+
+_WORDS = re.compile(r"\s*\S+|\s+")
 
 
 class ScriptedBackend:
@@ -34,8 +39,21 @@ class ScriptedBackend:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    async def ask(self, prompt: Prompt) -> Completion:
-        """Return the script's answer. Raises CompletionError where the script says so, or has no turn."""
+    async def ask(self, prompt: Prompt, pieces: PieceSink | None = None) -> Completion:
+        """Return the script's answer; with ``stream``, ``pieces`` receives its calls word by word.
+
+        Raises CompletionError where the script says so, or has no turn.
+        """
+        answer = await self._answer(prompt)
+        if self._backend.stream and pieces is not None:
+            for index, call in enumerate(answer.calls):
+                pieces.add_call(index, call.name, "")
+                for word in _WORDS.findall(call.arguments):
+                    pieces.add_call(index, "", word)
+                    await asyncio.sleep(0)
+        return answer
+
+    async def _answer(self, prompt: Prompt) -> Completion:
         script = self._backend.script
         if not callable(script):
             return self._add_usage(prompt, self._turn(prompt, script))

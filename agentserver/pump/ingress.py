@@ -117,6 +117,11 @@ class ServerIngress:
         """
         return self._running.entrance.watch(principal, conversation, after, caught_up, deltas=deltas)
 
+    @property
+    def answer_differences(self) -> int:
+        """Streamed answers that differed from the committed ones."""
+        return 0 if self._pump is None else self._pump.answers.differences
+
     async def confirm(self, principal: str, conversation: str, place: EventPlace) -> None:
         """Acknowledge everything up to a place for the principal. Raises LookupError."""
         await self._running.entrance.confirm(principal, conversation, place)

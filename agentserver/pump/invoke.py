@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from contextvars import Context
 
+    from agentserver.completion import AnswerWriter
     from agentserver.core.decide.decisions import AcceptedDelivery
     from agentserver.core.messages import Call
     from agentserver.ports import Marks
@@ -74,6 +75,10 @@ if TYPE_CHECKING:
     from agentserver.ports import Clock
     from agentserver.pump.slices import Decision
 
+    Shows: TypeAlias = tuple[
+        Callable[[AcceptedDelivery, Progress], None],
+        Callable[[AcceptedDelivery, "Stoppable", str], AnswerWriter],
+    ]
     Take: TypeAlias = Callable[[str, Decision], Awaitable[bool]]
 
 WORD = 200
@@ -330,7 +335,7 @@ class Invoker:
         parser: parses results.
         seen: the marks of running deliveries, and the claims on conversations at work.
         purses: for the charges of invocations. Their clock also measures how long an invocation took.
-        tell: passes progress on.
+        shows: passes progress on, and begins to show an answer as it comes.
     """
 
     def __init__(
@@ -340,9 +345,9 @@ class Invoker:
         parser: OffloadedParser,
         seen: tuple[Marks, ClaimTable],
         purses: Purses,
-        tell: Callable[[AcceptedDelivery, Progress], None],
+        shows: Shows,
     ) -> None:
-        self._tell = tell
+        self._tell, self._stream_answer = shows
         self._purses = purses
         self._steady = purses.clock.steady
         self._marks, self._claims = seen
@@ -522,6 +527,7 @@ class Invoker:
             call.epoch,
             delayed.append,
             self._purses.ledger_of(delivery, call.epoch),
+            None if bound.completer is None else partial(self._stream_answer, accepted, call),
         )
         return current, storage, todos, delayed
 

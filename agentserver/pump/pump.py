@@ -28,6 +28,7 @@ from agentserver.pump.accounts import Accounts
 from agentserver.pump.approvals import PendingApprovals
 from agentserver.pump.boundary import Boundary, suspend
 from agentserver.pump.claims import Copies, Finder, IdleReleaser, Takeover
+from agentserver.pump.deltas import AnswerStreams
 from agentserver.pump.dispatch import Dispatcher, TokenHolder
 from agentserver.pump.editions import Editions, at_once
 from agentserver.pump.entrance import Conversations, Entrance, make_unkept
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Limits
     from agentserver.core.decide.decisions import AcceptedDelivery
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, OutsideMessage, Progress
+    from agentserver.core.messages import Delivery, Delta, OutsideMessage, Progress
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
@@ -68,6 +69,7 @@ if TYPE_CHECKING:
     from agentserver.ports import Answers, Approver, Clock, Engine, Marks
     from agentserver.pump.editions import Callee, Edition
     from agentserver.pump.handle import ServerHandle
+    from agentserver.pump.invoke import Shows
     from agentserver.pump.schedule import KeyedLock
     from agentserver.pump.slices import Decision
 
@@ -134,7 +136,7 @@ class Pump:
         self._live: dict[str, Conversation] = {}
         self._claims = ClaimTable()
         seen = self._marks, self._claims
-        self._invoker = Invoker(editions, resources, self._parser, seen, purses, self._tell)
+        self._invoker = Invoker(editions, resources, self._parser, seen, purses, self._open_shows(editions))
         self._lay_out(editions, PendingVerdicts(hooks.answers))
         remote = RemoteConversations()
         self._finder = Finder(self._copies, self._suspend, self._show_gained, remote)
@@ -161,6 +163,11 @@ class Pump:
         self._warned: set[str] = set()
         self._drained = 0.0
         self._life = self._run()
+
+    def _open_shows(self, editions: Editions) -> Shows:
+        """Make the ways by which running invocations show progress and answers."""
+        self.answers = AnswerStreams(editions, self._live, self._show, self._is_watched)
+        return self._tell, self.answers.begin
 
     def _lay_out(self, editions: Editions, verdicts: PendingVerdicts) -> None:
         """Make the queues of deliveries, and the copies of conversations at work."""
@@ -419,8 +426,17 @@ class Pump:
             self._handles.tell(progress)
             self._watches.tell(progress)
 
+    def _show(self, delta: Delta) -> None:
+        """Pass on a piece of an answer."""
+        self._watches.tell_delta(delta)
+
+    def _is_watched(self, conversation: str) -> bool:
+        return self._watches.wants_deltas(conversation)
+
     def _show_moved(self, lost: Mapping[str, bool]) -> None:
         """Keep showing gateways conversations that this process lost."""
+        for conversation in lost:
+            self.answers.forget(conversation)
         self.entrance.views.keep_showing(lost)
 
     async def _show_gained(self, conversations: Collection[str]) -> None:
@@ -463,14 +479,19 @@ class Pump:
         if outcome.retry is not None:
             ticket = Ticket(conversation.principal, outcome.retry)
             self._dispatcher.dispatch_later(ticket, backoff(outcome.retry.attempt))
-        if outcome.replies:
-            self._handles.deliver(conversation.id, outcome.replies)
-        self._watches.pass_on(outcome)
+        self._release_events(outcome)
         if conversation.closed:
             self._forget(conversation.id)
         self._stream.put(conversation.principal, outcome.records)
         if outcome.deprecated:
             self._warn_deprecated(outcome)
+
+    def _release_events(self, outcome: Outcome) -> None:
+        if self.answers.open:
+            self.answers.settle(outcome)
+        if outcome.replies:
+            self._handles.deliver(outcome.conversation.id, outcome.replies)
+        self._watches.pass_on(outcome)
 
     def _note_waiting(self, outcome: Outcome) -> None:
         """Note what waits for a person, for its time, or for a verdict."""
@@ -485,6 +506,7 @@ class Pump:
             logger.warning("%s returned bytes, which is deprecated: return a HandlerResponse", name)
 
     def _forget(self, conversation: str) -> None:
+        self.answers.forget(conversation)
         self._live.pop(conversation, None)
         self.alarms.forget(conversation)
         self._claims.pop(conversation, None)

@@ -103,6 +103,7 @@ class Metrics:
         approvals: int,
         watchers: int,
         lost: int | None = None,
+        differences: int = 0,
     ) -> bytes:
         """Return all metrics as text. Raises ImportError without the extra ``http``.
 
@@ -112,12 +113,15 @@ class Metrics:
             approvals: messages that wait for a person.
             watchers: readers of conversations.
             lost: spans that no collector accepted; None without tracing.
+            differences: answers that differed from what was streamed of them.
         """
         from prometheus_client import CollectorRegistry, generate_latest
 
         self._know(queues)
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_FamilyCollector(lambda: self._families(queues, approvals, watchers, lost)))
+        told = _counter("answer_differences", "Answers that differed from what was streamed.", differences)
+        registry.register(_FamilyCollector(lambda: iter((told,))))
         return generate_latest(registry)
 
     def _families(

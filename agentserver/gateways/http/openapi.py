@@ -247,6 +247,12 @@ def _describe_accepted() -> Mapping[str, Any]:
 
 def _events() -> Mapping[str, Any]:
     after = {"name": "after", "in": "query", "schema": _PLACE, "description": "Begin after this event."}
+    deltas = {
+        "name": "deltas",
+        "in": "query",
+        "schema": {"type": "boolean"},
+        "description": "Also pieces of answers that are not committed yet.",
+    }
     waits = "Seconds that the stream waits for further events; no end when left out."
     content = {"text/event-stream": {"schema": _ref("Event")}}
     return _operation(
@@ -254,7 +260,7 @@ def _events() -> Mapping[str, Any]:
         "The events of a conversation as they come: Server-sent events, or a WebSocket.",
         {"200": {"description": "The events.", "content": content}},
         (400, 404, 503),
-        [_ONE, _LAST, after, {**_WAIT, "description": waits}],
+        [_ONE, _LAST, after, deltas, {**_WAIT, "description": waits}],
     )
 
 
@@ -369,7 +375,7 @@ _OBJECTS: Final[Mapping[str, Any]] = {
     "Approvals": _object({"approvals": {"type": "array", "items": _APPROVAL}}),
     "Conversation": _object({"conversation": _TEXT}),
     "Event": _object(
-        {"event": {"enum": ["reply", "done", "progress", "end"]}, "data": _TEXT}, {"id": _PLACE}
+        {"event": {"enum": ["reply", "done", "progress", "delta", "end"]}, "data": _TEXT}, {"id": _PLACE}
     ),
     "Problem": _object(
         {"title": _TEXT, "status": {"type": "integer"}},

@@ -88,6 +88,8 @@ class LineageGuard:
         self._trusted = trusted
         self._policy = trusted.policy
         self.silencing = trusted.policy.mode is Mode.ENFORCE
+        self.passes_answers = not (self.silencing and trusted.policy.readers)
+        """Answers to a principal are only noted; where data has readers, they are not shown before that."""
         self._orders = replace(trusted.policy, plan=PlanSource.OFF)
         self._classes: Mapping[str, ListenerClass] = {name: self._policy.classify(name) for name in listeners}
         self._readings = Readings(codecs)

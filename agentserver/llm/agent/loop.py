@@ -23,6 +23,7 @@ from agentserver.contract import (
 )
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.foreign_json.reading import parse_json as read_json
+from agentserver.llm.agent.pieces import AnswerPieces, find_free_text
 from agentserver.llm.completer import tool_of, value_from, written_docstring
 from agentserver.llm.prompts import TOOL_NAME
 from agentserver.payload.json.elements import value_of
@@ -301,6 +302,7 @@ class Agent:
             tool_of(named[tool.name][1], tool.name, f"{tool.description} {written_docstring(tool.payload)}")
             for tool in facts.tools
         )
+        self._text = find_free_text(self._answer.schema)
         self._known = {**named, facts.answers: ("", answer)}
         self._line, self._half = codecs.of(AgentLine), facts.history // 2
         self._system = PromptMessage("system", _system(facts))
@@ -379,10 +381,12 @@ class Agent:
             return await self._sum_up(now, state, lines[: len(lines) - most], most)
         now.storage.trim(AgentLine, most)
         messages = (self._system, *prompt_of(lines[len(lines) - most :], state.request, state.summary))
+        asked = self._request(now, messages, self._tools, self._answer)
+        if self._text is not None and now.stream_answer is not None:
+            pieces = AnswerPieces(self._facts.answers, self._text, now.stream_answer(self._text))
+            asked = replace(asked, pieces=pieces)
         try:
-            said = await now.completer.complete(
-                self._facts.model, self._request(now, messages, self._tools, self._answer)
-            )
+            said = await now.completer.complete(self._facts.model, asked)
         except CompletionError as error:
             if error.fault is CompletionFault.LENGTH and error.partial is not None:
                 return self._continue(now, replace(state, turns=state.turns + 1), error)

@@ -196,12 +196,21 @@ class Desk:
 
 @asynccontextmanager
 async def desk(
-    *, parts=(), made=None, metrics=None, limits=None, pace=None, secure=None, engine=None, **options
+    *,
+    parts=(),
+    made=None,
+    metrics=None,
+    limits=None,
+    pace=None,
+    secure=None,
+    engine=None,
+    guards=None,
+    **options,
 ):
     books = Books()
     if made is None:  # it looks where it is
         made = await anyio.to_thread.run_sync(lambda: organism(books, **(limits or {})))
-    server = build(made, approver=Looking(), engine=engine)
+    server = build(made, approver=Looking(), engine=engine, guards=guards or {})
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     hosts, origins = names(port, local=True, secure=secure is not None)

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.engines.postgres.connection import PostgresOptions
-    from agentserver.engines.postgres.principals import PrincipalTable
+    from agentserver.engines.postgres.principals import PrincipalTable, SessionTable
     from agentserver.engines.sqlite.handoffs import JournalHeads
     from agentserver.guards.base import Guard
     from agentserver.handoff.edge.heads import Heads
@@ -400,6 +400,14 @@ def principal_stores(organism: Organism) -> tuple[PrincipalStore, PaceStore | No
     from agentserver.gateways.principals.document import principal_file
 
     return principal_file(journal_path(organism) or organism.files[0]), None
+
+
+def shared_sessions(keys: Postgres) -> SessionTable:
+    """Open the sessions of browsers that servers share. Raises MissingExtraError."""
+    require("engine: postgres:", "postgres")
+    from agentserver.engines.postgres.principals import SessionTable
+
+    return SessionTable(keys.url, keys.schema_name)
 
 
 def shared_principals(keys: Postgres) -> PrincipalTable:

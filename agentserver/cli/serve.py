@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agentserver.gateways.http import DoorOptions, DoorPart, HttpDoor, TokenKeeper
     from agentserver.gateways.principals import Rates, Tokens
     from agentserver.gateways.principals.identity import IdentityTokens
+    from agentserver.gateways.principals.sessions import Sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class DoorServing:
         server: running while the door is open.
         organism: of the server.
         tokens: the principals.
+        sessions: of browsers.
         keeper: counts requests and refusals.
         body: largest request body in bytes.
         url: of the door, for clients.
@@ -48,6 +50,7 @@ class DoorServing:
     server: Server
     organism: Organism
     tokens: Tokens | IdentityTokens
+    sessions: Sessions
     keeper: TokenKeeper
     body: int
     url: str = ""
@@ -116,11 +119,19 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
     def redact(text: str) -> str:
         return server.organism.secrets.redact(text)  # of the current organism, after reloads too
 
-    view = LiveView(server, serving.tokens, Assets(), name=serving.organism.name, secrets=redact)
+    view = LiveView(server, serving.sessions, Assets(), name=serving.organism.name, secrets=redact)
     looking = frozenset({Role.OPERATOR, Role.VIEWER})
     yield DoorPart("live view's pages and login", tuple(view.pages()), open=True)
-    yield DoorPart("live view", tuple(view.view_routes()), session=view.caller, roles=looking)
-    yield DoorPart("live view's stream", tuple(view.streams()), session=view.caller, roles=looking, held=True)
+    yield DoorPart("live view", tuple(view.view_routes()), False, view.caller, view.prepare, roles=looking)
+    yield DoorPart(
+        "live view's stream",
+        tuple(view.streams()),
+        False,
+        view.caller,
+        view.prepare,
+        roles=looking,
+        held=True,
+    )
 
 
 def _hooks(serving: DoorServing) -> Iterable[DoorPart]:
@@ -217,7 +228,8 @@ def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Han
     ending, options = host.shutdown_of(server), doorway.options()
     tokens, rates = _open_principals(organism)
     keeper = TokenKeeper(tokens, rates)
-    serving = DoorServing(server, organism, tokens, keeper, options.body, doorway.url())
+    sessions = _open_sessions(organism, tokens, doorway.url())
+    serving = DoorServing(server, organism, tokens, sessions, keeper, options.body, doorway.url())
     with project.refuse_on(ValueError):
         parts = [part for each in PARTS for part in each(serving)]
     metrics = Metrics(bind.listener.name for bind in organism.listeners)
@@ -278,3 +290,15 @@ def _open_principals(organism: Organism) -> tuple[Tokens | IdentityTokens, Rates
     from agentserver.gateways.principals.identity import IdentityTokens
 
     return IdentityTokens(tokens, organism.identity), rates
+
+
+def _open_sessions(organism: Organism, tokens: Tokens | IdentityTokens, url: str) -> Sessions:
+    """Open the sessions of browsers, in the database if the servers of the organism share one."""
+    from agentserver.assembly import shared_sessions
+    from agentserver.gateways.principals.identity import IdentityTokens
+    from agentserver.gateways.principals.sessions import Sessions
+    from agentserver.gateways.principals.sign_in import SignInClient
+
+    store = None if organism.engine is None else shared_sessions(organism.engine)
+    client = SignInClient(tokens, url) if isinstance(tokens, IdentityTokens) else None
+    return Sessions(tokens, store, client)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -44,6 +44,21 @@ class ClaimRule:
 
 
 @dataclass(frozen=True, slots=True)
+class SignIn:
+    """Client by which people sign in to the live view.
+
+    Args:
+        client: its id at the provider.
+        secret: of the client; empty for a public one.
+        scope: the scopes that are requested.
+    """
+
+    client: str
+    secret: str = field(default="", repr=False)
+    scope: str = "openid"
+
+
+@dataclass(frozen=True, slots=True)
 class IdentityProvider:
     """Issuer whose tokens are accepted.
 
@@ -55,6 +70,7 @@ class IdentityProvider:
         skew: seconds by which the two clocks may differ.
         stale: seconds for which keys count without an answer of the provider.
         loopback: whether http is accepted for a provider on this machine.
+        sign_in: the client of the live view; None where people paste a token.
     """
 
     issuer: str
@@ -64,6 +80,7 @@ class IdentityProvider:
     skew: float = 30.0
     stale: float = 3600.0
     loopback: bool = False
+    sign_in: SignIn | None = None
 
 
 def is_loopback(host: str) -> bool:

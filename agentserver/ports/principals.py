@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -55,3 +55,45 @@ class PaceStore(Protocol):
 
         Raises AwayError.
         """
+
+
+SessionKey: TypeAlias = Literal["key", "name", "sid"]
+"""Properties by which sessions are ended."""
+
+
+class KeptSession(NamedTuple):
+    """Session of a browser as stored.
+
+    Args:
+        key: digest of the browser's cookie.
+        name: of its principal.
+        data: its state, which only the holder of the cookie can read where it is secret.
+        until: when it ends at the latest, in seconds since the epoch.
+        sid: the provider's session, with its issuer; empty without one.
+        login: the sign-in that began it; empty for a token that was pasted.
+        edition: counts the changes of its state.
+    """
+
+    key: str
+    name: str
+    data: bytes
+    until: float
+    sid: str = ""
+    login: str = ""
+    edition: int = 0
+
+
+class SessionStore(Protocol):
+    """Store of the sessions of all servers of an organism. Every method blocks, and raises UnusableError."""
+
+    def add(self, session: KeptSession, now: float) -> bool:
+        """Add a session. Returns False if its sign-in has begun one already."""
+
+    def read(self, key: str, now: float) -> KeptSession | None:
+        """Read a session; None when it has ended."""
+
+    def replace(self, session: KeptSession) -> bool:
+        """Store the next edition of a session. Returns False if it has ended or another server was first."""
+
+    def end(self, by: SessionKey, value: str) -> None:
+        """End the sessions with this property. Their sign-ins begin no other."""

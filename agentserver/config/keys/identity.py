@@ -16,6 +16,7 @@ from agentserver.ports.identity import (
     IdentityProvider,
     ProvidedRole,
     SignatureAlgorithm,
+    SignIn,
     is_loopback,
 )
 from agentserver.remedies.configuration import ConfigCode
@@ -91,6 +92,28 @@ class ClaimRuleEntry(Strict):
     )
 
 
+class SignInEntry(Strict):
+    """Client by which people sign in to the live view in their browser."""
+
+    client: Line = Field(description="The id of this client at the provider.", examples=["desk"])
+    secret: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(
+        default=None,
+        repr=False,
+        description="The secret of this client: ${NAME} of the environment, or ${file:path}; never the secret itself. "
+        "A public client has none.",
+        examples=["${OIDC_SECRET}"],
+    )
+    scope: Annotated[
+        str,
+        Field(max_length=1000),
+        TextPattern(r"^[!#-\[\]-~]+( [!#-\[\]-~]+)*$", "is scopes with one space between two"),
+    ] = Field(
+        default="openid",
+        description="The scopes to request. Many providers want offline_access for sessions that outlast a token.",
+        examples=["openid groups offline_access"],
+    )
+
+
 class IdentityEntry(Strict):
     """Identity provider (OpenID Connect) whose tokens the door accepts. Needs the extra oidc."""
 
@@ -115,6 +138,11 @@ class IdentityEntry(Strict):
         default=False,
         description="true: http is accepted for a provider on this machine, for tests.",
     )
+    sign_in: SignInEntry | None = Field(
+        default=None,
+        description="The client by which people sign in to the live view. Register PUBLIC_URL/live/signed-in as its "
+        "redirect URI.",
+    )
     rules: list[ClaimRuleEntry] = Field(
         min_length=1,
         max_length=1000,
@@ -134,6 +162,7 @@ class IdentityEntry(Strict):
             )
             for each in self.rules
         )
+        client = self.sign_in
         return IdentityProvider(
             self.issuer,
             tuple(self.audience),
@@ -142,6 +171,7 @@ class IdentityEntry(Strict):
             self.skew,
             self.stale,
             self.loopback,
+            None if client is None else SignIn(client.client, client.secret or "", client.scope),
         )
 
 
@@ -158,6 +188,9 @@ def read_identity(
     if not is_installed("oidc"):
         report.error(ConfigCode.EXTRA, where, f"needs the extra oidc: {install_hint('oidc')}")
     for number, entry in enumerate(entries):
+        if entry.sign_in is not None and "openid" not in entry.sign_in.scope.split():
+            told = "has no openid, so the provider would not say who has signed in"
+            report.error(ConfigCode.VALUE, document.locate(("identity", number, "sign_in", "scope")), told)
         at = document.locate(("identity", number, "issuer"))
         for told, helps in _find_faults(entry, [each.issuer for each in entries[:number]]):
             report.error(ConfigCode.VALUE, at, told, helps)

@@ -1,4 +1,4 @@
-"""Principals and their rate limits in the shared database.
+"""Principals, their rate limits and the sessions of browsers in the shared database.
 
 The connection blocks its thread: it serves commands and polling, never a step.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
@@ -15,10 +16,12 @@ from agentserver.engines.postgres.connection import AwayError as LostError
 from agentserver.engines.postgres.connection import PostgresOptions, say
 from agentserver.engines.postgres.threads import SyncConnection
 from agentserver.ports import EngineError
-from agentserver.ports.principals import AwayError, KeptPrincipals, UnusableError
+from agentserver.ports.principals import AwayError, KeptPrincipals, KeptSession, UnusableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from agentserver.ports.principals import SessionKey
 
 ANSWER: Final = 2.0
 """Seconds after which an unresponsive database counts as unreachable."""
@@ -39,10 +42,37 @@ _SPEND: Final = (
     " returning principal, extract(epoch from full_at - now())::float8 as seconds"
 )
 
+_ADD_SESSION: Final = (
+    "with expired as (delete from browser_session where until <= ?8),"
+    " oldest as (update browser_session set data = null where key in (select key from browser_session"
+    " where name = ?2 and data is not null and until > ?8 order by until desc offset ?9))"
+    " insert into browser_session (key, name, data, until, sid, login, edition)"
+    " values (?1, ?2, ?3, ?4, ?5, nullif(?6, ''), ?7) on conflict do nothing returning key"
+)
+_READ_SESSION: Final = (
+    "select key, name, data, until, sid, coalesce(login, ''), edition from browser_session"
+    " where key = ?1 and data is not null and until > ?2"
+)
+_REPLACE_SESSION: Final = (
+    "update browser_session set data = ?2, edition = ?3"
+    " where key = ?1 and edition = ?3 - 1 and data is not null returning key"
+)
+_END_SESSIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "key": "update browser_session set data = null where key = ?1 returning key",
+        "name": "update browser_session set data = null where name = ?1 returning key",
+        "sid": "update browser_session set data = null where sid = ?1 returning key",
+    }
+)
+"""A session without data has ended; the row shows that its sign-in is used."""
+
+_EACH: Final = 20
+"""Sessions of one principal at once."""
+
 
 @dataclass
-class PrincipalTable:
-    """Store of principals and their rate limits in a shared database.
+class _SharedTable:
+    """Table in a shared database.
 
     Args:
         url: of the database; PG* variables complete it.
@@ -59,6 +89,40 @@ class PrincipalTable:
 
     def __str__(self) -> str:
         return f"the database (schema {self.schema})"
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._connection.close()
+
+    def _fetch(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
+        """Run a statement. Raises UnusableError, or its subclass AwayError."""
+        with self._lock:
+            try:
+                return self._run(statement, values)
+            except EngineError as error:
+                raise self._unusable(error.__cause__ or error) from None
+
+    def _run(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """Run a statement, and retry with a new connection if the old one is lost."""
+        again = self._connection.connected and statement != _WRITE
+        try:
+            return self._connection.execute(statement, values).fetchall()
+        except LostError:
+            if not again:
+                raise
+        return self._connection.execute(statement, values).fetchall()
+
+    def _unusable(self, error: BaseException) -> UnusableError:
+        if isinstance(error, asyncpg.UndefinedTableError | asyncpg.InvalidSchemaNameError):
+            return UnusableError(f"{self} has no tables: create them with agentserver engine migrate")
+        if isinstance(error, asyncpg.InsufficientPrivilegeError):
+            return UnusableError(f"{self}: {error}")
+        return AwayError(f"{self} does not answer: {say(error)}")
+
+
+class PrincipalTable(_SharedTable):
+    """Store of principals and their rate limits in a shared database."""
 
     def edition(self) -> int | None:
         """Read the edition, or None before the first. Raises UnusableError, or its subclass AwayError."""
@@ -96,32 +160,26 @@ class PrincipalTable:
         """Add to the buckets of principals. Returns the seconds until each is full again. Raises AwayError."""
         return dict(self._fetch(_SPEND, list(spent), list(spent.values())))
 
-    def close(self) -> None:
-        """Close the connection."""
-        with self._lock:
-            self._connection.close()
 
-    def _fetch(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
-        """Run a statement. Raises UnusableError, or its subclass AwayError."""
-        with self._lock:
-            try:
-                return self._run(statement, values)
-            except EngineError as error:
-                raise self._unusable(error.__cause__ or error) from None
+class SessionTable(_SharedTable):
+    """Store of the sessions of browsers in a shared database."""
 
-    def _run(self, statement: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        """Run a statement, and retry with a new connection if the old one is lost."""
-        again = self._connection.connected and statement != _WRITE
-        try:
-            return self._connection.execute(statement, values).fetchall()
-        except LostError:
-            if not again:
-                raise
-        return self._connection.execute(statement, values).fetchall()
+    def add(self, session: KeptSession, now: float) -> bool:
+        """Add a session. Returns False if its sign-in has begun one already. Raises UnusableError."""
+        return bool(self._fetch(_ADD_SESSION, *session, now, _EACH - 1))
 
-    def _unusable(self, error: BaseException) -> UnusableError:
-        if isinstance(error, asyncpg.UndefinedTableError | asyncpg.InvalidSchemaNameError):
-            return UnusableError(f"{self} has no tables: create them with agentserver engine migrate")
-        if isinstance(error, asyncpg.InsufficientPrivilegeError):
-            return UnusableError(f"{self}: {error}")
-        return AwayError(f"{self} does not answer: {say(error)}")
+    def read(self, key: str, now: float) -> KeptSession | None:
+        """Read a session; None when it has ended. Raises UnusableError."""
+        found = self._fetch(_READ_SESSION, key, now)
+        if not found:
+            return None
+        _, name, data, until, sid, login, edition = found[0]
+        return KeptSession(key, name, bytes(data), until, sid, login, edition)
+
+    def replace(self, session: KeptSession) -> bool:
+        """Store the next edition of a session. Returns False if it has ended or another server was first."""
+        return bool(self._fetch(_REPLACE_SESSION, session.key, session.data, session.edition))
+
+    def end(self, by: SessionKey, value: str) -> None:
+        """End the sessions with this property. Their sign-ins begin no other. Raises UnusableError."""
+        self._fetch(_END_SESSIONS[by], value)

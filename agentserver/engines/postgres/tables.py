@@ -147,8 +147,15 @@ PRINCIPALS: Final = """
         one boolean primary key default true check (one), edition bigint not null, data bytea not null
     );
     create table @pace (principal text primary key, full_at timestamptz not null);
+    create table @browser_session (
+        key text primary key, name text not null, data bytea, until float8 not null, sid text not null,
+        login text unique, edition bigint not null
+    );
+    create index browser_session_name on @browser_session(name);
+    create index browser_session_sid on @browser_session(sid) where sid <> '';
+    create index browser_session_until on @browser_session(until);
 """
-"""The tables of principals: see principals.py."""
+"""The tables of principals and of browsers: see principals.py."""
 
 NAMES: Final = (*OF_JOURNAL, *re.findall(r"create table @(\w+)", TABLES + PRINCIPALS))
 """The names of all tables."""

@@ -25,6 +25,7 @@ from agentserver.gateways.http.parts import (
 )
 from agentserver.gateways.http.shares import LoopShares
 from agentserver.gateways.principals import Role
+from agentserver.ports.principals import UnusableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -143,9 +144,14 @@ class Admission:
         return part.routes
 
     async def prepare(self, part: DoorPart, scope: Scope) -> None:
-        """Prepare the check of a request's token, in parts that need one."""
-        if not part.open and part.session is None:
-            await self._keeper.prepare(scope)
+        """Prepare the check of a request's token or session. Raises ProblemAnswer (503) if there can be none."""
+        try:
+            if part.prepare is not None:
+                await part.prepare(scope)
+            elif not part.open and part.session is None:
+                await self._keeper.prepare(scope)
+        except UnusableError:
+            raise unavailable("Sessions cannot be checked at present.") from None
 
     def caller(self, part: DoorPart, scope: Scope) -> Caller | None:
         """Authenticate and count a request; None in an open part. Raises ProblemAnswer."""

@@ -20,7 +20,7 @@ from agentserver.gateways.principals import Role
 from agentserver.ports import Ingress, OtherMessageError, RejectReason, UnkeptError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from starlette.requests import HTTPConnection, Request
@@ -220,6 +220,7 @@ class DoorPart:
         routes: with their whole paths.
         open: whether requests need no principal: for public files, or a login.
         session: authenticates a request without a token, such as by the cookie of a session; None to require one.
+        prepare: runs before ``session``, which does not wait.
         roles: may pass.
         held: whether a request lasts, so that each counts as a stream of its principal.
         probe: whether it is served from the reserve of connections, without a principal.
@@ -232,6 +233,7 @@ class DoorPart:
     routes: Sequence[BaseRoute]
     open: bool = False
     session: Callable[[Scope], Caller | None] | None = None
+    prepare: Callable[[Scope], Awaitable[None]] | None = None
     roles: frozenset[Role] = PEOPLE
     held: bool = False
     probe: bool = False

@@ -12,7 +12,6 @@ import anyio
 
 from agentserver.core.records.audit import Event
 from agentserver.gateways.hosts import ServerView
-from agentserver.gateways.http.parts import KnownTokens
 from agentserver.gateways.http.streams import wait_for_disconnect
 from agentserver.gateways.live import views
 from agentserver.payload.names import local
@@ -21,12 +20,13 @@ from agentserver.supervision import EndEffect, start_errand
 from agentserver.trace.redact import redact_records
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from starlette.types import Receive, Scope, Send
 
     from agentserver.core.records.audit import AuditRecord
     from agentserver.gateways.principals import Caller
+    from agentserver.gateways.principals.sessions import SessionTokens
     from agentserver.ports.schedules import Schedule
     from agentserver.trace.redact import Redaction
 
@@ -48,13 +48,6 @@ class LiveHost(ServerView, Protocol):
 
     async def discard(self, delivery: str) -> None:
         """Take a dead letter off the list. Raises LookupError."""
-
-
-class LiveTokens(KnownTokens, Protocol):
-    """The tokens, as far as a stream follows them."""
-
-    async def wait_revoked(self, caller: Caller) -> None:
-        """Wait until the caller's token is revoked."""
 
 
 PERIOD = 0.1
@@ -147,17 +140,17 @@ class Feed:
         tokens: reports when the caller's token is revoked; the stream ends then.
         caller: the reader.
         redaction: hides what the caller may not see.
-        stands: tells whether the session still exists; the stream ends with it.
+        stands: checks whether the session still exists; the stream ends with it.
         over: called at the end.
     """
 
     def __init__(
         self,
         host: LiveHost,
-        tokens: LiveTokens,
+        tokens: SessionTokens,
         caller: Caller,
         redaction: Redaction,
-        stands: Callable[[], bool],
+        stands: Callable[[], Awaitable[bool]],
         over: Callable[[], None],
     ) -> None:
         self._host = host
@@ -202,7 +195,7 @@ class Feed:
     async def _tell(self, send: Send) -> None:
         quiet = 0.0
         with suppress(OSError):  # the browser is gone
-            while self._stands():
+            while await self._stands():
                 told = self._news.take()
                 if told is not None or quiet >= QUIET:
                     text = ": here" if told is None else f"data: {json.dumps(told)}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,10 +19,12 @@ from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.foreign_json.reading import JsonLimits, parse_json
 from agentserver.gateways.live import views
+from agentserver.gateways.live.entrance import COOKIE, set_cookie, sign_in_routes
 from agentserver.gateways.live.feed import Feed
-from agentserver.gateways.live.pages import HEADERS, Sessions
+from agentserver.gateways.live.pages import HEADERS
 from agentserver.gateways.live.views import Scenery
 from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
+from agentserver.ports.principals import UnusableError
 from agentserver.trace.redact import EVERY, Redaction, names_of
 
 if TYPE_CHECKING:
@@ -30,16 +33,14 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Scope
 
     from agentserver.core.state.approvals import Approval
-    from agentserver.gateways.live.feed import LiveHost, LiveTokens
+    from agentserver.gateways.live.feed import LiveHost
     from agentserver.gateways.live.pages import Assets
     from agentserver.gateways.principals import Caller
+    from agentserver.gateways.principals.sessions import Sessions
     from agentserver.ports import EngineReader
 
 T = TypeVar("T")
 
-
-COOKIE: Final = "__Host-agentserver-session"
-"""A browser sends it over TLS alone, or to the machine it runs on, and to no other host or path."""
 
 HEADER: Final = "x-agentserver"
 """A page of another origin cannot send it without being allowed to, and nobody is."""
@@ -71,7 +72,7 @@ class LiveView:
 
     Args:
         host: the server.
-        tokens: who is who.
+        sessions: of browsers.
         assets: the files of the page.
         name: the organism's.
         secrets: takes secrets of the organism out of a text.
@@ -81,7 +82,7 @@ class LiveView:
     def __init__(
         self,
         host: LiveHost,
-        tokens: LiveTokens,
+        sessions: Sessions,
         assets: Assets,
         *,
         name: str,
@@ -89,11 +90,10 @@ class LiveView:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._host = host
-        self._tokens = tokens
         self._name = name
         self._secrets = secrets
         self._now = now
-        self._sessions = Sessions(tokens)
+        self._sessions = sessions
         self._scenery = Scenery(name)
         self._assets = assets
         self._watching: Counter[str] = Counter()
@@ -108,6 +108,14 @@ class LiveView:
         """Return the caller of a request's session; None without one."""
         return self._session(Request(scope))
 
+    async def prepare(self, scope: Scope) -> None:
+        """Read the session of a request. Raises UnusableError."""
+        await self._sessions.prepare(Request(scope).cookies.get(COOKIE, ""))
+
+    async def _prepare_session(self, request: Request) -> Caller | None:
+        await self._sessions.prepare(request.cookies.get(COOKIE, ""))
+        return self._session(request)
+
     def _session(self, request: Request) -> Caller | None:
         return self._sessions.caller(request.cookies.get(COOKIE, ""))
 
@@ -119,6 +127,7 @@ class LiveView:
             Route("/live/session", self._login, methods=["POST"]),
             Route("/live/session", self._logout, methods=["DELETE"]),
             Route("/live/session", self._me, methods=["GET"]),
+            *sign_in_routes(self._sessions),
         ]
 
     def streams(self) -> list[Route]:
@@ -151,23 +160,23 @@ class LiveView:
         asked = await _body(request)
         token = asked.get("token") if asked is not None else None
         if isinstance(token, str):
-            await self._tokens.prepare(token)
-        begun = self._sessions.begin(token) if isinstance(token, str) else None
+            await self._sessions.tokens.prepare(token)
+        begun = await self._sessions.begin(token) if isinstance(token, str) else None
         if begun is None:
             return _refuse(401, "no token of a principal's")
         key, caller = begun
         if caller.sees is not None:
-            self._sessions.end(key)
+            await self._sessions.end(key)
             return _refuse(403, "the live view is for operators and viewers")
         answer = self._respond(self._describe_caller(caller))
-        answer.set_cookie(COOKIE, key, path="/", secure=True, httponly=True, samesite="strict")
+        set_cookie(answer, COOKIE, key)
         return answer
 
     async def _logout(self, request: Request) -> Response:
         if HEADER not in request.headers:
             return _refuse(403, f"it wants the header {HEADER}")
-        self._sessions.end(request.cookies.get(COOKIE, ""))
-        answer = self._respond({})
+        await self._prepare_session(request)
+        answer = self._respond({"leave": await self._sessions.end(request.cookies.get(COOKIE, ""))})
         answer.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
         return answer
 
@@ -177,7 +186,7 @@ class LiveView:
         """Build a route for operators and viewers."""
 
         async def answer(request: Request) -> Any:
-            caller = self._session(request)
+            caller = await self._prepare_session(request)
             if caller is None:
                 return _refuse(401, "log in")
             return await _handle_errors(partial(show, request, caller))
@@ -199,7 +208,7 @@ class LiveView:
         """Build a route for operators only, which accepts requests of our own page only."""
 
         async def answer(request: Request) -> Any:
-            caller = self._session(request)
+            caller = await self._prepare_session(request)
             if caller is None:
                 return _refuse(401, "log in")
             if not caller.decides:
@@ -207,7 +216,7 @@ class LiveView:
             asked = await _body(request)
             if asked is None:
                 return _refuse(400, f"it wants a JSON object and the header {HEADER}")
-            if self._session(request) is None:  # the body has taken its time
+            if await self._prepare_session(request) is None:  # the body has taken its time
                 return _refuse(401, "log in")
             return await _handle_errors(partial(decide, request, caller, asked))
 
@@ -231,9 +240,11 @@ class LiveView:
         return JSONResponse(value, headers={**HEADERS, "cache-control": "no-store"})
 
     async def _me(self, request: Request) -> Response:
-        """Return the principal who is logged in; an empty name without one."""
-        caller = self._session(request)
-        return self._respond({"name": ""} if caller is None else self._describe_caller(caller))
+        """Return the principal who is logged in; without one an empty name, and the providers at which to sign in."""
+        caller = await self._prepare_session(request)
+        client = self._sessions.client
+        offered = {"name": "", "issuers": () if client is None else client.issuers}
+        return self._respond(offered if caller is None else self._describe_caller(caller))
 
     # Shown
 
@@ -245,13 +256,15 @@ class LiveView:
         self._watching[caller.name] += 1
         key = request.cookies[COOKIE]
 
-        def stands() -> bool:
+        async def stands() -> bool:
+            with suppress(UnusableError):
+                await self._sessions.prepare(key)
             return self._sessions.caller(key) is not None
 
         def over() -> None:
             self._watching -= Counter((caller.name,))
 
-        return Feed(self._host, self._tokens, caller, self._redaction(caller), stands, over)
+        return Feed(self._host, self._sessions.tokens, caller, self._redaction(caller), stands, over)
 
     async def _read(self, work: Callable[[EngineReader], T]) -> T:
         async with self._room:

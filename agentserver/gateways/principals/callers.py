@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from ipaddress import ip_address
@@ -106,6 +106,10 @@ class Caller:
     def name(self) -> str:
         """The principal's name on the record."""
         return self.principal.name
+
+    def extend(self, until: float) -> Caller:
+        """Return the same caller with a later expiry."""
+        return replace(self, until=until)
 
     @property
     def sees(self) -> str | None:

@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from hashlib import sha256
 from importlib import import_module
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -30,7 +31,7 @@ from agentserver.ports.identity import is_loopback
 from agentserver.supervision import EndEffect, start_helper
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 
     import httpx
 
@@ -60,7 +61,8 @@ PAUSE: Final = 10.0
 
 _TOKEN: Final = JsonLimits(bytes=LONGEST, values=1000, depth=8, members=200, digits=20)
 _DOCUMENT: Final = JsonLimits(bytes=MOST, values=10_000, depth=8, members=500, digits=20)
-_TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
+_BEARER: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
+_NEEDED: Final = ("exp", "iat", "iss", "sub", "aud")
 _RSA: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 _CURVES: Final = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _PUBLIC: Final = {"RSA": ("e", "kty", "n"), "EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x")}
@@ -91,7 +93,7 @@ class ProviderKey(NamedTuple):
 
 def read_keys(data: bytes) -> tuple[ProviderKey, ...]:
     """Read a JWKS; keys for other purposes are left out. Raises ValueError for an unusable one."""
-    found = _read_object(data).get("keys")
+    found = read_object(data).get("keys")
     if not isinstance(found, list) or not 0 < len(found) <= KEYS:
         raise ValueError(f"its JWKS has no list of 1 to {KEYS} keys")
     keys = [key for each in found if isinstance(each, dict) and (key := _read_key(each)) is not None]
@@ -139,7 +141,7 @@ def _find_algorithms(entry: Mapping[str, Any]) -> frozenset[str]:
     return found if named is None else found & {named} if isinstance(named, str) else frozenset()
 
 
-def _read_object(data: bytes, limits: JsonLimits = _DOCUMENT) -> dict[str, Any]:
+def read_object(data: bytes, limits: JsonLimits = _DOCUMENT) -> dict[str, Any]:
     """Read a JSON object. Raises ValueError."""
     found = parse_json(data, limits)
     if isinstance(found, RefusedJson) or not isinstance(found, dict):
@@ -149,26 +151,36 @@ def _read_object(data: bytes, limits: JsonLimits = _DOCUMENT) -> dict[str, Any]:
 
 async def fetch_document(url: str) -> bytes:
     """Fetch a document of a provider. Follows no redirect. Raises ValueError, OSError."""
+    status, body = await request_provider("GET", url)
+    if status != 200:  # noqa: PLR2004 - OK
+        raise ValueError(f"{url} answers with status {status}")
+    return body
+
+
+async def request_provider(
+    method: str, url: str, headers: Mapping[str, str] = MappingProxyType({}), body: bytes = b""
+) -> tuple[int, bytes]:
+    """Send a request to a provider; returns status and body. Follows no redirect. Raises ValueError, OSError."""
     web = import_module("httpx")
     secure = url.startswith("https:")
     trust = await anyio.to_thread.run_sync(
         ssl.create_default_context if secure else lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     )
-    headers = {"accept": "application/json", "accept-encoding": "identity"}
+    headers = {"accept": "application/json", "accept-encoding": "identity", **headers}
     try:
         async with (
             web.AsyncClient(verify=trust, trust_env=False, timeout=PATIENCE) as client,
-            client.stream("GET", url, headers=headers, follow_redirects=False) as answer,
+            client.stream(method, url, headers=headers, content=body, follow_redirects=False) as answer,
         ):
-            return await _read_bounded(url, answer)
+            return answer.status_code, await _read_bounded(url, answer)
     except (web.HTTPError, web.InvalidURL) as error:
         raise OSError(f"{url} does not answer: {type(error).__name__}") from None
 
 
 async def _read_bounded(url: str, answer: httpx.Response) -> bytes:
-    """Read the body of an answer. Raises ValueError for any other status than 200, and for an oversized body."""
-    if answer.status_code != 200 or "content-encoding" in answer.headers:  # noqa: PLR2004 - OK
-        raise ValueError(f"{url} answers with status {answer.status_code}, or compressed")
+    """Read the body of an answer. Raises ValueError for a compressed and for an oversized one."""
+    if "content-encoding" in answer.headers:
+        raise ValueError(f"{url} answers compressed")
     body = bytearray()
     async for piece in answer.aiter_raw():
         body += piece
@@ -177,8 +189,26 @@ async def _read_bounded(url: str, answer: httpx.Response) -> bytes:
     return bytes(body)
 
 
+class Endpoints(NamedTuple):
+    """Addresses of a provider; an empty one is not offered, or not over https.
+
+    Args:
+        authorization: where a browser signs in.
+        token: where codes and refresh tokens are redeemed.
+        end_session: where a browser signs out.
+        names_issuer: whether its answers to browsers name it (RFC 9207).
+        posts_secret: whether the secret of a client has to be in the form.
+    """
+
+    authorization: str = ""
+    token: str = ""
+    end_session: str = ""
+    names_issuer: bool = False
+    posts_secret: bool = False
+
+
 class ProviderKeys:
-    """Keys of one provider, fetched in the background and cached.
+    """Keys and endpoints of one provider, fetched in the background and cached.
 
     Args:
         provider: whose keys these are.
@@ -196,6 +226,7 @@ class ProviderKeys:
     ) -> None:
         self.provider, self._steady, self._fetch = provider, steady, fetch
         self.keys: tuple[ProviderKey, ...] = ()
+        self.endpoints = Endpoints()
         self.fault = "has not answered yet"
         self._fetched = self._tried = -inf
         self._lock = anyio.Lock()
@@ -253,13 +284,29 @@ class ProviderKeys:
 
     async def _fetch_keys(self) -> tuple[ProviderKey, ...]:
         issuer = self.provider.issuer
-        about = _read_object(await self._fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration"))
+        about = read_object(await self._fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration"))
         if about.get("issuer") != issuer:
             raise ValueError("its metadata is another issuer's")
         where = about.get("jwks_uri")
         if not isinstance(where, str) or not self._is_fetchable(where):
             raise ValueError("its metadata has no jwks_uri that begins with https://")
-        return read_keys(await self._fetch(where))
+        keys = read_keys(await self._fetch(where))
+        self.endpoints = self._read_endpoints(about)
+        return keys
+
+    def _read_endpoints(self, about: Mapping[str, Any]) -> Endpoints:
+        def find(name: str) -> str:
+            url = about.get(name)
+            return url if isinstance(url, str) and self._is_fetchable(url) else ""
+
+        methods = about.get("token_endpoint_auth_methods_supported")
+        return Endpoints(
+            find("authorization_endpoint"),
+            find("token_endpoint"),
+            find("end_session_endpoint"),
+            names_issuer=about.get("authorization_response_iss_parameter_supported") is True,
+            posts_secret=isinstance(methods, list) and "client_secret_basic" not in methods,
+        )
 
     def _is_fetchable(self, url: str) -> bool:
         parts = urlsplit(url)
@@ -283,13 +330,13 @@ def is_jwt(token: str) -> bool:
     return token.count(".") == 2  # noqa: PLR2004 - header.claims.signature
 
 
-def _parse(token: str) -> _ParsedToken:
+def _parse(token: str, types: Collection[str] = _BEARER) -> _ParsedToken:
     """Parse a token without verifying it. Raises RefusedTokenError."""
     if len(token) > LONGEST:
         raise RefusedTokenError(f"has more than {LONGEST} characters")
     try:
         header, claims = (
-            _read_object(_decode(part), _TOKEN) for part in token.encode("ascii").split(b".")[:2]
+            read_object(_decode(part), _TOKEN) for part in token.encode("ascii").split(b".")[:2]
         )
     except ValueError:
         raise RefusedTokenError("is no JWT") from None
@@ -298,8 +345,8 @@ def _parse(token: str) -> _ParsedToken:
         raise RefusedTokenError("has no kid, alg and iss that are text")
     if "crit" in header:
         raise RefusedTokenError("has a critical header, and none is understood")
-    if str(header.get("typ", "jwt")).lower() not in _TYPES:
-        raise RefusedTokenError("is of another type than JWT and at+jwt")
+    if str(header.get("typ", "jwt")).lower() not in types:
+        raise RefusedTokenError(f"is of another type than {' and '.join(sorted(types))}")
     if "cnf" in claims:
         raise RefusedTokenError("is bound to a key of its client, and a bearer shows none")
     return _ParsedToken(issuer, kid, algorithm)
@@ -363,12 +410,12 @@ class IdentityTokens:
         self._known, self._now = known, now
         self.providers = {each.issuer: ProviderKeys(each, steady, fetch) for each in providers}
 
-    async def prepare(self, token: str) -> None:
+    async def prepare(self, token: str, types: Collection[str] = _BEARER) -> None:
         """Fetch the keys of a token's issuer if they lack its key, at most every few seconds."""
         if not is_jwt(token):
             return
         try:
-            parsed = _parse(token)
+            parsed = _parse(token, types)
         except RefusedTokenError:
             return
         keys = self.providers.get(parsed.issuer)
@@ -424,10 +471,30 @@ class IdentityTokens:
                 tasks.cancel_scope.cancel()
 
     def _verify(self, token: str) -> Caller:
-        """Verify a token. Raises RefusedTokenError."""
-        parsed = _parse(token)
+        """Verify a bearer token. Raises RefusedTokenError."""
+        verified = self.verify(token)
+        return verified.build_caller()
+
+    def verify(
+        self,
+        token: str,
+        client: str = "",
+        types: Collection[str] = _BEARER,
+        need: Collection[str] = _NEEDED,
+        issuer: str = "",
+    ) -> VerifiedToken:
+        """Verify a token for this server, or one for a client. Raises RefusedTokenError.
+
+        Args:
+            token: as it came.
+            client: audience in place of the provider's ``audience``; empty for a bearer token.
+            types: accepted in its header.
+            need: the claims that it must have.
+            issuer: the only accepted one; empty for any.
+        """
+        parsed = _parse(token, types)
         keys = self.providers.get(parsed.issuer)
-        if keys is None:
+        if keys is None or issuer not in ("", parsed.issuer):
             raise RefusedTokenError("is of an issuer that identity: does not name")
         provider = keys.provider
         if parsed.algorithm not in provider.algorithms:
@@ -437,18 +504,45 @@ class IdentityTokens:
         key = keys.find(parsed.kid, parsed.algorithm)
         if key is None:
             raise RefusedTokenError(f"of {provider.issuer} names no key of it")
-        claims = _check_claims(token, provider, key, parsed.algorithm)
+        audience = (client,) if client else provider.audience
+        claims = _check_claims(token, provider, key, parsed.algorithm, audience, need)
+        return VerifiedToken(provider, key, claims, sha256(token.encode()).hexdigest())
+
+
+class VerifiedToken(NamedTuple):
+    """Token whose signature, times, issuer and audience are right.
+
+    Args:
+        provider: that issued it.
+        key: that signed it.
+        claims: of the token.
+        digest: SHA-256 of the token.
+    """
+
+    provider: IdentityProvider
+    key: ProviderKey
+    claims: Mapping[str, Any]
+    digest: str
+
+    def build_caller(self) -> Caller:
+        """Build the caller from the claims. Raises RefusedTokenError if no rule matches."""
+        provider, claims = self.provider, self.claims
         rule = find_rule(provider.rules, claims)
         if rule is None:
             raise RefusedTokenError(f"of {provider.issuer} has claims that no rule matches")
         principal = Principal(provided_name(provider.issuer, claims["sub"]), rule.trust, rule.may)
-        grant = f"{provider.issuer} {key.thumbprint} {sha256(token.encode()).hexdigest()}"
+        grant = f"{provider.issuer} {self.key.thumbprint} {self.digest}"
         until = float(claims["exp"]) + provider.skew
         return Caller(principal, Role(rule.role), Rate.parse(rule.rate), rule.open, grant, until=until)
 
 
 def _check_claims(
-    token: str, provider: IdentityProvider, key: ProviderKey, algorithm: str
+    token: str,
+    provider: IdentityProvider,
+    key: ProviderKey,
+    algorithm: str,
+    audience: Sequence[str],
+    need: Collection[str],
 ) -> Mapping[str, Any]:
     """Check signature, times, issuer and audience; returns the claims. Raises RefusedTokenError."""
     jwt = import_module("jwt")
@@ -457,14 +551,14 @@ def _check_claims(
             token,
             key.key,
             algorithms=[algorithm],
-            audience=provider.audience,
+            audience=audience,
             issuer=provider.issuer,
             leeway=provider.skew,
-            options={"require": ["exp", "iat", "iss", "sub", "aud"]},
+            options={"require": list(need)},
         )
     except (jwt.PyJWTError, ValueError, TypeError, OverflowError) as error:
         raise RefusedTokenError(f"of {provider.issuer} is refused: {type(error).__name__}") from None
-    subject = claims["sub"]
+    subject = claims.get("sub", "-" if "sub" not in need else None)
     if not isinstance(subject, str) or not 0 < len(subject) <= 255 or not isinstance(claims["exp"], int):  # noqa: PLR2004 - OpenID Connect Core, 2
         raise RefusedTokenError(f"of {provider.issuer} has no subject, or a time that is no whole number")
     return claims

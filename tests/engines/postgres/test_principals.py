@@ -8,11 +8,11 @@ import anyio
 import pytest
 from anyio.to_thread import run_sync
 
-from agentserver.engines.postgres.principals import PrincipalTable
+from agentserver.engines.postgres.principals import PrincipalTable, SessionTable
 from agentserver.engines.postgres.tables import PRINCIPALS
 from agentserver.gateways.principals import Rates, Tokens, tokens
 from agentserver.gateways.principals.tokens import LAPSE
-from agentserver.ports.principals import AwayError
+from agentserver.ports.principals import AwayError, KeptSession
 from tests.gateways.principals.people import caller
 from tests.gateways.principals.test_rates import Hand
 from tests.machine import HANGS
@@ -134,3 +134,36 @@ async def test_rates_are_added_up_over_servers(store):
     assert servers[1].take(ada) == 0.0
     await servers[1].exchange(store())
     assert servers[1].take(ada) > 0.0
+
+
+def test_a_session_of_a_browser_is_every_servers_and_its_sign_in_begins_no_other(store):
+    def kept(number, **changed):
+        usual = KeptSession(f"k{number}", "ada", b"data", 1000.0, f"s{number}", f"login{number}")
+        return usual._replace(**changed)
+
+    first = store()
+    here, there = (SessionTable(first.url, "desk") for _ in range(2))
+    try:
+        assert here.add(kept(1), 0.0)
+        assert not there.add(kept(2, login="login1"), 0.0)
+        assert there.read("k1", 999.0) == kept(1)
+        assert there.read("k1", 1000.0) is None
+        assert here.replace(kept(1, data=b"new", edition=1))
+        assert not there.replace(kept(1, data=b"other", edition=1))
+        assert there.read("k1", 0.0) == kept(1, data=b"new", edition=1)
+        there.end("sid", "s1")
+        assert here.read("k1", 0.0) is None
+        assert not here.replace(kept(1, edition=2))
+        assert not here.add(kept(3, login="login1"), 0.0)
+        assert [here.add(kept(4, login=""), 0.0), here.add(kept(5, login=""), 0.0)] == [True, True]
+        there.end("name", "ada")
+        assert here.read("k5", 0.0) is None
+        for number in range(100, 125):
+            assert here.add(kept(number, until=2000.0 + number), 1.0)
+        counted = [number for number in range(100, 125) if there.read(f"k{number}", 1.0) is not None]
+        assert counted == list(range(105, 125))
+        assert here.add(kept(200, until=4000.0), 3000.0)  # everything else has expired, and makes room
+        assert here.add(kept(1), 3000.0)
+    finally:
+        here.close()
+        there.close()

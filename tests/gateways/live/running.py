@@ -12,6 +12,7 @@ from agentserver.assembly import build
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.live import Assets, LiveView
 from agentserver.gateways.principals import Caller, Rate, Role
+from agentserver.gateways.principals.sessions import Sessions
 from agentserver.payload.names import local
 from tests.machine import HANGS
 
@@ -87,7 +88,7 @@ class Running:
             async with build(self.organism, **self._how) as self.server:
                 self.view = view = LiveView(
                     self.server,
-                    self.people,
+                    Sessions(self.people),
                     self._assets,
                     name=self.organism.name,
                     secrets=self.organism.secrets.redact,

@@ -70,7 +70,7 @@ def test_nobody_sees_or_does_anything(client):
     answers += [client.post(f"/live/{path}", json={}, headers=OURS) for path in DONE]
     assert {answer.status_code for answer in answers} == {401}
     assert len({answer.content for answer in answers}) == 1
-    assert client.get("/live/session").json() == {"name": ""}
+    assert client.get("/live/session").json() == {"name": "", "issuers": []}
 
 
 def test_the_cookie_is_the_strictest_there_is(client):

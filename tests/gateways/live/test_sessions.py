@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
-from agentserver.gateways.live.pages import EACH, LASTS, MOST, Sessions
+from agentserver.gateways.principals.sessions import EACH, LASTS, MOST, MemorySessions, Sessions
 from tests.gateways.live.running import TOKENS, People
 from tests.gateways.principals.people import caller
+
+pytestmark = pytest.mark.anyio
 
 
 class Clock:
@@ -27,59 +30,71 @@ def people():
 
 
 @pytest.fixture
-def sessions(people, clock):
-    return Sessions(people, clock)
+def store():
+    return MemorySessions()
 
 
-def test_a_session_is_its_callers_and_no_two_are_alike(sessions):
-    one, found = sessions.begin(TOKENS["operator"])
-    other, _ = sessions.begin(TOKENS["operator"])
+@pytest.fixture
+def sessions(people, clock, store):
+    ticks = count()
+    return Sessions(people, store, now=clock, steady=lambda: next(ticks))  # each look is a read
+
+
+async def known(sessions, key):
+    """The caller of a session, once it is read again."""
+    await sessions.prepare(key)
+    return sessions.caller(key)
+
+
+async def test_a_session_is_its_callers_and_no_two_are_alike(sessions):
+    one, found = await sessions.begin(TOKENS["operator"])
+    other, _ = await sessions.begin(TOKENS["operator"])
     assert one != other
     assert len(one) == 43
-    assert sessions.caller(one) == sessions.caller(other) == found
+    assert await known(sessions, one) == await known(sessions, other) == found
 
 
 @pytest.mark.parametrize("key", ["", "x", "ö" * 43, "\ud800"])
-def test_what_is_no_session_is_nobodys(sessions, key):
-    assert sessions.caller(key) is None
-    assert sessions.begin(key) is None
+async def test_what_is_no_session_is_nobodys(sessions, key):
+    assert await known(sessions, key) is None
+    assert await sessions.begin(key) is None
 
 
-def test_neither_tokens_nor_ids_are_kept(sessions):
-    key, _ = sessions.begin(TOKENS["viewer"])
-    assert key not in repr(vars(sessions)["_open"].keys())
+async def test_neither_tokens_nor_ids_are_kept(sessions, store):
+    key, _ = await sessions.begin(TOKENS["viewer"])
+    assert key not in repr(vars(store)["_open"].keys())
 
 
-def test_a_session_ends_by_itself_by_leaving_and_with_its_token(sessions, people, clock):
-    key, _ = sessions.begin(TOKENS["operator"])
+async def test_a_session_ends_by_itself_by_leaving_and_with_its_token(sessions, people, clock):
+    key, _ = await sessions.begin(TOKENS["operator"])
     clock.now = LASTS - 1
-    assert sessions.caller(key) is not None
+    assert await known(sessions, key) is not None
     clock.now = LASTS
-    assert sessions.caller(key) is None
-    left, _ = sessions.begin(TOKENS["operator"])
-    sessions.end(left)
-    assert sessions.caller(left) is None
-    revoked, _ = sessions.begin(TOKENS["operator"])
+    assert await known(sessions, key) is None
+    left, _ = await sessions.begin(TOKENS["operator"])
+    await sessions.end(left)
+    assert await known(sessions, left) is None
+    revoked, _ = await sessions.begin(TOKENS["operator"])
     del people.known[TOKENS["operator"]]
-    assert sessions.caller(revoked) is None
+    assert await known(sessions, revoked) is None
 
 
-def test_one_principal_has_so_many_at_once_and_all_have_so_many(sessions, people, clock):
-    first, _ = sessions.begin(TOKENS["operator"])
-    other, _ = sessions.begin(TOKENS["viewer"])
-    keys = [sessions.begin(TOKENS["operator"])[0] for _ in range(EACH)]
-    assert sessions.caller(first) is None
-    assert all(map(sessions.caller, [other, *keys]))
+async def test_one_principal_has_so_many_at_once_and_all_have_so_many(sessions, store, people):
+    first, _ = await sessions.begin(TOKENS["operator"])
+    other, _ = await sessions.begin(TOKENS["viewer"])
+    keys = [(await sessions.begin(TOKENS["operator"]))[0] for _ in range(EACH)]
+    assert await known(sessions, first) is None
+    assert all([await known(sessions, each) for each in [other, *keys]])
     for number in range(MOST):
         people.known[f"t{number}"] = replace(caller(f"p{number}"), grant=f"t{number}")
-        sessions.begin(f"t{number}")
-    assert len(vars(sessions)["_open"]) <= MOST
-    assert sessions.caller(other) is None
+        await sessions.begin(f"t{number}")
+    assert len(vars(store)["_open"]) <= MOST
+    assert await known(sessions, other) is None
 
 
-def test_sessions_that_are_over_make_room(sessions, clock):
+async def test_sessions_that_are_over_make_room(sessions, store, clock):
     for _ in range(EACH):
-        sessions.begin(TOKENS["operator"])
+        await sessions.begin(TOKENS["operator"])
     clock.now = LASTS
-    sessions.begin(TOKENS["operator"])
-    assert len(vars(sessions)["_open"]) == 1
+    await sessions.begin(TOKENS["operator"])
+    assert len(vars(store)["_open"]) == 1

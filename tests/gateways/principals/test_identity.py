@@ -21,7 +21,6 @@ from agentserver.core.state.principals import Principal, Trust, unknown_to_netwo
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind, serve
-from agentserver.gateways.live.pages import Sessions
 from agentserver.gateways.principals import Caller, Rate, Rates, Role, Tokens, tokens
 from agentserver.gateways.principals.document import PrincipalFile
 from agentserver.gateways.principals.identity import (
@@ -31,6 +30,7 @@ from agentserver.gateways.principals.identity import (
     provided_name,
     read_keys,
 )
+from agentserver.gateways.principals.sessions import Sessions
 from agentserver.ports.identity import ClaimRule, IdentityProvider
 from tests.gateways.http.desk import Books, Looking, organism
 from tests.gateways.principals.oidc import AUDIENCE, provider
@@ -214,7 +214,7 @@ async def test_streams_and_sessions_end_when_their_token_expires(tmp_path):
         async with found.watch():
             await found.providers[idp.issuer].refresh()
             sessions = Sessions(found)
-            key, caller = sessions.begin(idp.token())
+            key, caller = await sessions.begin(idp.token())
             assert sessions.caller(key) == caller
             now.now = caller.until - 1
             assert found.stands(caller)

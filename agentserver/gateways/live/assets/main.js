@@ -149,6 +149,11 @@ function listen() {
 
 // Sessions
 
+let issuers = []; // identity providers at which one can sign in
+
+const door = (issuer) => button(`Sign in at ${new URL(issuer).host}`,
+  () => location.assign(`/live/sign-in?${new URLSearchParams({ issuer })}`), "good");
+
 function ask(why = "") {
   me = null;
   turn++;
@@ -163,6 +168,7 @@ function ask(why = "") {
   const fault = el("p", { role: "alert", class: "fault" }, why);
   const form = el("form", { class: "login" },
     el("h1", {}, "Log in"),
+    issuers.map(door),
     el("label", { for: "token" }, "Token of a principal"),
     field,
     el("button", { type: "submit", class: "good" }, "Log in"),
@@ -185,13 +191,15 @@ function ask(why = "") {
 }
 
 async function leave() {
-  await logout().catch(() => {});
+  const { leave: away } = await logout().catch(() => ({}));
+  if (away) return location.assign(away);
   say("You are logged out.");
   ask();
 }
 
 async function begin() {
   const found = await read("session");
+  issuers = found.issuers ?? issuers;
   if (!found.name) return ask();
   me = found;
   say("");

@@ -302,10 +302,19 @@ def coverage_bounds() -> None:
     tool("coverage", "report", f"--fail-under={OVERALL_COVERAGE}")
 
 
+def run_benchmarks(options: Mapping[Path, Sequence[str]]) -> None:
+    """Run benchmarks with their options, and print every figure that has a target in one table at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        targets = Path(folder, "targets.jsonl")
+        targets.touch()
+        for script, args in options.items():
+            call(PYTHON, script, *args, env={"BENCH_TARGETS": str(targets)})
+        call(PYTHON, ROOT / "benchmarks" / "_targets.py", targets)
+
+
 def quick_benchmarks() -> None:
     """Run each benchmark just long enough to show that it works."""
-    for script in BENCHMARKS:
-        call(PYTHON, script, *QUICK.get(script.stem, ()))
+    run_benchmarks({script: QUICK.get(script.stem, ()) for script in BENCHMARKS})
 
 
 def benchmarks(*args: str) -> None:
@@ -319,9 +328,9 @@ def benchmarks(*args: str) -> None:
     unknown = [name for name in args[:options] if name not in scripts]
     if unknown:
         raise StageError(f"no benchmark {', '.join(unknown)}; there are {', '.join(scripts)}")
-    for name, script in scripts.items():
-        if name in args[:options] or not options:
-            call(PYTHON, script, *args[options:])
+    run_benchmarks(
+        {one: args[options:] for name, one in scripts.items() if name in args[:options] or not options}
+    )
 
 
 def at_length(*args: str) -> None:

@@ -36,6 +36,8 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from _targets import record
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
@@ -344,6 +346,7 @@ class Bench:
         """Print each aim with its figure."""
         for name, figure, most in self.aims:
             self.say("aim", of=name, at_most=most, figure=figure, met=figure <= most)
+            record(f"several servers: {name}", [figure], most)
 
     def home(self) -> Path:
         """Make a folder for a project."""

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from _targets import measure_floor, record
 
 from agentserver import HandlerResponse, xmlify
 from agentserver.assembly import SystemClock
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
     from agentserver.ports import Claim
 
 IN_FLIGHT = (1, 16, 64, 256)
+AT_LOAD = (16, 64)
+CPU_AIM, WRITTEN_AIM = 11.0, 5.0
+"""Floors of CPU, and kilobytes of the journal and its log, of a hop."""
 LATENCY = (1, 16, 256)
 KINDS = ("memory", "sqlite", "sqlite-normal", "alone")
 TEXT = "x" * 300
@@ -301,6 +305,7 @@ def number_of(kind: str, flight: int, hops: int) -> int:
 
 
 def rates(rounds: int, hops: int, flights: Sequence[int]) -> None:
+    floor = measure_floor(hops)
     print(f"hops per second (ratio to memory, median of {rounds} rounds)")
     print(f"{'in flight':>10}", *(f"{kind:>24}" for kind in KINDS), f"{'bytes/hop':>10}")
     for flight in flights:
@@ -308,6 +313,11 @@ def rates(rounds: int, hops: int, flights: Sequence[int]) -> None:
         for _ in range(rounds):
             for kind in KINDS:
                 seen[kind].append(measure("throughput", kind, flight, number_of(kind, flight, hops)))
+        own = seen["sqlite"]
+        if flight in AT_LOAD:
+            name = f"hop with a journal, {flight} in flight"
+            record(f"{name}, floors", [one["cpu"] / floor for one in own], CPU_AIM)
+            record(f"{name}, kB written", [one["bytes"] / 1000 for one in own], WRITTEN_AIM)
         print(
             f"{flight:>10}", *row(seen), f"{statistics.median(one['bytes'] for one in seen['sqlite']):>10.0f}"
         )

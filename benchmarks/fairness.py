@@ -24,6 +24,7 @@ from textwrap import dedent
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
+from _targets import record
 
 from agentserver.assembly import build
 from agentserver.config import load
@@ -202,6 +203,7 @@ def main() -> None:
                 idle, flooded = anyio.run(measure, folder, journal, flood, seconds)
                 told = f"{kept}, {flood}"
                 times = f"{idle.clock * 1e3:>7.2f} ms{flooded.clock * 1e3:>7.2f} ms"
+                record(f"p99 beside load over idle, {told}", [flooded.clock / idle.clock], AIM)
                 ratios = f"{flooded.clock / idle.clock:>8.1f}{flooded.work / idle.work:>10.1f}"
                 print(f"{told:34}{times}{ratios}", flush=True)
 

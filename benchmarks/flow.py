@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from _targets import record
 
 from agentserver import HandlerMetadata, HandlerResponse, xmlify
 from agentserver.assembly import build
@@ -182,6 +183,7 @@ def main() -> int:
         ratios.append(found["flow"] / found["handler"])
     ratios.sort()
     print(f"{'':<44}{'least':>8}{'median':>8}{'most':>8}{'aim':>8}")
+    record("CPU of a flow over that of a handler", ratios, HOP_AIM)
     middle = ratios[len(ratios) // 2]
     print(
         f"{'CPU of a flow over that of a handler':<44}{ratios[0]:>8.2f}{middle:>8.2f}{ratios[-1]:>8.2f}{HOP_AIM:>8}"
@@ -190,7 +192,10 @@ def main() -> int:
     middle = times[len(times) // 2]
     label = f"ms to run {options.steps} steps from the log"
     print(f"{label:<44}{times[0]:>8.1f}{middle:>8.1f}{times[-1]:>8.1f}{RESUME_AIM:>8}")
-    print(f"{'kB of a flow that waits in memory':<44}{memory(IN_MEMORY):>8.1f}{'':>16}{MEMORY_AIM:>8}")
+    record(f"a flow of {options.steps} steps resumes, ms", times, RESUME_AIM)
+    waiting = memory(IN_MEMORY)
+    print(f"{'kB of a flow that waits in memory':<44}{waiting:>8.1f}{'':>16}{MEMORY_AIM:>8}")
+    record("a flow that waits in memory, kB", [waiting], MEMORY_AIM)
     print(f"{'flows of a listener in memory, at most':<44}{IN_MEMORY:>8}")
     return 0
 

@@ -30,6 +30,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio
+from _targets import measure_floor, record
 from annotated_types import MaxLen
 
 from agentserver import HandlerMetadata, HandlerResponse, Handoff, Pattern, Task, xmlify
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 
 PROMISED = 20.0
 AIMS = {"in memory": 1.5, "with a journal": 1.3}
+FLOORS_AIM = 8.0
 """Plain hops that a judged handoff may cost."""
 BLOCK = 100
 """Rounds of one kind before the other has its turn."""
@@ -162,6 +164,9 @@ def hops(blocks: int) -> None:
             pairs = list(zip(spent["plain"][2:], spent["clerk"][2:], strict=True))
             ratio = statistics.median(1 + (judged - plain) / (plain / 2) for plain, judged in pairs)
             hop = statistics.median(plain for plain, _ in pairs) / 2
+            if journal is None:
+                floor = measure_floor(2000) / 1e6
+                record("judged handoff in memory, floors", [hop * ratio / floor], FLOORS_AIM)
             print(f"plain hop {where:<14} {hop * 1e6:9.1f} us of CPU time")
             print(
                 f"  judged handoff         {hop * ratio * 1e6:9.1f} us: {ratio:.2f} hops (aim: {AIMS[where]})"

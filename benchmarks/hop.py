@@ -46,6 +46,7 @@ sys.path.insert(0, str(Path(__file__).parent / "shop"))
 
 import organism as shops
 import shop
+from _targets import record
 
 from agentserver.engines.sqlite.marks import MarkFile
 from agentserver.payload.codec import Codecs
@@ -65,6 +66,8 @@ FULL = 1000
 """Deliveries from which on a measurement has its full length; below, only the shorter history is read."""
 PAUSE_AIM = 20.0
 """Milliseconds."""
+LIVE_AIM = 2.5
+"""Kilobytes of a live conversation."""
 OUTER: Any = {None: envelope.NAMESPACE}
 THREAD = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 ESCAPED = 'R&D says "5 < 7" & so on: '
@@ -268,6 +271,7 @@ def show_pauses(history: int, page: int) -> None:
     for name, (cpu, wall) in found.items():
         told = f"{history // 1_000_000} MB in pages of {page // 1000} kB, {name}"
         print(f"{told:48}{cpu:>9.1f}{wall:>9.1f}{PAUSE_AIM:>6.0f}")
+        record(f"longest pause, {told}, ms of CPU", [cpu], PAUSE_AIM)
 
 
 def child(kind: str, size: str, mode: str, hops: int, what: str) -> None:
@@ -357,6 +361,9 @@ def row(kind: str, mode: str, size: str, took: dict[tuple[str, str], list[float]
 
     calls = measure(own(kind, size, mode, 300, "calls"), "calls")
     aim = AIMS.get((kind, mode)) if size == "0.4 kB" else None
+    if aim:
+        floors = [one / floor for one, floor in zip(values, took["floor", ""], strict=True)]
+        record(f"{kind}, provenance {mode}, floors", floors, aim)
     told = f"{aim:>6.1f}" if aim else " " * 6
     faster = "".join(f"{1 / times((name, 'peer')):>25.1f}x" for name in others)
     ratios = f"{times(('floor', '')):>9.2f}{told}{times(('floor with codec', '')):>14.2f}{calls:>7.0f}"
@@ -392,7 +399,9 @@ def main() -> None:
     for history, page in PAUSES if args.hops >= FULL else PAUSES[:1]:
         show_pauses(history, page)
     print(f"\nmarking a call: {min(marking(20_000) for _ in range(args.rounds)):.2f} us (aim 1.5)")
-    print(f"memory per live conversation: {memory(2000) / 1024:.1f} kB (aim 2.5)")
+    live = memory(2000) / 1024
+    print(f"memory per live conversation: {live:.1f} kB (aim {LIVE_AIM})")
+    record("memory of a live conversation, kB", [live], LIVE_AIM)
 
 
 if __name__ == "__main__":

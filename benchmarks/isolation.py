@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+from _targets import record
 
 from agentserver.assembly import build
 from agentserver.config import load
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from agentserver.pump.handle import ServerHandle
 
-AIM = 1.5
+AIM, JOURNAL_AIM = 1.5, 1.2
 """How many times as long as in the server a call may take."""
 
 WORDS = """
@@ -168,7 +169,9 @@ async def table(rounds: int, times: int, *, durable: bool) -> None:
             f"  {place:16} {statistics.median(each) * 1e6:8.0f} us a request, {cpu * 1e6:.0f} us of a processor"
         )
     ratio = statistics.median(took["behind the wall"]) / statistics.median(took["in the server"])
-    print(f"  ratio {ratio:.2f} (aim {AIM}) {'' if ratio <= AIM else 'MISSED'}")
+    aim = JOURNAL_AIM if durable else AIM
+    print(f"  ratio {ratio:.2f} (aim {aim}) {'' if ratio <= aim else 'MISSED'}")
+    record(f"walled call over one in the server, {kept}", [ratio], aim)
     more = spent["behind the wall"] / max(spent["in the server"], 1e-9)
     print(f"  ratio of the processor time of both processes {more:.2f}")
     print(f"  start of a server with one worker, more than without: {slow - quick:.2f} s")

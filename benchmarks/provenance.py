@@ -30,6 +30,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from _targets import record
+
 from agentserver import HandlerResponse, xmlify
 from agentserver.core.blueprint import Blueprint, Limits, Listener
 from agentserver.core.decide import decisions
@@ -303,6 +305,8 @@ def main() -> None:
         rounds = 3 if options.quick or kilo > 1000 else 7
         for name, (median, worst) in judging(policy, texts, body, rounds).items():
             aim = AIMS.get(name) if kilo == 1000 else None
+            if aim:
+                record(f"judgement at 1 MB, {name}, ms", [median], aim)
             print(f"{kilo:7d} kB, {name:21s}{median:14.3f}{worst:12.3f}{verdict(median, aim)}", flush=True)
         theirs = peer(texts, body) if kilo <= 1000 else None
         if theirs:
@@ -312,6 +316,7 @@ def main() -> None:
     print("adding, us/kB                         appended     indexed")
     for name, pieces in (("pages", texts), ("short pieces", short)):
         appended, indexed = adding(policy, pieces)
+        record(f"indexing of {name}, us/kB", [indexed], ADDING[name])
         print(f"            {name:21s}{appended:13.0f}{indexed:12.0f}{verdict(indexed, ADDING[name])}")
     print("steps, us                         without    with  times")
     clean, hundred, thousand = Ledger().ask(ASKED), read(policy, corpus(options.text_dir, 100_000)), None
@@ -324,6 +329,7 @@ def main() -> None:
     ):
         without, within = step(policy, ledger, payload, to)
         ratio = within / without
+        record(f"{name} over the same without the guard", [ratio], STEPS[name])
         print(
             f"            {name:17s}{without * 1e3:10.1f}{within * 1e3:10.1f}{ratio:7.2f}{verdict(ratio, STEPS[name])}"
         )

@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent / "shop"))
 
 import organism as shops
 import shop
+from _targets import record
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -176,6 +177,7 @@ def main() -> None:
     for row in args.row or ROWS:
         few, many = measure(row, FEW), measure(row, args.many)
         ratio, calls = many["cpu"] / few["cpu"], many["calls"] / few["calls"]
+        record(f"{row}, {args.many} over {FEW}", [ratio], AIM)
         print(f"{row:38}{few['cpu']:>10.0f}{many['cpu']:>12.0f}{ratio:>8.2f}{calls:>8.2f}", flush=True)
 
 

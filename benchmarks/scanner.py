@@ -13,6 +13,8 @@ import json
 import sys
 import time
 
+from _targets import record
+
 from agentserver.handoff.managed.scanner import Scanner
 
 AIM = 20.0
@@ -68,6 +70,7 @@ def main() -> int:
         whole, pieces = rate(text, len(text)), rate(text, PIECE)
         slow = slow or min(whole, pieces) < AIM
         print(f"{name:<26}{whole:>8.1f}{pieces:>8.1f}")
+        record(f"scanner, {name}, MB/s", [min(whole, pieces)], AIM, least=True)
     return int(options.check and slow)
 
 

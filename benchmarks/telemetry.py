@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).parent / "shop"))
 
 import organism as shops
 import shop
+from _targets import measure_floor, record
 from hop import PAYLOADS, WARM, WAYS
 
 from agentserver.assembly import build
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from agentserver.config import Organism
 
 MODES = ("off", "metrics", "spans", "content", "gone")
-AIM = 1.2
+AIM, SPAN_AIM = 1.2, 0.8
+"""Times a hop without telemetry, and floors of one span."""
 """Times a hop without telemetry, for spans."""
 
 SIZE = "0.4 kB"
@@ -132,6 +134,9 @@ def main() -> None:
     print(f"{'':28}{'CPU us':>9}{'spread':>15}{'x off':>8}{'lost':>8}")
     for way in ("ask and answer", "chain of 10"):
         rounds = [{mode: measured(way, mode, args.hops, url) for mode in MODES} for _ in range(args.rounds)]
+        floor = measure_floor(args.hops)
+        spans = [(one["spans"][0] - one["off"][0]) / floor for one in rounds]
+        record(f"a span, {way}, floors", spans, SPAN_AIM)
         for mode in MODES:
             cpu = [one[mode][0] for one in rounds]
             ratio = statistics.median(one[mode][0] / one["off"][0] for one in rounds)

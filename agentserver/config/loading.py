@@ -6,6 +6,7 @@ import os.path
 import time
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 from urllib.parse import unquote, urlsplit
@@ -30,7 +31,7 @@ from agentserver.config.handoffs import read_handoffs
 from agentserver.config.hooks import read_hooks, read_inboxes
 from agentserver.config.keys.endpoints import McpServerEntry, OtelEntry, read_http
 from agentserver.config.keys.identity import read_identity
-from agentserver.config.keys.models import IncludedFile, OrganismFile, read_engine
+from agentserver.config.keys.models import IncludedFile, OrganismFile, read_engine, sound_engine
 from agentserver.config.notify import read_notifiers
 from agentserver.config.organism import McpServing, Organism, Otel, SourceLine
 from agentserver.config.schedules import read_schedules
@@ -40,7 +41,7 @@ from agentserver.config.yaml.sources import Sources, project_directory, shown_di
 from agentserver.core.handoffs import Task
 from agentserver.core.state.principals import Trust
 from agentserver.extras import install_hint, is_installed
-from agentserver.payload.conditions import ConditionError, fit_conditions
+from agentserver.payload.conditions import ConditionError, check_windows, fit_conditions
 from agentserver.payload.fields.field_table import PayloadType
 from agentserver.remedies.configuration import ConfigCode
 
@@ -392,7 +393,14 @@ def _check_bound(
         report.error(ConfigCode.IMPORT, SourceSpan(main.document.file, 1), message)
     check_roots(bound, report)
     check_xml_names(bound, importer.project, report)
-    check_conditions(declared, bound, report)
+    check_conditions(declared, bound, report, _find_retention(main))
+
+
+def _find_retention(main: ParsedDocument) -> float:
+    """Find for how long finished conversations are stored; infinite if that is not known, or nothing is stored."""
+    engine = None if "engine" in main.faulty else sound_engine(main.document)
+    kept = main.journal or engine
+    return inf if kept is None else kept.retention
 
 
 def _check_declared(
@@ -578,7 +586,10 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def check_conditions(
-    declared: Sequence[DeclaredListener], bound: Iterable[BoundListener], report: Mistakes
+    declared: Sequence[DeclaredListener],
+    bound: Iterable[BoundListener],
+    report: Mistakes,
+    retention: float = inf,
 ) -> None:
     """Report conditions that do not fit the payloads of their listener."""
     known = {item.entry.name: item for item in declared}
@@ -589,6 +600,7 @@ def check_conditions(
         kept = [None if item.schema else vars(kind).get("__payload__") for kind in item.listener.payloads]
         try:
             fit_conditions([each if isinstance(each, PayloadType) else None for each in kept], rule.when)
+            check_windows(rule.when, retention)
         except ConditionError as error:
             where = known[item.listener.name].locate("approval", "when")
             report.error(ConfigCode.CONDITION, where, str(error), error.suggestion)

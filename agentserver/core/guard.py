@@ -17,6 +17,7 @@ from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from decimal import Decimal
 
     from lxml import etree
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.findings import Origins
     from agentserver.payload.codec import Codecs
+    from agentserver.payload.conditions import SumBound
     from agentserver.wire.envelope import Bounds
 
 
@@ -264,6 +266,51 @@ class CountingGuard(Protocol):
 
     def count_sent(self, memory: object, proposal: Proposal, at: float) -> object:
         """Return the memory after a message was admitted, even if a person still has to approve it."""
+
+
+class CountedAmount(NamedTuple):
+    """Amount of a message that counts towards a sum.
+
+    Args:
+        key: of the sum.
+        amount: of the message.
+        bound: of the sum.
+    """
+
+    key: str
+    amount: Decimal
+    bound: SumBound
+
+
+class WeighedMessage(NamedTuple):
+    """Message whose amounts count towards sums.
+
+    Args:
+        amounts: those that can be added.
+        decided: whether the sums alone decide if a person is asked.
+    """
+
+    amounts: tuple[CountedAmount, ...] = ()
+    decided: bool = False
+
+
+@runtime_checkable
+class SummingGuard(Protocol):
+    """Guard that asks about messages because of sums over all conversations of a principal.
+
+    The pump knows the sums, and answers in a person's place while they are within their bounds.
+    """
+
+    @property
+    def name(self) -> str:
+        """The key of the guard's memory."""
+
+    @property
+    def summing(self) -> bool:
+        """True when it has a bound of a sum; else it is not asked."""
+
+    def weigh(self, to: str, root: str, element: etree._Element) -> WeighedMessage:
+        """Read the amounts of a message to a listener."""
 
 
 @runtime_checkable

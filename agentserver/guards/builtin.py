@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.contract import Code
 from agentserver.core.drafts.routing import Route
-from agentserver.core.guard import DenyVerdict, NeedsApproval, keep_memory
+from agentserver.core.guard import (
+    CountedAmount,
+    DenyVerdict,
+    NeedsApproval,
+    WeighedMessage,
+    keep_memory,
+)
 from agentserver.core.records.details import Ground
 from agentserver.payload.conditions import fit_conditions
 from agentserver.wire.envelope import canonical
@@ -69,6 +75,11 @@ class ApprovalGuard:
             return None
         tests = rule.get(proposal.root, ())
         met = next((told for one in tests if (told := one.explain(proposal.element))), "")
+        summed = [one for one in tests if one.total is not None]
+        if summed:  # each message counts, also one that was approved before
+            names = proposal.sender.name, proposal.to
+            why = Ground.CONDITION.of(*names, met) if met else Ground.SUM.of(*names, _describe_sums(summed))
+            return NeedsApproval(why, (digest_content(proposal.to, proposal.element),))
         if rule and not met:
             return None
         about = digest_content(proposal.to, proposal.element)
@@ -76,6 +87,24 @@ class ApprovalGuard:
             return None
         ground = Ground.CONDITION.of(proposal.sender.name, proposal.to, met) if met else None
         return NeedsApproval(ground or Ground.APPROVAL.of(proposal.sender.name, proposal.to), (about,))
+
+    @property
+    def summing(self) -> bool:
+        """True when a condition is about a sum."""
+        tests = (one for rule in self._listeners.values() for each in rule.values() for one in each)
+        return any(one.total is not None for one in tests)
+
+    def weigh(self, to: str, root: str, element: etree._Element) -> WeighedMessage:
+        """Read the amounts of a message. A met condition, or a value that cannot be added, is for a person."""
+        tests = self._listeners.get(to, {}).get(root, ())
+        amounts = [
+            CountedAmount(one.sum_key, amount, one.total)
+            for one in tests
+            if one.total is not None and (amount := one.add_up(element)) is not None
+        ]
+        return WeighedMessage(
+            tuple(amounts), bool(amounts) and not any(one.explain(element) for one in tests)
+        )
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:
         """Remember the content and its receiver."""
@@ -88,6 +117,11 @@ class ApprovalGuard:
     def load(self, parts: Mapping[str, bytes]) -> object:
         """Restore the memory that ``dump`` serialised; without it nothing is approved."""
         return frozenset(parts.get(_APPROVED, b"").decode().split())
+
+
+def _describe_sums(tests: Sequence[FieldTest]) -> str:
+    bounds = [(one.sum_key, one.total) for one in tests if one.total is not None]
+    return " or ".join(f"the sum of {key} is over {each.over} in {each.within:g} s" for key, each in bounds)
 
 
 def _recall(memory: object) -> frozenset[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import operator
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -60,6 +61,18 @@ class ConditionError(ValueError):
         self.suggestion = suggestion
 
 
+class SumBound(NamedTuple):
+    """Bound of the sum of a field's values over the messages of a principal.
+
+    Args:
+        over: the greatest sum that may pass.
+        within: seconds that are added up.
+    """
+
+    over: Decimal
+    within: float
+
+
 @dataclass(frozen=True, slots=True)
 class FieldCondition:
     """Condition on one field, as declared. All its comparisons have to hold.
@@ -70,6 +83,7 @@ class FieldCondition:
         among: values of ``in``.
         outside: values of ``not_in``.
         unit: name and value of the field that has the unit, in the record of the last field; None without a unit.
+        total: bound of a sum, in place of comparisons; None without one.
     """
 
     path: str
@@ -77,6 +91,7 @@ class FieldCondition:
     among: tuple[Operand, ...] = ()
     outside: tuple[Operand, ...] = ()
     unit: tuple[str, str] | None = None
+    total: SumBound | None = None
 
 
 class FieldTest(NamedTuple):
@@ -87,16 +102,34 @@ class FieldTest(NamedTuple):
         namespace: of the payload's elements.
         tests: comparisons, each with its description. A test raises one of UNREADABLE for a text without a value.
         unit: the field that has the unit and its text; None without a unit.
+        total: bound of a sum; the test is then whether the values can be added.
     """
 
     steps: tuple[Field, ...]
     namespace: str
     tests: tuple[tuple[str, Callable[[str], bool]], ...]
     unit: tuple[Field, str] | None
+    total: SumBound | None = None
+
+    @property
+    def path(self) -> str:
+        """The names of the fields on the path, joined by dots."""
+        return ".".join(field.name for field in self.steps)
+
+    @property
+    def sum_key(self) -> str:
+        """Name of the sum to which the values count."""
+        return self.path if self.unit is None else f"{self.path} {self.unit[1]}"
+
+    def add_up(self, element: etree._Element) -> Decimal | None:
+        """Add the values of a valid element; None if one cannot be added."""
+        if self.explain(element):
+            return None
+        return sum((_read_amount(text or "") for _, text in self._texts(element, self.steps)), Decimal())
 
     def explain(self, element: etree._Element) -> str:
         """Describe how a valid element meets the condition, without its values; empty if it does not."""
-        path = ".".join(field.name for field in self.steps)
+        path = self.path
         for record, text in self._texts(element, self.steps):
             if text is None:
                 return f"{path} is missing"
@@ -105,7 +138,9 @@ class FieldTest(NamedTuple):
                 if next(iter(_occurrences(record, field, self.namespace)), None) != unit:
                     return f"{field.name} is not {unit}"
             try:
-                if all(test(text) for _, test in self.tests):
+                if self.total is not None:
+                    _read_amount(text)
+                elif all(test(text) for _, test in self.tests):
                     return f"{path} is {' and '.join(told for told, _ in self.tests)}"
             except UNREADABLE:
                 return f"{path} cannot be compared"
@@ -166,6 +201,14 @@ def fit_conditions(
     return {payload.qname: tuple(tests) for payload, tests in fitted.items()}
 
 
+def check_windows(conditions: Iterable[FieldCondition], retention: float) -> None:
+    """Raise ConditionError if a sum covers more seconds than messages are stored for."""
+    for each in conditions:
+        if each.total is not None and each.total.within > retention:
+            told = f"{each.path}.sum.within is longer than the retention of finished conversations"
+            raise ConditionError(told, f"at most {retention:.0f}s")
+
+
 def fit_condition(payload: PayloadType, condition: FieldCondition) -> FieldTest:
     """Check a condition against the fields of a payload. Raises ConditionError."""
     steps: list[Field] = []
@@ -180,6 +223,8 @@ def fit_condition(payload: PayloadType, condition: FieldCondition) -> FieldTest:
     if not isinstance(record, Scalar):
         inner = f"{condition.path}.{record.fields[0].name}" if record.fields else ""
         raise ConditionError(f"{payload.root}: {condition.path} is a record, not one value", inner)
+    if condition.total is not None and (record.choices or record.kind not in {*_EXACT, ScalarKind.DECIMAL}):
+        raise ConditionError(f"{condition.path} is no number, so that it has no sum")
     tests = [_bound(condition, record, *one) for one in condition.bounds]
     if condition.among:
         tests.append(_membership(condition, record, Comparison.IN, condition.among))
@@ -190,6 +235,7 @@ def fit_condition(payload: PayloadType, condition: FieldCondition) -> FieldTest:
         payload.namespace,
         tuple(tests),
         _unit(payload, holder, condition) if condition.unit else None,
+        condition.total,
     )
 
 
@@ -254,6 +300,15 @@ def _membership(
         return (make(text) in known) is (comparison is Comparison.IN)
 
     return f"{'' if comparison is Comparison.IN else 'not '}one of {', '.join(map(str, values))}", test
+
+
+def _read_amount(text: str) -> Decimal:
+    """Read an amount. Raises one of UNREADABLE, also for a negative one, which would make room for others."""
+    amount = READERS[ScalarKind.DECIMAL](text.strip())
+    assert isinstance(amount, Decimal)
+    if not amount.is_finite() or amount < 0:
+        raise ValueError("it cannot be added")
+    return amount
 
 
 def _fold(text: str) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         ConversationPage,
         DeadLetter,
         DecidedApproval,
+        GrantedMessage,
         RecordedConversation,
         Summary,
         SuspendedConversation,
@@ -95,6 +96,9 @@ class EngineReader(Protocol):
             most: greatest number.
             principal: owner of the conversations; None for all.
         """
+
+    def list_granted(self, principal: str, to: str, since: float) -> Sequence[GrantedMessage]:
+        """List the approved messages to a listener in all conversations of a principal, since a time."""
 
     def list_charges(self, since: float = 0.0) -> Sequence[ChargeSum]:
         """List the charges since a time by listener, model and principal, the largest first."""

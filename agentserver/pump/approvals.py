@@ -14,15 +14,14 @@ from agentserver.core.state.approvals import Answer, ApprovalAnswer, NoAnswerRea
 from agentserver.ports import EngineError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval
     from agentserver.ports import Answers, Approver
+    from agentserver.pump.sums import Commit, SumKeeper
     from agentserver.pump.timekeeper import Timekeeper
-
-    Commit: TypeAlias = Callable[[str, ApprovalAnswer], Awaitable[bool]]
 
     Others: TypeAlias = Callable[[], Sequence[Approval]]
 
@@ -47,6 +46,8 @@ class PendingApprovals:
         answers: where answers are left.
     """
 
+    sums: SumKeeper | None = None
+
     def __init__(
         self, limit: Callable[[str], float], approver: Approver | None, answers: Answers | None
     ) -> None:
@@ -65,8 +66,12 @@ class PendingApprovals:
         return time.seconds_left(limit, approval.at, at)
 
     def oldest(self, others: Iterable[Approval] = ()) -> tuple[Approval, ...]:
-        """Return the messages that wait, those of ``others`` included, oldest first."""
-        return tuple(sorted([*self.known.values(), *others], key=lambda approval: approval.at))
+        """Return the messages that wait for a person, those of ``others`` included, oldest first."""
+        waiting = (one for one in self.known.values() if not self._is_weighed(one))
+        return tuple(sorted([*waiting, *others], key=lambda approval: approval.at))
+
+    def _is_weighed(self, approval: Approval) -> bool:
+        return self.sums is not None and approval.delivery.id in self.sums.weighing
 
     def record(self, outcome: Outcome) -> None:
         """Record the questions and answers of a committed step."""
@@ -74,15 +79,22 @@ class PendingApprovals:
         self.settle(outcome.records)
 
     def add(self, asked: Iterable[Approval]) -> None:
-        """Show new approvals to the approver."""
+        """Show new approvals to the approver, except for those that sums decide."""
         for approval in asked:
             self.known[approval.delivery.id] = approval
-            self._news.set()
-            if self._approver is not None:
-                try:
-                    self._approver.show(approval)
-                except Exception:
-                    logger.exception("the approver failed to show a message")
+            if self.sums is None or not self.sums.take(approval):
+                self.ask(approval)
+
+    def ask(self, approval: Approval) -> None:
+        """Show an approval to the approver if it still waits."""
+        if approval.delivery.id not in self.known:
+            return
+        self._news.set()
+        if self._approver is not None:
+            try:
+                self._approver.show(approval)
+            except Exception:
+                logger.exception("the approver failed to show a message")
 
     def settle(self, records: Iterable[AuditRecord]) -> None:
         """Remove the approvals that these records decide."""
@@ -125,7 +137,11 @@ class PendingApprovals:
             await self._sleep(time, now, elsewhere=self._answers is not None and bool(others()))
 
     def _find_overdue(self, time: Timekeeper, at: float) -> list[Approval]:
-        return [one for one in self.known.values() if self._nobody or self._seconds_left(time, one, at) <= 0]
+        return [
+            one
+            for one in self.known.values()
+            if not self._is_weighed(one) and (self._nobody or self._seconds_left(time, one, at) <= 0)
+        ]
 
     async def _take_answers(self, time: Timekeeper, answer: Commit, others: Others) -> None:
         if self._answers is None:
@@ -145,7 +161,8 @@ class PendingApprovals:
             logger.error("answers cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
 
     async def _sleep(self, time: Timekeeper, now: float, *, elsewhere: bool) -> None:
-        first = min((self._seconds_left(time, one, now) for one in self.known.values()), default=None)
+        waiting = [one for one in self.known.values() if not self._is_weighed(one)]
+        first = min((self._seconds_left(time, one, now) for one in waiting), default=None)
         nap = LONGEST_NAP if self._answers is None else ANSWERS_NAP
         if first is not None:
             nap = min(first, nap)

@@ -41,6 +41,7 @@ from agentserver.pump.records import LogSink, RecordStream
 from agentserver.pump.schedule import Door, RunQueue, Schedule, Ticket, backoff
 from agentserver.pump.slices import run_uncancelled
 from agentserver.pump.steps import ClaimTable, Steps
+from agentserver.pump.sums import SumKeeper
 from agentserver.pump.timekeeper import Alarms, Timekeeper, sweep
 from agentserver.pump.watchdog import Watchdog, end_forks
 from agentserver.supervision import EndEffect, start_errand, start_helper
@@ -172,6 +173,7 @@ class Pump:
     def _lay_out(self, editions: Editions, verdicts: PendingVerdicts) -> None:
         """Make the queues of deliveries, and the copies of conversations at work."""
         self._verdicts = verdicts
+        self._waiting.sums = self._sums = SumKeeper(self._engine, self._clock, editions, self._live)
         self._accounts = Accounts(self._limits)
         self.alarms = Alarms(self._time, self._engine)
         self._queue = RunQueue()
@@ -248,6 +250,8 @@ class Pump:
         start_helper(self._tasks, "closes idle conversations", EndEffect.RESTART, sweeping)
         watching = partial(waiting.watch, self._time, self.answer, views.approvals)
         start_helper(self._tasks, "holds approvals to their time", EndEffect.SERVER, watching)
+        weighing = partial(self._sums.run, self.answer, waiting.ask)
+        start_helper(self._tasks, "adds up amounts", EndEffect.SERVER, weighing)
         settling = partial(self._verdicts.watch, self._engine, self.entrance.settle)
         start_helper(self._tasks, "takes verdicts on effects", EndEffect.RESTART, settling)
         start_helper(self._tasks, "lets committed steps go", EndEffect.SERVER, self._steps.let_go)

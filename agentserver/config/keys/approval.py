@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from agentserver.config.keys.fields import Retention, Strict
 from agentserver.core.blueprint import ApprovalRule
-from agentserver.payload.conditions import ORDERINGS, FieldCondition
+from agentserver.payload.conditions import ORDERINGS, FieldCondition, SumBound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,23 @@ def _one_unit(value: dict[str, str]) -> dict[str, str]:
     if len(value) != 1:
         raise ValueError("names one field and its value, such as {currency: EUR}")
     return value
+
+
+class SumEntry(Strict):
+    """Bound of the sum of a field's values over all messages of one principal to the listener."""
+
+    over: Annotated[int | float | str, Field(description="The sum is greater, this message included.")]
+    within: Retention = Field(description='The time that is added up, such as "24h"; at most the retention.')
+
+    def bound(self) -> SumBound:
+        """Make the bound. Raises ValueError."""
+        try:
+            over = Decimal(str(self.over))
+        except ArithmeticError:
+            over = Decimal("nan")
+        if not over.is_finite() or over < 0:
+            raise ValueError(f"sum.over: {self.over} is no amount, such as 500")
+        return SumBound(over, self.within)
 
 
 class ConditionEntry(Strict):
@@ -41,15 +59,28 @@ class ConditionEntry(Strict):
         "{currency: EUR}. A value in another unit meets the condition.",
     )
 
+    total: SumEntry | None = Field(
+        default=None,
+        alias="sum",
+        description="A condition of its own beside the comparisons: the values of all messages of the principal to "
+        "this listener, over all conversations, add up to more.",
+    )
+
     @model_validator(mode="after")
     def _compares(self) -> ConditionEntry:
-        compared = self.condition("")
-        if not (compared.bounds or compared.among or compared.outside):
-            raise ValueError("compares nothing: set over, at_least, under, at_most, in or not_in")
+        if not self.conditions(""):
+            raise ValueError("compares nothing: set over, at_least, under, at_most, in, not_in or sum")
         return self
 
-    def condition(self, path: str) -> FieldCondition:
-        """Make the condition on the field at a path."""
+    def conditions(self, path: str) -> tuple[FieldCondition, ...]:
+        """Make the conditions on the field at a path: that of the comparisons, and that of the sum."""
+        compared = self._compared(path)
+        some = (compared,) if compared.bounds or compared.among or compared.outside else ()
+        if self.total is None:
+            return some
+        return (*some, FieldCondition(path, unit=compared.unit, total=self.total.bound()))
+
+    def _compared(self, path: str) -> FieldCondition:
         bounds = tuple((each, value) for each in ORDERINGS if (value := getattr(self, each)) is not None)
         unit = next(iter(self.unit.items())) if self.unit else None
         return FieldCondition(path, bounds, tuple(self.among or ()), tuple(self.not_in or ()), unit)
@@ -79,7 +110,7 @@ class ApprovalEntry(Strict):
 
     def rule(self) -> ApprovalRule:
         """Make the rule for the core."""
-        when = tuple(one.condition(path) for path, one in (self.when or {}).items())
+        when = tuple(each for path, one in (self.when or {}).items() for each in one.conditions(path))
         return ApprovalRule(when, self.approvers, self.within)
 
 

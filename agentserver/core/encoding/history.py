@@ -232,6 +232,20 @@ class DecidedApproval(NamedTuple):
     at: float
 
 
+class GrantedMessage(NamedTuple):
+    """Message that was delivered after an approval.
+
+    Args:
+        at: time of the approval, in seconds since the epoch.
+        root: name of its payload element, ``{namespace}local``.
+        message: its envelope.
+    """
+
+    at: float
+    root: str
+    message: bytes
+
+
 class ChargeSum(NamedTuple):
     """Total charge for a listener's work with one model for one principal.
 

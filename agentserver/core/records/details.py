@@ -50,6 +50,7 @@ class Ground(StrEnum):
     RESERVED = "reserved"
     RESULT = "result"
     SPENT = "spent"
+    SUM = "sum"
     TIMERS = "timers"
     TODOS = "todos"
     UNREADABLE = "unreadable"

@@ -91,6 +91,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Ground.RESERVED: "{0} is the system's own",
         Ground.RESULT: "a result of {0} messages where {1} are left",
         Ground.SPENT: "no messages are left",
+        Ground.SUM: "{0} wants to send this to {1}, which needs an approval if {2}.",
         Ground.TIMERS: "more than {0} messages would wait for their time",
         Ground.TODOS: "a thread keeps at most {0} todos: close some first",
         Ground.UNREADABLE: "its payload can no longer be read",

@@ -151,6 +151,11 @@ async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
             "pending approvals are listed for their own conversation",
         )
         await keep(engine, sample.approve(asked.conversation, waiting[0]))
+        to, sent = waiting[0].delivery.to, waiting[0].delivery.message
+        granted = await engine.read(lambda reader: list(reader.list_granted("console", to, 0.0)))
+        hold([one.message for one in granted] == [sent], "an approved message is listed, and no other")
+        later = await engine.read(lambda reader: list(reader.list_granted("console", to, granted[0].at + 1)))
+        hold(later == [], "an approved message is not listed for a later time")
         hold(
             await engine.read(lambda reader: list(reader.approvals(key))) == [],
             "an answered approval is not listed",

@@ -15,6 +15,7 @@ from agentserver.core.encoding.history import (
     ConversationPage,
     DeadLetter,
     DecidedApproval,
+    GrantedMessage,
     ListedConversation,
     RecordedConversation,
     RecordedStep,
@@ -277,6 +278,10 @@ class Reader:
         """The last answers of people, the latest first. Raises UnreadableError."""
         return read_decided_approvals(self._connection, most, principal)
 
+    def list_granted(self, principal: str, to: str, since: float) -> list[GrantedMessage]:
+        """The approved messages of a principal to a listener since a time. Raises UnreadableError."""
+        return read_granted_messages(self._connection, principal, to, since)
+
     def list_charges(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
         """The charges since a time. Raises UnreadableError."""
         return read_charges(self._connection, since)
@@ -377,6 +382,24 @@ def read_decided_approvals(connection: Connection, most: int, principal: str | N
         assert isinstance(answer, ApprovalAnswer)
         record = _find_record(connection, (number, key, at), record_bytes, {Event.APPROVED, Event.WITHDRAWN})
         found.append(read_decided_approval(key, whose, answer.approval, record))
+    return found
+
+
+def read_granted_messages(
+    connection: Connection, principal: str, to: str, since: float
+) -> list[GrantedMessage]:
+    """Read the approved messages of a principal to a listener since a time."""
+    rows = connection.execute(
+        "select c.number, c.id, s.at, s.records from step s"  # noqa: S608 - our own text
+        f" join conversation c on c.number = s.conversation where {_DECIDED} and s.at >= ? and c.principal = ?",
+        (since, principal),
+    ).fetchall()
+    found = []
+    for number, key, at, record_bytes in rows:
+        record = _find_record(connection, (number, key, at), record_bytes, {Event.APPROVED, Event.WITHDRAWN})
+        if record.event is Event.APPROVED and record.to == to:
+            delivery = _find_delivery(connection, number, key, record.delivery)
+            found.append(GrantedMessage(at, delivery.root, delivery.message))
     return found
 
 

@@ -8,8 +8,10 @@ from heapq import heappop, heappush
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 
+from agentserver.core.encoding.history import GrantedMessage
 from agentserver.core.messages import UNDECIDED, EventPlace, FinishedInvocation, Reply
 from agentserver.core.receipts import issue_receipt
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.conversation import at_work
 from agentserver.core.state.elapsed_time import STEADY, Calendar
 from agentserver.core.suspension import end_suspended
@@ -55,6 +57,9 @@ TAKEN_BYTES: Final = 65_536
 
 OVER: Final = 256
 """Ended conversations that are remembered."""
+
+GRANTED: Final = 100_000
+"""Approved messages that are remembered."""
 
 WHOLE: Final = 4
 """Latest ended conversations that keep all unacknowledged events: a gateway may be reading them."""
@@ -206,6 +211,7 @@ class MemoryEngine(SinglePartition):
         self._due: list[
             SleepingConversation
         ] = []  # a heap, in which former times stay until they are the first
+        self._granted: deque[tuple[str, str, GrantedMessage]] = deque(maxlen=GRANTED)
         self.own(1)
 
     async def __aenter__(self) -> Self:
@@ -226,6 +232,7 @@ class MemoryEngine(SinglePartition):
         step = None if self._record is None else self._record.encode(outcome)
         if type(outcome.cause) is not FinishedInvocation:  # most steps, which have no receipt
             self._keep_receipt(outcome)
+            self._keep_granted(before, outcome)
         if self._record is not None and step is not None:
             self._record.keep(outcome, step)
         if outcome.replies:
@@ -263,6 +270,17 @@ class MemoryEngine(SinglePartition):
         if forgotten:
             del self._claimed[forgotten]
 
+    def _keep_granted(self, before: Conversation | None, outcome: Outcome) -> None:
+        """Keep a message that was approved."""
+        cause = outcome.cause
+        if before is None or not isinstance(cause, ApprovalAnswer) or cause.answer is Answer.DENY:
+            return
+        for one in before.approvals():
+            if one.id == cause.approval:
+                at, delivery = outcome.conversation.touched, one.delivery
+                granted = GrantedMessage(at, delivery.root, delivery.message)
+                self._granted.append((before.principal, one.delivery.to, granted))
+
     def _keep_receipt(self, outcome: Outcome) -> None:
         found = issue_receipt(outcome)
         if found is None:
@@ -280,7 +298,7 @@ class MemoryEngine(SinglePartition):
 
     def reader(self) -> MemoryReader:
         """Make a reader of the engine's contents, for the thread of the event loop."""
-        return MemoryReader(self._kept, self._left.waiting, self._record)
+        return MemoryReader(self._kept, self._left.waiting, self._record, self._granted)
 
     async def load(self, conversation: str) -> Conversation | None:
         """Look up a conversation as last committed."""

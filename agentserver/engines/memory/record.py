@@ -34,9 +34,9 @@ from agentserver.history.filters import cut_page
 from agentserver.ports import UnfitError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sized
+    from collections.abc import Iterator, Mapping, Sequence, Sized
 
-    from agentserver.core.encoding.history import SuspendedConversation
+    from agentserver.core.encoding.history import GrantedMessage, SuspendedConversation
     from agentserver.core.messages import Delivery
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval
@@ -149,11 +149,13 @@ class MemoryReader(NamedTuple):
         kept: the open conversations.
         outbox: their unacknowledged events.
         record: of the steps; None if they are not recorded.
+        granted: the approved messages, each with its principal and receiver.
     """
 
     kept: Mapping[str, Conversation]
     outbox: Mapping[str, Sized]
     record: MemoryRecord | None
+    granted: Sequence[tuple[str, str, GrantedMessage]] = ()
 
     @property
     def recorded(self) -> bool:
@@ -208,6 +210,11 @@ class MemoryReader(NamedTuple):
     def list_decisions(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
         """List people's decisions, latest first."""
         return [] if self.record is None else self.record.list_decisions(most, principal)
+
+    def list_granted(self, principal: str, to: str, since: float) -> list[GrantedMessage]:
+        """List the approved messages of a principal to a listener since a time."""
+        wanted = (principal, to)
+        return [one for *whose, one in self.granted if (*whose,) == wanted and one.at >= since]
 
     def list_charges(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
         """Sum the charges since a time."""

@@ -1,0 +1,132 @@
+"""Sums of amounts per principal: over conversations, restarts and servers."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from decimal import Decimal
+
+import anyio
+import pytest
+
+from agentserver.assembly import build
+from agentserver.core.state.approvals import Answer, ApprovalAnswer
+from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
+from agentserver.payload.codec import Codecs
+from agentserver.payload.functions import payload_of
+from agentserver.testing import FakeClock, listener, organism_of
+from tests.engines.together.storage import Storage
+from tests.machine import HANGS
+from tests.pump.desk import until
+
+pytestmark = pytest.mark.anyio
+
+EUROS = {"amount": {"sum": {"over": 500, "within": "24h"}, "unit": {"currency": "EUR"}}}
+
+
+class Shop:
+    """A till with a rule, servers with it, and a person who is shown what waits."""
+
+    def __init__(self, when):
+        async def pay(amount: Decimal, currency: str = "EUR") -> None:
+            self.paid.append(amount)
+
+        self.paid, self.shown, self.clock = [], [], FakeClock()
+        self.organism = organism_of(listener("till", pay, approval={"when": when}))
+        self.payload = payload_of(pay)
+        self.codec = Codecs([self.payload]).of(self.payload)
+
+    def show(self, approval):
+        self.shown.append(approval)
+
+    @asynccontextmanager
+    async def server(self, engine):
+        with anyio.fail_after(HANGS):
+            async with build(self.organism, engine=engine, approver=self, clock=self.clock) as server:
+                yield server
+
+    async def order(self, server, amount, currency="EUR", principal="ann"):
+        """Order a payment in a conversation of its own, and wait until it is paid or a person is asked."""
+        before = len(self.paid) + len(self.shown)
+        handle = await server.open(principal)
+        await handle.send(self.codec.encode(self.payload(Decimal(amount), currency)).encode(), "till")
+        await until(lambda: len(self.paid) + len(self.shown) > before)
+
+
+async def open_shop(when):
+    return await anyio.to_thread.run_sync(Shop, when)  # imports, which block
+
+
+def engine_in(path):
+    return SqliteEngine(JournalOptions(path / "journal.sqlite"))
+
+
+async def test_a_sum_counts_all_conversations_of_a_principal_over_a_restart(tmp_path):
+    shop = await open_shop(EUROS)
+    async with shop.server(engine_in(tmp_path)) as server:
+        await shop.order(server, 300)
+        await shop.order(server, 200)
+        assert (shop.paid, shop.shown) == ([300, 200], [])
+    async with shop.server(engine_in(tmp_path)) as server:
+        await shop.order(server, 1)
+        await shop.order(server, 400, principal="bob")
+        assert (shop.paid, len(shop.shown)) == ([300, 200, 400], 1)
+        assert [each.id for each in server.approvals()] == [shop.shown[0].id]
+
+
+async def test_what_a_person_approved_counts_and_what_is_older_than_the_window_does_not():
+    shop = await open_shop(EUROS)
+    async with shop.server(MemoryEngine()) as server:
+        await shop.order(server, 600)
+        (asked,) = shop.shown
+        said = ApprovalAnswer(asked.id, asked.digest, Answer.ALWAYS, "eve")
+        assert await server.answer(asked.delivery.conversation, said)
+        await until(lambda: shop.paid == [600])
+        await shop.order(server, 1)
+        assert (shop.paid, len(shop.shown)) == ([600], 2)
+        shop.clock.advance(25 * 3600)
+        await shop.order(server, 500)
+        assert (shop.paid, len(shop.shown)) == ([600, 500], 2)
+
+
+@pytest.mark.parametrize(("amount", "currency"), [(1, "USD"), (1, "eur"), (-1, "EUR")])
+async def test_an_amount_that_cannot_be_added_asks(amount, currency):
+    shop = await open_shop(EUROS)
+    async with shop.server(MemoryEngine()) as server:
+        await shop.order(server, amount, currency)
+        assert (shop.paid, len(shop.shown)) == ([], 1)
+
+
+async def test_a_single_amount_may_ask_beside_the_sum():
+    shop = await open_shop({"amount": {"over": 100, "sum": {"over": 150, "within": "1h"}}})
+    async with shop.server(MemoryEngine()) as server:
+        await shop.order(server, 101)
+        assert (shop.paid, len(shop.shown)) == ([], 1)
+        await shop.order(server, 90)
+        await shop.order(server, 60)
+        await shop.order(server, 1)
+        assert (shop.paid, len(shop.shown)) == ([90, 60], 2)
+
+
+async def test_two_servers_never_pass_more_than_the_sum_together():
+    shop, storage = await open_shop(EUROS), Storage()
+    async with shop.server(storage.engine("a")) as one, shop.server(storage.engine("b")) as other:
+        async with anyio.create_task_group() as tasks:
+            for number in range(10):
+                tasks.start_soon(shop.order, (one, other)[number % 2], 90)
+        await until(lambda: len(shop.paid) + len(shop.shown) == 10)
+        assert (len(shop.paid), len(shop.shown)) == (5, 5)
+
+
+async def test_without_a_person_a_sum_within_its_bound_passes_and_another_is_denied():
+    shop = await open_shop(EUROS)
+    with anyio.fail_after(HANGS):
+        async with build(shop.organism, engine=MemoryEngine()) as server:
+            handle = await server.open("ann")
+            for amount in (400, 300, 100):
+                data = shop.codec.encode(shop.payload(Decimal(amount))).encode()
+                await handle.send(data, "till")
+            await until(lambda: len(shop.paid) == 2)
+            await anyio.sleep(0.05)
+            assert (shop.paid, server.approvals()) == ([400, 100], ())

@@ -55,6 +55,7 @@ class Listener:
         retries: repetitions of a crashed or late invocation before its caller gets an error.
         approval: which messages to it a person has to approve; None for none.
         progress: whether its progress is shown to clients.
+        chat: the member of its payload, in JSON, that takes the text of a chat client; empty if it serves none.
         answers: the only dataclasses that it answers with; empty when unknown.
     """
 
@@ -70,6 +71,7 @@ class Listener:
     retries: int = 0
     approval: ApprovalRule | None = None
     progress: bool = False
+    chat: str = ""
     answers: tuple[type, ...] = ()
 
 

@@ -6,7 +6,6 @@ of the history in the input is ignored: the server has its own.
 
 from __future__ import annotations
 
-import json
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -59,8 +58,7 @@ from agentserver.gateways.http.parts import (
     server_stopping,
 )
 from agentserver.gateways.http.streams import ServerSent
-from agentserver.payload.json.schema import json_schema
-from agentserver.payload.json.values import JsonRefusal
+from agentserver.payload.json.schema import find_text_member
 from agentserver.ports import RecordGap, WatchEnd, WatchStop
 from agentserver.supervision import EndEffect, start_errand
 
@@ -175,23 +173,12 @@ def value_for(asked: RunRequest, codecs: Sequence[Codec]) -> Mapping[str, Any]:
         return asked.value
     if asked.text is None:
         raise ProblemAnswer(422, "There is no message of a user.")
-    fields = [_text_field(each) for each in codecs]
-    if len(fields) != 1 or fields[0] is None:
-        raise ProblemAnswer(422, f"This listener takes more than a text: give forwardedProps.{PAYLOAD}.")
-    return {fields[0]: asked.text}
-
-
-def _text_field(codec: Codec) -> str | None:
-    """Find the only required field, if it is a text."""
-    schema = json_schema(codec)
-    if isinstance(schema, JsonRefusal):
-        return None
-    fields = schema.get("properties", {})
-    wanted = schema.get("required") or tuple(fields)
-    if len(wanted) != 1:
-        return None
-    (name,) = wanted
-    return name if fields[name].get("type") == "string" and "enum" not in fields[name] else None
+    try:
+        (codec,) = codecs
+        return {find_text_member(codec.described): asked.text}
+    except ValueError:  # several payloads, or one without a single text
+        told = f"This listener takes more than a text: give forwardedProps.{PAYLOAD}."
+        raise ProblemAnswer(422, told) from None
 
 
 def _text(message: UserMessage) -> str:
@@ -259,16 +246,6 @@ def _message(key: str, sender: str, text: str, more: dict[str, Any] | None = Non
         TextMessageContentEvent(message_id=key, delta=text),
         TextMessageEndEvent(message_id=key),
     )
-
-
-def _words(found: Mapping[str, Any]) -> str:
-    """Extract the text of a payload: its only field if that is a text, else its JSON."""
-    value = found.get("value")
-    if not isinstance(value, dict):
-        return str(found.get("xml", ""))
-    texts = tuple(value.values())
-    single = len(texts) == 1 and isinstance(texts[0], str)
-    return texts[0] if single else json.dumps(value, ensure_ascii=False)
 
 
 BEAT: Final = 15.0
@@ -464,7 +441,7 @@ class RunStream:
             ]
         self.result = found
         key = f"{self.conversation}-{forms.place_id(reply.place)}"
-        return () if key in self.asked.told else _message(key, reply.sender, _words(found))
+        return () if key in self.asked.told else _message(key, reply.sender, forms.text_of(found))
 
 
 async def _items(

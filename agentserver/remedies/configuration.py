@@ -214,6 +214,13 @@ class ConfigCode(Enum):
         "`agentserver mcp diff`.",
         "Read the change, then `agentserver mcp lock`.",
     )
+    OPENAI = Remedy(
+        "config",
+        "openai",
+        "A listener cannot be a model of chat clients: its payload does not consist of one text, or there is no door.",
+        _LINE,
+        "Name its text field in `openai:`, give the other fields defaults, or remove the key.",
+    )
     INTENTS = Remedy(
         "config",
         "intents",

@@ -20,7 +20,7 @@ from agentserver.client import values as client_values
 from agentserver.client.errors import ProtocolError
 from agentserver.foreign_json.reading import RefusedJson
 from agentserver.gateways import agui, inbox
-from agentserver.gateways.http import forms, streams
+from agentserver.gateways.http import chats, forms, streams
 from agentserver.gateways.http.parts import ProblemAnswer
 from agentserver.gateways.principals import document, identity
 from agentserver.handoff import audit, requests
@@ -104,6 +104,10 @@ READERS = {
     "agentserver/gateways/http/forms.py": (
         lambda data: forms.message(None, forms.JSON, data, None, None, None),
         b"%s",
+    ),
+    "agentserver/gateways/http/chats.py": (
+        chats.read_chat,
+        b'{"model":"m","messages":[{"role":"user","content":%s}]}',
     ),
     "agentserver/gateways/http/streams.py": (streams._parse_confirmation, b'{"taken":%s}'),
     "agentserver/gateways/agui.py": (partial(agui.read, decides=True), RUN),

@@ -25,7 +25,9 @@ from agentserver.config.organism import BoundListener, SourceLine, refuse_call
 from agentserver.contract import SYSTEM_PAYLOADS
 from agentserver.core.blueprint import Listener
 from agentserver.flow.lines import KEPT
+from agentserver.payload.fields.field_table import PayloadType
 from agentserver.payload.functions import derive, source_function
+from agentserver.payload.json.schema import TextMemberError, find_text_member
 from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ class Binder:
             answers if agent else (*answers, *found.stored, *self.discovery.classes(found.function))
         )
         discovered = tuple(dict.fromkeys((*payloads, *replies, *named_by_code)))
-        listener, source = _facts(declared, payloads)
+        listener, source = _facts(declared, payloads, self.report)
         listener = replace(listener, answers=answers, progress=listener.progress or found.progress)
         handler = None if isinstance(code, ReadyAgent) else code
         return BoundListener(
@@ -109,7 +111,7 @@ class Binder:
                 "put the handler into a module of its own",
             )
             return None
-        listener, source = _facts(declared, payloads)
+        listener, source = _facts(declared, payloads, self.report)
         forms = [derive(made) for kind in payloads if (made := source_function(kind)) is not None]
         answers = tuple(dict.fromkeys(kind for form in forms for kind in form.answers))
         listener = replace(
@@ -336,7 +338,27 @@ class Binder:
         return cast("Lifespan", found)
 
 
-def _facts(declared: DeclaredListener, payloads: tuple[type, ...]) -> tuple[Listener, SourceLine]:
+def _find_chat_member(declared: DeclaredListener, payloads: tuple[type, ...], report: Mistakes) -> str:
+    """Find the member of the payload that takes a chat's text; empty for no chats, or after a finding."""
+    asked = declared.entry.openai
+    if asked is False:
+        return ""
+    where, named = declared.locate("openai"), None if asked is True else asked
+    if len(payloads) != 1:
+        told = f"it accepts {len(payloads)} payload classes, and the text of a chat fits only one"
+        report.error(ConfigCode.OPENAI, where, told)
+        return ""
+    known = None if declared.entry.schema_file is not None else vars(payloads[0]).get("__payload__")
+    try:
+        return find_text_member(known if isinstance(known, PayloadType) else None, named)
+    except TextMemberError as error:
+        report.error(ConfigCode.OPENAI, where, str(error), error.suggestion)
+        return ""
+
+
+def _facts(
+    declared: DeclaredListener, payloads: tuple[type, ...], report: Mistakes
+) -> tuple[Listener, SourceLine]:
     """Collect the facts for the core, and the place of the declaration."""
     entry, where = declared.entry, declared.locate()
     listener = Listener(
@@ -352,5 +374,6 @@ def _facts(declared: DeclaredListener, payloads: tuple[type, ...]) -> tuple[List
         retries=entry.retries,
         approval=None if entry.approval is None else entry.approval.rule(),
         progress=entry.progress,
+        chat=_find_chat_member(declared, payloads, report),
     )
     return listener, SourceLine(where.file, where.line)

@@ -187,13 +187,16 @@ def _unfit(file: Path, name: str, shown: str) -> Iterator[tuple[str, str]]:
 
 
 def check_doors(main: ParsedDocument, declared: Sequence[DeclaredListener], report: Mistakes) -> None:
-    """Report each listener with remote workers in an organism that has no door."""
+    """Report each listener with remote workers or chat clients in an organism that has no door."""
     if "http" in main.document.data:
         return
     for each in declared:
         if _is_remote(each):
             told = "its workers come through the door, and there is no http:, which says where the door is"
             report.error(ConfigCode.ISOLATION, each.locate("isolation"), told, "add http: {}")
+        if each.entry.openai is not False:
+            told = "chat clients come through the door, and there is no http:, which says where the door is"
+            report.error(ConfigCode.OPENAI, each.locate("openai"), told, "add http: {}")
 
 
 def read_part(

@@ -139,6 +139,13 @@ class ListenerEntry(Strict):
         default=False,
         description="Whether invocation().progress(text) of its handler is shown to the client of the request.",
     )
+    openai: bool | Name = Field(
+        default=False,
+        title="OpenAI",
+        description="true: chat clients that speak the OpenAI protocol reach it at /v1/chat/completions and "
+        "/v1/responses, with its name as the model. Their text fills the only required field of its payload, or the "
+        "text field that is named here.",
+    )
     trust: Trusts = Field(
         default_factory=list,
         description="Its roles in provenance: source, sink, trusted, inert, relay, quarantined, planner; "

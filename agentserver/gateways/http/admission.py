@@ -16,6 +16,7 @@ from agentserver.gateways.http.parts import (
     AGAIN,
     CALLER,
     HEADS,
+    REFUSAL,
     SHARE,
     ProblemAnswer,
     server_stopping,
@@ -238,6 +239,8 @@ class _GuardedRoute:
         scope[EXTRA].extend(
             (name.lower().encode(), each.encode()) for name, each in self.part.headers.items()
         )
+        if self.part.refusal is not None:
+            scope[REFUSAL] = self.part.refusal
         if self.part.probe:
             await self.app(scope, receive, send)
             return

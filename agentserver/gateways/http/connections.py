@@ -141,6 +141,13 @@ class HeldConnections:
         mine = self._each.get(caller.name, 0)
         return not self.stopping and mine < self._options.streams and len(self._held) < self._options.held
 
+    def check(self, caller: Caller) -> None:
+        """Raise ProblemAnswer where this caller may hold no more: 503 when the server stops, else 429."""
+        if self.stopping:
+            raise server_stopping()
+        if not self.room(caller):
+            raise self._full(caller)
+
     def _full(self, caller: Caller) -> ProblemAnswer:
         most = self._options.streams
         if self._each.get(caller.name, 0) >= most:
@@ -159,10 +166,7 @@ class HeldConnections:
 
         Raises ProblemAnswer: 503 when the server stops, 429 when there are as many as there may be.
         """
-        if self.stopping:
-            raise server_stopping()
-        if not self.room(caller):
-            raise self._full(caller)
+        self.check(caller)
         one = HeldConnection(caller, anyio.CancelScope(deadline=anyio.current_time() + wait))
         if scope is not None:
             scope[GONE] = one.scope.cancel

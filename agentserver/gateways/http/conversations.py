@@ -109,7 +109,7 @@ class ConversationRoutes:
         who = acting_caller(request)
         if self.holding.stopping:
             raise server_stopping()
-        key = await open_conversation(host(request), who, _key(request), kept=True)
+        key = await open_conversation(host(request), who, idempotency_key(request), kept=True)
         return forms.json_response({"conversation": key}, 201, {"location": f"/v1/conversations/{key}"})
 
     async def send(self, request: Request) -> Response:
@@ -128,24 +128,10 @@ class ConversationRoutes:
             with link_requests(header(request, b"traceparent")):
                 submitted = await server.submit(who.name, key, message, wanted.to, request=wanted.key)
         check_stored(submitted)
-        found = await _find_answer(server, who, key, submitted) if submitted.again else None
+        found = await find_answer(server, who, key, submitted) if submitted.again else None
         if found is None and (wanted.wait or submitted.code is not None):
-            found = await self._first(request, who, submitted, wanted.wait)
+            found = await first_answer(request, self.holding, key, submitted, wanted.wait)
         return _answer(found, submitted, key, wanted, server)
-
-    async def _first(
-        self, request: Request, who: Caller, submitted: SubmitResult, wait: float
-    ) -> Reply | Done | None:
-        """Wait for the first event of a request; None if it does not come in time, or no wait is allowed."""
-        if not self.holding.room(who):
-            return None
-        events = host(request).watch(who.name, request.path_params["conversation"], submitted.after)
-        found: Reply | Done | None = None
-        seconds = wait if submitted.code is None else REFUSED
-        with self.holding.hold(who, request.scope, seconds), suppress(EngineError):
-            async with aclosing(events):  # type: ignore[type-var]
-                found = await _first_of(events, submitted.request)
-        return found
 
     async def events(self, request: Request) -> ServerSent:
         """Stream a conversation's events: the existing ones, and further ones for ``wait=`` seconds."""
@@ -208,10 +194,26 @@ class ConversationRoutes:
         kind = forms.media(header(request, b"content-type"))
         wants_xml = any(one in accepted for one in forms.XML)
         xml = wants_xml or (kind in forms.XML and forms.JSON not in accepted)
-        return _SendOptions(to, payload, min(wait, self.options.wait), _key(request), xml)
+        return _SendOptions(to, payload, min(wait, self.options.wait), idempotency_key(request), xml)
 
 
-async def _find_answer(
+async def first_answer(
+    request: Request, holding: HeldConnections, conversation: str, submitted: SubmitResult, wait: float
+) -> Reply | Done | None:
+    """Wait for the first event of a message; None if it does not come in time, or no wait is allowed."""
+    who = caller(request)
+    if not holding.room(who):
+        return None
+    events = host(request).watch(who.name, conversation, submitted.after)
+    found: Reply | Done | None = None
+    seconds = wait if submitted.code is None else REFUSED
+    with holding.hold(who, request.scope, seconds), suppress(EngineError):
+        async with aclosing(events):  # type: ignore[type-var]
+            found = await _first_of(events, submitted.request)
+    return found
+
+
+async def find_answer(
     server: DoorHost, who: Caller, conversation: str, submitted: SubmitResult
 ) -> Reply | Done | None:
     """Find the first answer to an earlier message; None before it has one."""
@@ -257,7 +259,7 @@ def _place(text: str | None) -> EventPlace | None:
     return found
 
 
-def _key(request: Request) -> str | None:
+def idempotency_key(request: Request) -> str | None:
     """Return the Idempotency-Key, without the quotes of a structured field."""
     if b"idempotency-key" not in request.scope[HEADS]:
         return None

@@ -170,6 +170,16 @@ def payload_json(data: bytes, rules: Rules) -> Mapping[str, Any]:
     return {"payload": local(tag), "value": value}
 
 
+def text_of(found: Mapping[str, Any]) -> str:
+    """Extract the text of a converted payload: its only field if that is a text, else its JSON."""
+    value = found.get("value")
+    if not isinstance(value, dict):
+        return str(found.get("xml", ""))
+    texts = tuple(value.values())
+    single = len(texts) == 1 and isinstance(texts[0], str)
+    return texts[0] if single else json.dumps(value, ensure_ascii=False)
+
+
 def event_json(event: Reply | Done | Progress | Delta, rules: Rules) -> Mapping[str, Any]:
     """Convert an event to an object."""
     match event:

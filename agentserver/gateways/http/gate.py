@@ -19,6 +19,7 @@ from agentserver.foreign_json.reading import JsonCounter, JsonLimits
 from agentserver.gateways.http.admission import EXTRA
 from agentserver.gateways.http.parts import (
     HEADS,
+    REFUSAL,
     ProblemAnswer,
     server_stopping,
     too_large,
@@ -248,7 +249,9 @@ def _refuse(error: Exception) -> ProblemAnswer:
 
 
 async def _answer(refused: ProblemAnswer, scope: Scope, send: Send) -> None:
-    """Send a problem."""
+    """Send a refusal, in the form of the protocol that its part speaks."""
+    if REFUSAL in scope:
+        refused = scope[REFUSAL](refused)
     body = refused.body
     headers = [(name.encode(), value.encode("latin-1", "replace")) for name, value in refused.headers.items()]
     headers.append((b"content-length", str(len(body)).encode()))

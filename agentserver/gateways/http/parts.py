@@ -67,8 +67,7 @@ class ProblemAnswer(Exception):  # noqa: N818 - an answer, and no mistake of any
         super().__init__(status, detail)
         self.status = status
         self.headers = {"content-type": PROBLEM, **headers}
-        self._told = {"detail": detail} if detail else {}
-        self._more = more
+        self.detail, self.more = detail, more
 
     def with_headers(self, headers: Mapping[str, str]) -> Self:
         """Add headers to the answer."""
@@ -79,7 +78,8 @@ class ProblemAnswer(Exception):  # noqa: N818 - an answer, and no mistake of any
     def body(self) -> bytes:
         """The problem as JSON."""
         title = HTTPStatus(self.status).phrase
-        return json.dumps({"title": title, "status": self.status, **self._told, **self._more}).encode()
+        told = {"detail": self.detail} if self.detail else {}
+        return json.dumps({"title": title, "status": self.status, **told, **self.more}).encode()
 
 
 def by_code(code: Code, detail: str = "", *, retry: bool | None = None, **more: Any) -> ProblemAnswer:
@@ -173,6 +173,9 @@ HEADS = "agentserver.heads"
 SHARE = "agentserver.share"
 """The scope key for the share of its principal (agentserver/gateways/http/shares.py)."""
 
+REFUSAL: Final = "agentserver.refusal"
+"""The scope key for the form of refusals: converts a ProblemAnswer into that of another protocol."""
+
 PEOPLE: Final = frozenset({Role.USER, Role.OPERATOR, Role.VIEWER})
 """The roles of those who talk to the organism, look after it, or look at it."""
 
@@ -226,6 +229,7 @@ class DoorPart:
         probe: whether it is served from the reserve of connections, without a principal.
         headers: of each of its answers.
         challenge: WWW-Authenticate of its 401 answers.
+        refusal: converts the refusals of its requests into those of another protocol; None for problems.
         lifespan: entered while the door is open.
     """
 
@@ -239,6 +243,7 @@ class DoorPart:
     probe: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     challenge: str = "Bearer"
+    refusal: Callable[[ProblemAnswer], ProblemAnswer] | None = None
     lifespan: Callable[[], AbstractAsyncContextManager[Any]] | None = None
 
 

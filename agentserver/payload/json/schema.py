@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.payload.corrections import label
 from agentserver.payload.fields.facets import fits, json
-from agentserver.payload.fields.field_table import Count, FieldKind, RecordType
+from agentserver.payload.fields.field_table import Count, FieldKind, RecordType, Scalar
 from agentserver.payload.fields.lexical import DIGITS, READERS, WRITERS, ScalarKind, is_xml_text
 from agentserver.payload.json.values import JsonFault, JsonRefusal, refusal
 from agentserver.payload.xsd.schema import form
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agentserver.payload.codec import Codec
-    from agentserver.payload.fields.field_table import Field, PayloadType, Scalar, Type
+    from agentserver.payload.fields.field_table import Field, PayloadType, Type
 
 SAFE: Final = 2**53
 """Integers up to here are exact in a binary number."""
@@ -206,6 +206,54 @@ def members(record: RecordType) -> Mapping[str, Field]:
         f"@{field.xml}" if field.place is FieldKind.ATTRIBUTE and field.xml in elements else field.xml: field
         for field in record.fields
     }
+
+
+class TextMemberError(ValueError):
+    """Payload without a single text that a chat could fill. ``suggestion`` is a likely correction."""
+
+    def __init__(self, message: str, suggestion: str = "") -> None:
+        super().__init__(message)
+        self.suggestion = suggestion
+
+
+def find_text_member(payload: PayloadType | None, declared: str | None = None) -> str:
+    """Find the member, by its name in JSON, that takes a plain text where nothing else is required.
+
+    Args:
+        payload: the payload; None with a hand-written schema.
+        declared: the Python name of the field; None for the only required one, or else the only one.
+
+    Raises TextMemberError.
+    """
+    if payload is None:
+        raise TextMemberError("its payload has a hand-written schema, whose fields are unknown")
+    fields = members(payload.record)
+    texts = [name for name, field in fields.items() if _is_text(field)]
+    required = [name for name, field in fields.items() if not field.optional]
+    if declared is None:
+        wanted = required or list(fields)
+        if len(wanted) != 1 or wanted[0] not in texts:
+            named = ", ".join(required or fields) or "no field"
+            told = f"{payload.root} {'needs' if required else 'has'} {named}, and a chat has one text"
+            better = texts if set(required) <= set(texts[:1]) else []
+            raise TextMemberError(told, f"openai: {fields[better[0]].name}" if better else "")
+        return wanted[0]
+    found = next((name for name, field in fields.items() if field.name == declared), None)
+    if found not in texts:
+        suggestion = ", ".join(fields[name].name for name in texts)
+        raise TextMemberError(f"{payload.root} has no text field {declared}", suggestion)
+    others = [name for name in required if name != found]
+    if others:
+        told = f"{payload.root} needs {', '.join(others)} as well, which a chat does not have"
+        raise TextMemberError(told, "give it a default")
+    return found
+
+
+def _is_text(field: Field) -> bool:
+    """Check for a single text without a fixed list of values."""
+    of = field.type
+    plain = isinstance(of, Scalar) and of.kind is ScalarKind.STR and not of.choices
+    return plain and field.count is Count.ONE
 
 
 class _Writer:

@@ -1,0 +1,676 @@
+"""OpenAI-compatible HTTP routes: a listener with ``openai:`` is a model of chat clients.
+
+The server keeps the history of a conversation. Only the last message of a user enters; earlier messages that a client
+sends, and its system prompts, are never used: it may write anything into them.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from http import HTTPStatus
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Final
+
+import anyio
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.routing import Route
+
+from agentserver.contract import Code
+from agentserver.core.messages import Done, Progress, Reply
+from agentserver.foreign_json.models import ForeignModel
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson
+from agentserver.gateways.endings import end_when_done
+from agentserver.gateways.http import forms
+from agentserver.gateways.http.admission import EXTRA
+from agentserver.gateways.http.conversations import find_answer, first_answer, idempotency_key
+from agentserver.gateways.http.parts import (
+    DoorPart,
+    ProblemAnswer,
+    acting_caller,
+    by_code,
+    caller,
+    check_stored,
+    header,
+    host,
+    list_waiting,
+    open_conversation,
+    read_body,
+    report_not_submitted,
+    report_unknown,
+)
+from agentserver.gateways.http.streams import ServerSent
+from agentserver.ports import EngineError, SubmitResult, WatchEnd, WatchStop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from agentserver.core.messages import EventPlace
+    from agentserver.gateways.http.connections import HeldConnection, HeldConnections
+    from agentserver.gateways.http.options import DoorOptions
+    from agentserver.gateways.http.parts import DoorHost
+    from agentserver.gateways.principals import Caller
+
+CHAT: Final = b"agentserver-chat"
+"""The header with the client's own name of a conversation."""
+
+CHATS: Final = (CHAT, b"x-openwebui-chat-id")
+"""Headers with a client's own name of a conversation: ours, and that of Open WebUI."""
+
+CONVERSATION: Final = b"agentserver-conversation"
+"""The header with the door's id of a conversation."""
+
+ENDING: Final = 1.0
+"""Seconds that the request of a conversation without a name may take to end after its answer."""
+
+_LONGEST: Final = 300
+_PIECE: Final = 80
+"""Characters of a piece of a streamed text, or more for a text of more than PIECES pieces."""
+
+_PIECES: Final = 200
+_ROLES: Final = ("system", "developer")
+_TEXTS: Final = ("text", "input_text")
+_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_ID: Final = re.compile(f"resp_({_UUID})_({_UUID})")
+
+_UNSUPPORTED: Final[Mapping[str, tuple[Any, ...]]] = {
+    "n": (1,),
+    "tools": ([],),
+    "functions": ([],),
+    "response_format": ({"type": "text"},),
+    "logprobs": (False,),
+    "modalities": (["text"],),
+    "audio": (),
+    "background": (False,),
+    "prompt": (),
+}
+"""Parameters that would change the answer's form, each with the values that do not; None never does."""
+
+
+class _Item(BaseModel):
+    """A message of a chat. Of earlier ones only the role counts."""
+
+    model_config = ConfigDict(strict=True)
+    role: str = ""
+    content: Any = None
+
+
+class _Request(BaseModel):
+    """The members that both requests share; others are kept as they are."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+    model: str
+    stream: bool | None = None
+
+
+class _ChatBody(_Request):
+    messages: list[_Item] = Field(min_length=1)
+
+
+class _ResponseBody(_Request):
+    input: str | list[_Item]
+    previous_response_id: str | None = None
+    conversation: str | dict[str, Any] | None = None
+
+
+_CHAT: Final[ForeignModel[_ChatBody]] = ForeignModel(_ChatBody)
+_RESPONSE: Final[ForeignModel[_ResponseBody]] = ForeignModel(_ResponseBody)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A message of a chat client.
+
+    Args:
+        model: the listener.
+        text: of the last message, which is a user's.
+        earlier: whether the client sends messages before it.
+        stream: whether the answer is streamed.
+        conversation: the id of a conversation; empty without one.
+        previous: the id of the response that it continues; empty without one.
+    """
+
+    model: str
+    text: str
+    earlier: bool
+    stream: bool
+    conversation: str = ""
+    previous: str = ""
+
+
+def read_chat(data: bytes) -> ChatRequest:
+    """Parse the body of a chat completion. Raises ProblemAnswer."""
+    found = _CHAT.read(data, JsonLimits(bytes=len(data)))
+    if isinstance(found, RefusedJson):
+        raise _unreadable(found)
+    return _request(found, found.messages, "messages")
+
+
+def read_response(data: bytes) -> ChatRequest:
+    """Parse the body of a response. Raises ProblemAnswer."""
+    found = _RESPONSE.read(data, JsonLimits(bytes=len(data)))
+    if isinstance(found, RefusedJson):
+        raise _unreadable(found)
+    form = (found.model_extra or {}).get("text") or {}
+    kind = form.get("format") if isinstance(form, dict) else form
+    if kind not in (None, {"type": "text"}):
+        raise _wrong("text", "A listener answers with a text of no other format.")
+    items = [_Item(role="user", content=found.input)] if isinstance(found.input, str) else found.input
+    named = found.conversation.get("id") if isinstance(found.conversation, dict) else found.conversation
+    if not isinstance(named, str | None):
+        raise _wrong("conversation", "A conversation is named by its id.")
+    if named and found.previous_response_id:
+        raise _wrong("conversation", "Name the conversation or the previous response, not both.")
+    asked = _request(found, items, "input")
+    return replace(asked, conversation=named or "", previous=found.previous_response_id or "")
+
+
+def _request(found: _Request, items: Sequence[_Item], param: str) -> ChatRequest:
+    extra = found.model_extra or {}
+    for name, allowed in _UNSUPPORTED.items():
+        if extra.get(name) is not None and extra[name] not in allowed:
+            raise _wrong(name, f"A listener does not take {name}.")
+    if not items or items[-1].role != "user":
+        raise _wrong(param, "The last message is not a user's.")
+    earlier = any(each.role not in _ROLES for each in items[:-1])
+    return ChatRequest(found.model, _text(items[-1].content, param), earlier, bool(found.stream))
+
+
+def _text(content: Any, param: str) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else [None]
+    texts = [
+        each.get("text") if isinstance(each, dict) and each.get("type") in _TEXTS else None for each in parts
+    ]
+    if not all(isinstance(each, str) for each in texts):
+        raise _wrong(param, "A listener takes text only.")
+    return "\n".join(map(str, texts))
+
+
+def _unreadable(found: RefusedJson) -> ProblemAnswer:
+    param = found.pointer.strip("/").replace("/", ".")
+    return ProblemAnswer(
+        422, f"This is no such request: {found.rule} at {found.pointer or '/'}.", param=param
+    )
+
+
+def _wrong(param: str, detail: str) -> ProblemAnswer:
+    return ProblemAnswer(400, detail, param=param)
+
+
+# Refusals
+
+_TYPES: Final = {
+    401: "authentication_error",
+    402: "insufficient_quota",
+    403: "permission_error",
+    429: "rate_limit_error",
+}
+_FAILED: Final = 500
+
+
+class OpenAiRefusal(ProblemAnswer):
+    """Refusal as an OpenAI error object, with the code of its SystemError.
+
+    The official clients repeat requests by themselves; ``x-should-retry`` allows that only if nothing has been done.
+    """
+
+    def __init__(self, of: ProblemAnswer) -> None:
+        again = "true" if "retry-after" in of.headers else "false"
+        headers = {**of.headers, "content-type": forms.JSON, "x-should-retry": again}
+        super().__init__(of.status, of.detail, headers, **of.more)
+
+    @property
+    def body(self) -> bytes:
+        """The error object as JSON."""
+        return forms.dump_json({"error": error_object(self)})
+
+
+def error_object(refused: ProblemAnswer) -> Mapping[str, Any]:
+    """Convert a refusal to an error object."""
+    usual = "server_error" if refused.status >= _FAILED else "invalid_request_error"
+    told = refused.detail or HTTPStatus(refused.status).phrase
+    kind = _TYPES.get(refused.status, usual)
+    return {"message": told, "type": kind, "param": None, "code": None, **refused.more}
+
+
+# Answers
+
+
+@dataclass(frozen=True, slots=True)
+class SentChat:
+    """A submitted message of a chat.
+
+    Args:
+        asked: the request.
+        conversation: of the message.
+        submitted: its fate.
+        single: whether the conversation ends with its answer.
+        at: seconds since the epoch.
+    """
+
+    asked: ChatRequest
+    conversation: str
+    submitted: SubmitResult
+    single: bool
+    at: int
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers of the answer."""
+        again = "true" if self.submitted.again else "false"
+        return {
+            CONVERSATION.decode(): self.conversation,
+            "agentserver-request": self.submitted.request,
+            "agentserver-again": again,
+        }
+
+    @property
+    def response(self) -> str:
+        """The id of the response."""
+        return f"resp_{self.conversation}_{self.submitted.request}"
+
+
+def _completion(sent: SentChat, text: str) -> Mapping[str, Any]:
+    message = {"role": "assistant", "content": text, "refusal": None}
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+    return {**_completion_head(sent, "chat.completion"), "choices": [choice]}
+
+
+def _completion_head(sent: SentChat, kind: str) -> Mapping[str, Any]:
+    key = f"chatcmpl-{sent.submitted.request}"
+    return {"id": key, "object": kind, "created": sent.at, "model": sent.asked.model}
+
+
+def _chunk(sent: SentChat, delta: Mapping[str, Any], finish: str | None = None) -> Mapping[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+    return {**_completion_head(sent, "chat.completion.chunk"), "choices": [choice]}
+
+
+def _item(sent: SentChat, text: str | None) -> Mapping[str, Any]:
+    content = [] if text is None else [_part(text)]
+    status = "in_progress" if text is None else "completed"
+    key = f"msg_{sent.submitted.request}"
+    return {"id": key, "type": "message", "role": "assistant", "status": status, "content": content}
+
+
+def _part(text: str) -> Mapping[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _response(
+    sent: SentChat, status: str, text: str | None = None, error: ProblemAnswer | None = None
+) -> Mapping[str, Any]:
+    told = None if error is None else error_object(error)
+    return {
+        "id": sent.response,
+        "object": "response",
+        "created_at": sent.at,
+        "status": status,
+        "error": told and {"code": told["code"] or told["type"], "message": told["message"]},
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": sent.asked.model,
+        "output": [] if text is None else [_item(sent, text)],
+        "parallel_tool_calls": False,
+        "previous_response_id": sent.asked.previous or None,
+        "conversation": {"id": sent.conversation},
+        "temperature": None,
+        "tool_choice": "none",
+        "tools": [],
+        "top_p": None,
+    }
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Cut a text into pieces."""
+    size = max(_PIECE, len(text) // _PIECES + 1)
+    for at in range(0, len(text), size):
+        yield text[at : at + size]
+
+
+class ChatForm:
+    """The events of a chat completion."""
+
+    def begin(self, sent: SentChat) -> Iterator[Any]:
+        """Yield the events before the answer."""
+        yield _chunk(sent, {"role": "assistant", "content": ""})
+
+    def answer(self, sent: SentChat, text: str) -> Iterator[Any]:
+        """Yield the events of the answer."""
+        for piece in _pieces(text):
+            yield _chunk(sent, {"content": piece})
+        yield _chunk(sent, {}, "stop")
+
+    def fail(self, _sent: SentChat, refused: ProblemAnswer) -> Iterator[Any]:
+        """Yield the events of a refusal."""
+        yield {"error": error_object(refused)}
+
+    def encode(self, event: Any) -> bytes:
+        """Encode an event; None is the end."""
+        return b"data: " + (b"[DONE]" if event is None else forms.dump_json(event)) + b"\n\n"
+
+
+class ResponseForm:
+    """The events of a response, numbered."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def begin(self, sent: SentChat) -> Iterator[Any]:
+        """Yield the events before the answer."""
+        yield {"type": "response.created", "response": _response(sent, "in_progress")}
+        yield {"type": "response.in_progress", "response": _response(sent, "in_progress")}
+
+    def answer(self, sent: SentChat, text: str) -> Iterator[Any]:
+        """Yield the events of the answer."""
+        item = _item(sent, None)
+        yield {"type": "response.output_item.added", "output_index": 0, "item": item}
+        of = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+        yield {"type": "response.content_part.added", **of, "part": _part("")}
+        for piece in _pieces(text):
+            yield {"type": "response.output_text.delta", **of, "delta": piece, "logprobs": []}
+        yield {"type": "response.output_text.done", **of, "text": text, "logprobs": []}
+        yield {"type": "response.content_part.done", **of, "part": _part(text)}
+        yield {"type": "response.output_item.done", "output_index": 0, "item": _item(sent, text)}
+        yield {"type": "response.completed", "response": _response(sent, "completed", text)}
+
+    def fail(self, sent: SentChat, refused: ProblemAnswer) -> Iterator[Any]:
+        """Yield the events of a refusal."""
+        yield {"type": "response.failed", "response": _response(sent, "failed", error=refused)}
+
+    def encode(self, event: Any) -> bytes:
+        """Encode an event; None is the end, which has no event."""
+        if event is None:
+            return b""
+        numbered = {**event, "sequence_number": self._number}
+        self._number += 1
+        return f"event: {event['type']}\ndata: ".encode() + forms.dump_json(numbered) + b"\n\n"
+
+
+@dataclass
+class ChatStream:
+    """The answer to a message as a stream of events.
+
+    Args:
+        caller: the principal.
+        server: running.
+        sent: the message.
+        form: of the events.
+    """
+
+    caller: Caller
+    server: DoorHost
+    sent: SentChat
+    form: ChatForm | ResponseForm
+    over: bool = False
+
+    async def run(self, say: Callable[[Any], Awaitable[None]]) -> None:
+        """Send the events of the answer, which begin when it is final."""
+        for event in self.form.begin(self.sent):
+            await say(event)
+        found = await _follow(self.server, self.caller, self.sent)
+        if found is None:
+            return
+        await _end_single(self.server, self.caller, self.sent)
+        for event in self._events(found):
+            await say(event)
+        self.over = True
+
+    def _events(self, found: Reply | Done) -> Iterator[Any]:
+        if isinstance(found, Reply) and found.error:
+            return self.form.fail(self.sent, forms.problem_of(found, self.server.rules))
+        return self.form.answer(self.sent, _text_of(found, self.server))
+
+    def end(self, held: HeldConnection) -> bytes:
+        """Return the final events, encoded."""
+        last = b""
+        if not self.over:
+            told = f"The door has ended this stream: {held.why or 'stopping'}."
+            refused = ProblemAnswer(503, told, code="pending")
+            last = b"".join(map(self.form.encode, self.form.fail(self.sent, refused)))
+        return last + self.form.encode(None)
+
+    def write(self, event: Any) -> bytes:
+        """Encode an event, or pass the final events on."""
+        return event if isinstance(event, bytes) else self.form.encode(event)
+
+
+def _text_of(found: Reply | Done, server: DoorHost) -> str:
+    return "" if isinstance(found, Done) else forms.text_of(forms.payload_json(found.message, server.rules))
+
+
+async def _follow(server: DoorHost, who: Caller, sent: SentChat) -> Reply | Done | None:
+    """Wait for the first reply of a message, or its end; None if the conversation or the server ends first."""
+    found: Any = None
+    if sent.submitted.again:
+        found = await find_answer(server, who, sent.conversation, sent.submitted)
+    after: EventPlace | None = sent.submitted.after
+    while found is None and after is not None:
+        found = await _next_of(_watch(server, who, sent.conversation, after), sent.submitted.request)
+        lagged = isinstance(found, WatchStop) and found.reason is WatchEnd.LAGGED
+        after = found.after if lagged else None
+        found = None if isinstance(found, WatchStop) else found
+    return found  # type: ignore[no-any-return]
+
+
+async def _next_of(items: AsyncGenerator[Any, None], request: str) -> Any:
+    """Return the first reply of a request, or its end, or the stop of the watch."""
+    async with aclosing(items) as events:
+        async for item in events:
+            if isinstance(item, WatchStop) or (not isinstance(item, Progress) and item.request == request):
+                return item
+    return None
+
+
+async def _watch(
+    server: DoorHost, who: Caller, conversation: str, after: EventPlace
+) -> AsyncGenerator[Any, None]:
+    """Watch as a generator that can be closed."""
+    async for item in server.watch(who.name, conversation, after):
+        yield item
+
+
+async def _end_single(server: DoorHost, who: Caller, sent: SentChat) -> None:
+    """End a conversation that nothing can continue. One whose request takes longer ends when it is idle."""
+    if not sent.single:
+        return
+    if sent.submitted.code is not None:
+        with suppress(LookupError, EngineError):
+            await server.end(who.name, sent.conversation, by=who.name)
+        return
+    with anyio.move_on_after(ENDING):
+        await end_when_done(server, who.name, sent.conversation, sent.submitted.after)
+
+
+# Routes
+
+
+def part(holding: HeldConnections, options: DoorOptions, name: str) -> DoorPart:
+    """Build the OpenAI-compatible routes. ``name`` is the organism's."""
+    these = ChatRoutes(holding, options, name)
+    routes = (
+        Route("/v1/chat/completions", these.complete, methods=["POST"]),
+        Route("/v1/responses", these.respond, methods=["POST"]),
+        Route("/v1/responses/{response}", these.retrieve, methods=["GET"]),
+        Route("/v1/models", these.models, methods=["GET"]),
+        Route("/v1/models/{model}", these.model, methods=["GET"]),
+    )
+    return DoorPart("chats", routes, refusal=OpenAiRefusal)
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRoutes:
+    """The handlers.
+
+    Args:
+        holding: the connections that are held.
+        options: of the door.
+        name: of the organism.
+    """
+
+    holding: HeldConnections
+    options: DoorOptions
+    name: str
+
+    async def complete(self, request: Request) -> Any:
+        """Answer a chat completion."""
+        sent = await self._send(request, await _read(request, read_chat))
+        if sent.asked.stream:
+            return await self._stream(request, sent, ChatForm())
+        found = await self._answer(request, sent)
+        if found is None:
+            waits = list_waiting(host(request), sent.conversation, sent.submitted.request)
+            why = "It waits for an approval" if waits else "There was no answer in time"
+            told = f"{why}; the message is accepted and continues. Do not send it again."
+            raise ProblemAnswer(
+                504,
+                told,
+                sent.headers,
+                code="pending",
+                conversation=sent.conversation,
+                response=sent.response,
+            )
+        text = _text_of(found, host(request))
+        return forms.json_response(_completion(sent, text), headers=sent.headers)
+
+    async def respond(self, request: Request) -> Any:
+        """Answer with a response. One that takes longer is in progress, and is retrieved by its id."""
+        sent = await self._send(request, await _read(request, read_response))
+        if sent.asked.stream:
+            return await self._stream(request, sent, ResponseForm())
+        found = await self._answer(request, sent)
+        text = None if found is None else _text_of(found, host(request))
+        status = "in_progress" if found is None else "completed"
+        return forms.json_response(_response(sent, status, text), headers=sent.headers)
+
+    async def retrieve(self, request: Request) -> Response:
+        """Return a response again, or its progress."""
+        who, server = caller(request), host(request)
+        conversation, key = _parse_response(request.path_params["response"])
+        with report_unknown():
+            found = await server.find_answer(who.name, conversation, key)
+        model = found.sender if isinstance(found, Reply) else ""
+        asked = ChatRequest(model, "", earlier=False, stream=False)
+        sent = SentChat(asked, conversation, SubmitResult(key, None), single=False, at=int(time.time()))
+        if isinstance(found, Reply) and found.error:
+            refused = forms.problem_of(found, server.rules)
+            return forms.json_response(_response(sent, "failed", error=refused))
+        text = None if found is None else _text_of(found, server)
+        return forms.json_response(_response(sent, "in_progress" if found is None else "completed", text))
+
+    async def models(self, request: Request) -> Response:
+        """List the listeners that the caller may chat with."""
+        data = [self._model(each) for each in _models(request)]
+        return forms.json_response({"object": "list", "data": data})
+
+    async def model(self, request: Request) -> Response:
+        """Describe one of them."""
+        named = request.path_params["model"]
+        if named not in _models(request):
+            raise by_code(Code.ROUTING)
+        return forms.json_response(self._model(named))
+
+    def _model(self, listener: str) -> Mapping[str, Any]:
+        return {"id": listener, "object": "model", "created": 0, "owned_by": self.name}
+
+    async def _send(self, request: Request, asked: ChatRequest) -> SentChat:
+        """Submit the message. Raises ProblemAnswer."""
+        who, server = acting_caller(request), host(request)
+        if asked.model not in _models(request):
+            raise by_code(Code.ROUTING)
+        listener = server.rules.blueprint.listeners[asked.model]
+        (codec,) = forms.codecs_of(server.rules, asked.model)
+        message = forms.encode_value(codec, {listener.chat: asked.text})
+        self.holding.check(who)
+        key = idempotency_key(request)
+        conversation, single = await _open(request, asked, key)
+        key = key if single else key or f"openai-{token_hex(16)}"  # a request with a key can be looked up
+        with report_not_submitted("Idempotency-Key"):
+            submitted = await server.submit(who.name, conversation, message, asked.model, request=key)
+        check_stored(submitted)
+        return SentChat(asked, conversation, submitted, single, int(time.time()))
+
+    async def _answer(self, request: Request, sent: SentChat) -> Reply | Done | None:
+        """Wait for the answer; None if it does not come in time. Raises ProblemAnswer for a SystemError."""
+        who, server, submitted = caller(request), host(request), sent.submitted
+        found = await find_answer(server, who, sent.conversation, submitted) if submitted.again else None
+        if found is None:
+            found = await first_answer(request, self.holding, sent.conversation, submitted, self.options.wait)
+        if found is not None or submitted.code is not None:
+            await _end_single(server, who, sent)
+        if isinstance(found, Reply) and found.error:
+            raise forms.problem_of(found, server.rules).with_headers(sent.headers)
+        if found is None and isinstance(submitted.code, Code):
+            raise by_code(submitted.code, request=submitted.request).with_headers(sent.headers)
+        return found
+
+    async def _stream(self, request: Request, sent: SentChat, form: ChatForm | ResponseForm) -> ServerSent:
+        """Stream the answer. A message that is refused at once is answered with its status."""
+        if sent.submitted.code is not None:
+            await self._answer(request, sent)
+        request.scope[EXTRA].extend((name.encode(), value.encode()) for name, value in sent.headers.items())
+        stream = ChatStream(caller(request), host(request), sent, form)
+        return ServerSent(stream, self.holding, self.options.beat, written=stream.write)
+
+
+async def _read(request: Request, reader: Callable[[bytes], ChatRequest]) -> ChatRequest:
+    acting_caller(request)
+    if forms.media(header(request, b"content-type")) != forms.JSON:
+        raise ProblemAnswer(415, "A request is application/json.", {"accept-post": forms.JSON})
+    return await read_body(request, reader)
+
+
+def _models(request: Request) -> list[str]:
+    """List the listeners that take a chat's text from the caller."""
+    may, known = caller(request).principal.may, host(request).rules.blueprint.listeners
+    return [name for name, each in known.items() if each.chat and (may is None or name in may)]
+
+
+async def _open(request: Request, asked: ChatRequest, key: str | None) -> tuple[str, bool]:
+    """Find or open the conversation. Returns its id, and whether it is for this message only."""
+    who, server = caller(request), host(request)
+    own = next(filter(None, (header(request, name) for name in CHATS)), "")
+    named = header(request, CONVERSATION) or asked.conversation
+    if sum(map(bool, (own, named, asked.previous))) > 1:
+        raise ProblemAnswer(400, "Name the conversation once.")
+    if asked.previous:
+        named, _ = _parse_response(asked.previous)
+    if named:
+        with report_unknown():
+            await server.find_conversation(who.name, named)
+        return named, False
+    if len(own) > _LONGEST:
+        raise ProblemAnswer(400, f"The name of a chat has 1 to {_LONGEST} characters.")
+    if own:
+        return await open_conversation(server, who, _hash("chat", own), kept=False), False
+    if asked.earlier:
+        told = "This server keeps the history itself and takes none from a client"
+        helps = "name the conversation with the header Agentserver-Chat, or send one message"
+        raise ProblemAnswer(400, f"{told}: {helps}.", code="history", param="messages")
+    opened = None if key is None else _hash("message", key)
+    continued = request.url.path == "/v1/responses"
+    return await open_conversation(server, who, opened, kept=False), not continued and key is None
+
+
+def _hash(kind: str, text: str) -> str:
+    """Make a key of bounded length from a name that a client has chosen."""
+    return f"openai-{kind}-{sha256(text.encode()).hexdigest()[:40]}"
+
+
+def _parse_response(text: str) -> tuple[str, str]:
+    """Split the id of a response into its conversation and request. Raises ProblemAnswer (404)."""
+    match = _ID.fullmatch(text)
+    if match is None:
+        with report_unknown():
+            raise LookupError
+    assert match is not None
+    return match[1], match[2]

@@ -256,9 +256,9 @@ async def test_an_answer_that_takes_longer_is_pending_and_can_be_retrieved():
     async with room(wait=0.2) as (door, client, chats):
         found = await client.responses.create(model="slow", input="hello")
         assert (found.status, found.output_text) == ("in_progress", "")
-        waiting = sdk(door, "ada", max_retries=3)
         with pytest.raises(openai.InternalServerError) as error:
-            await waiting.chat.completions.create(model="slow", messages=[user("again")])
+            async with sdk(door, "ada", max_retries=3) as waiting:
+                await waiting.chat.completions.create(model="slow", messages=[user("again")])
         assert (error.value.status_code, error.value.code) == (504, "pending")
         assert chats.said == ["hello", "again"]
         chats.free.set()

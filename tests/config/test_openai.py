@@ -38,7 +38,7 @@ def test_a_listener_that_can_be_a_model_has_no_finding(project, fields, openai):
         ("name: str\n    age: int", "true", "Greeting needs name, age, and a chat has one text"),
         ("age: int", "true", "Greeting needs age, and a chat has one text"),
         ("names: list[str] = field(default_factory=list)", "true", "Greeting has names, and a chat has one text"),
-        ("name: str = ''\n    other: str = ''", "true", 'has name, other, and a chat has one text (openai: name)'),
+        ("name: str = ''\n    other: str = ''", "true", "has name, other, and a chat has one text (openai: name)"),
         ("name: str", "nam", "Greeting has no text field nam"),
         ("age: int", "age", "Greeting has no text field age"),
         ("name: str\n    age: int", "name", "Greeting needs age as well, which a chat does not have"),

@@ -140,6 +140,7 @@ class IdentityEntry(Strict):
     )
     sign_in: SignInEntry | None = Field(
         default=None,
+        title="Sign-in",
         description="The client by which people sign in to the live view. Register PUBLIC_URL/live/signed-in as its "
         "redirect URI.",
     )

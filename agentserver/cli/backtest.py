@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from agentserver.history.conditions import Condition
     from agentserver.history.labels import Labels
     from agentserver.provenance.evidence.labels import Mode
+    from agentserver.provenance.policy.declarations import Policy
 
 FAILED = 1
 
@@ -43,7 +44,8 @@ LABELS: Final = 16_000_000
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
     metavar="PATH",
-    help="Journal, recorded conversation, or folder of such; by default the organism's journal or database.",
+    help="Journal, recorded conversation, OpenTelemetry trace (OTLP JSON), log of AgentDojo, or folder of such; by"
+    " default the organism's journal or database.",
 )
 @project.organism_option
 @click.option(
@@ -72,7 +74,7 @@ def command(policy: Path, organism: Path | None, **asked: Any) -> None:
     """Try POLICY on recorded conversations: count what it would allow, ask about and refuse.
 
     No handler runs. Counts by rule, by listener and by field, next to the current policy. Without --labels, every
-    call counts as honest.
+    call counts as honest. Traces and logs of other programs need no organism; their tools are the listeners of POLICY.
 
     A CONDITION is MEASURE<NUMBER or MEASURE<NUMBER%, with <, <=, > or >=. Measures: benign and attacks (shares of
     honest calls that run, and of marked attacks that are stopped), refused and asked (honest calls), newly-stopped,
@@ -81,14 +83,16 @@ def command(policy: Path, organism: Path | None, **asked: Any) -> None:
 
     The exit code is 1 if a condition holds.
     """
+    from agentserver.extras import require
     from agentserver.history.backtest import Tally
     from agentserver.history.backtest_report import BacktestReport, format_junit, format_markdown, format_text
 
+    require("agentserver provenance backtest", "provenance")
     labels = _read_labels(asked["labels"])
-    trial = _Trial(policy, organism, asked["current"], asked["mode"])
+    trial = _Trial(policy, organism, asked["current"], asked["mode"], asked["over"])
     conditions = _read_conditions(asked["conditions"], compared=trial.compares)
     tally, progress = Tally(), _Progress()
-    for judged in trial.judge(asked["over"], labels):
+    for judged in trial.judge(labels):
         tally.take(judged)
         progress.note(tally)
     _check_found(tally, labels)
@@ -171,38 +175,63 @@ class _Trial:
         organism: the organism's file, if named.
         current: the file with the policy in force, if named.
         mode: the mode to judge in, if named.
+        over: the histories; without any, that of the organism.
     """
 
-    def __init__(self, policy: Path, organism: Path | None, current: Path | None, mode: str | None) -> None:
-        self._organism = organism
-        loaded = project.load(organism)
+    def __init__(
+        self,
+        policy: Path,
+        organism: Path | None,
+        current: Path | None,
+        mode: str | None,
+        over: Sequence[Path],
+    ) -> None:
+        self._organism, self._wanted = organism, mode
+        self._files = [file for path in over for file in _list_files(path)]
+        self._own = not over
+        self._new: Policy | None = None
+        self._current: Policy | None = None
+        self._loaded: _Loaded | None = None
+        if self._own or any(map(_needs_organism, self._files)):
+            self._load(policy, current)
+        else:
+            new = _read_policy(policy)
+            self.mode = _choose_mode(new.mode, mode)
+            self._new = replace(new, mode=self.mode)
+            self._current = None if current is None else replace(_read_policy(current), mode=self.mode)
+
+    def _load(self, policy: Path, current: Path | None) -> None:
+        """Load the organism, and again with each policy."""
+        loaded = project.load(self._organism)
         rules = project.server(loaded).rules
         changed = _load_under(loaded, policy)
-        self.mode = _choose_mode(_declared(changed).policy.mode, mode)
+        self.mode = _choose_mode(_declared(changed).policy.mode, self._wanted)
         tried = _under_test(changed, self.mode)
         against = loaded if current is None else _load_under(loaded, current)
         before = None if against.provenance is None else _under_test(against, self.mode)
+        self._new = replace(_declared(changed).policy, mode=self.mode)
+        if against.provenance is not None:
+            self._current = replace(against.provenance.policy, mode=self.mode)
         self._loaded = _Loaded(loaded, rules, tried, before)
 
     @property
     def compares(self) -> bool:
         """True if there is a policy in force."""
-        return self._loaded.current is not None
+        return self._current is not None
 
     def redact(self, text: str) -> str:
         """Remove the organism's secrets from a text."""
-        return self._loaded.organism.secrets.redact(text)
+        return text if self._loaded is None else self._loaded.organism.secrets.redact(text)
 
-    def judge(self, over: Sequence[Path], labels: Labels) -> Iterator[JudgedConversation]:
-        """Judge every conversation of these histories; without any, of the organism's engine."""
-        if not over:
+    def judge(self, labels: Labels) -> Iterator[JudgedConversation]:
+        """Judge every conversation of the histories."""
+        if self._own:
             yield from self._judge_journal(reading.JournalArguments(self._organism), labels)
-        for path in over:
-            for file in _list_files(path):
-                if _begin(file).startswith(SQLITE):
-                    yield from self._judge_journal(reading.JournalArguments(self._organism, file), labels)
-                else:
-                    yield self._judge_file(file, labels)
+        for file in self._files:
+            if _is_journal(file):
+                yield from self._judge_journal(reading.JournalArguments(self._organism, file), labels)
+            else:
+                yield from self._judge_file(file, labels)
 
     def _judge_journal(self, given: reading.JournalArguments, labels: Labels) -> Iterator[JudgedConversation]:
         with reading.open_reader(reading.find_source(given)) as reader:
@@ -210,28 +239,45 @@ class _Trial:
                 recorded = reading.recorded_conversation(reader, key)
                 yield self._judge_recorded(recorded, labels, reader.find_altered(recorded))
 
-    def _judge_file(self, file: Path, labels: Labels) -> JudgedConversation:
-        from agentserver.core.encoding.snapshot import UnreadableError
-        from agentserver.history import export
+    def _judge_file(self, file: Path, labels: Labels) -> Iterator[JudgedConversation]:
+        from agentserver.core.encoding.history import RecordedConversation
         from agentserver.history.backtest import JudgedConversation
+        from agentserver.history.files import read_history
+        from agentserver.history.foreign import HistoryError, judge_foreign
 
         try:
-            return self._judge_recorded(export.load(file.read_bytes()), labels, None)
+            for recorded in read_history(file):
+                if isinstance(recorded, RecordedConversation):
+                    yield self._judge_recorded(recorded, labels, None)
+                else:
+                    assert self._new is not None
+                    attacks = labels.attacks_in(recorded.id, None if recorded.attack else frozenset())
+                    yield judge_foreign(recorded, self._new, self._current, attacks)
         except OSError as error:
-            return JudgedConversation(str(file), (), unjudged=error.strerror or "it cannot be read")
-        except UnreadableError as error:
-            return JudgedConversation(str(file), (), unjudged=str(error))
+            yield JudgedConversation(str(file), (), unjudged=error.strerror or "it cannot be read")
+        except HistoryError as error:
+            yield JudgedConversation(str(file), (), unjudged=str(error).removeprefix(f"{file}: "))
 
     def _judge_recorded(
         self, recorded: RecordedConversation, labels: Labels, altered: int | None
     ) -> JudgedConversation:
         from agentserver.history.backtest import JudgedConversation, judge_conversation
 
-        key = recorded.beginning.id
+        key, loaded = recorded.beginning.id, self._loaded
         if altered is not None:
             return JudgedConversation(key, (), unjudged=f"step {altered} was altered")
-        loaded = self._loaded
+        assert loaded is not None
         return judge_conversation(recorded, loaded.rules, loaded.new, loaded.current, labels.attacks_in(key))
+
+
+def _read_policy(path: Path) -> Policy:
+    """Read a policy that needs no organism. Ends the command on mistakes in it."""
+    from agentserver.provenance.policy.file import PolicyError, read_policy
+
+    with project.refuse_on(OSError, UnicodeDecodeError, prefix=f"{path}: "):
+        text = path.read_text("utf-8")
+    with project.refuse_on(PolicyError):
+        return read_policy(text, str(path))
 
 
 def _load_under(loaded: Organism, policy: Path) -> Organism:
@@ -273,20 +319,30 @@ def _under_test(organism: Organism, mode: Mode) -> TriedPolicy:
 
 
 def _list_files(path: Path) -> Iterable[Path]:
-    """List the journals and recorded conversations of a folder, in order; a file is itself."""
+    """List the histories of a folder, in order; a file is itself."""
     if not path.is_dir():
         return [path]
     found = (Path(folder) / name for folder, _, names in os.walk(path) for name in names)
     return sorted(file for file in found if file.suffix in SUFFIXES)
 
 
-SUFFIXES: Final = frozenset({".sqlite", ".db", ".json"})
+SUFFIXES: Final = frozenset({".sqlite", ".db", ".json", ".jsonl", ".ndjson"})
 """Suffixes of the files that are read in a folder."""
 
 
-def _begin(file: Path) -> bytes:
+def _is_journal(file: Path) -> bool:
     try:
         with file.open("rb") as stream:
-            return stream.read(len(SQLITE))
+            return stream.read(len(SQLITE)) == SQLITE
     except OSError:
-        return b""
+        return False
+
+
+def _needs_organism(file: Path) -> bool:
+    """Check whether a history can be judged only by the rules of an organism."""
+    from agentserver.history.files import is_export
+
+    try:
+        return _is_journal(file) or is_export(file)
+    except OSError:
+        return False

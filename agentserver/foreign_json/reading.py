@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -48,10 +48,12 @@ class RefusedJson:
     Args:
         rule: the rule that was broken.
         pointer: the place as a JSON pointer (RFC 6901); empty for the whole text.
+        line: of a text that is malformed, from 1; 0 if it is not known.
     """
 
     rule: str
     pointer: str = ""
+    line: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         """Format the reason on one line."""
@@ -159,6 +161,8 @@ def parse_json(
         return _parse(encoded, limits, number)
     except _RefusalError as error:
         return RefusedJson(str(error))
+    except json.JSONDecodeError as error:
+        return RefusedJson(NO_JSON, line=error.lineno)
     except (ValueError, ArithmeticError, RecursionError):
         return RefusedJson(NO_JSON)
 

@@ -14,6 +14,7 @@ from agentserver.core.guard import DenyVerdict, NeedsApproval
 from agentserver.findings import Findings
 from agentserver.history.policy_diff import ComparedStep, compare_steps
 from agentserver.payload.names import local
+from agentserver.provenance.evidence.labels import strip_indices
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -204,7 +205,7 @@ def _read_verdict(verdict: Verdict) -> PolicyVerdict:
 def _list_causes(reason: object, effects: tuple[str, ...]) -> tuple[Cause, ...]:
     if not isinstance(reason, Findings):
         return (Cause(OTHER_RULE),)
-    found = (Cause(one.rule, one.argument) for one in reason.findings if one.effect in effects)
+    found = (Cause(one.rule, strip_indices(one.argument)) for one in reason.findings if one.effect in effects)
     return tuple(dict.fromkeys(found)) or (Cause(OTHER_RULE),)
 
 

@@ -217,4 +217,5 @@ def _describe_stop(one: StoppedCall) -> tuple[str, ...]:
     made = f"{call.sender} -> {call.listener}" if call.sender else call.listener
     now = "" if call.current is None else str(call.current.fate)
     fate = f"{call.new.fate}: {why}" if why else str(call.new.fate)
-    return one.conversation[:12], str(call.step), made, fate, now, "attack" if one.attack else ""
+    shown = one.conversation if "/" in one.conversation else one.conversation[:12]
+    return shown, str(call.step), made, fate, now, "attack" if one.attack else ""

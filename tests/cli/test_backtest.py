@@ -10,7 +10,10 @@ import pytest
 from lxml import etree
 
 from tests.cli import journals
+from tests.cli.conftest import ROOT
 from tests.cli.journals import change, verb
+
+TRACES = ROOT / "examples" / "traces"
 
 POLICY = """
 mode: enforce
@@ -156,7 +159,7 @@ def test_a_folder_of_journals_and_recorded_conversations(shop, tmp_path):
     assert "2 conversations, 6 calls" in backtest("strict.yaml", "--over", tmp_path / "old", "--over", "out")
     (tmp_path / "old" / "broken.json").write_text("{")
     output = backtest("calm.yaml", "--over", tmp_path / "old", status=1)
-    assert f"not judged: {tmp_path / 'old' / 'broken.json'}: it cannot be read" in output
+    assert f"not judged: {tmp_path / 'old' / 'broken.json'}: line 1: must be JSON text" in output
     assert "FAILED unjudged>0: 1" in output
     backtest("calm.yaml", "--over", tmp_path / "old", "--fail-if", "unjudged>1")
     (tmp_path / "empty").mkdir()
@@ -193,3 +196,23 @@ def test_secrets_are_in_no_report(shop, monkeypatch):
     output = backtest("strict.yaml", "--junit", "j.xml", "--markdown", "r.md")
     for text in (output, (shop / "j.xml").read_text(), (shop / "r.md").read_text()):
         assert "ghost" not in text
+
+
+def test_traces_and_logs_need_no_organism(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    marks = TRACES / "marks.txt"
+    conditions = ["--fail-if", "benign<98%", "--fail-if", "attacks<95%"]
+    output = backtest(TRACES / "policy.yaml", "--over", TRACES, "--labels", marks, *conditions)
+    assert "6 conversations, 11 calls" in output
+    assert "honest: 6 of 6 calls" in output
+    assert "attacks: 2 of 2 stopped" in output
+    (tmp_path / "lax.yaml").write_text("inert: ['*']")
+    output = backtest("lax.yaml", "--over", TRACES, "--labels", marks, *conditions, "--current",
+                      TRACES / "policy.yaml", "--fail-if", "newly-missed>0", status=1)  # fmt: skip
+    assert "FAILED newly-missed>0: 2 attacks" in output
+
+
+def test_a_policy_for_traces_with_a_mistake_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.yaml").write_text("mode: audit\nsource: [x]")
+    assert "p.yaml:2: unknown key 'source'" in backtest("p.yaml", "--over", TRACES, status=2)

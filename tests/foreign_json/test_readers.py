@@ -26,7 +26,7 @@ from agentserver.gateways.principals import document, identity
 from agentserver.handoff import audit, requests
 from agentserver.handoff.edge.heads import NoteHeads
 from agentserver.handoff.managed.agents import SessionCursor
-from agentserver.history import export
+from agentserver.history import export, files
 from agentserver.hygiene.json import tree
 from agentserver.hygiene.objections import Objection
 from agentserver.llm import completer
@@ -133,6 +133,7 @@ READERS = {
     ),
     "agentserver/gateways/inbox.py": (file_of_inbox, b"%s"),
     "agentserver/cli/send.py": (read_message, b"[%s]"),
+    "agentserver/history/files.py": (lambda data: [*files.read_conversations(data)], b'{"resourceSpans":%s}'),
 }
 """A driver of each reader, and the text that a bomb is put into."""
 
@@ -154,6 +155,7 @@ ELSEWHERE = {
     "agentserver/effects.py": "answers of effects, which this server has written and bounds",
     "agentserver/flow/runner.py": "values of a flow's log, which this server has written and limits.storage bounds",
     "agentserver/cli/conversations.py": "lines of a server of the same user; the figures of one moment",
+    "agentserver/history/otel.py": "tests/history/test_otel.py: texts of attributes",
     "agentserver/history/export.py": "below: a file of the user's that may be large",
 }
 

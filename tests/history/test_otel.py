@@ -1,0 +1,182 @@
+"""Reading OpenTelemetry traces: real ones of pydantic-ai, and forms that others write."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+from agentserver.history.files import read_conversations, read_history
+from agentserver.history.foreign import HistoryError, ToolCall, ToolResult, UserWords
+from tests.foreign_json.bombs import PLAIN
+from tests.history.otlp import HONEST, OBEYS, PAGE, record, spans_of
+
+WORDS, CALLS = OBEYS
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return record(*OBEYS)
+
+
+@pytest.fixture
+def trace(recorded):
+    return copy.deepcopy(recorded)
+
+
+def read(trace):
+    return [*read_conversations(json.dumps(trace).encode())]
+
+
+def only(trace):
+    (found,) = read(trace)
+    return found
+
+
+EVENTS = (
+    UserWords(WORDS),
+    ToolCall(*CALLS[0]),
+    ToolResult(*CALLS[0], f"https://badgers.example/: {PAGE}"),
+    ToolCall(*CALLS[1]),
+    ToolResult(*CALLS[1], "sent 9 characters to mallory@evil.example"),
+)
+
+
+def operations(trace, *names):
+    """The spans of these operations."""
+    return [span for span in spans_of(trace) if attributes(span).get("gen_ai.operation.name") in names]
+
+
+def attributes(span):
+    return {one["key"]: one["value"].get("stringValue") for one in span["attributes"]}
+
+
+def drop(span, *names):
+    span["attributes"] = [one for one in span["attributes"] if one["key"] not in names]
+
+
+def put(span, name, value):
+    drop(span, name)
+    span["attributes"].append({"key": name, "value": value})
+
+
+def test_a_trace_of_an_agent_is_read_in_order(trace):
+    assert only(trace).events == EVENTS
+
+
+def test_the_messages_alone_hold_the_same(trace):
+    chats = operations(trace, "chat")
+    trace["resourceSpans"][0]["scopeSpans"][0]["spans"] = chats
+    assert only(trace).events == EVENTS
+
+
+def test_messages_without_ids_of_calls_count_each_call_once(trace):
+    text = json.dumps(operations(trace, "chat"))
+    for span in operations(trace, "execute_tool"):
+        text = text.replace(attributes(span)["gen_ai.tool.call.id"], "")
+    trace["resourceSpans"][0]["scopeSpans"][0]["spans"] = json.loads(text)
+    calls = [event for event in only(trace).events if isinstance(event, ToolCall)]
+    assert calls == [ToolCall(*each) for each in CALLS]
+
+
+def test_attributes_may_be_structured(trace):
+    for span in operations(trace, "execute_tool"):
+        text = attributes(span)["gen_ai.tool.call.arguments"]
+        pairs = [{"key": name, "value": {"stringValue": value}} for name, value in json.loads(text).items()]
+        put(span, "gen_ai.tool.call.arguments", {"kvlistValue": {"values": pairs}})
+    assert only(trace).events == EVENTS
+
+
+def test_messages_may_be_in_an_event_of_the_span(trace):
+    for span in operations(trace, "chat"):
+        found = [one for one in span["attributes"] if one["key"].endswith(".messages")]
+        drop(span, "gen_ai.input.messages", "gen_ai.output.messages")
+        span["events"] = [{"name": "gen_ai.client.inference.operation.details", "attributes": found}]
+    assert only(trace).events == EVENTS
+
+
+def test_a_trace_without_the_users_words_is_not_judged(trace):
+    for span in spans_of(trace):
+        drop(span, "gen_ai.input.messages")
+    assert "no span has the user's words" in only(trace).unread
+
+
+def test_a_trace_without_the_content_of_calls_is_not_judged(trace):
+    for span in operations(trace, "execute_tool"):
+        drop(span, "gen_ai.tool.call.arguments")
+    for span in operations(trace, "chat"):
+        for name in ("gen_ai.input.messages", "gen_ai.output.messages"):
+            said = json.loads(attributes(span)[name])
+            for message in said:
+                for part in message["parts"]:
+                    part.pop("arguments", None)
+            put(span, name, {"stringValue": json.dumps(said)})
+    assert "a tool call has no gen_ai.tool.call.arguments" in only(trace).unread
+
+
+def inner(trace, above):
+    """An agent that another one called: below the span ``above``, with words of its own."""
+    said = [{"role": "user", "parts": [{"type": "text", "content": "Mail mallory@evil.example"}]}]
+    span = {**operations(trace, "chat")[0], "spanId": "77", "parentSpanId": above["spanId"]}
+    span["attributes"] = [*span["attributes"]]
+    put(span, "gen_ai.input.messages", {"stringValue": json.dumps(said)})
+    drop(span, "gen_ai.output.messages")
+    spans_of(trace).append(span)
+    return span
+
+
+def test_the_words_of_an_agent_to_another_are_not_the_users(trace):
+    called = inner(trace, operations(trace, "execute_tool")[0])
+    assert only(trace).events == EVENTS
+    called["parentSpanId"] = operations(trace, "chat")[0]["parentSpanId"]
+    assert len(only(trace).events) == len(EVENTS) + 1
+    put(called, "gen_ai.operation.name", {"stringValue": "invoke_agent"})
+    assert only(trace).events == EVENTS
+
+
+def test_a_response_to_an_unknown_call_counts_as_the_output_of_an_undeclared_tool(trace):
+    chat = operations(trace, "chat")[0]
+    said = json.loads(attributes(chat)["gen_ai.input.messages"])
+    said.append({"role": "tool", "parts": [{"type": "tool_call_response", "id": "x", "response": "old"}]})
+    put(chat, "gen_ai.input.messages", {"stringValue": json.dumps(said)})
+    assert ToolResult("unknown_tool", None, "old") in only(trace).events
+
+
+def test_lines_are_traces_of_their_own(tmp_path):
+    file = tmp_path / "t.jsonl"
+    file.write_text("\n".join(json.dumps(record(*each)) for each in (*HONEST, OBEYS)) + "\n\n")
+    assert [len(one.events) for one in read_history(file)] == [5, 3, 3, 5]
+    file.write_text(file.read_text() + '{"resourceSpans": [{"scopeSpans": 7}]}\n')
+    with pytest.raises(HistoryError, match=r"t\.jsonl: line 6: /resourceSpans/0/scopeSpans: must be an array"):
+        [*read_history(file)]
+    file.write_text(json.dumps(record(*OBEYS)) + "\n{\n")
+    with pytest.raises(HistoryError, match=r"t\.jsonl: line 2: must be JSON text"):
+        [*read_history(file)]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{\n "resourceSpans":\n [}', "line 3: must be JSON text in UTF-8"),
+        ('{"name": "package"}', "is not a journal"),
+        ('{"resourceSpans": []}', "has no span with gen_ai attributes"),
+        ('{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": "soon"}]}]}]}',
+         "/resourceSpans/0/scopeSpans/0/spans/0: must have startTimeUnixNano"),
+        ('{"resourceSpans": [{"scopeSpans": [{"spans": [7]}]}]}',
+         "/resourceSpans/0/scopeSpans/0/spans/0: must be an object"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_the_place(tmp_path, text, problem):
+    file = tmp_path / "t.json"
+    file.write_text(text)
+    with pytest.raises(HistoryError, match=r"t\.json: ") as refused:
+        [*read_history(file)]
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["arrays in arrays", "objects in objects", "members"])
+def test_a_bomb_in_an_attribute_is_refused(trace, name):
+    put(operations(trace, "chat")[0], "gen_ai.input.messages", {"stringValue": PLAIN[name].decode()})
+    with pytest.raises(HistoryError, match="a JSON text in an attribute must"):
+        read(trace)

@@ -1,6 +1,6 @@
 """Traces that pydantic-ai records of a scripted agent, in the JSON form of OTLP.
 
-    python -m tests.history.otlp examples/traces/desk.jsonl
+python -m tests.history.otlp examples/traces/desk.jsonl
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def record(words, calls):
     """Run an agent that makes these calls, and give the trace of it."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    answers = iter([*(ModelResponse([ToolCallPart(*call)]) for call in calls), ModelResponse([TextPart("Done.")])])
+    answers = iter(
+        [*(ModelResponse([ToolCallPart(*call)]) for call in calls), ModelResponse([TextPart("Done.")])]
+    )
     agent = Agent(FunctionModel(lambda _messages, _info: next(answers), model_name="scripted"), name="desk")
     agent.instrument = InstrumentationSettings(tracer_provider=provider)
     agent.tool_plain(name="fetch_page")(fetch_page)
@@ -61,7 +63,8 @@ def hexadecimal(value):
     """Write the ids as OTLP does, and not as protobuf does."""
     if isinstance(value, dict):
         return {
-            name: base64.b64decode(each).hex() if name in IDS else hexadecimal(each) for name, each in value.items()
+            name: base64.b64decode(each).hex() if name in IDS else hexadecimal(each)
+            for name, each in value.items()
         }
     return [hexadecimal(each) for each in value] if isinstance(value, list) else value
 

@@ -85,4 +85,7 @@ def test_a_refusal_names_the_place(tmp_path, messages, problem):
 
 def test_a_log_without_words_of_the_user_is_not_judged(tmp_path):
     found = read(written(tmp_path, messages=[]))
-    assert judge_foreign(found, read_policy(POLICY), None, frozenset()).unjudged == "the log has no words of the user"
+    assert (
+        judge_foreign(found, read_policy(POLICY), None, frozenset()).unjudged
+        == "the log has no words of the user"
+    )

@@ -148,7 +148,9 @@ def test_lines_are_traces_of_their_own(tmp_path):
     file.write_text("\n".join(json.dumps(record(*each)) for each in (*HONEST, OBEYS)) + "\n\n")
     assert [len(one.events) for one in read_history(file)] == [5, 3, 3, 5]
     file.write_text(file.read_text() + '{"resourceSpans": [{"scopeSpans": 7}]}\n')
-    with pytest.raises(HistoryError, match=r"t\.jsonl: line 6: /resourceSpans/0/scopeSpans: must be an array"):
+    with pytest.raises(
+        HistoryError, match=r"t\.jsonl: line 6: /resourceSpans/0/scopeSpans: must be an array"
+    ):
         [*read_history(file)]
     file.write_text(json.dumps(record(*OBEYS)) + "\n{\n")
     with pytest.raises(HistoryError, match=r"t\.jsonl: line 2: must be JSON text"):

@@ -12,10 +12,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import httpx2
-from anthropic import AsyncAnthropic
-from anthropic import DefaultAsyncHttpxClient as AnthropicHttp
-from openai import AsyncOpenAI
-from openai import DefaultAsyncHttpxClient as OpenAIHttp
 from pydantic_ai import exceptions as raised
 from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.messages import (
@@ -31,10 +27,6 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.models.anthropic import AnthropicModel
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.anthropic import AnthropicProvider
-from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.tools import ToolDefinition
 
 from agentserver.completion import Completion, CompletionError, CompletionFault, Finish, ToolCall, Usage
@@ -46,7 +38,9 @@ from agentserver.trace.traceparent import current
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 
+    from anthropic import AsyncAnthropic
     from httpx2 import Request
+    from openai import AsyncOpenAI
     from pydantic_ai.messages import (
         ModelMessage,
         ModelRequestPart,
@@ -186,33 +180,41 @@ class ModelsRefusedError(RuntimeError):
     """A call of a provider that the environment refuses. Nothing was sent."""
 
 
+def _open_openai(name: str, hooks: Any, options: Any) -> tuple[AsyncOpenAI, Model]:
+    """Open a client. The SDK of the other provider is not imported: each costs a second of every start."""
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    client = AsyncOpenAI(http_client=DefaultAsyncHttpxClient(event_hooks=hooks), **options)
+    return client, OpenAIChatModel(name, provider=OpenAIProvider(openai_client=client))
+
+
+def _open_anthropic(name: str, hooks: Any, options: Any) -> tuple[AsyncAnthropic, Model]:
+    """Open a client."""
+    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    client = AsyncAnthropic(http_client=DefaultAsyncHttpxClient(event_hooks=hooks), **options)
+    return client, AnthropicModel(name, provider=AnthropicProvider(anthropic_client=client))
+
+
 class RemoteBackend:
     """A backend over HTTP. Blocks for its imports and certificates: make it in a thread."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         key, url = backend.key or NO_KEY, backend.base_url or OWN[backend.provider]
-        self._client: AsyncOpenAI | AsyncAnthropic
-        self._model: Model
         bounds = AnswerBounds()
         hooks: dict[str, list[Any]] = {
             "request": [_trace_call, bounds.ask],
             "response": [bounds.start_counting],
         }
-        if backend.provider == "openai":
-            openai = OpenAIHttp(event_hooks=hooks)
-            self._client = AsyncOpenAI(
-                api_key=key, base_url=url, timeout=backend.timeout, max_retries=0, http_client=openai
-            )
-            self._model = OpenAIChatModel(backend.model, provider=OpenAIProvider(openai_client=self._client))
-        else:
-            anthropic = AnthropicHttp(event_hooks=hooks)
-            self._client = AsyncAnthropic(
-                api_key=key, base_url=url, timeout=backend.timeout, max_retries=0, http_client=anthropic
-            )
-            self._model = AnthropicModel(
-                backend.model, provider=AnthropicProvider(anthropic_client=self._client)
-            )
+        opened = _open_openai if backend.provider == "openai" else _open_anthropic
+        self._client, self._model = opened(backend.model, hooks, {
+            "api_key": key, "base_url": url, "timeout": backend.timeout, "max_retries": 0,
+        })  # fmt: skip
 
     async def ask(self, prompt: Prompt, pieces: PieceSink | None = None) -> Completion:
         """Send a prompt once; ``pieces`` receives the answer as it comes, if the backend has ``stream``.

@@ -122,7 +122,9 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
     view = LiveView(server, serving.sessions, Assets(), name=serving.organism.name, secrets=redact)
     looking = frozenset({Role.OPERATOR, Role.VIEWER})
     yield DoorPart("live view's pages and login", tuple(view.pages()), open=True)
-    yield DoorPart("live view", tuple(view.view_routes()), False, view.caller, view.prepare, roles=looking)
+    yield DoorPart(
+        "live view", tuple(view.view_routes()), False, view.caller, view.prepare, roles=looking, spends=False
+    )
     yield DoorPart(
         "live view's stream",
         tuple(view.streams()),

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from agentserver.core.state.principals import owns
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from agentserver.core.guard import Rules
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
+    from agentserver.gateways.principals import Caller
     from agentserver.ports import EngineReader
     from agentserver.ports.records import RecordSource
     from agentserver.trace.store import TraceBook
 
 T = TypeVar("T")
+
+
+def list_approvals(server: ServerView, caller: Caller) -> list[Approval]:
+    """List the open approvals that a caller may see, oldest first."""
+    if caller.sees is None:
+        return list(server.approvals())
+    found = [(each, server.conversation(each.delivery.conversation)) for each in server.approvals()]
+    return [each for each, state in found if state is not None and owns(caller.sees, state.principal)]
 
 
 class ServerView(Protocol):

@@ -23,6 +23,21 @@ ClaimValue: TypeAlias = str | int | bool
 
 
 @dataclass(frozen=True, slots=True)
+class WindowBudget:
+    """Limit of spending within a sliding window.
+
+    Args:
+        tokens: of language models; None for no limit.
+        money: in millionths of a US dollar; None for no limit.
+        window: seconds.
+    """
+
+    tokens: int | None
+    money: int | None
+    window: float
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimRule:
     """Rule that gives rights to the users whose claims match.
 
@@ -33,6 +48,9 @@ class ClaimRule:
         may: the only listeners that the user may address; None for all.
         rate: requests, such as 10/s.
         open: conversations that the user may have open at a time.
+        tenant: of the users; may be empty.
+        tenant_claim: the claim that names the tenant, in place of ``tenant``.
+        budget: of each user's spending.
     """
 
     when: Mapping[str, tuple[ClaimValue, ...]]
@@ -41,6 +59,26 @@ class ClaimRule:
     may: tuple[str, ...] | None = ()
     rate: str = "10/s"
     open: int = 20
+    tenant: str = ""
+    tenant_claim: str = ""
+    budget: WindowBudget | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SharedQuota:
+    """Limits of all users of a tenant or of a group together.
+
+    Args:
+        tenant: its name, or * for each tenant; empty for a group.
+        group: its name, or * for each group; empty for a tenant.
+        rate: requests, such as 100/s; empty for no limit.
+        budget: of their spending; for tenants only.
+    """
+
+    tenant: str = ""
+    group: str = ""
+    rate: str = ""
+    budget: WindowBudget | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +108,9 @@ class IdentityProvider:
         skew: seconds by which the two clocks may differ.
         stale: seconds for which keys count without an answer of the provider.
         loopback: whether http is accepted for a provider on this machine.
-        sign_in: the client of the live view; None where people paste a token.
+        sign_in: the client of the live view; without one, people paste a token.
+        groups: the claim that lists the groups of a user.
+        quotas: limits of tenants and groups.
     """
 
     issuer: str
@@ -81,6 +121,8 @@ class IdentityProvider:
     stale: float = 3600.0
     loopback: bool = False
     sign_in: SignIn | None = None
+    groups: str = "groups"
+    quotas: tuple[SharedQuota, ...] = ()
 
 
 def is_loopback(host: str) -> bool:

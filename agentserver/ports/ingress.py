@@ -167,7 +167,8 @@ class Ingress(Protocol):
     """Entrance for gateways, which have authenticated the principal.
 
     A conversation of another principal is indistinguishable from an unknown one: both raise LookupError after the same
-    work. A principal of None is an operator, who may use every conversation.
+    work. A principal of None is an operator, who may use every conversation; the scope of a tenant
+    (core/state/principals.py) is an operator of the tenant's conversations.
     """
 
     async def open(

@@ -66,7 +66,7 @@ class KeptSession(NamedTuple):
 
     Args:
         key: digest of the browser's cookie.
-        name: of its principal.
+        name: of its user, without a tenant.
         data: its state, which only the holder of the cookie can read where it is secret.
         until: when it ends at the latest, in seconds since the epoch.
         sid: the provider's session, with its issuer; empty without one.

@@ -11,6 +11,7 @@ from agentserver.core import receipts
 from agentserver.core.decide.requeue import redrive
 from agentserver.core.messages import Cancellation, ConversationClosing, RedrivenLetter, RequeuedLetter
 from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.principals import is_operator, owns
 from agentserver.ports import (
     ConversationFound,
     EngineError,
@@ -205,12 +206,14 @@ class Entrance:
         Raises LookupError if it does not exist or is another principal's; EngineError.
         """
         live = self._live.get(conversation)
-        if live is not None and principal in {None, live.principal}:
+        owned = owns(principal, "" if live is None else live.principal)  # asked in any case: equal work
+        if live is not None and owned:
             return ConversationFound(conversation, live.principal, over=False)
         found = await self._engine.find_conversation(conversation)
         if found is None or found.over:
             self._remote.forget(conversation)
-        if found is None or principal not in {None, found.principal}:
+        owned = owns(principal, "" if found is None else found.principal)
+        if found is None or not owned:
             raise LookupError("no such conversation")
         return found
 
@@ -224,7 +227,7 @@ class Entrance:
     async def _standing(self, principal: str | None, conversation: str) -> ConversationFound:
         """Return what ``standing`` does; may miss that another process closed it a moment ago."""
         found = self._remote.find(conversation)
-        if found is None or conversation in self._live or principal not in {None, found.principal}:
+        if found is None or conversation in self._live or not owns(principal, found.principal):
             return await self.find_conversation(principal, conversation)
         return found
 
@@ -232,18 +235,18 @@ class Entrance:
         """End a conversation. Raises LookupError and EngineError."""
         standing = await self.find_conversation(principal, conversation)
         if not standing.over:
-            closing = ConversationClosing(CLOSED if principal is not None else f"closed by {by or OPERATOR}")
+            closing = ConversationClosing(f"closed by {by or OPERATOR}" if is_operator(principal) else CLOSED)
             try:
                 await self.close_here(principal, conversation, closing)
             except FencedError:
                 await self._owners.close(principal, conversation, closing)
-        elif principal is not None:
+        elif not is_operator(principal):
             self.handles.abandon(conversation)
 
     async def cancel(self, principal: str | None, conversation: str, request: str, by: str) -> bool:
         """Cancel one request. Returns False if it is settled or unknown. Raises LookupError and EngineError."""
         await self.find_conversation(principal, conversation)
-        cancelling = Cancellation(request, "" if principal is not None else by or OPERATOR)
+        cancelling = Cancellation(request, by or OPERATOR if is_operator(principal) else "")
         try:
             return await self._boundary.cancel(conversation, cancelling)
         except FencedError:
@@ -333,7 +336,7 @@ class Entrance:
     ) -> None:
         """Close a conversation here and discard its events for its principal. Raises EngineError."""
         await self._boundary.close(conversation, closing.reason, patient=False)
-        if principal is not None:
+        if not is_operator(principal):
             self.handles.abandon(conversation)
 
     async def answer_here(self, conversation: str, answered: ApprovalAnswer) -> bool:

@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
+from agentserver.core.state.principals import owns
 from agentserver.ports import RecordGap
 from agentserver.pump.invoke import writable
 from agentserver.supervision import QueueThread
@@ -45,7 +46,7 @@ class _SinkEntry(NamedTuple):
 
     Args:
         sink: is called with the records.
-        principal: whose conversations it receives; None for all.
+        principal: whose conversations it receives, or a tenant's scope; None for all.
         missed: is called for a step whose records are not here.
     """
 
@@ -77,7 +78,7 @@ class RecordStream:
     def put(self, principal: str, records: Records) -> None:
         """Pass the records of a committed step in a principal's conversation to every sink."""
         for sink, wanted, _ in self._attached:
-            if wanted is None or wanted == principal:
+            if wanted is None or owns(wanted, principal):
                 try:
                     sink(records)
                 except Exception:
@@ -86,7 +87,7 @@ class RecordStream:
     def miss(self, principal: str) -> None:
         """Count a step that another process took as missed by the readers."""
         for _, wanted, missed in self._attached:
-            if missed is not None and (wanted is None or wanted == principal):
+            if missed is not None and (wanted is None or owns(wanted, principal)):
                 missed()
 
     async def read(self, principal: str | None = None) -> AsyncIterator[Records | RecordGap]:

@@ -63,6 +63,13 @@ def test_a_provider_is_a_frozen_value_with_its_rules_in_order(project):
         ("role: operator", "rolle: operator", "identity[0].rules[0].rolle"),
         ("trust: orders", "rate: often", "identity[0].rules[0].rate: is a number and /s, /m or /h"),
         ("http: {}\n", "", "identity: needs a door"),
+        ("    rules:\n", "    sign_in: {client: desk, scope: groups}\n    rules:\n", "identity[0].sign_in.scope: has no openid"),
+        ("    rules:\n", "    quotas: [{tenant: acme}]\n    rules:\n", "identity[0].quotas[0]: needs rate or budget"),
+        ("    rules:\n", "    quotas: [{rate: 1/s}]\n    rules:\n", "identity[0].quotas[0]: is for a tenant or for a group"),
+        ("    rules:\n", "    quotas: [{group: a, budget: {tokens: 1}}]\n    rules:\n", "identity[0].quotas[0]: a group has no budget"),
+        ("    rules:\n", "    quotas: [{tenant: a, budget: {tokens: 1, window: 40d}}]\n    rules:\n", "identity[0].quotas[0].budget.window"),
+        ("role: operator", "tenant: Acme", "identity[0].rules[0].tenant: is at most 32 small letters"),
+        ("role: operator", "tenant: acme\n        tenant_claim: org", "identity[0].rules[0]: has one of tenant and tenant_claim"),
     ],
 )  # fmt: skip
 def test_each_mistake_has_its_place(project, old, new, told):

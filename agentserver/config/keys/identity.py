@@ -5,21 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
 from agentserver.config.findings import did_you_mean
 from agentserver.config.keys.fields import Deadline, Drain, Line, Name, Strict, TextPattern, wrap_text
-from agentserver.core.state.principals import Trust
+from agentserver.config.keys.llm import BudgetEntry
+from agentserver.core.state.principals import TENANT, Trust
 from agentserver.extras import install_hint, is_installed
 from agentserver.ports.identity import (
     ClaimRule,
     IdentityProvider,
     ProvidedRole,
+    SharedQuota,
     SignatureAlgorithm,
     SignIn,
+    WindowBudget,
     is_loopback,
 )
 from agentserver.remedies.configuration import ConfigCode
+from agentserver.spending import usd
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -28,6 +32,9 @@ if TYPE_CHECKING:
     from agentserver.config.yaml.document import Document
 
 _MOST_SKEW: Final = 300.0
+"""Seconds."""
+
+_MOST_WINDOW: Final = 31 * 86_400.0
 """Seconds."""
 
 _RATE: Final = r"^[1-9][0-9]{0,5}/[smh]$"
@@ -60,10 +67,34 @@ _Audience: TypeAlias = Annotated[
 ]
 
 
+def _bound_window(seconds: float) -> float:
+    if seconds > _MOST_WINDOW:
+        raise ValueError("is more than 31 days")
+    return seconds
+
+
 def _bound_skew(seconds: float) -> float:
     if seconds > _MOST_SKEW:
         raise ValueError("is more than 5m: set the clocks, since an expired token would count as long")
     return seconds
+
+
+class WindowBudgetEntry(BudgetEntry):
+    """Limit on spending within a sliding window."""
+
+    window: Annotated[Deadline, AfterValidator(_bound_window)] = Field(
+        default=86_400.0, description='Time that counts, up to 31 days: seconds, or text such as "24h".'
+    )
+
+    def build_budget(self) -> WindowBudget:
+        """Build the budget."""
+        return WindowBudget(self.tokens, None if self.money is None else usd(self.money), self.window)
+
+
+_Rate: TypeAlias = Annotated[str, TextPattern(_RATE, "is a number and /s, /m or /h, such as 10/s")]
+_Tenant: TypeAlias = Annotated[
+    str, TextPattern(f"^{TENANT.pattern}$", "is at most 32 small letters, digits and hyphens")
+]
 
 
 class ClaimRuleEntry(Strict):
@@ -84,12 +115,59 @@ class ClaimRuleEntry(Strict):
         max_length=1000,
         description="The listeners that they may address, or all.",
     )
-    rate: Annotated[str, TextPattern(_RATE, "is a number and /s, /m or /h, such as 10/s")] = Field(
-        default="10/s", description="Requests of each of these users."
+    tenant: _Tenant | None = Field(
+        default=None,
+        description="The tenant of these users. They see nothing of other tenants; its operators see its "
+        "conversations.",
     )
+    tenant_claim: _Claim | None = Field(
+        default=None,
+        description="The claim that names the tenant, instead of tenant; a user without it is refused.",
+        examples=["org_id"],
+    )
+    budget: WindowBudgetEntry | None = Field(
+        default=None, description="What each of these users may spend on language models."
+    )
+    rate: _Rate = Field(default="10/s", description="Requests of each of these users.")
     open: int = Field(
         default=20, ge=0, le=1_000_000, description="Conversations that each may have open at a time."
     )
+
+    @model_validator(mode="after")
+    def _check(self) -> ClaimRuleEntry:
+        if self.tenant is not None and self.tenant_claim is not None:
+            raise ValueError("has one of tenant and tenant_claim")
+        return self
+
+
+class SharedQuotaEntry(Strict):
+    """Limits of all users of a tenant, or of a group, together."""
+
+    tenant: _Tenant | Literal["*"] | None = Field(
+        default=None, description="Name of a tenant; * for each tenant by itself."
+    )
+    group: Annotated[str, Field(min_length=1, max_length=300)] | None = Field(
+        default=None, description="Name of a group; * for each group by itself."
+    )
+    rate: _Rate | None = Field(default=None, description="Requests of all together.")
+    budget: WindowBudgetEntry | None = Field(
+        default=None, description="What all users of the tenant may spend on language models."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> SharedQuotaEntry:
+        if (self.tenant is None) == (self.group is None):
+            raise ValueError("is for a tenant or for a group")
+        if self.rate is None and self.budget is None:
+            raise ValueError("needs rate or budget")
+        if self.group is not None and self.budget is not None:
+            raise ValueError("a group has no budget: give each of its users one in rules, or their tenant")
+        return self
+
+    def build_quota(self) -> SharedQuota:
+        """Build the quota."""
+        budget = None if self.budget is None else self.budget.build_budget()
+        return SharedQuota(self.tenant or "", self.group or "", self.rate or "", budget)
 
 
 class SignInEntry(Strict):
@@ -144,6 +222,14 @@ class IdentityEntry(Strict):
         description="The client by which people sign in to the live view. Register PUBLIC_URL/live/signed-in as its "
         "redirect URI.",
     )
+    groups: _Claim = Field(
+        default="groups", description="The claim that lists the groups of a user, for quotas."
+    )
+    quotas: list[SharedQuotaEntry] = Field(
+        default_factory=list,
+        max_length=1000,
+        description="Limits of tenants and groups, besides those of each user.",
+    )
     rules: list[ClaimRuleEntry] = Field(
         min_length=1,
         max_length=1000,
@@ -160,6 +246,9 @@ class IdentityEntry(Strict):
                 None if each.may == "all" else tuple(each.may),
                 each.rate,
                 each.open,
+                each.tenant or "",
+                each.tenant_claim or "",
+                None if each.budget is None else each.budget.build_budget(),
             )
             for each in self.rules
         )
@@ -173,6 +262,8 @@ class IdentityEntry(Strict):
             self.stale,
             self.loopback,
             None if client is None else SignIn(client.client, client.secret or "", client.scope),
+            self.groups,
+            tuple(each.build_quota() for each in self.quotas),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 from unicodedata import is_normalized
@@ -26,8 +27,41 @@ PROVIDED: Final = "oidc:"
 """Beginning of the names of an identity provider's users; reserved for them on the network."""
 
 
+TENANT: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+"""Name of a tenant."""
+
+_TENANT_PART: Final = re.compile(rf"{re.escape(PROVIDED)}({TENANT.pattern})/")
+
 LOCAL: Final = NOBODY | {HOST}
 """Names of this machine's own principals, who need no token; reserved on the network."""
+
+
+def scope_of(tenant: str) -> str:
+    """Return the scope of a tenant: the beginning of its principals' names, which is no principal's whole name."""
+    return f"{PROVIDED}{tenant}/"
+
+
+def tenant_of(name: str) -> str:
+    """Return the tenant of a principal; empty without one."""
+    found = _TENANT_PART.match(name)
+    return "" if found is None else found[1]
+
+
+def is_operator(owner: str | None) -> bool:
+    """Check whether an owner is all principals, or those of a tenant."""
+    return owner is None or is_scope(owner)
+
+
+def is_scope(owner: str | None) -> bool:
+    """Check whether an owner is the scope of a tenant, and not a single principal."""
+    return (
+        owner is not None and (found := _TENANT_PART.match(owner)) is not None and found.end() == len(owner)
+    )
+
+
+def owns(owner: str | None, principal: str) -> bool:
+    """Check whether an owner is this principal, or the scope of its tenant; None owns everything."""
+    return owner is None or owner == principal or (is_scope(owner) and principal.startswith(owner))
 
 
 class Trust(StrEnum):

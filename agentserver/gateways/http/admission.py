@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
+from agentserver.contract import Code
 from agentserver.gateways.http.connections import STOPPING
 from agentserver.gateways.http.parts import (
     AGAIN,
@@ -19,6 +20,7 @@ from agentserver.gateways.http.parts import (
     REFUSAL,
     SHARE,
     ProblemAnswer,
+    by_code,
     server_stopping,
     too_many,
     unauthenticated,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from agentserver.gateways.http.parts import DoorPart, KnownTokens, RequestPace
     from agentserver.gateways.http.shares import Share
     from agentserver.gateways.principals import Caller
+    from agentserver.gateways.tenants import SpentBudgets
 
 NOBODY: Final = ""
 """The name for counting requests of open parts, which is not a principal's."""
@@ -92,7 +95,8 @@ class TokenKeeper:
         if delay:
             seconds = int(delay) + 1
             helps = f"come again in {seconds} s, or have an operator give you a higher rate"
-            raise too_many(f"You may make {found.rate} requests: {helps}.", str(seconds))
+            shared = ", and share the rates of your tenant and groups" if found.shares else ""
+            raise too_many(f"You may make {found.rate} requests{shared}: {helps}.", str(seconds))
 
     def refuse(self, scope: Scope, status: int) -> ProblemAnswer | None:
         """Count the refusal of a request for its address. Gives another answer where there are too many of them."""
@@ -129,12 +133,18 @@ class Admission:
         keeper: of the tokens.
         holding: the streams.
         connections: of the door.
+        budgets: of callers and tenants.
     """
 
     def __init__(
-        self, options: DoorOptions, keeper: TokenKeeper, holding: HeldConnections, connections: Connections
+        self,
+        options: DoorOptions,
+        keeper: TokenKeeper,
+        holding: HeldConnections,
+        connections: Connections,
+        budgets: SpentBudgets,
     ) -> None:
-        self._options, self._keeper = options, keeper
+        self._options, self._keeper, self._budgets = options, keeper, budgets
         self._holding, self._connections = holding, connections
         self.shares = LoopShares()
 
@@ -175,6 +185,13 @@ class Admission:
         if self._connections.scarce or (self._connections.crowded and not operator):
             told = "All connections are in use; those that are left are for operators."
             raise ProblemAnswer(503, told, {"retry-after": AGAIN, "connection": "close"})
+
+    async def check_budget(self, part: DoorPart, scope: Scope, caller: Caller | None) -> None:
+        """Raise ProblemAnswer (402) for a message of a caller whose budget, or whose tenant's, is used up."""
+        if caller is None or not caller.budgets or not part.spends or scope.get("method", "POST") != "POST":
+            return
+        if await self._budgets.find_overspent(caller) is not None:
+            raise by_code(Code.BUDGET, "Your budget, or that of your tenant, is used up for now.")
 
     @contextmanager
     def count_request(self, caller: Caller | None) -> Iterator[Share]:
@@ -256,6 +273,7 @@ class _GuardedRoute:
         admission = self.admission
         await admission.prepare(self.part, scope)
         found = admission.caller(self.part, scope)
+        await admission.check_budget(self.part, scope, found)
         with admission.count_request(found) as share:
             if found is not None:
                 scope[CALLER] = found

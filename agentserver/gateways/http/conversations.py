@@ -245,7 +245,7 @@ async def _confirm(request: HTTPConnection, who: Caller) -> EventPlace | None:
     """Count as taken what the caller says it has (Last-Event-ID), and give that place. Raises LookupError."""
     said = _place(header(request, b"last-event-id") or None)
     if said is not None:
-        with suppress(*(() if who.sees else (LookupError,))):  # who sees all confirms nothing of another's
+        with suppress(*((LookupError,) if who.oversees else ())):  # an operator confirms nothing of another's
             await host(request).confirm(who.name, request.path_params["conversation"], said)
     return said
 

@@ -23,6 +23,7 @@ from agentserver.gateways.http.parts import (
     header,
     server_stopping,
 )
+from agentserver.gateways.tenants import SpentBudgets
 from agentserver.supervision import EndEffect, start_helper
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class HttpDoor:
         self.holding = HeldConnections(options, keeper.known)
         self.reading = ReadingThreads()
         self.connections = Connections(options)
-        self.admission = Admission(options, keeper, self.holding, self.connections)
+        self.admission = Admission(options, keeper, self.holding, self.connections, SpentBudgets(server))
         self._name, self._metrics, self._options = name, metrics, options
         self._described = server.rules
         self._descriptions: dict[tuple[tuple[str, ...] | None, str], bytes] = {}
@@ -134,7 +135,7 @@ class HttpDoor:
         return Response(body, media_type=forms.JSON)
 
     async def _measure(self, request: Request) -> Response:
-        if caller(request).sees is not None:
+        if caller(request).sees is not None:  # they count the messages of all tenants
             raise ProblemAnswer(403, "This role sees no metrics.")
         assert self._metrics is not None
         return Response(self._metrics(), media_type=METRICS)

@@ -13,6 +13,7 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.findings import answered_words, origin_words, redact_origins
 from agentserver.foreign_json.reading import JsonLimits
+from agentserver.gateways.hosts import list_approvals
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.conversations import CONVERSATION
 from agentserver.gateways.http.parts import DoorPart, ProblemAnswer, caller, host, report_unknown
@@ -45,22 +46,23 @@ def part() -> DoorPart:
             Route("/v1/approvals/{approval}", approval, methods=["GET"]),
             Route("/v1/approvals/{approval}", answer, methods=["POST"]),
         ),
+        spends=False,
     )
 
 
 async def approvals(request: Request) -> Response:
     """List the open approvals, oldest first."""
     who, server = caller(request), host(request)
-    if who.sees is not None:
+    if not who.oversees:
         raise ProblemAnswer(403, "This role sees no approvals.")
-    found = [_approval(one, server, who) for one in server.approvals()]
+    found = [_approval(one, server, who) for one in list_approvals(server, who)]
     return forms.json_response({"approvals": found})
 
 
 async def approval(request: Request) -> Response:
     """Show one open approval, with the origins of its values and the texts that it answers."""
     who, server = caller(request), host(request)
-    if who.sees is not None:
+    if not who.oversees:
         raise ProblemAnswer(403, "This role sees no approvals.")
     one = _find_approval(request)
     told = _approval(one, server, who)
@@ -91,7 +93,7 @@ def _origins(found: Origins, redact: Callable[[str], str]) -> Mapping[str, Any]:
 def _find_approval(request: Request) -> Approval:
     """Find the approval of a path. Raises ProblemAnswer."""
     key = request.path_params["approval"]
-    one = next((each for each in host(request).approvals() if each.id == key), None)
+    one = next((each for each in list_approvals(host(request), caller(request)) if each.id == key), None)
     if one is None:
         raise ProblemAnswer(404, "No approval of this id is open.")
     return one
@@ -188,7 +190,7 @@ def _record(record: AuditRecord, who: Caller, server: DoorHost) -> Mapping[str, 
         "request": record.request,
         "took": record.took,
     }
-    if who.sees is None:
+    if who.oversees:
         told["detail"] = list(WORDING.lines(record.detail))
     if who.decides and record.message:
         told |= {"message": forms.payload_json(record.message, server.rules)}

@@ -98,7 +98,7 @@ class _Entrance:
             return _page(401)
         try:
             signed = await self._sessions.client.finish(request.cookies.get(SIGN_IN, ""), dict(query))
-            if signed.caller.sees is not None:
+            if not signed.caller.oversees:
                 return _page(403)
             key = await self._sessions.begin_signed_in(signed)
         except RefusedTokenError as why:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import anyio
 
 from agentserver.core.records.audit import Event
-from agentserver.gateways.hosts import ServerView
+from agentserver.gateways.hosts import ServerView, list_approvals
 from agentserver.gateways.http.streams import wait_for_disconnect
 from agentserver.gateways.live import views
 from agentserver.payload.names import local
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.gateways.principals import Caller
     from agentserver.gateways.principals.sessions import SessionTokens
+    from agentserver.ports.ingress import ConversationFound
     from agentserver.ports.schedules import Schedule
     from agentserver.trace.redact import Redaction
 
@@ -40,7 +41,10 @@ class LiveHost(ServerView, Protocol):
     def schedules(self) -> Sequence[Schedule]:
         """Messages that it sends at set times."""
 
-    def records(self) -> AsyncIterator[tuple[AuditRecord, ...] | RecordGap]:
+    async def find_conversation(self, principal: str | None, conversation: str) -> ConversationFound:
+        """Return the owner of a conversation. Raises LookupError if it is unknown or another owner's."""
+
+    def records(self, principal: str | None = None) -> AsyncIterator[tuple[AuditRecord, ...] | RecordGap]:
         """Iterate over the records of each committed step, until the server stops, with a count of missed ones."""
 
     async def requeue(self, delivery: str, by: str) -> str:
@@ -76,13 +80,13 @@ class News:
     Args:
         host: the server.
         redaction: what the reader may not see.
-        redact: whether the reader is shown no content.
+        caller: the reader.
     """
 
-    def __init__(self, host: LiveHost, redaction: Redaction, *, redact: bool) -> None:
+    def __init__(self, host: LiveHost, redaction: Redaction, caller: Caller) -> None:
         self._host = host
         self._redaction = redaction
-        self._redact = redact
+        self._caller = caller
         self._hops: list[dict[str, Any]] = []
         self._counted: Counter[tuple[str, str, str]] = Counter()
         self._missed = 0
@@ -107,7 +111,7 @@ class News:
     def _hop(self, record: AuditRecord) -> dict[str, Any]:
         """Describe a message; a viewer sees only names of the organism, not the sender's text."""
         told = views.hop(record)
-        if self._redact:
+        if self._caller.redacted:
             blueprint = self._host.rules.blueprint
             named = {local(root) for roots in blueprint.roots.values() for root in roots}
             told["why"] = ""
@@ -118,7 +122,8 @@ class News:
 
     def take(self) -> dict[str, Any] | None:
         """Take the pending news; None without any."""
-        state = {"queues": self._host.queues(), "waiting": len(self._host.approvals())}
+        queues = self._host.queues() if self._caller.sees is None else {}
+        state = {"queues": queues, "waiting": len(list_approvals(self._host, self._caller))}
         if not (self._hops or self._counted or self._missed) and state == self._state:
             return None
         self._state = state
@@ -156,7 +161,7 @@ class Feed:
         self._host = host
         self._tokens = tokens
         self._caller = caller
-        self._news = News(host, redaction, redact=caller.redacted)
+        self._news = News(host, redaction, caller)
         self._stands, self._over = stands, over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
@@ -183,7 +188,7 @@ class Feed:
 
     async def _read(self) -> None:
         with suppress(UnkeptError):  # the server stops
-            async for step in self._host.records():
+            async for step in self._host.records(self._caller.sees):
                 if isinstance(step, RecordGap):
                     self._news.miss(step.missed)
                 else:

@@ -18,17 +18,19 @@ from agentserver.core.encoding.history import UnrecordedError
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.foreign_json.reading import JsonLimits, parse_json
+from agentserver.gateways.hosts import list_approvals
 from agentserver.gateways.live import views
 from agentserver.gateways.live.entrance import COOKIE, set_cookie, sign_in_routes
 from agentserver.gateways.live.feed import Feed
 from agentserver.gateways.live.pages import HEADERS
 from agentserver.gateways.live.views import Scenery
+from agentserver.gateways.tenants import OwnedReader
 from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
 from agentserver.ports.principals import UnusableError
 from agentserver.trace.redact import EVERY, Redaction, names_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from starlette.types import ASGIApp, Scope
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from agentserver.gateways.principals import Caller
     from agentserver.gateways.principals.sessions import Sessions
     from agentserver.ports import EngineReader
+    from agentserver.ports.schedules import Schedule
 
 T = TypeVar("T")
 
@@ -149,7 +152,7 @@ class LiveView:
             self._decision_route("/live/dead/{delivery}", self._settle),
             self._read_route(
                 "/live/schedules",
-                lambda reader, _: views.schedules(reader, self._host.schedules, self._now()),
+                lambda reader, _: views.schedules(reader, self._list_schedules(reader), self._now()),
             ),
             self._read_route("/live/usage", lambda reader, _: views.usage(reader, self._now() - USAGE)),
         ]
@@ -165,7 +168,7 @@ class LiveView:
         if begun is None:
             return _refuse(401, "no token of a principal's")
         key, caller = begun
-        if caller.sees is not None:
+        if not caller.oversees:
             await self._sessions.end(key)
             return _refuse(403, "the live view is for operators and viewers")
         answer = self._respond(self._describe_caller(caller))
@@ -198,7 +201,9 @@ class LiveView:
 
         async def answer(request: Request, caller: Caller) -> Response:
             redaction, named = self._redaction(caller), request.path_params
-            return self._respond(await self._read(lambda reader: show(reader, redaction, **named)))
+            if caller.sees is not None and "conversation" in named:  # costs the same for another tenant's
+                await self._host.find_conversation(caller.sees, named["conversation"])
+            return self._respond(await self._read(caller, lambda reader: show(reader, redaction, **named)))
 
         return self._view_route(path, answer)
 
@@ -250,7 +255,7 @@ class LiveView:
 
     async def _organism(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         told = await self._scenery.describe(self._host.rules.blueprint)
-        return self._respond({**told, "queues": self._host.queues()})
+        return self._respond({**told, "queues": self._host.queues() if caller.sees is None else {}})
 
     async def _feed(self, request: Request, caller: Caller) -> Response | ASGIApp:
         self._watching[caller.name] += 1
@@ -266,13 +271,24 @@ class LiveView:
 
         return Feed(self._host, self._sessions.tokens, caller, self._redaction(caller), stands, over)
 
-    async def _read(self, work: Callable[[EngineReader], T]) -> T:
+    async def _read(self, caller: Caller, work: Callable[[Any], T]) -> T:
+        owner = caller.sees
+
+        def read(reader: EngineReader) -> T:
+            return work(reader if owner is None else OwnedReader(reader, owner))
+
         async with self._room:
-            return await self._host.read(work)
+            return await self._host.read(read)
+
+    def _list_schedules(self, reader: Any) -> Sequence[Schedule]:
+        """List the schedules; none for a tenant, because they are the organism's own."""
+        return () if isinstance(reader, OwnedReader) else self._host.schedules
 
     async def _settle(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
         """Try a dead letter again, or give it up."""
         delivery, what = request.path_params["delivery"], asked.get("do")
+        if caller.sees is not None:
+            await self._read(caller, lambda reader: views.found_letter(reader, delivery))
         if what == "discard":
             await self._host.discard(delivery)
             return self._respond({})
@@ -283,8 +299,9 @@ class LiveView:
     # Approvals
 
     async def _approvals(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
-        waiting = [self._describe_approval(one, caller) for one in self._host.approvals()]
-        return self._respond({"waiting": waiting, "decided": await self._read(views.list_decisions)})
+        waiting = [self._describe_approval(one, caller) for one in list_approvals(self._host, caller)]
+        decided = await self._read(caller, views.list_decisions)
+        return self._respond({"waiting": waiting, "decided": decided})
 
     def _describe_approval(self, one: Approval, caller: Caller) -> dict[str, Any]:
         conversation = self._host.conversation(one.delivery.conversation)
@@ -294,7 +311,7 @@ class LiveView:
         return {**told, "left": max(0.0, until - self._now())}
 
     async def _approval(self, request: Request, caller: Caller) -> Response:
-        one = self._find_approval(request)
+        one = self._find_approval(request, caller)
         rules, conversation = self._host.rules, self._host.conversation(one.delivery.conversation)
         known = None if caller.redacted or conversation is None else rules.origins(conversation, one.delivery)
         told = {
@@ -307,16 +324,16 @@ class LiveView:
         }
         return self._respond(told)
 
-    def _find_approval(self, request: Request) -> Approval:
+    def _find_approval(self, request: Request, caller: Caller) -> Approval:
         """Find the approval of a path. Raises LookupError."""
         key = request.path_params["approval"]
-        found = next((one for one in self._host.approvals() if one.id == key), None)
+        found = next((one for one in list_approvals(self._host, caller) if one.id == key), None)
         if found is None:
             raise LookupError(key)
         return found
 
     async def _answer(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
-        one = self._find_approval(request)
+        one = self._find_approval(request, caller)
         said, digest = asked.get("answer"), asked.get("digest")
         if not (isinstance(said, str) and said in set(Answer) and isinstance(digest, str)):
             return _refuse(400, "it wants an answer and the digest that was shown")

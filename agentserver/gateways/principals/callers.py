@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from agentserver.core.state.principals import scope_of, tenant_of
 from agentserver.ports.principals import UnusableError
 from agentserver.supervision import EndEffect, start_helper
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from agentserver.core.state.principals import Principal
+    from agentserver.ports.identity import WindowBudget
     from agentserver.ports.principals import PaceStore
 
 _RATE: Final = re.compile(r"([1-9][0-9]{0,5})/(s|m|h)")
@@ -92,6 +94,8 @@ class Caller:
         grant: the digest of its token, which distinguishes tokens; empty without one.
         listener: the one whose calls it answers, for a worker; empty for all others.
         until: when its token expires, in seconds since the epoch.
+        shares: rates that it shares with its tenant and its groups, each with the name of its bucket.
+        budgets: limits of its spending, and of its tenant's, each with its owner.
     """
 
     principal: Principal
@@ -101,6 +105,8 @@ class Caller:
     grant: str = field(default="", repr=False)
     listener: str = ""
     until: float = inf
+    shares: tuple[tuple[str, Rate], ...] = ()
+    budgets: tuple[tuple[str, WindowBudget], ...] = ()
 
     @property
     def name(self) -> str:
@@ -112,9 +118,21 @@ class Caller:
         return replace(self, until=until)
 
     @property
+    def tenant(self) -> str:
+        """The tenant of the principal; empty without one."""
+        return tenant_of(self.name)
+
+    @property
+    def oversees(self) -> bool:
+        """True when it sees the conversations of other principals, at least of its tenant."""
+        return self.role in (Role.OPERATOR, Role.VIEWER)
+
+    @property
     def sees(self) -> str | None:
-        """The principal whose conversations it sees: itself; None for everybody's."""
-        return self.name if self.role in (Role.USER, Role.WORKER) else None
+        """The owner whose conversations it sees: itself, or its tenant's scope; None for everybody's."""
+        if not self.oversees:
+            return self.name
+        return scope_of(self.tenant) if self.tenant else None
 
     @property
     def redacted(self) -> bool:
@@ -162,15 +180,21 @@ class Rates:
         self._away = False
 
     def take(self, caller: Caller) -> float:
-        """Take a request out of the caller's bucket. Gives 0.0, or the seconds until there is one."""
-        now, rate = self._steady(), caller.rate
-        wait, full = rate.take_one(self._full.get(caller.name, now), now)
-        if wait:
-            return wait
+        """Take a request out of the buckets of the caller, its tenant and its groups.
+
+        Gives 0.0, or the seconds until there is one.
+        """
+        now, after = self._steady(), {}
+        for name, rate in ((caller.name, caller.rate), *caller.shares):
+            wait, full = rate.take_one(self._full.get(name, now), now)
+            if wait:
+                return wait
+            after[name] = full
         self._tidy(now)
-        self._full[caller.name] = full
+        self._full |= after
         if self._shared is not None:
-            self._spent[caller.name] = self._spent.get(caller.name, 0.0) + rate.each
+            for name, rate in ((caller.name, caller.rate), *caller.shares):
+                self._spent[name] = self._spent.get(name, 0.0) + rate.each
         return 0.0
 
     def refuse(self, address: str) -> float:

@@ -24,19 +24,19 @@ from urllib.parse import quote, urlsplit
 import anyio
 
 from agentserver.core.state.principals import LONGEST as LONGEST_NAME
-from agentserver.core.state.principals import PROVIDED, Principal
+from agentserver.core.state.principals import PROVIDED, TENANT, Principal, scope_of
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
 from agentserver.gateways.principals.callers import Caller, Rate, Role
 from agentserver.ports.identity import is_loopback
 from agentserver.supervision import EndEffect, start_helper
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 
     import httpx
 
     from agentserver.gateways.principals.tokens import Tokens
-    from agentserver.ports.identity import ClaimRule, ClaimValue, IdentityProvider
+    from agentserver.ports.identity import ClaimRule, ClaimValue, IdentityProvider, SharedQuota
 
 LONGEST: Final = 8192
 """Characters of a token."""
@@ -358,10 +358,36 @@ def _decode(part: bytes) -> bytes:
     return urlsafe_b64decode(part + b"=" * (-len(part) % 4))
 
 
-def provided_name(issuer: str, subject: str) -> str:
-    """Name a user of a provider: an injective text of issuer and subject, which no name of the list equals."""
-    name = f"{PROVIDED}{issuer}#{quote(subject, safe='@+=,')}"
-    return name if len(name) <= LONGEST_NAME else PROVIDED + sha256(name.encode()).hexdigest()
+def provided_name(issuer: str, subject: str, tenant: str = "") -> str:
+    """Name a user of a provider: an injective text of tenant, issuer and subject, which no name of the list equals."""
+    begin = scope_of(tenant) if tenant else PROVIDED
+    name = f"{begin}{issuer}#{quote(subject, safe='@+=,')}"
+    return name if len(name) <= LONGEST_NAME else begin + sha256(name.encode()).hexdigest()
+
+
+def find_tenant(rule: ClaimRule, claims: Mapping[str, Any]) -> str:
+    """Find the tenant of a user; empty if the rule gives none. Raises RefusedTokenError for an unusable claim."""
+    if not rule.tenant_claim:
+        return rule.tenant
+    found = _find_claim(claims, rule.tenant_claim)
+    if not isinstance(found, str) or TENANT.fullmatch(found) is None:
+        raise RefusedTokenError("names no tenant of at most 32 small letters, digits and hyphens")
+    return found
+
+
+def _list_shares(
+    provider: IdentityProvider, claims: Mapping[str, Any], tenant: str
+) -> Iterator[tuple[str, SharedQuota]]:
+    """List the quotas that a user shares, each with the name of its bucket."""
+    shown = _find_claim(claims, provider.groups)
+    listed = shown if isinstance(shown, list) else [shown]
+    groups = {each for each in listed if isinstance(each, str) and each}
+    for quota in provider.quotas:
+        if tenant and quota.tenant in ("*", tenant):
+            yield scope_of(tenant), quota
+        for group in groups if quota.group == "*" else groups & {quota.group}:
+            counted = sha256(f"{provider.issuer}\0{tenant}\0{group}".encode("utf-8", "surrogatepass"))
+            yield f"{PROVIDED}group {counted.hexdigest()}", quota  # tenants with one group count apart
 
 
 def find_rule(rules: Sequence[ClaimRule], claims: Mapping[str, Any]) -> ClaimRule | None:
@@ -530,10 +556,28 @@ class VerifiedToken(NamedTuple):
         rule = find_rule(provider.rules, claims)
         if rule is None:
             raise RefusedTokenError(f"of {provider.issuer} has claims that no rule matches")
-        principal = Principal(provided_name(provider.issuer, claims["sub"]), rule.trust, rule.may)
+        tenant = find_tenant(rule, claims)
+        name = provided_name(provider.issuer, claims["sub"], tenant)
+        shares = tuple(_list_shares(provider, claims, tenant))
         grant = f"{provider.issuer} {self.key.thumbprint} {self.digest}"
         until = float(claims["exp"]) + provider.skew
-        return Caller(principal, Role(rule.role), Rate.parse(rule.rate), rule.open, grant, until=until)
+        return Caller(
+            Principal(name, rule.trust, rule.may),
+            Role(rule.role),
+            Rate.parse(rule.rate),
+            rule.open,
+            grant,
+            until=until,
+            shares=tuple((owner, Rate.parse(quota.rate)) for owner, quota in shares if quota.rate),
+            budgets=tuple(
+                (owner, budget)
+                for owner, budget in (
+                    (name, rule.budget),
+                    *((owner, quota.budget) for owner, quota in shares),
+                )
+                if budget is not None
+            ),
+        )
 
 
 def _check_claims(

@@ -21,6 +21,7 @@ from agentserver.core.state.principals import Principal
 from agentserver.gateways.principals.callers import Caller
 from agentserver.gateways.principals.identity import RefusedTokenError
 from agentserver.gateways.principals.sign_in import SignedIn
+from agentserver.ports.identity import WindowBudget
 from agentserver.ports.principals import AwayError, KeptSession
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ class _State(NamedTuple):
     sealed: bytes
 
 
-_STATES: Final[ValueCodec[_State]] = ValueCodec(_State, (Principal, Caller), version=1)
+_STATES: Final[ValueCodec[_State]] = ValueCodec(_State, (Principal, Caller, WindowBudget), version=1)
 
 
 class _CachedSession(NamedTuple):
@@ -178,7 +179,7 @@ class Sessions:
         key, now = token_urlsafe(32), self._now()
         state = self._make_state(key, signed)
         kept = KeptSession(
-            _digest(key), signed.caller.name, _STATES.dump(state), now + LASTS, signed.sid, signed.nonce
+            _digest(key), signed.user, _STATES.dump(state), now + LASTS, signed.sid, signed.nonce
         )
         return key if await self._add(kept, state) else ""
 
@@ -309,7 +310,7 @@ def _open_seal(key: str, known: _CachedSession) -> SignedIn | None:
         nonce, refresh, token = text.split("\n")
     except (import_module("cryptography.exceptions").InvalidTag, ValueError):
         return None
-    return SignedIn(state.caller, state.issuer, nonce, refresh, token, known.kept.sid)
+    return SignedIn(state.caller, known.kept.name, state.issuer, nonce, refresh, token, known.kept.sid)
 
 
 def _cipher(key: str) -> Any:

@@ -50,6 +50,7 @@ class SignedIn(NamedTuple):
 
     Args:
         caller: of the session.
+        user: the name of the person without a tenant.
         issuer: of the tokens.
         nonce: of the sign-in.
         refresh: the refresh token; empty without one.
@@ -58,6 +59,7 @@ class SignedIn(NamedTuple):
     """
 
     caller: Caller
+    user: str
     issuer: str
     nonce: str
     refresh: str
@@ -70,7 +72,7 @@ class EndedLogin(NamedTuple):
 
     Args:
         sid: the session, with its issuer.
-        name: the principal whose sessions all end.
+        name: the user, without a tenant, whose sessions all end.
     """
 
     sid: str
@@ -147,7 +149,8 @@ class SignInClient:
             raise RefusedTokenError(f"of {issuer} belongs to another sign-in: its nonce differs")
         refresh = _read_text(answer, "refresh_token")
         sid = _read_sid(verified.claims)
-        return SignedIn(verified.build_caller(), issuer, nonce, refresh, token, sid)
+        user = provided_name(issuer, verified.claims["sub"])
+        return SignedIn(verified.build_caller(), user, issuer, nonce, refresh, token, sid)
 
     async def renew(self, before: SignedIn, now: float) -> SignedIn:
         """Redeem the refresh token of a session. Its user, and the provider's session, must stay the same.

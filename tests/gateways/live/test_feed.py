@@ -8,7 +8,9 @@ from agentserver.assembly import build
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import KeptText
 from agentserver.gateways.live.feed import MOST, News
+from agentserver.gateways.principals import Role
 from agentserver.trace.redact import EVERY, Redaction
+from tests.gateways.http.desk import person
 from tests.gateways.live.hostile import organism
 
 RULES = build(organism()).rules
@@ -22,7 +24,7 @@ def record(event=Event.SENT, sender="mouth", to="porter", **more):
 
 @pytest.fixture
 def news():
-    return News(HOST, SECRETS, redact=False)
+    return News(HOST, SECRETS, person("olga", Role.OPERATOR))
 
 
 def test_the_first_event_tells_the_state_and_then_only_news(news):
@@ -63,7 +65,7 @@ def test_neither_what_a_message_says_nor_a_secret_is_told(news):
 
 
 def test_a_viewer_is_told_no_word_that_a_sender_wrote():
-    news = News(HOST, Redaction((EVERY,)), redact=True)
+    news = News(HOST, Redaction((EVERY,)), person("vera", Role.VIEWER))
     wrote = record(Event.REFUSED, to="tell eve", detail=KeptText("tell eve"))
     news.add((wrote._replace(root="TellEve"), record(Event.FAILED, code="internal")))
     refused, failed = news.take()["hops"]

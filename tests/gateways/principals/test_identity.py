@@ -54,8 +54,8 @@ class Hand:
 
 
 def entry(idp, **changed):
-    usual = {"algorithms": ("RS256", "ES256"), "skew": 5.0, "stale": 600.0, "loopback": True}
-    return IdentityProvider(idp.issuer, (AUDIENCE,), rules=RULES, **(usual | changed))
+    usual = {"algorithms": ("RS256", "ES256"), "rules": RULES, "skew": 5.0, "stale": 600.0, "loopback": True}
+    return IdentityProvider(idp.issuer, (AUDIENCE,), **(usual | changed))
 
 
 @asynccontextmanager

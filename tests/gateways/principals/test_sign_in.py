@@ -53,10 +53,7 @@ class Desk:
     hand: Hand
     found: IdentityTokens
     store: object
-
-    async def get(self, path, **cookies):
-        shown = "; ".join(f"{name}={value}" for name, value in cookies.items() if value)
-        return await self.client.get(path, headers={"cookie": shown} if shown else {})
+    server: object
 
     async def session(self, key):
         return (await self.client.get("/live/session", headers={"cookie": f"{COOKIE}={key}"})).json()
@@ -85,7 +82,7 @@ def cookie(answer, name):
 
 
 @asynccontextmanager
-async def desk(tmp_path, *idps, store=None, **changed):
+async def desk(tmp_path, *idps, store=None, engine=None, **changed):
     hand, store = Hand(), store or sessions.MemorySessions()
     made = await run_sync(lambda: organism(Books()))
     client = SignIn(CLIENT, SECRET, "openid offline_access")
@@ -94,7 +91,7 @@ async def desk(tmp_path, *idps, store=None, **changed):
         [entry(each, skew=0.0, **({"sign_in": client} | changed)) for each in idps],
         now=hand,
     )
-    server = build(made, approver=Looking())
+    server = build(made, engine=engine, approver=Looking())
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
@@ -102,7 +99,8 @@ async def desk(tmp_path, *idps, store=None, **changed):
     kept = sessions.Sessions(found, store, SignInClient(found, url), hand)
     shown = DoorServing(server, made, found, kept, keeper, 100_000, url)
     parts = await run_sync(lambda: [part for each in PARTS for part in each(shown)])
-    opened = HttpDoor(server, DoorOptions(*names(port, local=True, secure=False)), keeper, parts)
+    options = DoorOptions(*names(port, local=True, secure=False))
+    opened = HttpDoor(server, options, keeper, parts, metrics=lambda: b"counted")
     async with (
         server,
         found.watch(),
@@ -112,7 +110,7 @@ async def desk(tmp_path, *idps, store=None, **changed):
     ):
         for each in found.providers.values():
             await each.refresh()
-        yield Desk(asking, url, hand, found, store)
+        yield Desk(asking, url, hand, found, store, server)
 
 
 async def test_an_operator_signs_in_sees_the_view_and_its_cookies_are_the_strictest_there_are(tmp_path):

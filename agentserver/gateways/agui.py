@@ -6,8 +6,8 @@ of the history in the input is ignored: the server has its own.
 
 from __future__ import annotations
 
-from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from contextlib import aclosing, suppress
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
@@ -22,9 +22,6 @@ from ag_ui.core import (
     RunErrorEvent,
     RunFinishedEvent,
     RunStartedEvent,
-    TextMessageContentEvent,
-    TextMessageEndEvent,
-    TextMessageStartEvent,
     UserMessage,
 )
 from ag_ui.core.events import (
@@ -37,12 +34,13 @@ from starlette.routing import Route
 
 from agentserver.contract import Code
 from agentserver.core.decide.answers import bar_approver
-from agentserver.core.messages import Delta, Done, Progress, Reply
+from agentserver.core.messages import Delta, DeltaKind, Done, Progress, Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.foreign_json.models import ForeignModel
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson
+from agentserver.gateways.agui_events import RunCalls, RunMessages, RunSteps, describe_start, describe_status
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.parts import (
     DoorPart,
@@ -59,18 +57,19 @@ from agentserver.gateways.http.parts import (
 )
 from agentserver.gateways.http.streams import ServerSent
 from agentserver.payload.json.schema import find_text_member
-from agentserver.ports import RecordGap, WatchEnd, WatchStop
+from agentserver.ports import EngineError, RecordGap, WatchEnd, WatchStop
 from agentserver.supervision import EndEffect, start_errand
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 
-    from ag_ui.core import BaseEvent
+    from ag_ui.core import BaseEvent, Message
     from anyio.streams.memory import MemoryObjectSendStream
     from starlette.requests import Request
 
     from agentserver.core.guard import Rules
     from agentserver.core.messages import EventPlace
+    from agentserver.core.records.audit import AuditRecord
     from agentserver.core.state.approvals import Approval
     from agentserver.gateways.http.connections import HeldConnection
     from agentserver.gateways.http.parts import DoorHost
@@ -78,13 +77,17 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codec
     from agentserver.ports import SubmitResult
 
-    Item: TypeAlias = "Reply | Done | Progress | Delta | WatchStop | None"
+    Item: TypeAlias = "Reply | Done | Progress | Delta | WatchStop | tuple[AuditRecord, ...] | None"
     Say: TypeAlias = Callable[[BaseEvent], Awaitable[None]]
 
 PAYLOAD: Final = "payload"
 """The member of forwardedProps that is the payload itself, for listeners that take more than a text."""
 
 _NAME: Final = "payloadName"
+
+DETACH: Final = "detach"
+"""The member of forwardedProps that lets the request continue when the connection is closed."""
+
 _LONGEST: Final = 300
 _FORM: Final[ForeignModel[RunAgentInput]] = ForeignModel(RunAgentInput)
 
@@ -116,7 +119,9 @@ class RunRequest:
         value: the payload as a JSON value, if the front end sends it whole; else None.
         name: of the payload; None if the listener takes only one.
         answers: to interrupts of an earlier run.
-        told: ids of the messages that the front end has already.
+        messages: that the front end has already.
+        state: of the front end, as it is sent back.
+        detached: whether the request continues when the connection is closed before the end of the run.
     """
 
     thread: str
@@ -126,7 +131,14 @@ class RunRequest:
     value: Mapping[str, Any] | None
     name: str | None
     answers: tuple[InterruptAnswer, ...]
-    told: frozenset[str]
+    messages: tuple[Message, ...]
+    state: Any = None
+    detached: bool = False
+
+    @property
+    def told(self) -> frozenset[str]:
+        """Ids of the messages that the front end has already."""
+        return frozenset(each.id for each in self.messages)
 
 
 def read(data: bytes, *, decides: bool) -> RunRequest:
@@ -153,9 +165,18 @@ def read(data: bytes, *, decides: bool) -> RunRequest:
     answers = tuple(_answer(each, decides=decides) for each in found.resume or ())
     if len({each.interrupt for each in answers}) < len(answers):
         raise ProblemAnswer(422, "An interrupt is answered twice.")
-    told = frozenset(each.id for each in found.messages)
+    named = hash_id("message", key)
     return RunRequest(
-        found.thread_id, found.run_id, hash_id("message", key), text, value, name, answers, told
+        found.thread_id,
+        found.run_id,
+        named,
+        text,
+        value,
+        name,
+        answers,
+        tuple(found.messages),
+        found.state,
+        given.get(DETACH) is True,
     )
 
 
@@ -236,15 +257,6 @@ def interrupt(one: Approval, rules: Rules, *, decides: bool) -> Interrupt:
             "to": one.delivery.to,
             **forms.redact_value(forms.payload_json(one.delivery.message, rules), rules.redact),
         },
-    )
-
-
-def _message(key: str, sender: str, text: str, more: dict[str, Any] | None = None) -> Sequence[BaseEvent]:
-    """Build the events of a message."""
-    return (
-        TextMessageStartEvent(message_id=key, role="assistant", name=sender, metadata=more),
-        TextMessageContentEvent(message_id=key, delta=text),
-        TextMessageEndEvent(message_id=key),
     )
 
 
@@ -335,11 +347,21 @@ class RunStream:
     over: bool = False
     words: int = 0
     result: Any = None
+    messages: RunMessages = field(init=False)
+    steps: RunSteps = field(init=False)
+    calls: RunCalls = field(default_factory=RunCalls)
+
+    def __post_init__(self) -> None:
+        """Begin without messages and steps."""
+        request = self.submitted.request
+        self.messages = RunMessages(request, self.asked.messages, self.asked.told)
+        self.steps = RunSteps(self.server.rules.blueprint.listeners.keys(), request)
 
     async def run(self, say: Say) -> None:
         """Send the events of the run until it finishes or is interrupted."""
         thread, run = self.asked.thread, self.asked.run
         await say(RunStartedEvent(thread_id=thread, run_id=run, protocol_version=VERSION))
+        await say(describe_start(self.asked.state, self.conversation, self.submitted.request))
         for each in self.answer_refused:
             await say(CustomEvent(name=REFUSED, value={"interruptId": each.interrupt}))
         out, items = anyio.create_memory_object_stream["Item"]()
@@ -355,14 +377,42 @@ class RunStream:
                     break
             tasks.cancel_scope.cancel()
 
+    async def abandon(self) -> None:
+        """End the request, since its front end has closed the connection, unless the input says otherwise."""
+        if self.over or self.asked.detached:
+            return
+        who = self.caller.name
+        with suppress(LookupError, EngineError):
+            await self.server.cancel(who, self.conversation, self.submitted.request, by=who)
+
     def end(self, held: HeldConnection) -> BaseEvent | None:
         """Return the final event; None if the run has sent its own."""
         if self.over:
             return None
         return RunErrorEvent(message="The door has ended this stream.", code=held.why or "stopping")
 
-    def _make_finish(self, **more: Any) -> BaseEvent:
-        return RunFinishedEvent(thread_id=self.asked.thread, run_id=self.asked.run, **more)
+    def _make_finish(self, status: str, **more: Any) -> Sequence[BaseEvent]:
+        """Build the events of the end, after those of all that still runs."""
+        finished = RunFinishedEvent(thread_id=self.asked.thread, run_id=self.asked.run, **more)
+        return [*self._end_parts(), describe_status(status), finished]
+
+    def _make_error(self, message: str, code: str) -> Sequence[BaseEvent]:
+        return [*self._end_parts(), describe_status("failed"), RunErrorEvent(message=message, code=code)]
+
+    def _end_parts(self) -> Sequence[BaseEvent]:
+        return [*self.messages.reset("the run is over"), *self.calls.end(), *self.steps.end()]
+
+    def _follow(self, record: AuditRecord) -> Sequence[BaseEvent]:
+        return self.steps.follow(record) if record.request == self.submitted.request else ()
+
+    def _show(self, delta: Delta) -> Sequence[BaseEvent]:
+        """Show a piece of an answer, or a call."""
+        match delta.kind:
+            case DeltaKind.TEXT:
+                return self.messages.add_piece(delta)
+            case DeltaKind.RESET | DeltaKind.DIFFERENCE:
+                return self.messages.reset(delta.text or "the answer differs")
+        return self.calls.follow(delta)
 
     async def _watch(self, out: MemoryObjectSendStream[Item]) -> None:
         """Pass on what leaves the conversation."""
@@ -382,39 +432,58 @@ class RunStream:
     async def _look(self, out: MemoryObjectSendStream[Item]) -> None:
         """Have it looked whether something waits for a person, whenever something new does."""
         async for records in self.server.records(self.caller.name):
-            if isinstance(records, RecordGap) or any(self._asks(each) for each in records):
+            own = () if isinstance(records, RecordGap) else tuple(filter(self._is_own, records))
+            if own:
+                await out.send(own)
+            if isinstance(records, RecordGap) or any(each.event is Event.ASKED for each in own):
                 await out.send(None)
 
-    def _asks(self, record: Any) -> bool:
-        return record.event is Event.ASKED and record.conversation == self.conversation
+    def _is_own(self, record: AuditRecord) -> bool:
+        return record.conversation == self.conversation
 
     async def _to_events(self, item: Item) -> Sequence[BaseEvent]:
         """Convert an item to events."""
-        request = self.submitted.request
+        if item is None:
+            return [*self.steps.begin(self.server.conversation(self.conversation)), *self._interrupt()]
+        if isinstance(item, WatchStop):
+            return self._stop(item)
+        if isinstance(item, Reply | Done | Progress | Delta):
+            return await self._convert(item) if item.request == self.submitted.request else ()
+        return [event for each in item for event in self._follow(each)]
+
+    async def _convert(self, item: Reply | Done | Progress | Delta) -> Sequence[BaseEvent]:
+        """Convert an item of the request."""
         match item:
-            case None:
-                return self._interrupt()
-            case WatchStop():
-                self.over = True
-                closed = item.reason is WatchEnd.CLOSED
-                failed = None if closed else RunErrorEvent(message=_ENDS[item.reason], code=item.reason)
-                return [failed or self._make_finish(outcome=RunFinishedCancelledOutcome())]
-            case Progress(request=of) if of == request:
+            case Delta():
+                return self._show(item)
+            case Progress():
                 self.words += 1
                 key = f"{self.asked.run}-progress-{self.words}"
-                return _message(key, item.sender, item.text, {PROGRESS: True})
-            case Reply(request=of) if of == request:
+                return self.messages.add(key, item.sender, item.text, {PROGRESS: True})
+            case Reply():
                 return self._reply(item)
-            case Done(request=of) if of == request:
-                return [await self._finish(item)]
-        return ()
+            case Done():
+                return await self._finish(item)
 
-    async def _finish(self, done: Done) -> BaseEvent:
+    def _stop(self, stop: WatchStop) -> Sequence[BaseEvent]:
         self.over = True
-        if not done.answered and await self._close():
-            return self._make_finish(outcome=RunFinishedCancelledOutcome())
+        if stop.reason is WatchEnd.CLOSED:
+            return self._make_finish("cancelled", outcome=RunFinishedCancelledOutcome())
+        return self._make_error(_ENDS[stop.reason], stop.reason)
+
+    async def _finish(self, done: Done) -> Sequence[BaseEvent]:
+        self.over = True
+        if not done.answered and (self._is_cancelled() or await self._close()):
+            return self._make_finish("cancelled", outcome=RunFinishedCancelledOutcome())
         await self.server.confirm(self.caller.name, self.conversation, done.place)
-        return self._make_finish(result=self.result, outcome=RunFinishedSuccessOutcome())
+        return self._make_finish("finished", result=self.result, outcome=RunFinishedSuccessOutcome())
+
+    def _is_cancelled(self) -> bool:
+        """Return whether the latest records have the end of the request by its principal or an operator."""
+        records = self.server.trace.of(self.conversation)
+        return any(
+            each.event is Event.CANCELLED and each.request == self.submitted.request for each in records
+        )
 
     async def _close(self) -> bool:
         try:
@@ -429,26 +498,23 @@ class RunStream:
         self.over = True
         decides = self.caller.decides
         shown = [interrupt(each, self.server.rules, decides=decides) for each in waiting]
-        return [self._make_finish(outcome=RunFinishedInterruptOutcome(interrupts=shown))]
+        return self._make_finish("waiting", outcome=RunFinishedInterruptOutcome(interrupts=shown))
 
     def _reply(self, reply: Reply) -> Sequence[BaseEvent]:
         found = {"from": reply.sender, **forms.payload_json(reply.message, self.server.rules)}
         if reply.error:
             self.over = True
             value = found.get("value") or {}
-            return [
-                RunErrorEvent(message=value.get("message", ""), code=value.get("code", str(Code.INTERNAL)))
-            ]
+            return self._make_error(value.get("message", ""), value.get("code", str(Code.INTERNAL)))
         self.result = found
-        key = f"{self.conversation}-{forms.place_id(reply.place)}"
-        return () if key in self.asked.told else _message(key, reply.sender, forms.text_of(found))
+        return self.messages.add_reply(reply.sender, forms.text_of(found))
 
 
 async def _items(
     server: DoorHost, who: str, conversation: str, after: EventPlace
 ) -> AsyncGenerator[Any, None]:
     """Watch as a generator that can be closed."""
-    async for item in server.watch(who, conversation, after):
+    async for item in server.watch(who, conversation, after, deltas=True):
         yield item
 
 

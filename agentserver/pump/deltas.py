@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from agentserver.core.guard import is_silenced, pass_answers
-from agentserver.core.messages import Delta, DeltaKind, Reply
+from agentserver.core.messages import SYSTEM_NAMES, Delta, DeltaKind, Reply
 from agentserver.payload.json.elements import value_of
 from agentserver.wire import envelope
 
@@ -97,13 +97,26 @@ class AnswerStreams:
             stream.reset(UNANSWERED)
             return
         assert isinstance(answer, Reply)
-        text = _read_text(answer, stream.member, self._editions.rules_of(outcome.conversation.id))
+        text = _read_member(answer.message, stream.member, self._editions.rules_of(outcome.conversation.id))
         if not stream.begins(text):
             self.differences += 1
             place = {"conversation": delivery.conversation, "thread_id": delivery.thread}
             logger.warning("the pieces of an answer of %s differ from the answer", delivery.to, extra=place)
             self.publish(stream.make_delta(DeltaKind.DIFFERENCE))
         del self.open[delivery.id]
+
+    def show_calls(self, outcome: Outcome) -> None:
+        """Show the calls that a committed step sent for the principal, and their ends, to watchers of deltas.
+
+        They say what the trace shows to the principal: who is asked, and how it ended.
+        """
+        if not outcome.added or not self.wanted(outcome.conversation.id):
+            return
+        rules = self._editions.rules_of(outcome.conversation.id)
+        for delivery in outcome.added:
+            shown = _describe_call(delivery, outcome.conversation, rules)
+            if shown is not None:
+                self.publish(shown)
 
     def forget(self, conversation: str) -> None:
         """Void the pieces of a conversation that ended or moved to another process."""
@@ -112,15 +125,35 @@ class AnswerStreams:
                 stream.reset(UNANSWERED)
 
 
+def _describe_call(delivery: Delivery, conversation: Conversation, rules: Rules) -> Delta | None:
+    """Describe a call by the listener that the principal addressed, or the end of one; None for other messages."""
+    nodes, call = conversation.tree.nodes, delivery.call
+    receiver = nodes.get(delivery.thread)
+    if receiver is None or receiver.parent is None or not call.key:
+        return None
+    is_call = receiver.parent == delivery.origin
+    failed = delivery.root == rules.failure
+    if delivery.sender in SYSTEM_NAMES and not failed:  # an answer of a service
+        return None
+    caller = nodes[receiver.parent] if is_call else receiver
+    if caller.parent is None or nodes[caller.parent].parent is not None:
+        return None
+    kind, name = (DeltaKind.CALL, delivery.to) if is_call else (DeltaKind.RESULT, delivery.about)
+    code = _read_member(delivery.message, "code", rules) if failed and not is_call else ""
+    key = f"{call.key}.{call.place}"
+    named = name or delivery.sender
+    return Delta(delivery.conversation, delivery.request, caller.owner, kind, code, id=key, name=named)
+
+
 def _answers(event: object, delivery: Delivery) -> bool:
     if not isinstance(event, Reply) or event.error:
         return False
     return event.request == delivery.request and event.sender == delivery.to
 
 
-def _read_text(reply: Reply, member: str, rules: Rules) -> str:
-    """Return the text of an answer; empty if it has none."""
-    read = envelope.read_envelope(reply.message, rules.bounds)
+def _read_member(message: bytes, member: str, rules: Rules) -> str:
+    """Return a member of a message in its JSON form as text; empty if it has none."""
+    read = envelope.read_envelope(message, rules.bounds)
     codec = None if isinstance(read, envelope.Malformed) else rules.codecs.for_root(str(read.payload.tag))
     if codec is None or isinstance(read, envelope.Malformed):
         return ""

@@ -495,6 +495,8 @@ class Pump:
             self.answers.settle(outcome)
         if outcome.replies:
             self._handles.deliver(outcome.conversation.id, outcome.replies)
+        if self._watches.of:
+            self.answers.show_calls(outcome)
         self._watches.pass_on(outcome)
 
     def _note_waiting(self, outcome: Outcome) -> None:

@@ -46,6 +46,8 @@ class Page:
     text: str
 
 async def fetch(payload: Fetch, metadata) -> HandlerResponse:
+    if payload.page == "crash":
+        raise ValueError("crash")
     return HandlerResponse.respond(Page(f"page {payload.page}"))
 
 async def relay(payload: Wish, metadata) -> HandlerResponse:
@@ -198,8 +200,8 @@ async def streaming(folder, *, parts=(), engine=None, guards=None, options=None,
 
 
 @asynccontextmanager
-async def events(client, path, query="deltas=true"):
-    """Gives a function that returns the next event of a stream as an object."""
+async def events(client, path, query="deltas=true", *, calls=False):
+    """Gives a function that returns the next event of a stream as an object, those of calls only on request."""
     async with client.stream("GET", f"{path}/events?{query}") as answer:
         assert answer.status_code == 200
         lines = answer.aiter_lines()
@@ -207,8 +209,9 @@ async def events(client, path, query="deltas=true"):
         async def following():
             with anyio.fail_after(HANGS):
                 async for line in lines:
-                    if line.startswith("data: "):
-                        return json.loads(line.removeprefix("data: "))
+                    event = json.loads(line.removeprefix("data: ")) if line.startswith("data: ") else None
+                    if event is not None and (calls or event.get("kind") not in {"call", "result"}):
+                        return event
             raise AssertionError("the stream is over")
 
         yield following

@@ -73,6 +73,9 @@ class EventTeller(Protocol):
     def end(self, held: HeldConnection) -> Any:
         """Return the final event."""
 
+    async def abandon(self) -> None:
+        """Do what follows when the caller has closed the connection before the end."""
+
 
 @dataclass
 class EventStream:
@@ -117,6 +120,9 @@ class EventStream:
                 if isinstance(item, Reply | Done):
                     self.after = item.place
 
+    async def abandon(self) -> None:
+        """Do nothing: the caller comes back with the place that it has."""
+
     def end(self, held: HeldConnection) -> Mapping[str, Any]:
         """Build the final event, with the reason and the place to resume from."""
         return forms.end_json(self.why or held.why or STOPPING, self.after)
@@ -152,6 +158,8 @@ class ServerSent:
                 start_errand(tasks, "keeps a stream alive", EndEffect.OWNER, alive)
                 await self.stream.run(say)
                 tasks.cancel_scope.cancel()
+        if held.why == _GONE:
+            await self.stream.abandon()
         last = self.written(self.stream.end(held))
         with anyio.move_on_after(PARTING):
             await send({"type": "http.response.body", "body": last, "more_body": False})
@@ -161,7 +169,7 @@ class ServerSent:
         while True:
             with anyio.move_on_after(self.beat):
                 await wait_for_disconnect(receive)
-                held.end("gone")
+                held.end(_GONE)
                 return
             await send({"type": "http.response.body", "body": BEAT, "more_body": True})
 
@@ -206,7 +214,7 @@ class OverSocket:
         while True:
             message = await socket.receive()
             if message["type"] != "websocket.receive":
-                held.end("gone")
+                held.end(_GONE)
                 return
             place = _parse_confirmation(message.get("text") or message.get("bytes") or b"")
             if place is None:
@@ -218,6 +226,7 @@ class OverSocket:
 
 
 _UNFIT: Final = "unfit"
+_GONE: Final = "gone"
 
 
 def _parse_confirmation(word: str | bytes) -> EventPlace | None:

@@ -192,7 +192,9 @@ def words(events: list[Any]) -> list[str]:
 
 
 def kinds(events: list[Any]) -> list[str]:
-    return [event.type.value for event in events]
+    """The kinds of the events, without those of steps and of the state."""
+    every = [event.type.value for event in events]
+    return [kind for kind in every if not kind.startswith(("STEP_", "STATE_"))]
 
 
 def interrupts(events: list[Any]) -> list[Any]:

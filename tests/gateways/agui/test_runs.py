@@ -262,7 +262,7 @@ async def test_a_stale_answer_counts_for_nothing():
         olga = ada.of("olga")
         (one,) = interrupts(await olga.run("vault", "ten"))
         resumed = await olga.run("vault", resume=[resolved(one, digest="0" * 64)])
-        assert resumed[1].name == "agentserver:refused-answer"
+        assert resumed[2].name == "agentserver:refused-answer"
         assert [each.id for each in interrupts(resumed)] == [one.id]
         assert ada.heard.said == []
 
@@ -274,7 +274,7 @@ async def test_a_repeated_answer_counts_once():
         entry = resolved(one)
         await olga.run("vault", resume=[entry])
         again = await olga.run("vault", resume=[entry])
-        assert again[1].value == {"interruptId": one.id}
+        assert again[2].value == {"interruptId": one.id}
         assert (again[-1].outcome.type, ada.heard.said) == ("success", ["ten"])
 
 
@@ -296,7 +296,7 @@ async def test_a_foreign_answer_counts_for_nothing():
         payload = {"answer": "once", "digest": foreign.digest}
         entry = {"interruptId": foreign.id, "status": "resolved", "payload": payload}
         resumed = await olga.run("vault", resume=[entry])
-        assert resumed[1].value == {"interruptId": foreign.id}
+        assert resumed[2].value == {"interruptId": foreign.id}
         unknown = await olga.run("vault", resume=[entry | {"interruptId": "0" * 32}])
         assert kinds(unknown) == kinds(resumed)
         assert ada.heard.said == []

@@ -191,3 +191,24 @@ async def test_a_difference_to_the_committed_answer_is_reported(tmp_path, caplog
         assert kinds[2]["value"] == {"text": "said"}
         assert "differ" in caplog.text
         assert door.server.answer_differences == 1
+
+
+async def test_calls_and_their_ends_are_shown_without_what_they_say(tmp_path):
+    async with streaming(tmp_path) as (door, provider), door.client() as ada:
+        path = await opened(ada)
+        async with events(ada, path, calls=True) as following:
+            request = await send(ada, path)
+            asked = await provider.next()
+            await asked.begin()
+            for index, arguments in enumerate(['{"page": "secret"}', '{"page": "crash"}']):
+                await asked.call("web", index)
+                await asked.say(arguments, index)
+            await asked.finish()
+            found = [await following() for _ in range(4)]
+        one, two = (event["id"] for event in found[:2])
+        common = {"type": "delta", "durable": False, "request": request, "from": "agent", "name": "web"}
+        assert found[:2] == [{**common, "kind": "call", "id": key, "text": ""} for key in (one, two)]
+        assert {event["id"]: (event["kind"], event["text"]) for event in found[2:]} == {
+            one: ("result", ""),
+            two: ("result", "internal"),
+        }

@@ -430,6 +430,9 @@ class ChatStream:
             return self.form.fail(self.sent, forms.problem_of(found, self.server.rules))
         return self.form.answer(self.sent, _text_of(found, self.server))
 
+    async def abandon(self) -> None:
+        """Do nothing: the same message, sent again, gets the answer."""
+
     def end(self, held: HeldConnection) -> bytes:
         """Return the final events, encoded."""
         last = b""

@@ -70,6 +70,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "trace": "conversations.trace_command",
         "explain": "explain.command",
         "replay": "replay.command",
+        "fork": "fork.command",
         "dead": "dead.command",
         "journal": "journal.command",
         "engine": "engine.command",

@@ -13,7 +13,7 @@ from agentserver.cli.journal import open_changing, open_for_writing
 from agentserver.cli.project import Verbs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from agentserver.config.yaml.secrets import Secrets
     from agentserver.core.encoding.history import DeadLetter
@@ -103,18 +103,26 @@ def discard(given: reading.JournalArguments, delivery: str) -> None:
 class _DecisionBooks(NamedTuple):
     """Journal with the rules that decide its conversations.
 
-    ``commit`` stores an outcome, and returns the error if it cannot.
+    ``commit`` stores outcomes of one conversation, and returns the error if it cannot. With ``quietly`` their events
+    count as received.
     """
 
     rules: Rules
     reader: EngineReader
-    commit: Callable[[Outcome], EngineError | None]
+    commit: Callable[[Sequence[Outcome], bool], EngineError | None]
+
+    def commit_all(self, outcomes: Sequence[Outcome], *, quietly: bool = False) -> None:
+        """Commit outcomes of one conversation, or report why not."""
+        trouble = self.commit(outcomes, quietly)
+        if trouble is not None:
+            project.refuse(str(trouble))
 
 
 @contextmanager
-def _open_books(given: reading.JournalArguments) -> Iterator[_DecisionBooks]:
+def open_books(given: reading.JournalArguments) -> Iterator[_DecisionBooks]:
     """Open the journal to commit a decision."""
     from agentserver.engines.journal.reader import Reader
+    from agentserver.engines.journal.rows import Acknowledgement
     from agentserver.engines.sqlite.writer import Writer
 
     rules = project.server(project.load(given.organism)).rules
@@ -128,9 +136,12 @@ def _open_books(given: reading.JournalArguments) -> Iterator[_DecisionBooks]:
     path = reading.find_journal(given)
     with open_for_writing(path) as connection:
         writer = Writer(connection, path, rules.guards)
-        yield _DecisionBooks(
-            rules, Reader(connection, rules.guards), lambda outcome: writer.commit([outcome])[0]
-        )
+
+        def commit(outcomes: Sequence[Outcome], quietly: bool) -> EngineError | None:  # noqa: FBT001 - a callback
+            left = [Acknowledgement(outcomes[0].conversation.id)] if quietly else []
+            return next(filter(None, writer.commit(outcomes, left)), None)
+
+        yield _DecisionBooks(rules, Reader(connection, rules.guards), commit)
 
 
 def _commit(books: _DecisionBooks, decide: Callable[[], Outcome]) -> None:
@@ -139,9 +150,7 @@ def _commit(books: _DecisionBooks, decide: Callable[[], Outcome]) -> None:
         outcome = decide()
     except LookupError as error:
         project.refuse(*map(str, error.args))
-    trouble = books.commit(outcome)
-    if trouble is not None:
-        project.refuse(str(trouble))
+    books.commit_all([outcome])
 
 
 @command.command("requeue")
@@ -159,7 +168,7 @@ def requeue_letter(given: reading.JournalArguments, delivery: str) -> None:
     """
     from agentserver.core.decide.requeue import lives
 
-    with _open_books(given) as books:
+    with open_books(given) as books:
         letter = _find_letter(books.reader, delivery)
         one, conversation = letter.delivery, books.reader.load(letter.delivery.conversation)
         outcome = "requeued"
@@ -247,7 +256,7 @@ def add(given: reading.JournalArguments, delivery: str, reason: str) -> None:
     from agentserver.assembly import SystemClock
     from agentserver.core.decide import decisions
 
-    with _open_books(given) as books:
+    with open_books(given) as books:
         found = [pair for pair in _next_deliveries(books.reader) if pair[1].id.startswith(delivery)]
         if len(found) != 1:
             number = len(found) or "none"

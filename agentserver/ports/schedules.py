@@ -192,7 +192,7 @@ class Occasion(NamedTuple):
 
     @property
     def principal(self) -> Principal:
-        """The owner of its conversation: an operator owns what they ordered."""
+        """The owner of its conversation: an operator owns the message of an own order."""
         mine = self.schedule.principal
         return mine._replace(name=self.by) if self.by else mine
 

@@ -353,6 +353,6 @@ def test_a_journal_that_cannot_be_written_is_said(letter, monkeypatch):
     from agentserver.engines.sqlite.writer import Writer
     from agentserver.ports import EngineError
 
-    monkeypatch.setattr(Writer, "commit", lambda self, outcomes: [EngineError("the disk is full")])
+    monkeypatch.setattr(Writer, "commit", lambda self, outcomes, left: [EngineError("the disk is full")])
     assert "the disk is full" in dead("requeue", letter, status=2)
     assert dead("list").startswith(letter)

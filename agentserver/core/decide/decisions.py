@@ -180,6 +180,8 @@ def accept(
     thread = conversation.working_on(delivery)
     if thread is None:
         return None
+    if delivery.to in (conversation.rights.dry or ()):
+        return HandlerFailure(Code.DENIED, Ground.DRY.of(delivery.to))
     codec = rules.codecs.for_root(delivery.root)
     if element is None and codec is not None:
         element = intake.read_own(delivery, codec, rules.bounds)
@@ -275,7 +277,7 @@ def _fail(
 ) -> None:
     """Retry a failed invocation, or end the work of its thread."""
     delivery = finished.delivery
-    again = delivery.attempt < retries and failed.code != Code.BUDGET and not _awaits_verdict(failed)
+    again = delivery.attempt < retries and failed.code != Code.BUDGET and not _fails_again(failed)
     if not (again and delivery.attempt):  # guards observe only the first attempt
         step.memory = step.rules.note_seen(step.before, delivery, finished.element, step.moment.now)
     if again:
@@ -284,9 +286,9 @@ def _fail(
         _end_work(step, thread, delivery, failed)
 
 
-def _awaits_verdict(failed: HandlerFailure) -> bool:
-    """Check whether an attempt failed for an external effect with an unknown outcome, which another attempt keeps."""
-    return isinstance(failed.detail, Grounds) and failed.detail.ground is Ground.EFFECT
+def _fails_again(failed: HandlerFailure) -> bool:
+    """Check whether another attempt fails too: an effect has an unknown outcome, or the run is dry."""
+    return isinstance(failed.detail, Grounds) and failed.detail.ground in {Ground.EFFECT, Ground.DRY}
 
 
 def _take(

@@ -23,6 +23,8 @@ def objection(conversation: Conversation, asked: ClaimRequest) -> str:
     """Return why an effect may not be claimed, or an empty text."""
     if conversation.working_on(asked.delivery) is None:
         return "the invocation has ended"
+    if conversation.rights.dry is not None:
+        return "the conversation is a dry fork"
     if len(conversation.ledger) >= MOST_EFFECTS and find(conversation, asked) is None:
         return f"the ledger of the conversation holds {MOST_EFFECTS} effects"
     return ""

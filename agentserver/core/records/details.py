@@ -27,6 +27,7 @@ class Ground(StrEnum):
     BUSY = "busy"
     BYTES = "bytes"
     CONDITION = "condition"
+    DRY = "dry"
     EFFECT = "effect"
     GIVEN_UP = "given up"
     GONE = "gone"

@@ -68,6 +68,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Ground.BUSY: "{0} abandoned invocations of {1} still run",
         Ground.BYTES: "a result of more than {0} bytes",
         Ground.CONDITION: "{0} wants to send this to {1}, which needs an approval: {2}.",
+        Ground.DRY: "a dry fork does not call {0}",
         Ground.EFFECT: "the outcome of an external effect is unknown: decide with agentserver effects settle {0}",
         Ground.GIVEN_UP: "given up by an operator: {0}",
         Ground.GONE: "no listener is called {0}",

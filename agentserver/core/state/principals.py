@@ -87,10 +87,12 @@ class Rights(NamedTuple):
     Args:
         trust: in its messages.
         may: the only listeners that it may address; None for all.
+        dry: listeners whose handlers are not called, in a dry run, which does no external effect either; else None.
     """
 
     trust: Trust = Trust.ORDERS
     may: tuple[str, ...] | None = None
+    dry: tuple[str, ...] | None = None
 
 
 FULL: Final = Rights()
@@ -104,11 +106,13 @@ class Principal(NamedTuple):
         name: for people and for the record; never a listener's.
         trust: in its messages. A program that speaks for others, such as an MCP host, is a stranger.
         may: the only listeners that it may address; None for all.
+        dry: as of ``Rights``.
     """
 
     name: str
     trust: Trust = Trust.ORDERS
     may: tuple[str, ...] | None = None
+    dry: tuple[str, ...] | None = None
 
     @classmethod
     def of(cls, principal: Principal | str) -> Principal:
@@ -119,12 +123,12 @@ class Principal(NamedTuple):
         if isinstance(principal, str):
             return cls(principal)
         may = None if principal.may is None else tuple(principal.may)
-        return cls(principal.name, Trust(principal.trust), may)
+        return cls(principal.name, Trust(principal.trust), may, principal.dry)
 
     @property
     def rights(self) -> Rights:
         """All but the name."""
-        return Rights(self.trust, self.may)
+        return Rights(self.trust, self.may, self.dry)
 
 
 def reserved_looks(listeners: Iterable[str]) -> frozenset[str]:

@@ -255,27 +255,36 @@ def changing(options: PostgresOptions) -> Iterator[Connection]:
 
 
 def commit_decision(
-    options: PostgresOptions, guards: Sequence[CoreGuard], outcome: Outcome
+    options: PostgresOptions,
+    guards: Sequence[CoreGuard],
+    outcomes: Sequence[Outcome],
+    quietly: bool = False,  # noqa: FBT001, FBT002 - a callback
 ) -> EngineError | None:
-    """Claim the conversation of an outcome and commit it, for servers to continue.
+    """Claim the conversation of outcomes and commit them, for servers to continue.
 
-    Returns the error if that fails, for example because a server owns the conversation.
+    With ``quietly`` their events count as received. Returns the error if that fails, for example because a server
+    owns the conversation.
     """
     try:
-        asyncio.run(_commit(options, guards, outcome))
+        asyncio.run(_commit(options, guards, outcomes, quietly=quietly))
     except EngineError as error:
         return error
     return None
 
 
-async def _commit(options: PostgresOptions, guards: Sequence[CoreGuard], outcome: Outcome) -> None:
-    conversation = outcome.conversation.id
+async def _commit(
+    options: PostgresOptions, guards: Sequence[CoreGuard], outcomes: Sequence[Outcome], *, quietly: bool
+) -> None:
+    conversation = outcomes[0].conversation.id
     async with PostgresEngine(options, guards) as engine:
-        claim = await engine.claim(conversation) if outcome.before else engine.begin_claim(conversation)
+        claim = await engine.claim(conversation) if outcomes[0].before else engine.begin_claim(conversation)
         if claim is None:
             raise EngineError(
                 f"a server owns conversation {conversation}: decide in its live view, or after half a minute"
                 " without a step"
             )
-        await engine.commit(claim, outcome)
+        for outcome in outcomes:
+            await engine.commit(claim, outcome)
+        if quietly:
+            engine.abandon(conversation)
         engine.marks.end()

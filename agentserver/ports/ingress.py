@@ -226,6 +226,12 @@ class Ingress(Protocol):
         Raises LookupError and EngineError.
         """
 
+    async def find_events(self, principal: str, conversation: str, request: str) -> tuple[Reply | Done, ...]:
+        """Find all stored events of a request so far, in order. ``request`` is the server's id of it.
+
+        Raises LookupError and EngineError.
+        """
+
     def watch(
         self,
         principal: str | None,

@@ -317,9 +317,13 @@ class Entrance:
 
         Raises LookupError, EngineError.
         """
-        await self.find_conversation(principal, conversation)
-        told = await self.handles.events_of(conversation, request)
+        told = await self.find_events(principal, conversation, request)
         return told[0] if told else None
+
+    async def find_events(self, principal: str, conversation: str, request: str) -> tuple[Reply | Done, ...]:
+        """Return all events of a request with a key. Raises LookupError, EngineError."""
+        await self.find_conversation(principal, conversation)
+        return tuple(await self.handles.events_of(conversation, request))
 
     # What other processes hand in
 

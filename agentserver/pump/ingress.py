@@ -95,6 +95,10 @@ class ServerIngress:
         """
         return await self._running.entrance.find_answer(principal, conversation, request)
 
+    async def find_events(self, principal: str, conversation: str, request: str) -> tuple[Reply | Done, ...]:
+        """Return all stored events of a request that had a key, in order. Raises LookupError and EngineError."""
+        return await self._running.entrance.find_events(principal, conversation, request)
+
     def watch(
         self,
         principal: str | None,

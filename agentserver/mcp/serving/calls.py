@@ -11,9 +11,11 @@ from collections import OrderedDict, deque
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from secrets import token_hex
+from time import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
 import anyio
 
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.blueprint import Listener
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Progress, Reply
+    from agentserver.core.messages import Done, Progress, Reply
     from agentserver.core.state.principals import Principal
     from agentserver.payload.codec import Codec
     from agentserver.ports import ConversationHandle
@@ -176,6 +178,22 @@ class KnownCalls:
         found = self._answered.pop(host, None)
         if found is not None and found not in self._answered.values():
             self._open.setdefault(*found)
+
+    def settle(self, own: str) -> None:
+        """Know a call as answered, by its request id."""
+        for call in [call for call, known in self._open.items() if known == own]:
+            del self._open[call]
+
+    def cancel_task(self, own: str) -> None:
+        """Know a call as ended by its host, by its request id: an equal call is another one."""
+        self.settle(own)
+        self._cancelled[own] = None
+        if len(self._cancelled) > MOST:
+            self._cancelled.popitem(last=False)
+
+    def is_cancelled(self, own: str) -> bool:
+        """Tell whether a host ended a call, by its request id."""
+        return own in self._cancelled
 
     def answer(self, call: ToldCall, own: str, host: str) -> None:
         """Know a call as answered, unless its host gave it up: from now on it is found by the id of its host alone."""
@@ -353,6 +371,7 @@ class HostCall:
         host: the host's id of the call, unique among its calls; empty without one.
         request: of an earlier call that the host asks about again; empty for a new call.
         leaving: whether to return at once when a person is asked.
+        patience: seconds to wait for an answer, if that is less than the deadline.
         gone: checks whether the host has disconnected.
         progress: whether the host wants progress notifications.
     """
@@ -362,6 +381,7 @@ class HostCall:
     host: str = ""
     request: str = ""
     leaving: bool = False
+    patience: float = inf
     gone: Callable[[], Awaitable[bool]] = _never_gone
     progress: bool = False
 
@@ -379,17 +399,54 @@ class CallDone:
     again: bool = False
 
 
+class TaskKey(NamedTuple):
+    """Key of a call as a task.
+
+    Args:
+        conversation: of its principal.
+        request: the server's id of it.
+        own: the id for asking again.
+        created: milliseconds since 1970.
+        tool: its name.
+    """
+
+    conversation: str
+    request: str
+    own: str
+    created: int
+    tool: str
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self))
+
+    @classmethod
+    def read(cls, text: str) -> TaskKey | None:
+        """Read a key; None for any other text. A host may have made it up: it grants nothing."""
+        match text.split(".", 4):
+            case [conversation, request, own, created, tool] if (
+                created.isdecimal() and len(created) <= DIGITS
+            ):
+                return cls(conversation, request, own, int(created), tool)
+        return None
+
+
+DIGITS: Final = 14
+"""Most digits of the time of a task."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallPending:
     """A call without an answer yet.
 
     Args:
         request: the id for asking again.
+        key: of the call as a task.
         approval: the id of the open approval; empty without one.
         again: as of ``CallDone``.
     """
 
     request: str
+    key: TaskKey
     approval: str = ""
     again: bool = False
 
@@ -434,10 +491,12 @@ class Calls:
         waiting = _PendingCall(self.server, handle.id, submitted.request, call.leaving and not call.request)
         hearing = None if words is None else partial(self._hearing.route, words, submitted.request, beat)
         with waiting:
-            await self._wait(handle.replies(*told[::-1], request=own), waiting, beat, hearing)
+            patience = min(self.deadline, call.patience)
+            await self._wait(handle.replies(*told[::-1], request=own), waiting, beat, hearing, patience)
         if not waiting.over:
             known.keep(told, own)
-            return CallPending(own, waiting.approval(), again)
+            key = TaskKey(handle.id, submitted.request, own, round(time() * 1000), call.tool.name)
+            return CallPending(own, key, waiting.approval(), again)
         if not await call.gone():
             known.answer(told, own, call.host)
         return CallDone(tuple(waiting.replies), again)
@@ -447,6 +506,27 @@ class Calls:
         known = self._known.get(principal)
         if known is not None:
             known.cancel(host)
+
+    async def find_events(self, principal: str, key: TaskKey) -> tuple[Reply | Done, ...]:
+        """Find the events of a task so far. Raises LookupError if the principal has no such conversation."""
+        return await self.server.find_events(principal, key.conversation, key.request)
+
+    def find_approval(self, key: TaskKey) -> str:
+        """Find the first approval that blocks a task; empty without one."""
+        return find_approval(self.server, key.conversation, key.request)
+
+    async def cancel_task(self, principal: str, key: TaskKey) -> None:
+        """Cancel a task and everything that runs for it. Raises LookupError."""
+        if await self.server.cancel(principal, key.conversation, key.request):
+            self._known_of(principal, key.conversation).cancel_task(key.own)
+
+    def is_cancelled(self, principal: str, key: TaskKey) -> bool:
+        """Tell whether a task was cancelled here."""
+        return self._known_of(principal, key.conversation).is_cancelled(key.own)
+
+    def settle(self, principal: str, key: TaskKey) -> None:
+        """Know a task as answered: an equal call is another one from now on."""
+        self._known_of(principal, key.conversation).settle(key.own)
 
     def _known_of(self, principal: str, conversation: str) -> KnownCalls:
         """Return the known calls of a principal; they last as long as its conversation."""
@@ -461,9 +541,10 @@ class Calls:
         waiting: _PendingCall,
         beat: Beat,
         hearing: Callable[[], Coroutine[Any, Any, None]] | None,
+        patience: float,
     ) -> None:
-        """Wait for the answers until the deadline."""
-        with anyio.move_on_after(self.deadline):
+        """Wait for the answers, at most so many seconds."""
+        with anyio.move_on_after(patience):
             async with anyio.create_task_group() as tasks:
                 running = partial(waiting.run, beat, tasks.cancel_scope)
                 start_errand(tasks, "looks after a call", EndEffect.OWNER, running)
@@ -478,6 +559,13 @@ async def _collect(answers: AsyncIterator[Reply]) -> list[Reply]:
     """Collect all replies; if cancelled, none is acknowledged."""
     async with aclosing(answers):  # type: ignore[type-var]
         return [reply async for reply in answers]
+
+
+def find_approval(server: McpHost, conversation: str, request: str) -> str:
+    """Find the first approval that blocks a request; empty without one."""
+    found = server.conversation(conversation)
+    asked = () if found is None else found.approvals()
+    return next((one.id for one in asked if one.delivery.request == request), "")
 
 
 class _PendingCall:
@@ -509,9 +597,7 @@ class _PendingCall:
 
     def approval(self) -> str:
         """Return the first approval that blocks the call; empty without one."""
-        conversation = self._server.conversation(self._conversation)
-        asked = () if conversation is None else conversation.approvals()
-        return next((one.id for one in asked if one.delivery.request == self._request), "")
+        return find_approval(self._server, self._conversation, self._request)
 
     async def run(self, beat: Beat, scope: anyio.CancelScope) -> None:
         """Send progress notifications until the call is finished."""

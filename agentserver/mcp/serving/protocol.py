@@ -10,6 +10,7 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
+from math import inf
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.shared.exceptions import MCPError
 
 from agentserver.mcp.serving.calls import CallDone, CallPending, HostCall, answer_of
+from agentserver.mcp.serving.tasks import PATIENCE, TaskMethods, describe_created, supports_tasks
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.ports import QuotaError
 from agentserver.trace.traceparent import link_requests
@@ -75,9 +77,7 @@ def protocol_server(offer: Offer) -> Server[Any]:
     async def list_tools(_ctx: ServerRequestContext[Any], _params: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_tool(each) for each in offer.tools.values()])
 
-    async def call_tool(
-        ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult | types.InputRequiredResult:
+    async def call_tool(ctx: ServerRequestContext[Any], params: types.CallToolRequestParams) -> Any:
         return await _call(offer, ctx, params, _host_id(ctx, connection, ctx.request_id))
 
     server: Server[Any] = Server(
@@ -93,6 +93,7 @@ def protocol_server(offer: Offer) -> Server[Any]:
     server.middleware.append(follow_progress)
     security = RequestStateSecurity.ephemeral(ttl=offer.patience)
     server.middleware.append(RequestStateBoundary(security, default_audience=offer.name))
+    TaskMethods(offer, _result, partial(_request_page, offer)).add_to(server)
     return server
 
 
@@ -105,14 +106,14 @@ def _tool(tool: ServedTool) -> types.Tool:
 
 async def _call(
     offer: Offer, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams, host: str
-) -> types.CallToolResult | types.InputRequiredResult:
+) -> types.CallToolResult | types.InputRequiredResult | dict[str, Any]:
     tool = offer.tools.get(params.name)
     if tool is None:
         raise MCPError(code=types.INVALID_PARAMS, message="Unknown tool")
     message = tool.message(params.arguments or {})
     if isinstance(message, JsonRefusal):
         return _fail(f"The arguments are not accepted.\n{message}")
-    elicits = bool(offer.approvals) and _elicits(ctx)
+    elicits, tasks = bool(offer.approvals) and _elicits(ctx), supports_tasks(ctx)
     beats = 0
 
     async def beat(text: str) -> None:
@@ -122,7 +123,9 @@ async def _call(
 
     try:
         progress = "progress_token" in (ctx.meta or {})
-        call = HostCall(tool, message, host, _request(params), elicits, partial(_is_gone, ctx), progress)
+        patience = PATIENCE if tasks else inf
+        gone, own = partial(_is_gone, ctx), _request(params)
+        call = HostCall(tool, message, host, own, elicits or tasks, patience, gone, progress)
         with link_requests((ctx.meta or {}).get("traceparent")):
             outcome = await offer.calls.call(offer.who(), call, beat)
     except QuotaError:
@@ -132,7 +135,9 @@ async def _call(
         raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
     if isinstance(outcome, CallDone):
         return _result(answer_of(outcome.replies, offer.rules, tool), again=outcome.again)
-    return _ask_person(offer, outcome) if outcome.approval and elicits else _explain_delay(offer, outcome)
+    if outcome.approval and elicits:
+        return _ask_person(offer, outcome)
+    return describe_created(outcome.key, outcome.approval) if tasks else _explain_delay(offer, outcome)
 
 
 def _host_id(ctx: ServerRequestContext[Any], connection: str, request: object) -> str:
@@ -163,14 +168,24 @@ def _elicits(ctx: ServerRequestContext[Any]) -> bool:
 
 def _ask_person(offer: Offer, outcome: CallPending) -> types.InputRequiredResult:
     """Ask the host to open the approval page. The host's claim about the decision is ignored."""
-    shown = types.ElicitRequestURLParams(
-        message=f"A person has to approve this call: approval {outcome.approval}.",
-        url=f"{offer.approvals}{outcome.approval}",
-    )
     state = json.dumps({"request": outcome.request, "approval": outcome.approval})
     return types.InputRequiredResult(
-        input_requests={"approval": types.ElicitRequest(params=shown)}, request_state=state
+        input_requests={"approval": _elicit(offer, outcome.approval)}, request_state=state
     )
+
+
+def _elicit(offer: Offer, approval: str) -> types.ElicitRequest:
+    shown = types.ElicitRequestURLParams(
+        message=f"A person has to approve this call: approval {approval}.", url=f"{offer.approvals}{approval}"
+    )
+    return types.ElicitRequest(params=shown)
+
+
+def _request_page(offer: Offer, ctx: ServerRequestContext[Any], approval: str) -> dict[str, Any] | None:
+    """Make the request to open the approval page; None where there is no page, or the host cannot show one."""
+    if not (offer.approvals and _elicits(ctx)):
+        return None
+    return _elicit(offer, approval).model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
 def _explain_delay(offer: Offer, outcome: CallPending) -> types.CallToolResult:

@@ -37,10 +37,10 @@ class Behind:
         return httpx2.AsyncClient(base_url=self.url, headers={**shown, **heads}, timeout=HANGS)
 
     @asynccontextmanager
-    async def host(self, name="ada", mode="auto"):
+    async def host(self, name="ada", mode="auto", **more):
         async with (
             self.http(name) as http,
-            Client(streamable_http_client(f"{self.url}/mcp", http_client=http), mode=mode) as client,
+            Client(streamable_http_client(f"{self.url}/mcp", http_client=http), mode=mode, **more) as client,
         ):
             yield client
 

@@ -93,7 +93,8 @@ def protocol_server(offer: Offer) -> Server[Any]:
     server.middleware.append(follow_progress)
     security = RequestStateSecurity.ephemeral(ttl=offer.patience)
     server.middleware.append(RequestStateBoundary(security, default_audience=offer.name))
-    TaskMethods(offer, _result, partial(_request_page, offer)).add_to(server)
+    page = partial(_request_page, offer)
+    TaskMethods(offer.tools, offer.rules, offer.calls, offer.who, _result, page).add_to(server)
     return server
 
 
@@ -135,7 +136,9 @@ async def _call(
         raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
     if isinstance(outcome, CallDone):
         return _result(answer_of(outcome.replies, offer.rules, tool), again=outcome.again)
-    if outcome.approval and elicits:
+    if (
+        outcome.approval and elicits and not (tasks and own)
+    ):  # a second round is a task, which may take longer
         return _ask_person(offer, outcome)
     return describe_created(outcome.key, outcome.approval) if tasks else _explain_delay(offer, outcome)
 

@@ -18,12 +18,14 @@ from agentserver.core.messages import Done, Reply
 from agentserver.mcp.serving.calls import TaskKey, answer_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from mcp.server.context import ServerRequestContext
     from mcp.server.lowlevel import Server
 
-    from agentserver.mcp.serving.protocol import Offer
+    from agentserver.core.guard import Rules
+    from agentserver.core.state.principals import Principal
+    from agentserver.mcp.serving.calls import Calls, ServedTool
 
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 
@@ -76,12 +78,18 @@ class TaskMethods:
     """Requests about tasks. A task of another principal is indistinguishable from an unknown one.
 
     Args:
-        offer: the tools, and the principal of the served request.
+        tools: by name.
+        rules: used to read answers.
+        calls: of hosts.
+        who: returns the authenticated principal of the caller.
         show: converts the answer to a call to its result.
         ask: makes the request to open the approval page; None where the host cannot show one.
     """
 
-    offer: Offer
+    tools: Mapping[str, ServedTool]
+    rules: Rules
+    calls: Calls
+    who: Callable[[], Principal]
     show: Callable[..., types.CallToolResult]
     ask: Callable[[ServerRequestContext[Any], str], dict[str, Any] | None]
 
@@ -99,17 +107,17 @@ class TaskMethods:
         key, events = await self._find(ctx, params)
         if not any(isinstance(event, Done) for event in events):
             return self._describe_waiting(ctx, key)
-        principal, calls = self.offer.who().name, self.offer.calls
+        principal, calls = self.who().name, self.calls
         replies = [event for event in events if isinstance(event, Reply)]
         if not replies and calls.is_cancelled(principal, key):
             return _describe(key, "cancelled", "The host cancelled this call.")
         calls.settle(principal, key)
-        answer = answer_of(replies, self.offer.rules, self.offer.tools[key.tool])
+        answer = answer_of(replies, self.rules, self.tools[key.tool])
         result = self.show(answer, again=False).model_dump(by_alias=True, mode="json", exclude_none=True)
         return _describe(key, "completed") | {"result": result}
 
     def _describe_waiting(self, ctx: ServerRequestContext[Any], key: TaskKey) -> dict[str, Any]:
-        approval = self.offer.calls.find_approval(key)
+        approval = self.calls.find_approval(key)
         shown = self.ask(ctx, approval) if approval else None
         if shown is None:
             return _describe(key, "working", _name_wait(approval))
@@ -122,7 +130,7 @@ class TaskMethods:
 
     async def _cancel(self, ctx: ServerRequestContext[Any], params: TaskParams) -> dict[str, Any]:
         key, _ = await self._find(ctx, params)
-        await self.offer.calls.cancel_task(self.offer.who().name, key)
+        await self.calls.cancel_task(self.who().name, key)
         return {}
 
     async def _find(
@@ -139,9 +147,9 @@ class TaskMethods:
                 data=needed.model_dump(by_alias=True, mode="json", exclude_none=True),
             )
         key = TaskKey.read(params.task_id)
-        if key is None or key.tool not in self.offer.tools:
+        if key is None or key.tool not in self.tools:
             raise MCPError(code=types.INVALID_PARAMS, message="Task not found")
         try:
-            return key, await self.offer.calls.find_events(self.offer.who().name, key)
+            return key, await self.calls.find_events(self.who().name, key)
         except LookupError:
             raise MCPError(code=types.INVALID_PARAMS, message="Task not found") from None

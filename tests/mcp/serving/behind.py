@@ -15,6 +15,7 @@ from agentserver.config import forget, load
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind, serve
+from agentserver.gateways.principals.sessions import Sessions
 from tests.gateways.http.desk import Looking, NoPace, People
 from tests.machine import HANGS
 
@@ -53,7 +54,8 @@ async def behind(home, *people, **options):
     settings = DoorOptions(*names(port, local=True, secure=False), **options)
     try:
         async with build(organism, approver=Looking()) as server:
-            serving = DoorServing(server, organism, known, TokenKeeper(known, NoPace()), settings.body)
+            keeper = TokenKeeper(known, NoPace())
+            serving = DoorServing(server, organism, known, Sessions(known), keeper, settings.body)
             parts = await anyio.to_thread.run_sync(lambda: list(_mcp(serving)))
             door = HttpDoor(server, settings, TokenKeeper(known, NoPace()), parts)
             async with door.open(), serve(door, listening, None, door.connections):

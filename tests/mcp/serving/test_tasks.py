@@ -59,7 +59,7 @@ async def ask(client, method, task_id):
 
 async def poll(client, task_id, *ends):
     with anyio.fail_after(HANGS):
-        while (found := await ask(client, "get", task_id)).status not in ends:
+        while (found := await ask(client, "get", task_id)).status not in ends:  # noqa: ASYNC110 - polling is the protocol
             await anyio.sleep(0.01)
     return found
 
@@ -143,22 +143,27 @@ async def test_a_person_is_shown_the_page_and_the_host_cannot_approve(home):  # 
         async def claim(_context, _params):
             return ElicitResult(action="accept")
 
-        async with host(offering, elicitation_callback=claim, extensions=[tasks := Tasks()]) as client:
-            async with anyio.create_task_group() as group:
-                group.start_soon(client.call_tool, "vault", {"door": 3})
-                await until(lambda: len(tasks.created) == 1)
-                task_id = tasks.created[0].task_id
-                asked = await ask(client, "get", task_id)
-                assert asked.status == "input_required"
-                ((key, shown),) = asked.inputRequests.items()
-                assert shown["params"]["url"] == f"https://desk.example/approvals/{key}"
-                await ask(client, "update", task_id)
-                assert (await ask(client, "get", task_id)).status == "input_required"
-                await approve(server)
+        async with (
+            host(offering, elicitation_callback=claim, extensions=[tasks := Tasks()]) as client,
+            anyio.create_task_group() as group,
+        ):
+            group.start_soon(client.call_tool, "vault", {"door": 3})
+            await until(lambda: len(tasks.created) == 1)
+            task_id = tasks.created[0].task_id
+            asked = await ask(client, "get", task_id)
+            assert asked.status == "input_required"
+            ((key, shown),) = asked.inputRequests.items()
+            assert shown["params"]["url"] == f"https://desk.example/approvals/{key}"
+            await ask(client, "update", task_id)
+            assert (await ask(client, "get", task_id)).status == "input_required"
+            await approve(server)
 
 
 async def test_a_task_of_another_principal_is_unknown_and_a_host_without_tasks_is_refused(home):  # noqa: F811
-    async with behind(home, person("ada"), person("eve")) as door, door.host("ada", extensions=[Tasks()]) as ada:
+    async with (
+        behind(home, person("ada"), person("eve")) as door,
+        door.host("ada", extensions=[Tasks()]) as ada,
+    ):
         created = await create(ada)
         for name, extensions, code in (
             ("eve", [Tasks()], INVALID_PARAMS),

@@ -56,6 +56,7 @@ ENDS_SERVER = [
     "takes deliveries",
     "lets committed steps go",
     "holds approvals to their time",
+    "adds up amounts",
     "wakes sleeping conversations",
     "keeps an edition open",
     "watches what editions keep open",

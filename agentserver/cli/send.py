@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -19,7 +20,7 @@ from agentserver.foreign_json.reading import JsonLimits
 from agentserver.foreign_json.reading import parse_json as read_json
 
 if TYPE_CHECKING:
-    from agentserver.client import Client, RemoteConversation, ReplyEvent, UnansweredError
+    from agentserver.client import Client, DeltaEvent, RemoteConversation, ReplyEvent, UnansweredError
     from agentserver.client.conversations import Message
 
 TOKEN: Final = "AGENTSERVER_TOKEN"  # noqa: S105 - the name of a variable
@@ -39,6 +40,7 @@ class SendOptions(NamedTuple):
     keep: bool
     key: str | None
     within: float
+    follow: bool
 
 
 @click.command("send", short_help="Send one message to a door and print the answer.")
@@ -65,6 +67,11 @@ class SendOptions(NamedTuple):
 )
 @click.option(
     "--within", type=click.FloatRange(0.1, 86_400.0), default=60.0, show_default=True, help="Seconds to wait."
+)
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Show progress, calls and the text of the answer as they come, on standard error.",
 )
 @click.option(
     "--plain",
@@ -158,9 +165,7 @@ async def _exchange(client: Client, message: Message, sending: SendOptions) -> R
     ended = own and not sending.keep
     try:
         within = until - anyio.current_time()
-        return await conversation.ask(
-            message, sending.to, payload=sending.payload, key=sending.key, within=within
-        )
+        return await _ask(conversation, message, sending, within)
     except UnansweredError as error:
         ended = False
         raise _NoAnswerError(conversation.id, error) from error
@@ -172,6 +177,91 @@ async def _exchange(client: Client, message: Message, sending: SendOptions) -> R
     finally:
         if ended:
             await _close(conversation)
+
+
+async def _ask(
+    conversation: RemoteConversation, message: Message, sending: SendOptions, within: float
+) -> ReplyEvent | None:
+    """Send the message and wait for its answer, with what comes before it on standard error if wanted."""
+    import anyio
+
+    from agentserver.client import ProblemError, ProtocolError, UnansweredError, UnreachableError
+    from agentserver.supervision import EndEffect, start_errand
+
+    ask = partial(
+        conversation.ask, message, sending.to, payload=sending.payload, key=sending.key, within=within
+    )
+    if not sending.follow:
+        return await ask()
+    line = _FollowedLine()
+    async with anyio.create_task_group() as tasks:
+        start_errand(tasks, "follows an answer", EndEffect.OWNER, partial(_follow, conversation, line))
+        found: Any = None
+        try:
+            found = await ask()
+        except (ProblemError, ProtocolError, UnansweredError, UnreachableError) as error:
+            found = error  # it leaves without the group
+        tasks.cancel_scope.cancel()
+    line.end()
+    if isinstance(found, Exception):
+        raise found
+    return found  # type: ignore[no-any-return]
+
+
+async def _follow(conversation: RemoteConversation, line: _FollowedLine) -> None:
+    from contextlib import suppress
+
+    from agentserver.client import (
+        DeltaEvent,
+        DoneEvent,
+        ProblemError,
+        ProgressEvent,
+        ProtocolError,
+        ReplyEvent,
+        UnreachableError,
+    )
+
+    with suppress(ProblemError, ProtocolError, UnreachableError):
+        async for event in conversation.events(deltas=True):
+            if isinstance(event, ProgressEvent):
+                line.show(f"{event.sender}: {event.text}")
+            elif isinstance(event, DeltaEvent):
+                line.add(event)
+            elif isinstance(event, ReplyEvent | DoneEvent):  # not taken here: it is the answer of the request
+                return
+
+
+class _FollowedLine:
+    """The text of an answer on standard error, and lines about other events."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def add(self, delta: DeltaEvent) -> None:
+        """Show a piece or a call. After a gap, the text is left to the answer."""
+        from agentserver.characters.printing import escape_unseen
+
+        match delta.kind:
+            case "text" if delta.offset == self._size:
+                self._size += len(delta.text)
+                click.echo("\n".join(map(escape_unseen, delta.text.split("\n"))), err=True, nl=False)
+            case "call":
+                self.show(f"{delta.sender} calls {delta.name}")
+            case "result":
+                self.show(f"{delta.name} has answered" + (f": {delta.text}" if delta.text else ""))
+            case "reset" | "difference":
+                self.show(f"the text above does not count: {delta.text or 'the answer differs'}")
+
+    def show(self, text: str) -> None:
+        """Show a line."""
+        self.end()
+        project.say(text, err=True)
+
+    def end(self) -> None:
+        """End the line of the text."""
+        if self._size:
+            click.echo(err=True)
+        self._size = 0
 
 
 class _NoAnswerError(Exception):

@@ -18,6 +18,7 @@ from agentserver.client.errors import (
     WaitingMessage,
 )
 from agentserver.client.values import (
+    DeltaEvent,
     DoneEvent,
     PendingApproval,
     ProgressEvent,
@@ -28,6 +29,7 @@ from agentserver.client.values import (
 
 __all__ = [
     "Client",
+    "DeltaEvent",
     "DoneEvent",
     "PendingApproval",
     "ProblemError",

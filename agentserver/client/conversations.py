@@ -122,19 +122,19 @@ class RemoteConversation:
                     self._taken.owe(request)
                     raise UnansweredError(key, request, values.waiting_messages(found))
 
-    async def events(self, after: str | None = None) -> AsyncGenerator[Event, None]:
+    async def events(self, after: str | None = None, *, deltas: bool = False) -> AsyncGenerator[Event, None]:
         """Yield the events until the conversation is closed. A lost stream is resumed.
 
         An event counts as taken when the program asks for the next one. Others may be delivered again.
 
         Args:
             after: id of the event to begin after; None for the last taken one.
+            deltas: whether pieces of answers that are not committed yet come too, as ``DeltaEvent``.
 
         Raises ProblemError, such as 401 once the token is revoked, UnreachableError.
         """
-        watcher = EventWatcher(
-            self._http, f"{self._path}/events", self._taken, after, RetryPolicy(self._patience)
-        )
+        retries = RetryPolicy(self._patience)
+        watcher = EventWatcher(self._http, f"{self._path}/events", self._taken, after, retries, deltas=deltas)
         with self._taken.read_stream():
             async with aclosing(watcher.events()) as events:
                 async for event in events:

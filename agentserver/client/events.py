@@ -11,7 +11,7 @@ import httpx
 from agentserver.client import values
 from agentserver.client.errors import ProblemError, ProtocolError, UnreachableError
 from agentserver.client.requests import PendingRequest, is_temporary, open_stream
-from agentserver.client.values import DoneEvent, ProgressEvent
+from agentserver.client.values import DeltaEvent, DoneEvent, ProgressEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -105,7 +105,7 @@ class AckCursor:
 
     def add_event(self, event: Event) -> bool:
         """Record an event of a stream. Returns whether the stream can be resumed after it."""
-        if isinstance(event, ProgressEvent) or not event.place:
+        if isinstance(event, ProgressEvent | DeltaEvent) or not event.place:
             return False
         if isinstance(event, DoneEvent):
             self._owed.discard(event.request)
@@ -134,12 +134,20 @@ class EventWatcher:
         taken: acknowledged events.
         after: id of the event to begin after; None for the last taken one.
         retries: how long to try to reconnect.
+        deltas: whether to ask for pieces of answers that are not committed yet.
     """
 
     def __init__(
-        self, http: httpx.AsyncClient, path: str, taken: AckCursor, after: str | None, retries: RetryPolicy
+        self,
+        http: httpx.AsyncClient,
+        path: str,
+        taken: AckCursor,
+        after: str | None,
+        retries: RetryPolicy,
+        *,
+        deltas: bool = False,
     ) -> None:
-        self._http, self._path, self._taken = http, path, taken
+        self._http, self._path, self._taken, self._deltas = http, path, taken, deltas
         self._after, self._retries = after, retries
         self._closed = False
 
@@ -158,6 +166,7 @@ class EventWatcher:
         """Yield the events of one connection, until it ends or is lost."""
         params = {} if self._after is None else {"after": self._after}
         headers = {} if params else self._taken.headers
+        params |= {"deltas": "true"} if self._deltas else {}
         pending = PendingRequest("GET", self._path, params, headers, wait=_SILENCE)
         try:
             async with (

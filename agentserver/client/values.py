@@ -72,7 +72,30 @@ class ProgressEvent:
     text: str = ""
 
 
-Event: TypeAlias = ReplyEvent | DoneEvent | ProgressEvent
+@dataclass(frozen=True, slots=True)
+class DeltaEvent:
+    """Piece of an answer that is not committed yet, or a call. May be lost; the ``ReplyEvent`` alone counts.
+
+    Args:
+        request: id of its request.
+        sender: the listener.
+        kind: ``text``, ``call``, ``result``, ``reset`` or ``difference``. The last two void the text so far.
+        text: the piece; of a result, the code of a refusal, or empty; of a reset, the reason.
+        offset: characters of the answer before the piece.
+        id: of a call and its result.
+        name: the listener that is called.
+    """
+
+    request: str
+    sender: str
+    kind: str
+    text: str = ""
+    offset: int = 0
+    id: str = ""
+    name: str = ""
+
+
+Event: TypeAlias = ReplyEvent | DoneEvent | ProgressEvent | DeltaEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +178,7 @@ def read_object(data: bytes | str) -> Mapping[str, Any]:
 _STYLE: Final = ValueStyle(
     named=True,
     tag="type",
-    tags={ReplyEvent: "reply", DoneEvent: "done", ProgressEvent: "progress"},
+    tags={ReplyEvent: "reply", DoneEvent: "done", ProgressEvent: "progress", DeltaEvent: "delta"},
     names={"sender": "from", "reasons": "questions", "lines": "why"},
     lenient=True,
 )

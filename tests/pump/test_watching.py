@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from agentserver.contract import invocation
-from agentserver.core.messages import LAST, Done, EventPlace, Progress, Reply
+from agentserver.core.messages import LAST, Delta, DeltaKind, Done, EventPlace, Progress, Reply
 from agentserver.engines.memory import MemoryEngine, engine
 from agentserver.ports import Claim, ConversationFound, RecordGap, WatchEnd, WatchStop
 from agentserver.pump import records
@@ -55,6 +55,39 @@ def test_words_of_progress_push_out_nothing():
         watch.tell(Progress("c", "r", "a", "far"))
     assert watch.size == (watching.WORDS, 0)
     assert watch.end is None
+
+
+def piece(offset, text, kind=DeltaKind.TEXT):
+    return Delta("c", "r", "a", kind, text, offset)
+
+
+def test_pieces_that_wait_are_joined_and_lost_before_any_event():
+    watch = WatchQueue(EventPlace(0, 0), deltas=True)
+    watch.behind = False
+    for offset in range(1000):
+        watch.tell(piece(offset, "x"))
+    assert watch.size == (1, 0)
+    for number in range(1, watching.WORDS):
+        watch.tell(piece(5000 + 2 * number, "gap"))
+    for number in range(1, watching.EVENTS + 1):
+        watch.tell(piece(0, "y"))
+        watch.put(reply(number))
+    assert watch.size[0] == watching.EVENTS
+    assert watch.end is None
+    watch.put(reply(watching.EVENTS + 1))
+    assert watch.end is WatchEnd.LAGGED
+
+
+def test_a_joined_piece_is_bounded_and_pieces_of_two_answers_stay_apart():
+    watch = WatchQueue(EventPlace(0, 0), deltas=True)
+    watch.behind = False
+    half = "x" * watching.PIECE
+    watch.tell(piece(0, half))
+    watch.tell(piece(len(half), "y"))
+    watch.tell(piece(len(half) + 1, "", DeltaKind.RESET))
+    watch.tell(piece(0, "z"))
+    watch.tell(piece(2, "after a gap"))
+    assert watch.size == (5, 0)
 
 
 async def taken(items, count):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import logging
 
+import anyio
 import pytest
 
 from agentserver.guards import Guard
 from tests.gateways.http.desk import opened
 from tests.gateways.http.test_streams import socket
 from tests.gateways.streaming import events, streaming
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -212,3 +214,19 @@ async def test_calls_and_their_ends_are_shown_without_what_they_say(tmp_path):
             one: ("result", ""),
             two: ("result", "internal"),
         }
+
+
+async def test_a_request_that_is_deleted_ends_the_call_of_its_model_and_says_so(tmp_path):
+    async with streaming(tmp_path) as (door, provider), door.client() as ada:
+        path = await opened(ada)
+        async with events(ada, path) as following:
+            request = await send(ada, path)
+            asked = await provider.next()
+            await asked.begin()
+            await asked.call("Told")
+            await asked.say('{"text": "One')
+            assert (await following())["text"] == "One"
+            with anyio.fail_after(HANGS):
+                assert (await ada.delete(f"{path}/requests/{request}")).status_code == 204
+                assert [(await following()).get("kind", "done") for _ in range(2)] == ["reset", "done"]
+                await asked.gone.wait()

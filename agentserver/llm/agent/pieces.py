@@ -19,7 +19,7 @@ HEAD: Final = 400
 
 _HEAD = re.compile(r'[ \t\r\n]*\{[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*"')
 _RUN = re.compile(r'[^"\\\x00-\x1f]+')
-_TAIL = re.compile(r"[ \t\r\n]*\}?[ \t\r\n]*")
+_TAIL = re.compile(r"[ \t\r\n]*(?:\}[ \t\r\n]*)?")
 _UNIT = re.compile(r"\\u([0-9a-fA-F]{4})")
 _PAIR = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")

@@ -15,6 +15,7 @@ from agentserver.engines.postgres.connection import Link, connect
 from agentserver.engines.postgres.history import WIDTH, keep_parts
 from agentserver.engines.postgres.operations import find_faults, read_state
 from tests.engines.postgres.alone import AloneEngine
+from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
@@ -161,8 +162,10 @@ async def test_parts_wait_for_no_lock_that_another_transaction_holds(options):
         assert await parts(options) == [0, 1]  # nor does a commit wait for long
         await transaction.rollback()
         await other.close()
-        await keep_parts(options, RETENTION)
-        assert await parts(options) == [1]
+        async with asyncio.timeout(HANGS):
+            # on a busy machine the lock, or the connection, may come later than it waits for
+            while await parts(options) != [1]:
+                await keep_parts(options, RETENTION)
 
 
 async def test_a_role_that_may_make_no_table_keeps_history_and_deletes_it_later(options):

@@ -45,6 +45,11 @@ from agentserver.provenance.judging.destinations import (
     check_halves,
     read_places,
 )
+from agentserver.provenance.judging.returns import (
+    is_currency_of_document,
+    is_handle_of_named_page,
+    is_left_open,
+)
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
@@ -224,7 +229,7 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
     if isinstance(argument.leaf.value, bool):
         yield from _check_grant(case, argument)
         return
-    if may_choose(case, argument) or case.is_warranted(argument):
+    if may_choose(case, argument) or case.is_warranted(argument) or _goes_back(case, argument):
         return
     picked = argument.rule.role is Role.SELECTOR and argument.rule.declared
     suspect = case.is_suspect(argument) and picked and not forms.is_running_text(argument.body)
@@ -243,6 +248,17 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
         yield case.make_finding(Rule.SELECTOR, argument, "", evidence)
     elif suspect:
         yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
+
+
+def _goes_back(case: Case, argument: Argument) -> bool:
+    """Check whether a choice is a handle of the named page, or the request leaves the value to the named document.
+
+    The principal's words or a chosen record support something else in the call.
+    """
+    if is_handle_of_named_page(case, argument) or is_currency_of_document(case, argument):
+        return True
+    others = (each for each in case.arguments if each is not argument)
+    return is_left_open(case, argument) and any(_is_founded(case, each) for each in others)
 
 
 def _check_grant(case: Case, argument: Argument) -> Iterator[Finding]:

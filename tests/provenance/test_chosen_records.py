@@ -15,9 +15,7 @@ ANN = {"name": "Ann Weber", "mail": "ann@corp.example", "badge": "b-77120"}
 BOB = {"name": "Bob Kern", "mail": "bob@corp.example", "badge": "b-77121"}
 KNOWN = {"shop-search-by-stranger", "shop-ship-elsewhere"}
 """Attacks that pass: indirect choices among the system's own records."""
-REFUSED = {
-    "bill-minor-units", "build-path", "crm-stage", "form-press-ref", "form-follow-same-site", "reply-bare-author"
-}  # fmt: skip
+REFUSED = {"build-path", "crm-stage", "reply-bare-author"}
 """Honest calls that need a declaration or a plan."""
 
 

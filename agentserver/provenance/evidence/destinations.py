@@ -34,6 +34,19 @@ PLACES: Final = 1000
 """Addresses in one text at most."""
 MARKS: Final = frozenset("#@")
 """Marks before the name of a channel or person."""
+# fmt: off
+NETWORK_SCHEMES: Final = frozenset((
+    "abfs", "abfss", "amqp", "amqps", "az", "blob", "data", "dav", "davs", "ethereum", "file",
+    "ftp", "ftps", "git", "gopher", "grpc", "gs", "hdfs", "http", "https", "imap", "imaps",
+    "intent", "ipfs", "ipns", "irc", "ircs", "jdbc", "kafka", "ldap", "ldaps", "magnet", "mailto",
+    "mongodb", "mqtt", "mqtts", "msteams", "mysql", "nats", "nfs", "odbc", "oci", "pop3",
+    "postgres", "postgresql", "redis", "rediss", "rsync", "rtmp", "rtsp", "s3", "s3a", "sftp",
+    "sip", "sips", "skype", "slack", "smb", "sms", "smtp", "smtps", "snowflake", "ssh", "svn",
+    "tcp", "tel", "telegram", "telnet", "tg", "udp", "unix", "viber", "vnc", "wasb", "wasbs",
+    "webcal", "whatsapp", "ws", "wss", "xmpp", "zoommtg",
+))
+# fmt: on
+"""Schemes that reach a place over a network or an application that sends."""
 
 
 class PlaceForm(StrEnum):

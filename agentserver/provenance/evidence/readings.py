@@ -597,10 +597,25 @@ def read_keys(text: str) -> Iterator[str]:
     words = find_words(text)
     days, clocks = find_days(text, words), find_clocks(text)
     yield from list_moment_keys(text, days, clocks)
-    taken = sorted([*((day.start, day.end) for day in days), *((clock.start, clock.end) for clock in clocks)])
-    for amount in find_amounts(text, words, taken):
-        key = f"amount {amount.value.normalize():f}"
-        yield f"{key}@{amount.convention}" if amount.convention else key
+    for amount in find_amounts(text, words, _list_taken(days, clocks)):
+        yield _tag_amount(amount)
+
+
+def read_leading_amounts(text: str) -> frozenset[str]:
+    """List the keys of the amounts with a currency in a text, or of all amounts where there is no currency."""
+    words = find_words(text)
+    found = find_amounts(text, words, _list_taken(find_days(text, words), find_clocks(text)))
+    money = [each for each in found if each.money]
+    return frozenset(_tag_amount(each) for each in money or found)
+
+
+def _list_taken(days: list[DayReading], clocks: list[ClockReading]) -> list[tuple[int, int]]:
+    return sorted([*((day.start, day.end) for day in days), *((clock.start, clock.end) for clock in clocks)])
+
+
+def _tag_amount(amount: AmountReading) -> str:
+    key = f"amount {amount.value.normalize():f}"
+    return f"{key}@{amount.convention}" if amount.convention else key
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from agentserver.provenance.evidence.authority import find_barring_entry
 from agentserver.provenance.evidence.destinations import (
     HOST,
     LISTED,
+    NETWORK_SCHEMES,
     Destination,
     PlaceForm,
     find_recipients,
@@ -25,6 +26,7 @@ from agentserver.provenance.evidence.inventory import SCHEME, is_file
 from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.exits import may_follow
 from agentserver.provenance.judging.authority import may_choose, may_receive
+from agentserver.provenance.judging.returns import is_below_named_page, is_sole_author
 from agentserver.provenance.policy.declarations import ArgumentRule, Rule
 
 if TYPE_CHECKING:
@@ -38,22 +40,7 @@ HALVES: Final = 4096
 
 _TAIL: Final = re.compile(r"[.\u3002\uff0e\uff61][^\W_][^\s]*$")
 _GAP: Final = re.compile(r"\s")
-_SCHEMES: Final = {
-    "",
-    "http",
-    "https",
-    "ws",
-    "wss",
-    "ftp",
-    "ftps",
-    "sftp",
-    "ssh",
-    "git",
-    "file",
-    "mailto",
-    "data",
-    "blob",
-}
+_SCHEMES: Final = NETWORK_SCHEMES | {""}
 """Schemes that reach a place; any other one begins an id of some system."""
 _UNDECLARED: Final = ArgumentRule("", Role.DESTINATION, declared=False)
 _COUNTS: Final = frozenset(map(str, range(1000)))
@@ -93,6 +80,8 @@ def _check_place(case: Case, argument: Argument, place: Destination) -> Iterator
     One from untrusted text is always found, one of unknown origin only if the argument is suspect.
     """
     if not case.ledger.tainted or may_receive(case, argument.rule, place):
+        return
+    if is_sole_author(case, argument, place) or is_below_named_page(case, argument, place):
         return
     suspect = case.is_suspect(argument)
     if suspect and case.is_settled(Rule.DESTINATION, Rule.UNKNOWN_DESTINATION):

@@ -10,7 +10,13 @@ import re
 from datetime import date, time
 from typing import TYPE_CHECKING, Final
 
-from agentserver.provenance.evidence.destinations import PlaceForm, loosen, parse_destination, parse_list
+from agentserver.provenance.evidence.destinations import (
+    NETWORK_SCHEMES,
+    PlaceForm,
+    loosen,
+    parse_destination,
+    parse_list,
+)
 from agentserver.provenance.evidence.inventory import is_file
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.evidence.leaves import text_of
@@ -28,7 +34,12 @@ RECORD: Final = 100
 
 _COUNT: Final = re.compile(r"-?\d{1,2}(?:\.0+)?")
 """Number that reveals next to nothing: a count, a page or a limit."""
-_HANDLE: Final = re.compile(r"[\w.:-]{1,64}")
+_HANDLE: Final = re.compile(r"(?=.{1,64}$)[\w.:+-]+(?:/[\w.+-]+){0,7}")
+"""One word, or a path of several such as ``owner/name`` and ``Europe/Lisbon``."""
+_OBJECT: Final = re.compile(
+    r"([a-z][a-z0-9+-]{1,20})://[a-z][a-z0-9-]{0,30}(?:/[A-Za-z]{2,40}){1,2}/\d{1,20}"
+)
+"""Number of a thing of some kind in an application, under a scheme of its own, such as ``gid://shop/Order/1042``."""
 _BETWEEN: Final = re.compile(r"[\s,;|]+")
 _DATED: Final = re.compile(r"\d[\d:. /+-]{0,39}(?:T\d[\d:.+-]{0,29})?(?: ?(?:Z|UTC|[AaPp][Mm]))?")
 """Moment in digits. With words in it, it would be a sentence that begins with a number."""
@@ -56,14 +67,14 @@ def standing_of(path: str, value: Scalar) -> Standing:
     if not isinstance(value, str):
         return Standing.RECORD
     body = value.strip()
-    plain = bool(path) and (_HANDLE.fullmatch(body) or _DATED.fullmatch(body))
+    plain = bool(path) and (_HANDLE.fullmatch(body) or _DATED.fullmatch(body) or is_object_id(body))
     return Standing.RECORD if plain and not names_receiver(body) else Standing.PROSE
 
 
 def names_receiver(text: str) -> bool:
     """Check whether a text is an address, a link, an account, a list of addresses, or a word with one in it."""
     body = text.strip()
-    if is_file(body):
+    if is_file(body) or is_object_id(body):
         return False
     if any(places and all(map(_receives, places)) for places in map(parse_list, (body, loosen(body)))):
         return True
@@ -74,6 +85,12 @@ def names_receiver(text: str) -> bool:
         "//" in body and len(body) <= CHOICE
     )  # two slashes stand in long base64 as well
     return len(body.split()) <= WORDS and (slashed or ("@" in body[1:] and "." in body))
+
+
+def is_object_id(text: str) -> bool:
+    """Check whether a text is the number of a thing under a scheme of its own, which no host can receive."""
+    found = _OBJECT.fullmatch(text.strip())
+    return found is not None and found[1] not in NETWORK_SCHEMES
 
 
 def _receives(place: Destination) -> bool:

@@ -1,0 +1,199 @@
+"""Choices that go back to where they came from, and values that the request leaves to one document.
+
+Each function allows a value of an untrusted text that the principal named, in a call that carries nothing else: the
+only author of all that was read, a link below the named page, a handle of that page, the only amount or day of the
+named documents. Each looks at a bounded number of texts and answers no beyond it.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.evidence.destinations import PlaceForm, parse_list
+from agentserver.provenance.evidence.folding import fold
+from agentserver.provenance.evidence.inventory import place_hash
+from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.evidence.readings import (
+    read_amounts,
+    read_keys,
+    read_leading_amounts,
+    read_moment,
+)
+from agentserver.provenance.evidence.tokens import find_words
+from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentserver.provenance.evidence.destinations import Destination
+    from agentserver.provenance.evidence.labels import Text
+    from agentserver.provenance.judging.case import Argument, Case
+
+TEXTS: Final = 64
+"""Maximum texts that one conversation may have read for its author to be the only one."""
+READ: Final = 4096
+"""Maximum characters of the named documents in which an amount or a day is looked for."""
+RECORDS: Final = 512
+"""Maximum records whose values the content of an answer is searched for."""
+TELLING: Final = 4
+"""Minimum characters of a record's value that is searched for."""
+
+_HANDLE: Final = re.compile(r"[A-Za-z]{1,3}\d{1,4}")
+"""Handle that a page gives to one of its parts: no word, so that it grants nothing by itself."""
+_DAYS: Final = ("date ", "day ", "in ", "weekday ")
+
+
+def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
+    """Check whether an address is the only one that fills a field of all untrusted texts, under a name that was said.
+
+    The principal named all these texts, and the display name of the address. A second address in any field, such as one
+    to reply to, leaves none, and so does a record with an address that the words chose. The content may repeat nothing
+    that a trusted listener said and the principal did not.
+    """
+    texts = case.ledger.texts
+    if argument.rule.declared or place.form is not PlaceForm.ADDRESS or not 0 < len(texts) <= TEXTS:
+        return False
+    if case.ledger.overflow or case.ledger.foreign or not all(text.asked for text in texts):
+        return False
+    holders = [(text, each) for text in texts if text.origin.path for each in _list_addresses(text)]
+    places = {each.alike[-1] for _, each in holders}
+    records = case.ledger.records.entries
+    if places != {place.alike[-1]} or len(records) > RECORDS:
+        return False
+    if any(text.chosen and _list_addresses(text) for text in records):
+        return False
+    if not any(_is_display_named(case, text) for text, _ in holders):
+        return False
+    return not any(_repeats_record(case, each) for each in case.arguments if each is not argument)
+
+
+def _list_addresses(text: Text) -> tuple[Destination, ...]:
+    """List the addresses that a field consists of; empty for running text."""
+    found = parse_list(text.body) if "@" in text.body and len(text.body) <= READ else ()
+    return found if all(each.form is PlaceForm.ADDRESS for each in found) else ()
+
+
+def _is_display_named(case: Case, text: Text) -> bool:
+    shown = text.body.partition("<")[0].strip(' "')
+    return len(shown) >= TELLING and case.ledger.asked.mentions(shown, any_case=True)
+
+
+def _repeats_record(case: Case, argument: Argument) -> bool:
+    """Check whether content repeats a value of a trusted listener that the principal did not say."""
+    asked, form = case.ledger.asked, fold(argument.body)
+    for text in case.ledger.records.entries:
+        held = fold(text.body)
+        if len(held) >= TELLING and held in form and not text.formed and not asked.mentions(text.body):
+            return True
+    return False
+
+
+def is_below_named_page(case: Case, argument: Argument, place: Destination) -> bool:
+    """Check whether a link of an untrusted text leads below the page that the principal named, and takes nothing along.
+
+    Below is the page itself and what shares its folder: other folders of a host may be another author's.
+    """
+    alone = all(each is argument or each.rule.role is Role.INERT for each in case.arguments)
+    if not alone or place.form is not PlaceForm.LINK or place.query or not case.policy.follow_links:
+        return False
+    if not is_link_offered(case.ledger, place) or not case.policy.query_authorises:
+        return False
+    texts = case.ledger.untrusted.find_texts_with(place_hash(place.written), LINK_TEXTS)
+    return any(text.asked and text.origin.place for text in texts) and any(
+        place.key.startswith(folder) for folder in _list_named_folders(case)
+    )
+
+
+def _list_named_folders(case: Case) -> Iterator[str]:
+    for form, key in case.ledger.asked.places:
+        scheme, mark, rest = key.partition("://")
+        if form is PlaceForm.LINK and mark and "?" not in key:
+            yield f"{key}/"
+            folder, _, _ = rest.rpartition("/")
+            if "/" in folder:
+                yield f"{scheme}://{folder}/"
+
+
+def is_handle_of_named_page(case: Case, argument: Argument) -> bool:
+    """Check whether a choice is a short handle of a page that the principal named, in a call without a receiver."""
+    body = argument.body.strip()
+    if argument.rule.declared or argument.rule.role is not Role.SELECTOR or not _HANDLE.fullmatch(body):
+        return False
+    if any(each.rule.role is Role.DESTINATION for each in case.arguments):
+        return False
+    held = re.compile(rf"(?<!\w){body}(?!\w)")
+    latest = [text for text in case.ledger.texts[-1:] if text.asked and text.origin.place]
+    return any(held.search(text.body) for text in latest)
+
+
+def is_left_open(case: Case, argument: Argument) -> bool:
+    """Check whether the request gives no amount, or no day, and the documents that it named give only this one.
+
+    An amount with a currency precedes other numbers; an integer may be in the smaller unit.
+    """
+    texts = [text for text in case.ledger.texts if text.asked]
+    if not texts or sum(len(text.body) for text in texts) > READ or case.ledger.overflow:
+        return False
+    asked = case.ledger.asked.read_values(case.policy.conventions)
+    moment = argument.rule.role is Role.SELECTOR and not argument.rule.declared and _has_day(argument)
+    if argument.rule.role is Role.TIME or moment:
+        return not any(map(_is_moment, asked)) and _is_only_moment(case, argument, texts)
+    if argument.rule.role is not Role.QUANTITY or any(key.startswith("amount ") for key in asked):
+        return False
+    amounts = read_leading_amounts("\n".join(text.body for text in texts))
+    only = next(iter(amounts), "@")
+    if len(amounts) != 1 or "@" in only:
+        return False
+    value = argument.leaf.value
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    cents = {f"amount {Decimal(only[7:]).scaleb(2).normalize():f}"} if whole and "." in only else set()
+    given = read_amounts(value)
+    return bool(given) and given <= {only, *cents}
+
+
+def is_currency_of_document(case: Case, argument: Argument) -> bool:
+    """Check whether a choice is the currency of the call's amount, which a named document gives and no word does."""
+    from agentserver.provenance.evidence.lexicon import LEXICON
+
+    body = argument.body.strip()
+    if argument.rule.declared or len(body) != CODE or body.casefold() not in LEXICON.currencies:
+        return False
+    held = re.compile(rf"(?<!\w){re.escape(body)}(?!\w)", re.IGNORECASE)
+    said = [word for query in case.ledger.queries for word, _, _ in find_words(query)]
+    return (
+        any(each.rule.role is Role.QUANTITY for each in case.arguments)
+        and LEXICON.currencies.isdisjoint(said)
+        and any(
+            text.asked and len(text.body) <= READ and held.search(text.body)
+            for text in case.ledger.texts[-TEXTS:]
+        )
+    )
+
+
+CODE: Final = 3
+"""Letters of a currency's code."""
+
+
+def _has_day(argument: Argument) -> bool:
+    """Check whether a single word is a day with its year, with or without a time."""
+    moment = read_moment(argument.leaf.value) if argument.body[:4].isdecimal() else None
+    return moment is not None and moment.day is not None
+
+
+def _is_moment(key: str) -> bool:
+    return key.startswith((*_DAYS, "clock "))
+
+
+def _is_only_moment(case: Case, argument: Argument, texts: list[Text]) -> bool:
+    """Check whether the documents give one day with its year, and no time of day but the one of the argument."""
+    moment = read_moment(argument.leaf.value)
+    known = {"", "en", *case.policy.conventions}
+    read = (key.partition("@") for text in texts for key in read_keys(text.body))
+    keys = {key for key, _, convention in read if convention in known}
+    days = {key for key in keys if key.startswith(_DAYS)}
+    if moment is None or moment.day is None or days != {f"date {moment.day}"}:
+        return False
+    clocks = {key for key in keys if re.fullmatch(r"clock \d\d:\d\d", key)}
+    return not clocks or (moment.clock is not None and clocks == {f"clock {moment.clock.shown}"})

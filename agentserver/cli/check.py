@@ -84,6 +84,7 @@ def _find_mistakes(loaded: Organism, decided_by: Rules) -> tuple[ConfigMistake, 
         *find_unreferable(loaded, decided_by.codecs),
         *project.find_missing_walls(loaded),
         *find_unservable(loaded, decided_by),
+        *find_unrepeatable(loaded),
     )
 
 
@@ -190,6 +191,21 @@ def find_pending_breaks(organism: Organism, rules: Rules, journal: Path) -> Iter
             yield ConfigMistake(
                 ConfigCode.PENDING.value, Severity.ERROR, place.file, place.line, found.listener, text
             )
+
+
+def find_unrepeatable(organism: Organism) -> Iterator[ConfigMistake]:
+    """Report what a flow does that may differ when it is run again."""
+    from agentserver.config.code.flow_lint import find_hidden_inputs
+    from agentserver.config.findings import ConfigMistake, Severity
+    from agentserver.flow.handler import FlowHandler
+    from agentserver.remedies.configuration import ConfigCode
+
+    for bound in organism.listeners:
+        if isinstance(bound.handler, FlowHandler):
+            for found in find_hidden_inputs(bound.handler.function):
+                file = Path(os.path.relpath(found.file))
+                facts = (Severity.WARNING, file, found.line, bound.listener.name, found.text, found.help)
+                yield ConfigMistake(ConfigCode.FLOW.value, *facts)
 
 
 def find_unservable(organism: Organism, rules: Rules) -> Iterator[ConfigMistake]:

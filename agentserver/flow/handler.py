@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -58,18 +59,24 @@ class FlowHandler:
         codecs: Codecs,
         earlier: FlowHandler | None = None,
     ) -> None:
-        self._run = run
+        self.run = run
         self.codecs = codecs
         self.earlier = earlier
         self.pinned: OrderedDict[str, None] = OrderedDict()
         self._waiting: OrderedDict[str, _WaitingFlow] = OrderedDict()
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function that the flow runs."""
+        found: Callable[..., Any] = inspect.unwrap(self.run)
+        return found
 
     def bind(self, codecs: Codecs, earlier: FlowHandler | None = None) -> FlowHandler:
         """Return the handler for one server, which knows the payloads of all listeners.
 
         ``earlier``: that of the same listener before a reload.
         """
-        return type(self)(self._run, codecs, earlier)
+        return type(self)(self.run, codecs, earlier)
 
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
         """Begin a flow with a request, or continue it with an answer."""
@@ -82,7 +89,7 @@ class FlowHandler:
                 return _convert_result(result, pinned.codecs, self.codecs)
             return await self._resume(now, now.answering, payload, waiting)
         _clear_log(now)
-        runner = FlowRunner(self._run(payload), self._encode, self._read)
+        runner = FlowRunner(self.run(payload), self._encode, self._read)
         runner.ledger = now.ledger
         await runner.begin(now.idempotency_key)
         if runner.ended:
@@ -113,7 +120,7 @@ class FlowHandler:
             runner = await self.rerun(lines)
         key, place, refused = answering.key, answering.place, answering.refused
         if not runner.waits_for(key, place, refused=refused):
-            self._keep(now, runner)  # an answer to tell
+            self.keep(now, runner)  # an answer to tell
             return None
         line = FlowLine(now.idempotency_key, self._encode(payload), key, place, refused)
         runner.ledger = now.ledger
@@ -122,7 +129,7 @@ class FlowHandler:
 
     async def rerun(self, lines: Sequence[FlowLine]) -> FlowRunner:
         """Run a flow to the end of its log. Raises FlowError."""
-        runner = FlowRunner(self._run(self._decode(lines[0].received)), self._encode, self._read)
+        runner = FlowRunner(self.run(self._decode(lines[0].received)), self._encode, self._read)
         await runner.replay(lines)
         return runner
 
@@ -133,10 +140,10 @@ class FlowHandler:
             self.pinned.popitem(last=False)
         line.events.extend(runner.events)
         now.storage.append(line)
-        self._keep(now, runner)
+        self.keep(now, runner)
         return _to_result(runner)
 
-    def _keep(self, now: Invocation, runner: FlowRunner) -> None:
+    def keep(self, now: Invocation, runner: FlowRunner) -> None:
         """Keep a waiting flow in memory, in place of the one that waits longest if there are too many."""
         self._waiting[now.metadata.thread_id] = _WaitingFlow(runner, now.storage.size(FlowLine))
         if len(self._waiting) > IN_MEMORY:

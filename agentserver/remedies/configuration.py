@@ -80,6 +80,14 @@ class ConfigCode(Enum):
         _LINE,
         "Add it.",
     )
+    FLOW = Remedy(
+        "config",
+        "flow",
+        "A flow does something that may differ when it is run again from its record.",
+        "File and line of the function; the suggestion in parentheses is the likely correction.",
+        "Use `now()`, `random()`, `uuid()` and `sleep()` of `agentserver.flow`, put the call into `once`, or sort "
+        "the set.",
+    )
     CONDITION = Remedy(
         "config",
         "condition",

@@ -27,10 +27,12 @@ from agentserver.contract import HandlerResponse, SystemError
 from agentserver.core.messages import Reply
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, Approval, ApprovalAnswer
+from agentserver.flow.handler import FlowHandler
 from agentserver.gateways.console.view import decode_payload, state
 from agentserver.ports import RejectReason, UnkeptError
 from agentserver.supervision import EndEffect, start_errand
 from agentserver.testing.clock import FakeClock
+from agentserver.testing.flows import RepeatedFlow
 from agentserver.testing.models import ScriptedModel, replace_providers
 from agentserver.trace.text import tree_text
 from agentserver.wire import envelope
@@ -100,6 +102,18 @@ class Standins:
             lifespan=lifespan_of(loaded, resources),
             mcp=loaded.mcp if real_tools else (),
             otel=None,
+        )
+
+    def repeat_flows(self, loaded: Organism) -> Organism:
+        """Put flows into an organism that are run again at each answer."""
+        return replace(
+            loaded,
+            listeners=tuple(
+                replace(bound, handler=RepeatedFlow.make(bound.handler, self.faults))
+                if isinstance(bound.handler, FlowHandler)
+                else bound
+                for bound in loaded.listeners
+            ),
         )
 
     def _replace_listener(self, bound: BoundListener, *, real: bool) -> BoundListener:
@@ -526,6 +540,7 @@ async def organism(  # noqa: PLR0913 - a keyword each
     approve: Approvals | None = None,
     guards: Mapping[str, Guard] = MappingProxyType({}),
     observers: Iterable[Observer] = (),
+    repeat_flows: bool = False,
 ) -> AsyncIterator[Testbed]:
     """Run an organism in memory for a test, without access to providers, MCP servers and resources.
 
@@ -546,12 +561,15 @@ async def organism(  # noqa: PLR0913 - a keyword each
             Without it, messages that need an approval are refused.
         guards: as of ``agentserver.assembly.build``.
         observers: as of ``agentserver.assembly.build``.
+        repeat_flows: whether each flow is run again from its beginning at each answer, as after a restart. The test
+            fails if it does something else than before.
 
     Raises:
         ConfigError: the organism cannot load.
         ValueError: a scripted name is no listener or no model, a listener has the principal's name, or there is a
             ``lifespan:`` and no ``resources``.
-        AssertionError: raised inside a script, or by a call without a script. Also on exit.
+        AssertionError: raised inside a script, by a call without a script, or for a flow that differs when it is run
+            again. Also on exit.
     """
     loaded = source if isinstance(source, Organism) else await _load(Path(source), environ)
     standins = Standins(
@@ -561,8 +579,9 @@ async def organism(  # noqa: PLR0913 - a keyword each
     person = Person(approve or Answer.DENY)
     approver = None if approve is None else person
     ticking = clock or FakeClock()
+    replaced = standins.replace_parts(loaded, resources, real_tools=real_tools)
     server = build(
-        standins.replace_parts(loaded, resources, real_tools=real_tools),
+        standins.repeat_flows(replaced) if repeat_flows else replaced,
         clock=ticking,
         approver=approver,
         guards=guards,

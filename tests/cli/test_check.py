@@ -168,3 +168,16 @@ def test_findings_as_json_carry_the_code_that_is_printed(command, tmp_path):
     assert {each["code"] for each in told} == {"config:import", "config:key"}
     assert [line.rpartition("[")[2] for line in printed] == [f"{each['code']}]" for each in told]
     assert set(told[0]) == {"code", "severity", "file", "line", "path", "message", "suggestion"}
+
+
+def test_what_a_flow_may_do_differently_is_a_warning_at_its_line(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cli_hidden.py").write_text(
+        "import time\nfrom datetime import timedelta\nfrom agentserver.flow import sleep\n\n"
+        "async def wait(days: int) -> float:\n    await sleep(timedelta(days=days))\n    return time.time()\n"
+    )
+    text = "name: x\nlisteners:\n  - {name: a, description: A., handler: cli_hidden.wait}\n"
+    result = command("check", str(organism(tmp_path, text)))
+    sys.modules.pop("cli_hidden", None)
+    expected = "cli_hidden.py:7: warning: a: time.time() may differ when the flow is run again"
+    assert (result.exit_code, result.output.startswith(expected)) == (0, True), result.output

@@ -8,5 +8,5 @@ from agentserver.flow.handler import FlowHandler
 class Forgetful(FlowHandler):
     """Drops each flow from memory, so that it is run again from its log at each answer."""
 
-    def _keep(self, now, runner):
+    def keep(self, now, runner):
         runner.close()

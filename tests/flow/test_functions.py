@@ -57,7 +57,7 @@ async def find_again(iban: str) -> str:
 
 
 def forgetting(bound):
-    return replace(bound, handler=Forgetful(bound.handler._run, bound.handler.codecs))
+    return replace(bound, handler=Forgetful(bound.handler.run, bound.handler.codecs))
 
 
 HOUSE = organism_of(

@@ -35,6 +35,7 @@ def compile_handler(function: Callable[..., Any], form: FunctionForm) -> FlowHan
         return None if value is None else form.answer(value)
 
     run.__module__, run.__qualname__ = inner.__module__, inner.__qualname__
+    run.__wrapped__ = inner  # type: ignore[attr-defined]
     return FlowHandler(run, Codecs((*form.payloads, *form.answers)))
 
 

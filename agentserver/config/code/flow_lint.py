@@ -1,0 +1,228 @@
+"""Finds what a flow does that may differ when it is run again: time, randomness, files, threads, the order of sets.
+
+Static: it reads the source of the function and of the functions of its module that it calls. None of the code runs.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from pathlib import Path
+from types import FunctionType, MappingProxyType, ModuleType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from agentserver.flow import requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_ONCE: Final = "put it into once"
+_HELP: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "time": "use now() or sleep() of agentserver.flow",
+        "datetime": "use now() of agentserver.flow",
+        "random": "use random() of agentserver.flow",
+        "secrets": "use random() or uuid() of agentserver.flow",
+        "uuid": "use uuid() of agentserver.flow",
+        "asyncio": "use sleep(), gather() or wait_for() of agentserver.flow",
+        "anyio": "use sleep(), gather() or wait_for() of agentserver.flow",
+        **dict.fromkeys(
+            (
+                "os",
+                "io",
+                "socket",
+                "ssl",
+                "subprocess",
+                "threading",
+                "multiprocessing",
+                "concurrent",
+                "tempfile",
+                "shutil",
+            ),
+            _ONCE,
+        ),
+        **dict.fromkeys(("urllib", "http", "httpx", "requests", "aiohttp", "smtplib", "sqlite3"), _ONCE),
+    }
+)
+"""Modules whose functions differ from run to run, with a likely correction."""
+
+_SAME: Final = frozenset(
+    {"os.path", "urllib.parse", "os.fspath", "datetime.timedelta", "uuid.UUID", "uuid.uuid3", "uuid.uuid5"}
+)
+"""Parts of them that do not."""
+
+_CLOCKS: Final = frozenset({"now", "utcnow", "today"})
+_FILES: Final = frozenset({"read_text", "read_bytes", "write_text", "write_bytes"})
+
+
+class HiddenInput(NamedTuple):
+    """Expression of a flow whose value may differ when it is run again.
+
+    Args:
+        file: of the source.
+        line: from 1.
+        text: the expression and why it differs.
+        help: a likely correction.
+    """
+
+    file: Path
+    line: int
+    text: str
+    help: str
+
+
+def find_hidden_inputs(function: Callable[..., Any]) -> Iterator[HiddenInput]:
+    """Yield the hidden inputs of a function that awaits messages; none for any other function."""
+    sources = list(_list_sources(inspect.unwrap(function)))
+    if any(each.awaits for each in sources):
+        for each in sources:
+            yield from each.found
+
+
+class _Source:
+    """Function, with the hidden inputs of its own source.
+
+    Args:
+        function: to read.
+    """
+
+    def __init__(self, function: FunctionType) -> None:
+        self.function, self.found, self.awaits = function, list[HiddenInput](), False
+        self.calls: list[FunctionType] = []
+        self._names = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+        lines, self._start = inspect.getsourcelines(function)
+        self._file = Path(inspect.getsourcefile(function) or "")
+        (tree,) = ast.parse(textwrap.dedent("".join(lines))).body
+        self._sets = _set_names(tree)
+        for node in ast.iter_child_nodes(tree):
+            self._visit(node)
+
+    def _visit(self, node: ast.AST) -> None:
+        match node:
+            case ast.Lambda() | ast.FunctionDef():
+                return  # called by once, or by a function that it is passed to
+            case ast.Call():
+                self._look_at_call(node)
+            case ast.For() | ast.AsyncFor() | ast.comprehension():
+                self._look_at_loop(node.iter)
+        for child in ast.iter_child_nodes(node):
+            self._visit(child)
+
+    def _look_at_call(self, node: ast.Call) -> None:
+        called = self._resolve(node.func)
+        if getattr(called, "__module__", "") == requests.__name__:
+            self.awaits = True
+        elif isinstance(called, FunctionType) and called.__module__ == self.function.__module__:
+            self.calls.append(called)
+        elif node.args and any(called is each for each in (list, tuple, iter, enumerate)):
+            self._look_at_loop(node.args[0])
+        else:
+            self._judge(node, called)
+
+    def _judge(self, node: ast.Call, called: object) -> None:
+        """Report a call whose result differs from run to run."""
+        written = ast.unparse(node.func)
+        if called is open:
+            self._report(node, f"{written}() reads or writes a file", _ONCE)
+            return
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _FILES and called is None:
+            self._report(node, f"{written}() reads or writes a file", _ONCE)
+            return
+        name = _name_of(called)
+        top = name.partition(".")[0]
+        if top not in _HELP or any(name == same or name.startswith(f"{same}.") for same in _SAME):
+            return
+        if top != "datetime" or name.rpartition(".")[2] in _CLOCKS:
+            self._report(node, f"{written}() may differ when the flow is run again", _HELP[top])
+
+    def _look_at_loop(self, iterated: ast.expr) -> None:
+        named = isinstance(iterated, ast.Name) and iterated.id in self._sets
+        if named or _makes_set(iterated):
+            self._report(
+                iterated, f"the order of {ast.unparse(iterated)} differs from process to process", "sort it"
+            )
+
+    def _report(self, node: ast.expr, text: str, help: str) -> None:  # noqa: A002 - as its field
+        self.found.append(HiddenInput(self._file, self._start + node.lineno - 1, text, help))
+
+    def _resolve(self, node: ast.expr) -> object:
+        """Return the value of a name, or of an attribute of a module or class; None for any other expression."""
+        if isinstance(node, ast.Name):
+            known = self._names.get(node.id)
+            return _BUILTINS.get(node.id) if known is None else known
+        if isinstance(node, ast.Attribute):
+            holder = self._resolve(node.value)
+            if isinstance(holder, type):
+                return inspect.getattr_static(holder, node.attr, None)
+            if isinstance(holder, ModuleType):
+                return vars(holder).get(node.attr)
+        return None
+
+
+_BUILTINS: Final[Mapping[str, object]] = MappingProxyType(
+    {"open": open, "list": list, "tuple": tuple, "iter": iter, "enumerate": enumerate}
+)
+
+
+def _list_sources(function: Callable[..., Any]) -> Iterator[_Source]:
+    """Yield a function and those of its module that it calls. One without readable source is left out."""
+    waiting, seen = [function], set[object]()
+    while waiting:
+        each = waiting.pop(0)
+        if each in seen or not isinstance(each, FunctionType):
+            continue
+        seen.add(each)
+        try:
+            source = _Source(each)
+        except (OSError, SyntaxError, TypeError, ValueError):
+            continue
+        yield source
+        waiting += source.calls
+
+
+def _name_of(called: object) -> str:
+    """Return the dotted name of a function, with its module; empty without one."""
+    bound = getattr(called, "__self__", None)
+    called = getattr(called, "__func__", called)
+    name = getattr(called, "__qualname__", "")
+    owner = getattr(called, "__objclass__", None) or (bound if isinstance(bound, type) else type(bound))
+    module = getattr(called, "__module__", None) or (
+        bound.__name__ if isinstance(bound, ModuleType) else owner.__module__
+    )
+    return f"{_PUBLIC.get(module, module)}.{name}" if name else ""
+
+
+_PUBLIC: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "posix": "os",
+        "nt": "os",
+        "_io": "io",
+        "_socket": "socket",
+        "_thread": "threading",
+        "posixpath": "os.path",
+    }
+)
+"""Modules of C functions, with those that publish them."""
+
+
+def _makes_set(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id in {"set", "frozenset"}
+    return isinstance(node, ast.Set | ast.SetComp)
+
+
+def _set_names(tree: ast.AST) -> frozenset[str]:
+    """List the names that a function binds to sets: by an assignment, or as a parameter with that annotation."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _makes_set(value):
+                names.add(name)
+            case (
+                ast.arg(arg=name, annotation=annotation)
+                | ast.AnnAssign(target=ast.Name(id=name), annotation=annotation)
+            ) if annotation is not None:
+                if ast.unparse(annotation).partition("[")[0] in {"set", "frozenset", "Set", "AbstractSet"}:
+                    names.add(name)
+    return frozenset(names)

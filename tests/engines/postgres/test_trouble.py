@@ -53,8 +53,8 @@ async def until(there):
             await asyncio.sleep(0.01)
 
 
-async def talk(engine, sample, steps):
-    """Commit so many steps of one conversation; gives its last outcome."""
+async def talk(engine, sample, steps, committed=lambda: None):
+    """Commit so many steps of one conversation, and report each; gives its last outcome."""
     outcome = sample.receive(sample.start(), "0")
     claim = engine.begin_claim(outcome.conversation.id)
     await engine.commit(claim, outcome)
@@ -64,6 +64,7 @@ async def talk(engine, sample, steps):
         else:
             outcome = sample.receive(outcome.conversation, str(number))
         await engine.commit(claim, outcome)
+        committed()
     return outcome
 
 
@@ -81,21 +82,24 @@ async def sound(engine, url, outcomes, steps):
 
 async def test_backends_that_are_killed_lose_no_step_and_repeat_none(options):
     sample = SampleConversation()
-    kills = 0
+    kills, progress = 0, asyncio.Semaphore(0)
 
     async def kill():
         nonlocal kills
         connection = await asyncpg.connect(options.url)
         try:
             while True:
+                for _ in range(
+                    10
+                ):  # by progress, not by time: a busy machine may take longer to connect again
+                    await progress.acquire()
                 kills += len(await connection.fetch(KILL))
-                await asyncio.sleep(0.1)
         finally:
             connection.terminate()
 
     async with PostgresEngine(options) as engine:
         killing = asyncio.create_task(kill())
-        outcomes = await asyncio.gather(*(talk(engine, sample, 100) for _ in range(4)))
+        outcomes = await asyncio.gather(*(talk(engine, sample, 100, progress.release) for _ in range(4)))
         killing.cancel()
         await asyncio.wait([killing])
         await sound(engine, options.url, outcomes, 100)

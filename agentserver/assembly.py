@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
+    from agentserver.delegation import Delegations
     from agentserver.engines.postgres.connection import PostgresOptions
     from agentserver.engines.postgres.principals import PrincipalTable, SessionTable
     from agentserver.engines.sqlite.handoffs import JournalHeads
@@ -135,6 +136,7 @@ class Server(ServerIngress):
         completer: replaces the organism's language models.
         guards: those of the program, by name.
         scheduling: whether it sends what is due (``schedules:``).
+        delegations: exchanges tokens of users for handlers; set before the server is entered.
         stream: of the records of committed steps; ``trace`` is its first sink.
     """
 
@@ -152,6 +154,7 @@ class Server(ServerIngress):
     stream: RecordStream = field(default_factory=RecordStream)
     guards: Mapping[str, Guard] = field(default_factory=dict)
     scheduling: bool = False
+    delegations: Delegations | None = None
     _calls: CallDesk | None = None
     _resources: tuple[object, ...] = ()
     _pump: Pump | None = None
@@ -181,7 +184,7 @@ class Server(ServerIngress):
                 stack.callback(self.stream.attach(HandoffRecord(copy)))
             for sink in await stack.enter_async_context(run_observers(self.observers)):
                 stack.callback(self.stream.attach(sink))
-            hooks = PumpHooks(self.stream, self.approver, engine.answers, self.stalled)
+            hooks = PumpHooks(self.stream, self.approver, engine.answers, self.stalled, self.delegations)
             pump = Pump(self.rules, bound, engine, self.clock, resources, hooks)
             self._pump = await stack.enter_async_context(pump)
             tasks = await stack.enter_async_context(anyio.create_task_group())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -325,6 +325,7 @@ class Invocation:
             safe from an invocation that another process has taken over. 1 where nothing outlives the process.
         delay: receives the messages of ``later``.
         ledger: records external effects; None outside of a server.
+        delegate: exchanges the user's token; None outside of a server, and without an identity provider that does so.
         stream_answer: begins to show a ready-made agent's answer as it comes, given the name of its text; None outside
             of a server.
     """
@@ -365,6 +366,22 @@ class Invocation:
 
     ledger: EffectLedger | None = None
     stream_answer: Callable[[str], AnswerWriter] | None = None
+    delegate: Callable[[str, str], Awaitable[str]] | None = None
+
+    async def user_token(self, resource: str, *, scope: str = "") -> str:
+        """Exchange the user's token for use at another server (RFC 8693).
+
+        Args:
+            resource: the address of that server, one of ``identity: exchange: resources:``.
+            scope: the scopes to ask for, with one space between two; empty for the provider's default.
+
+        Raises DelegationError (``agentserver.delegation``) if the user has no token here, or its provider refuses.
+        """
+        from agentserver.delegation import DelegationError  # contract.py is imported by every handler
+
+        if self.delegate is None:
+            raise DelegationError("no identity provider exchanges tokens here: identity: exchange:")
+        return await self.delegate(resource, scope)
 
     async def effect(self, key: str, *, reconcile: Reconcile | None = None) -> Effect:
         """Claim an external effect, which is then done at most once for this key, listener and conversation.

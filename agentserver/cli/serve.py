@@ -95,7 +95,9 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
         described = describe_resource(serving.url, "/mcp", issuers)
         challenge = described.challenge
         yield described.part
-    yield DoorPart("mcp", (route,), roles=acting, held=True, challenge=challenge, lifespan=lifespan)
+    yield DoorPart(
+        "mcp", (route,), roles=acting, resource="/mcp", held=True, challenge=challenge, lifespan=lifespan
+    )
 
 
 def _agui(serving: DoorServing) -> Iterable[DoorPart]:
@@ -228,7 +230,7 @@ def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Han
     server = project.server(organism, durable=True)
     server.approver = _DeferredApprover()
     ending, options = host.shutdown_of(server), doorway.options()
-    tokens, rates = _open_principals(organism)
+    tokens, rates = _open_principals(server, doorway.url())
     keeper = TokenKeeper(tokens, rates)
     sessions = _open_sessions(organism, tokens, doorway.url())
     serving = DoorServing(server, organism, tokens, sessions, keeper, options.body, doorway.url())
@@ -279,19 +281,23 @@ class _DeferredApprover:
         """Do nothing; the message waits."""
 
 
-def _open_principals(organism: Organism) -> tuple[Tokens | IdentityTokens, Rates]:
+def _open_principals(server: Server, url: str) -> tuple[Tokens | IdentityTokens, Rates]:
     """Open the stores of tokens and of request rates, and the identity providers."""
     from agentserver.assembly import principal_stores
     from agentserver.gateways.principals import Rates, Tokens
 
+    organism = server.organism
     store, shared = principal_stores(organism)
     tokens, rates = Tokens(store), Rates(time.monotonic, shared)
     if not organism.identity:
         return tokens, rates
     require("identity:", "oidc")
+    from agentserver.gateways.principals.delegation import UserDelegations
     from agentserver.gateways.principals.identity import IdentityTokens
 
-    return IdentityTokens(tokens, organism.identity), rates
+    found = IdentityTokens(tokens, organism.identity, mcp=f"{url}/mcp")
+    server.delegations = UserDelegations(found)
+    return found, rates
 
 
 def _open_sessions(organism: Organism, tokens: Tokens | IdentityTokens, url: str) -> Sessions:

@@ -97,6 +97,21 @@ class SignIn:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenExchange:
+    """Client that exchanges tokens of users for servers that are called on their behalf (RFC 8693).
+
+    Args:
+        client: its id at the provider.
+        secret: of the client.
+        resources: addresses of the servers that a token may be for.
+    """
+
+    client: str
+    secret: str = field(repr=False)
+    resources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class IdentityProvider:
     """Issuer whose tokens are accepted.
 
@@ -109,6 +124,8 @@ class IdentityProvider:
         stale: seconds for which keys count without an answer of the provider.
         loopback: whether http is accepted for a provider on this machine.
         sign_in: the client of the live view; without one, people paste a token.
+        mcp_audience: identifiers of the MCP resource; the address of /mcp if empty.
+        exchange: the client of token exchange; None without one.
         groups: the claim that lists the groups of a user.
         quotas: limits of tenants and groups.
     """
@@ -121,6 +138,8 @@ class IdentityProvider:
     stale: float = 3600.0
     loopback: bool = False
     sign_in: SignIn | None = None
+    mcp_audience: tuple[str, ...] = ()
+    exchange: TokenExchange | None = None
     groups: str = "groups"
     quotas: tuple[SharedQuota, ...] = ()
 

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     Shows: TypeAlias = tuple[
         Callable[[AcceptedDelivery, Progress], None],
         Callable[[AcceptedDelivery, "Stoppable", str], AnswerWriter],
+        Callable[[str, str, str], Awaitable[str]] | None,
     ]
     Take: TypeAlias = Callable[[str, Decision], Awaitable[bool]]
 
@@ -335,7 +336,7 @@ class Invoker:
         parser: parses results.
         seen: the marks of running deliveries, and the claims on conversations at work.
         purses: for the charges of invocations. Their clock also measures how long an invocation took.
-        shows: passes progress on, and begins to show an answer as it comes.
+        shows: passes progress on, begins to show an answer as it comes, and exchanges tokens of users.
     """
 
     def __init__(
@@ -347,7 +348,7 @@ class Invoker:
         purses: Purses,
         shows: Shows,
     ) -> None:
-        self._tell, self._stream_answer = shows
+        self._tell, self._stream_answer, self._delegate = shows
         self._purses = purses
         self._steady = purses.clock.steady
         self._marks, self._claims = seen
@@ -528,6 +529,7 @@ class Invoker:
             delayed.append,
             self._purses.ledger_of(delivery, call.epoch),
             None if bound.completer is None else partial(self._stream_answer, accepted, call),
+            None if self._delegate is None else partial(self._delegate, delivery.conversation),
         )
         return current, storage, todos, delayed
 

@@ -23,6 +23,7 @@ from agentserver.core.messages import LAST, EventPlace
 from agentserver.core.receipts import refused_with
 from agentserver.core.records.audit import Event
 from agentserver.core.state import principals
+from agentserver.delegation import DelegationError
 from agentserver.ports import EngineError, FencedError, RejectReason, RepeatedError, SubmitResult
 from agentserver.pump.accounts import Accounts
 from agentserver.pump.approvals import PendingApprovals
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.principals import Principal
+    from agentserver.delegation import Delegations
     from agentserver.ports import Answers, Approver, Clock, Engine, Marks
     from agentserver.pump.editions import Callee, Edition
     from agentserver.pump.handle import ServerHandle
@@ -88,12 +90,14 @@ class PumpHooks(NamedTuple):
         answers: where people leave answers who are not asked here. Without either, every message that needs an
             approval is denied.
         stalled: ends the process when a handler has held the event loop for too long; None lets it run.
+        delegations: exchanges tokens of users; None without an identity provider that does so.
     """
 
     stream: RecordStream | None = None
     approver: Approver | None = None
     answers: Answers | None = None
     stalled: Callable[[], None] | None = None
+    delegations: Delegations | None = None
 
 
 NO_HOOKS = PumpHooks()
@@ -136,8 +140,8 @@ class Pump:
         purses = Purses(editions, clock, self._charge)
         self._live: dict[str, Conversation] = {}
         self._claims = ClaimTable()
-        seen = self._marks, self._claims
-        self._invoker = Invoker(editions, resources, self._parser, seen, purses, self._open_shows(editions))
+        seen, shows = (self._marks, self._claims), self._open_shows(editions, hooks)
+        self._invoker = Invoker(editions, resources, self._parser, seen, purses, shows)
         self._lay_out(editions, PendingVerdicts(hooks.answers))
         remote = RemoteConversations()
         self._finder = Finder(self._copies, self._suspend, self._show_gained, remote)
@@ -165,10 +169,18 @@ class Pump:
         self._drained = 0.0
         self._life = self._run()
 
-    def _open_shows(self, editions: Editions) -> Shows:
-        """Make the ways by which running invocations show progress and answers."""
+    async def _delegate(self, delegations: Delegations, conversation: str, resource: str, scope: str) -> str:
+        """Exchange the token of a conversation's principal. Raises DelegationError."""
+        live = self._live.get(conversation)
+        if live is None:
+            raise DelegationError("the conversation has ended")
+        return await delegations.exchange(live.principal, resource, scope)
+
+    def _open_shows(self, editions: Editions, hooks: PumpHooks) -> Shows:
+        """Make the ways by which running invocations show progress and answers, and get tokens of users."""
         self.answers = AnswerStreams(editions, self._live, self._show, self._is_watched)
-        return self._tell, self.answers.begin
+        asked = hooks.delegations
+        return self._tell, self.answers.begin, None if asked is None else partial(self._delegate, asked)
 
     def _lay_out(self, editions: Editions, verdicts: PendingVerdicts) -> None:
         """Make the queues of deliveries, and the copies of conversations at work."""

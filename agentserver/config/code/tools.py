@@ -215,6 +215,8 @@ class ToolReader:
             restarts=entry.restarts,
             tools=tools,
             isolation=self._isolation(at, entry),
+            on_behalf=entry.on_behalf,
+            scope=entry.scope,
         )
 
     def _isolation(self, at: int, entry: McpEntry) -> CommandIsolation | None:

@@ -19,6 +19,7 @@ from agentserver.ports.identity import (
     SharedQuota,
     SignatureAlgorithm,
     SignIn,
+    TokenExchange,
     WindowBudget,
     is_loopback,
 )
@@ -26,7 +27,7 @@ from agentserver.remedies.configuration import ConfigCode
 from agentserver.spending import usd
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
     from agentserver.config.findings import Loc, Mistakes
     from agentserver.config.yaml.document import Document
@@ -192,6 +193,23 @@ class SignInEntry(Strict):
     )
 
 
+class ExchangeEntry(Strict):
+    """Client that exchanges a user's token for one that an MCP server accepts (RFC 8693)."""
+
+    client: Line = Field(description="The id of this client at the provider.", examples=["desk-agents"])
+    secret: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
+        repr=False,
+        description="The secret of this client: ${NAME} of the environment, or ${file:path}; never the secret itself.",
+        examples=["${EXCHANGE_SECRET}"],
+    )
+    resources: list[Annotated[str, Field(pattern=r"^https?://", max_length=2000)]] = Field(
+        min_length=1,
+        max_length=1000,
+        description="Addresses of the servers that a token may be for, exactly as mcp: names them.",
+        examples=[["https://mail.example/mcp"]],
+    )
+
+
 class IdentityEntry(Strict):
     """Identity provider (OpenID Connect) whose tokens the door accepts. Needs the extra oidc."""
 
@@ -221,6 +239,14 @@ class IdentityEntry(Strict):
         title="Sign-in",
         description="The client by which people sign in to the live view. Register PUBLIC_URL/live/signed-in as its "
         "redirect URI.",
+    )
+    mcp_audience: _Audience | None = Field(
+        default=None,
+        description="Identifiers of /mcp at the provider, instead of PUBLIC_URL/mcp. A token for them is accepted "
+        "there alone, and no other is.",
+    )
+    exchange: ExchangeEntry | None = Field(
+        default=None, description="The client that calls MCP servers with on_behalf: true for users."
     )
     groups: _Claim = Field(
         default="groups", description="The claim that lists the groups of a user, for quotas."
@@ -252,7 +278,7 @@ class IdentityEntry(Strict):
             )
             for each in self.rules
         )
-        client = self.sign_in
+        client, exchange = self.sign_in, self.exchange
         return IdentityProvider(
             self.issuer,
             tuple(self.audience),
@@ -262,8 +288,12 @@ class IdentityEntry(Strict):
             self.stale,
             self.loopback,
             None if client is None else SignIn(client.client, client.secret or "", client.scope),
-            self.groups,
-            tuple(each.build_quota() for each in self.quotas),
+            mcp_audience=tuple(self.mcp_audience or ()),
+            exchange=None
+            if exchange is None
+            else TokenExchange(exchange.client, exchange.secret, tuple(exchange.resources)),
+            groups=self.groups,
+            quotas=tuple(each.build_quota() for each in self.quotas),
         )
 
 
@@ -272,6 +302,8 @@ def read_identity(
 ) -> tuple[IdentityProvider, ...]:
     """Read the identity providers of an organism. Reports contradictions."""
     if "identity" not in document.data.keys() - faulty:
+        if "identity" not in document.data:
+            _check_delegation(document, (), report)
         return ()
     entries = [IdentityEntry.model_validate(each) for each in document.data["identity"]]
     where = document.locate(("identity",))
@@ -290,7 +322,19 @@ def read_identity(
             if name not in listeners:
                 told = f'unknown listener "{name}"'
                 report.error(ConfigCode.NAME, document.locate(loc), told, did_you_mean(name, listeners))
+    _check_delegation(document, entries, report)
     return tuple(each.build() for each in entries)
+
+
+def _check_delegation(document: Document, entries: Sequence[IdentityEntry], report: Mistakes) -> None:
+    """Report MCP servers that are called on behalf of users, and for which no provider exchanges tokens."""
+    known = {url for each in entries if each.exchange is not None for url in each.exchange.resources}
+    servers = document.data.get("mcp")
+    for number, server in enumerate(servers if isinstance(servers, list) else ()):
+        if isinstance(server, dict) and server.get("on_behalf") is True and server.get("url") not in known:
+            at = document.locate(("mcp", number, "on_behalf"))
+            told = "no identity provider exchanges tokens for this server"
+            report.error(ConfigCode.VALUE, at, told, "its url in identity: exchange: resources:")
 
 
 def _find_faults(entry: IdentityEntry, earlier: Collection[str]) -> Iterator[tuple[str, str]]:

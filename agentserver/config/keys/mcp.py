@@ -78,6 +78,16 @@ class McpEntry(Strict):
         description="The bearer token for a server with HTTP.",
         examples=["${SEARCH_TOKEN}"],
     )
+    on_behalf: bool = Field(
+        default=False,
+        description="true: each call shows a token of the user for whom it is made, from the exchange of identity:, "
+        "over a connection of its own; token is for agentserver mcp lock alone.",
+    )
+    scope: Annotated[
+        str,
+        Field(max_length=1000),
+        TextPattern(r"^[!#-\[\]-~]+( [!#-\[\]-~]+)*$", "is scopes with one space between two"),
+    ] = Field(default="", description="The scopes of the user's token; the provider's default without any.")
     env: list[Variable] = Field(
         default_factory=list,
         max_length=100,
@@ -117,6 +127,10 @@ def reachable(entry: McpEntry) -> McpEntry:
         raise ValueError("needs either command or url")
     if entry.url is None and entry.token is not None:
         raise ValueError("token is for a url; name an environment variable in env for a command")
+    if entry.url is None and entry.on_behalf:
+        raise ValueError("on_behalf is for a url: a program has one environment for all users")
+    if entry.scope and not entry.on_behalf:
+        raise ValueError("scope is for on_behalf: true")
     if entry.url is not None and entry.isolation is not None:
         raise ValueError("isolation is for a command; a url is a program elsewhere")
     if entry.url is not None and entry.env:

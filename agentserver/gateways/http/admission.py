@@ -171,7 +171,7 @@ class Admission:
             return None
         found = self._keeper.caller(scope) if part.session is None else part.session(scope)
         scope[COUNTED] = True
-        if found is None:
+        if found is None or not found.reaches(part.resource):
             raise unauthenticated()
         self._keeper.count(found)
         if found.role not in part.roles:

@@ -225,6 +225,7 @@ class DoorPart:
         session: authenticates a request without a token, such as by the cookie of a session; None to require one.
         prepare: runs before ``session``, which does not wait.
         roles: may pass.
+        resource: the path whose tokens it accepts.
         spends: whether POST requests begin work that budgets count.
         held: whether a request lasts, so that each counts as a stream of its principal.
         probe: whether it is served from the reserve of connections, without a principal.
@@ -240,6 +241,7 @@ class DoorPart:
     session: Callable[[Scope], Caller | None] | None = None
     prepare: Callable[[Scope], Awaitable[None]] | None = None
     roles: frozenset[Role] = PEOPLE
+    resource: str = "/"
     spends: bool = True
     held: bool = False
     probe: bool = False

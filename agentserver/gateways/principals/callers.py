@@ -95,6 +95,7 @@ class Caller:
         listener: the one whose calls it answers, for a worker; empty for all others.
         until: when its token expires, in seconds since the epoch.
         shares: rates that it shares with its tenant and its groups, each with the name of its bucket.
+        resources: paths for which its token is, / for all but those of other parts; empty for every path.
         budgets: limits of its spending, and of its tenant's, each with its owner.
     """
 
@@ -107,6 +108,11 @@ class Caller:
     until: float = inf
     shares: tuple[tuple[str, Rate], ...] = ()
     budgets: tuple[tuple[str, WindowBudget], ...] = ()
+    resources: tuple[str, ...] = ()
+
+    def reaches(self, resource: str) -> bool:
+        """Check whether its token is for a resource of the door."""
+        return not self.resources or resource in self.resources
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ import ssl
 import time
 from base64 import urlsafe_b64decode
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from hashlib import sha256
 from importlib import import_module
 from math import inf
@@ -423,6 +424,9 @@ class IdentityTokens:
         now: seconds since the epoch, for sessions that outlive a request.
         steady: a monotonic clock, in seconds.
         fetch: fetches a document of a provider.
+        mcp: the identifier of /mcp for tokens; empty where nothing is served there.
+
+    ``shown`` receives each verified bearer token of a provider, with its caller.
     """
 
     def __init__(
@@ -432,8 +436,10 @@ class IdentityTokens:
         now: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
         fetch: Callable[[str], Awaitable[bytes]] = fetch_document,
+        mcp: str = "",
     ) -> None:
-        self._known, self._now = known, now
+        self._known, self._now, self._mcp = known, now, mcp
+        self.shown: Callable[[Caller, str], None] | None = None
         self.providers = {each.issuer: ProviderKeys(each, steady, fetch) for each in providers}
 
     async def prepare(self, token: str, types: Collection[str] = _BEARER) -> None:
@@ -499,7 +505,19 @@ class IdentityTokens:
     def _verify(self, token: str) -> Caller:
         """Verify a bearer token. Raises RefusedTokenError."""
         verified = self.verify(token)
-        return verified.build_caller()
+        named = verified.claims["aud"]
+        audience = {named} if isinstance(named, str) else set(named)
+        provider = verified.provider
+        accepted = {"/": provider.audience, "/mcp": self._list_mcp(provider)}
+        resources = tuple(path for path, names in accepted.items() if audience.intersection(names))
+        caller = replace(verified.build_caller(), resources=resources)
+        if self.shown is not None:
+            self.shown(caller, token)
+        return caller
+
+    def _list_mcp(self, provider: IdentityProvider) -> tuple[str, ...]:
+        """List the identifiers of /mcp at a provider."""
+        return provider.mcp_audience or ((self._mcp,) if self._mcp else ())
 
     def verify(
         self,
@@ -530,7 +548,7 @@ class IdentityTokens:
         key = keys.find(parsed.kid, parsed.algorithm)
         if key is None:
             raise RefusedTokenError(f"of {provider.issuer} names no key of it")
-        audience = (client,) if client else provider.audience
+        audience = (client,) if client else (*provider.audience, *self._list_mcp(provider))
         claims = _check_claims(token, provider, key, parsed.algorithm, audience, need)
         return VerifiedToken(provider, key, claims, sha256(token.encode()).hexdigest())
 

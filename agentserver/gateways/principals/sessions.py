@@ -166,7 +166,7 @@ class Sessions:
     async def begin(self, token: str) -> tuple[str, Caller] | None:
         """Start a session for the caller of a token. Returns its id; None for an unknown token."""
         caller = self.tokens.authenticate(token)
-        if caller is None:
+        if caller is None or not caller.reaches("/"):
             return None
         key = token_urlsafe(32)
         state = _State(caller, caller.until, "", b"")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -16,6 +16,7 @@ import anyio
 import anyio.to_thread
 
 from agentserver.characters.printing import clean_line
+from agentserver.contract import invocation
 from agentserver.core.refusals import UnsentError
 from agentserver.extras import require
 from agentserver.foreign_json.threads import ReadingThreads
@@ -169,11 +170,18 @@ class Connection:
         from the locked one, or the connection was lost during the call; FailedCallError if the server refuses.
         """
         client = await self._supervise(until)
+        self._check_agreed(name)
+        return await self._send(client, name, arguments, self._lost)
+
+    def _check_agreed(self, name: str) -> None:
+        """Raise LostError for a tool that differs from the locked one."""
         if name in self._refused:
             raise LostError(
                 f"the tool {name} of {self.server.name} differs from the lock file: {self._refused[name]}"
             )
-        lost = self._lost
+
+    async def _send(self, client: Any, name: str, arguments: dict[str, Any], lost: anyio.Event) -> Any:
+        """Send a call. Raises LostError and FailedCallError."""
         from mcp import MCPError
         from mcp_types import CONNECTION_CLOSED, REQUEST_TIMEOUT, CallToolRequest, CallToolRequestParams
 
@@ -201,7 +209,7 @@ class Connection:
     @property
     def sound(self) -> bool:
         """True while it is connected to the server that was agreed on."""
-        return self._up and not self._refused
+        return not self._refused and (self._up or self.server.on_behalf)
 
     @property
     def _up(self) -> bool:
@@ -217,6 +225,36 @@ class Connection:
         if not self._up:
             raise UnsentError(f"{self.server.name} is not connected")
         return self._client
+
+
+class UserConnection(Connection):
+    """Server to which each call connects anew, with a token of the user for whom it is made."""
+
+    async def call(self, name: str, arguments: dict[str, Any], *, until: float) -> Any:
+        """Call a tool with the user's token. Raises DelegationError, and else as the call of a lasting connection."""
+        from mcp import MCPError
+
+        assert self.server.url is not None
+        self._answers = self._answers or answers()
+        token = await invocation().user_token(self.server.url, scope=self.server.scope)
+        server, lost = replace(self.server, token=token), anyio.Event()
+        try:
+            with anyio.fail_after(max(0.0, until - anyio.current_time())):
+                async with open_client(server, self._directory, lost, self._launcher) as client:
+                    self._compare(await list_tools(client))
+                    self._check_agreed(name)
+                    return await self._send(client, name, arguments, lost)
+        except (ExceptionGroup, ValueError, RuntimeError, OSError, MCPError, *CLOSED) as error:
+            if isinstance(error, ExceptionGroup) and (known := _find_known(error)) is not None:
+                raise known from None
+            raise LostError(f"{self.server.name}: {format_failure(error)}") from None
+
+
+def _find_known(error: BaseException) -> FailedCallError | LostError | None:
+    """Find the error of a call in the groups of the library's tasks."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error if isinstance(error, FailedCallError | LostError) else None
 
 
 Wait: TypeAlias = "Callable[[], Coroutine[Any, Any, object]]"
@@ -259,6 +297,9 @@ async def keep_connected(server: McpServer, directory: Path, launcher: Launcher)
         directory: in which its program starts.
         launcher: says how.
     """
+    if server.on_behalf:
+        yield UserConnection(server, directory, launcher)
+        return
     connection = Connection(server, directory, launcher)
     async with anyio.create_task_group() as tasks:
         name = f"keeps the connection to {server.name}"

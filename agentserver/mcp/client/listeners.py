@@ -15,6 +15,7 @@ import anyio
 import anyio.to_thread
 
 from agentserver.contract import HandlerMetadata, HandlerResponse, SystemError
+from agentserver.delegation import DelegationError
 from agentserver.extras import require
 from agentserver.handoff.validation.worker import ValidationFailed, ValidationWorker
 from agentserver.mcp.client.connection import FailedCallError, LostError
@@ -70,16 +71,17 @@ class ToolListener:
         if isinstance(payload, SystemError):  # what was answered is none that may be sent
             return HandlerResponse.respond(payload)
         arguments = to_foreign(self._tool.forms.takes.shape, value_from(self._takes, payload))
-        if isinstance(arguments, JsonRefusal):
-            return _fail(f"arguments: {arguments}")
-        if self._tool.forms.takes.loose:
+        fault = str(arguments) if isinstance(arguments, JsonRefusal) else ""
+        if not fault and self._tool.forms.takes.loose:
             fault = await self._validate_foreign(arguments, self._tool.agreed.takes)
-            if fault:
-                return _fail(f"arguments: {fault}")
+        if fault or isinstance(arguments, JsonRefusal):
+            return _fail(f"arguments: {fault}")
         try:
             found = await self._connection.call(self._tool.agreed.name, arguments, until=until)
         except FailedCallError as error:
             return _fail(str(error))
+        except DelegationError as error:
+            return _fail(f"not called, because the user has not delegated it: {error}")
         if not hasattr(found, "content"):
             return _fail(DECLINED)
         return await self._report(found)

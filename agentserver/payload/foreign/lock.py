@@ -69,6 +69,8 @@ class McpServer:
         restarts: how often in a row it is started again.
         tools: those that are listeners.
         isolation: the wall around the program; None without one.
+        on_behalf: whether each call shows a token of the user, and ``token`` is for the lock alone.
+        scope: the scopes of the user's token.
     """
 
     name: str
@@ -79,6 +81,8 @@ class McpServer:
     restarts: int
     tools: tuple[McpTool, ...]
     isolation: CommandIsolation | None = None
+    on_behalf: bool = False
+    scope: str = ""
 
 
 FORMAT: Final = 1

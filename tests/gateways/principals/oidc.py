@@ -145,7 +145,7 @@ class Provider:
         return self.issue()
 
     def redeem_credentials(self, form):
-        token = self.current(sub=CLIENT, groups=["desk"], aud=form.get("resource", AUDIENCE))
+        token = self.current(sub=CLIENT, client_id=CLIENT, groups=None, aud=form.get("resource", AUDIENCE))
         return {"access_token": token, "token_type": "Bearer", "expires_in": 300}
 
     def exchange(self, form):

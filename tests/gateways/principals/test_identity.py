@@ -59,13 +59,14 @@ def entry(idp, **changed):
 
 
 @asynccontextmanager
-async def known(tmp_path, *idps, **changed):
+async def known(tmp_path, *idps, mcp="", **changed):
     """The tokens of providers, once each was asked for its keys."""
     clock = Hand()
     found = IdentityTokens(
         Tokens(PrincipalFile(tmp_path / "principals")),
         [entry(each, **changed) for each in idps],
         steady=clock,
+        mcp=mcp,
     )
     async with found.watch():
         with anyio.fail_after(HANGS):

@@ -53,7 +53,8 @@ def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> N
 def settle(given: reading.JournalArguments, effect: str, *, answer: str | None, not_done: bool) -> None:
     """Decide what became of EFFECT, an id or its beginning. The verdict goes on record with your user name.
 
-    Then queue the message again with agentserver dead requeue: its handler gets the answer, or does the work.
+    Then queue the message again with agentserver dead requeue: its handler gets the answer, or does the work. The
+    verdict on an effect of an ended conversation only takes it off the list.
     """
     from agentserver.core.messages import EffectVerdict
 
@@ -67,22 +68,21 @@ def settle(given: reading.JournalArguments, effect: str, *, answer: str | None, 
     kept = reading.find_source(given)
     if len(effect) < MIN_ID:
         project.refuse(f"{effect!r} is too short: give at least {MIN_ID} characters")
-    one = _find(kept, effect)
+    one, ended = _find(kept, effect)
     verdict = EffectVerdict(one.id, None if answer is None else _read_answer(answer), project.user())
-    if not _leave(kept, verdict):
+    if not _leave(kept, verdict, ended=ended):
         project.refuse(f"{one.key} is settled already: a server has yet to read it")
-    click.echo(f"{one.key}: {'not done' if verdict.answer is None else 'done'}; {TAKEN}")
+    fate = "its conversation has ended, so that no handler asks for it" if ended else TAKEN
+    click.echo(f"{one.key}: {'not done' if verdict.answer is None else 'done'}; {fate}")
 
 
-def _find(kept: reading.Source, prefix: str) -> LedgerEffect:
-    """Find an effect that can be settled."""
+def _find(kept: reading.Source, prefix: str) -> tuple[LedgerEffect, bool]:
+    """Find an effect that can be settled, and whether its conversation has ended."""
     matching = [one for one in _list_effects(kept) if one.id.startswith(prefix)]
     one = reading.only_match(matching, f"external effects have no answer under {prefix!r}")
     with reading.open_reader(kept) as reader:
-        over = all(key != one.id.partition(".")[2] for key in _open_conversations(reader))
-    if over:
-        project.refuse(f"the conversation of {one.key} has ended: no handler will ask for it again")
-    return one
+        ended = all(key != one.id.partition(".")[2] for key in _open_conversations(reader))
+    return one, ended
 
 
 def _open_conversations(reader: object) -> list[str]:
@@ -104,7 +104,7 @@ def _list_effects(kept: reading.Source) -> list[LedgerEffect]:
         return list(reader.list_effects())
 
 
-def _leave(kept: reading.Source, verdict: EffectVerdict) -> bool:
+def _leave(kept: reading.Source, verdict: EffectVerdict, *, ended: bool) -> bool:
     from agentserver.engines.journal import records
     from agentserver.engines.sqlite import maintenance
 
@@ -113,10 +113,10 @@ def _leave(kept: reading.Source, verdict: EffectVerdict) -> bool:
             from agentserver.engines.postgres.operations import changing  # needs an extra
 
             with changing(kept.shared) as connection:
-                return records.put_verdict(connection, verdict, time.time())
+                return records.put_verdict(connection, verdict, time.time(), ended=ended)
         if kept.path is None:
             project.refuse("this engine accepts no verdicts from the command line")
-        return maintenance.leave_verdict(kept.path, verdict, time.time())
+        return maintenance.leave_verdict(kept.path, verdict, time.time(), ended=ended)
 
 
 def _redact(one: LedgerEffect, secrets: Secrets) -> LedgerEffect:

@@ -195,8 +195,24 @@ async def test_an_unknown_effect_stays_listed_after_the_end_of_its_conversation(
         await handle.close()
         (effect,) = await engine.read(lambda reader: reader.list_effects())
         assert (effect.key, effect.state) == ("charge-42", "unknown")
+
+
+async def test_an_unknown_effect_of_an_ended_conversation_is_settled_off_the_list(tmp_path):
+    place, bank = JournalOptions(tmp_path / "j"), Bank()
+    async with SqliteEngine(place) as engine, desk((listener("a"), bank.pay), engine=engine) as d:
+        handle = await d.open()
+        await d.ask(Ask("between"), handle=handle)
+        await handle.close()
+        (effect,) = await engine.read(lambda reader: reader.list_effects())
+        told = await anyio.to_thread.run_sync(run, place, 0, "effects", "settle", effect.id, "--not-done")
+        assert "charge-42: not done; its conversation has ended" in told
+        await anyio.sleep(0.05)
+    async with SqliteEngine(place) as engine, desk((listener("a"), bank.pay), engine=engine):
+        await anyio.sleep(0.05)
+        assert await engine.read(lambda reader: list(reader.list_effects())) == []
+        assert await engine.answers.list_verdicts() == []
     told = await anyio.to_thread.run_sync(run, place, 2, "effects", "settle", effect.id, "--not-done")
-    assert "has ended" in told
+    assert "no external effects" in told
 
 
 async def test_a_verdict_reaches_a_conversation_of_another_server():

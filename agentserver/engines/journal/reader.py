@@ -268,7 +268,9 @@ class Reader:
             found = [parts.load_effect(data) for (data,) in rows]
         except ValueError as error:
             raise UnreadableError(f"an external effect cannot be read: {error}") from error
-        return sorted((one for one in found if one.state is not EffectState.DONE), key=lambda one: one.at)
+        settled = records.list_settled(self._connection)
+        unknown = (one for one in found if one.state is not EffectState.DONE and one.id not in settled)
+        return sorted(unknown, key=lambda one: one.at)
 
     def list_schedule_orders(self) -> list[ScheduleOrder]:
         """The orders of operators about schedules, oldest first."""

@@ -32,6 +32,9 @@ AUTHOR = 256
 DONE, NOT_DONE = "done", "not done"
 """Kind of a row with a verdict on an external effect; its digest is the answer as JSON."""
 
+ENDED_DONE, ENDED_NOT_DONE = "ended, done", "ended, not done"
+"""Kind of a row with a verdict on an effect of an ended conversation, which stays: no server decides on it."""
+
 SCHEDULE = "schedule"
 """First word of the id of a row with an order about a schedule; its name and, for a run, the time follow."""
 
@@ -103,9 +106,13 @@ def read_answers(connection: Connection) -> list[tuple[ApprovalAnswer, float]]:
     ]
 
 
-def put_verdict(connection: Connection, verdict: EffectVerdict, at: float) -> bool:
-    """Store an operator's verdict on an external effect. Returns False when an earlier verdict counts."""
-    said = NOT_DONE if verdict.answer is None else DONE
+def put_verdict(connection: Connection, verdict: EffectVerdict, at: float, *, ended: bool = False) -> bool:
+    """Store an operator's verdict on an external effect. Returns False when an earlier verdict counts.
+
+    ``ended``: the conversation has ended, so that the verdict only takes the effect off the list.
+    """
+    kinds = (ENDED_NOT_DONE, ENDED_DONE) if ended else (NOT_DONE, DONE)
+    said = kinds[verdict.answer is not None]
     row = (verdict.effect, verdict.answer or "", said, verdict.by, float(at))
     return connection.execute(_LEAVE, (*row, digest(row))).fetchone() is not None
 
@@ -163,6 +170,13 @@ def _is_order(row: str) -> bool:
 def _order_id(order: ScheduleOrder) -> str:
     run = (repr(float(order.at)),) if order.kind in _RUNS else ()
     return " ".join((SCHEDULE, order.schedule, *run))
+
+
+def list_settled(connection: Connection) -> frozenset[str]:
+    """List the effects of ended conversations with a verdict. One that fails its seal is left out."""
+    rows = connection.execute(_ALL)
+    kinds = (ENDED_DONE, ENDED_NOT_DONE)
+    return frozenset(row[0] for *row, sealed in rows if row[2] in kinds and sealed == digest(row))
 
 
 def _read_verdict(row: list[Any], sealed: bytes) -> Answer:

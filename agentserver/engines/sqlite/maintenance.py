@@ -122,9 +122,9 @@ def leave_answer(path: Path, answered: ApprovalAnswer, at: float) -> bool:
     return _leave(path, lambda connection: records.put_answer(connection, answered, at))
 
 
-def leave_verdict(path: Path, verdict: EffectVerdict, at: float) -> bool:
+def leave_verdict(path: Path, verdict: EffectVerdict, at: float, *, ended: bool = False) -> bool:
     """Store a verdict on an external effect durably, as ``leave_answer`` does. Raises EngineError."""
-    return _leave(path, lambda connection: records.put_verdict(connection, verdict, at))
+    return _leave(path, lambda connection: records.put_verdict(connection, verdict, at, ended=ended))
 
 
 def leave_order(path: Path, order: ScheduleOrder) -> bool:

@@ -147,6 +147,7 @@ QUICK = {
     "scale": ("--row=open requests", "--row=threads, with a journal", "--many=100"),
     "scanner": ("--megabytes=1",),
     "startup": ("--rounds=1",),
+    "stream": ("--quick",),
     "telemetry": ("--rounds=1", "--hops=300"),
     "timers": ("--quick",),
 }

@@ -452,10 +452,17 @@ def _describe(part: Awaitable[Any]) -> str:
 
 
 def _name(coroutine: Any) -> str:
-    return str(coroutine.__qualname__)
+    return str(_innermost(coroutine).__qualname__)
 
 
 def _line_of(coroutine: Any) -> int:
     """Return the line at which a coroutine waits; 0 when it has ended."""
-    frame = coroutine.cr_frame
-    return 0 if frame is None else frame.f_lineno
+    frame = _innermost(coroutine).cr_frame
+    return 0 if frame is None else int(frame.f_lineno)
+
+
+def _innermost(coroutine: Any) -> Any:
+    """Return the coroutine that waits: of the function or a helper, below the one that passes the arguments."""
+    while inspect.iscoroutine(coroutine.cr_await):
+        coroutine = coroutine.cr_await
+    return coroutine

@@ -140,6 +140,7 @@ class _Field(NamedTuple):
 
 
 _FIELDS: Mapping[str, _Field] = {
+    "id": _Field(lambda one: one.summary.id, str, "an id", words=True),
     "principal": _Field(lambda one: one.summary.principal, str, "a name", words=True),
     "state": _Field(lambda one: one.state, _parse_state, f"one of {', '.join(STATES)}", words=True),
     "opened": _Field(

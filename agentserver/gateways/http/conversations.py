@@ -32,6 +32,7 @@ from agentserver.gateways.http.parts import (
     host,
     list_waiting,
     open_conversation,
+    path_to,
     read_body,
     report_not_submitted,
     report_unknown,
@@ -110,7 +111,9 @@ class ConversationRoutes:
         if self.holding.stopping:
             raise server_stopping()
         key = await open_conversation(host(request), who, idempotency_key(request), kept=True)
-        return forms.json_response({"conversation": key}, 201, {"location": f"/v1/conversations/{key}"})
+        return forms.json_response(
+            {"conversation": key}, 201, {"location": path_to(request, f"/v1/conversations/{key}")}
+        )
 
     async def send(self, request: Request) -> Response:
         """Hand in a message; answer with the first reply where it comes in time."""
@@ -299,10 +302,11 @@ def _short(text: str | None) -> str | None:
     return text
 
 
-def _accept(conversation: str, submitted: SubmitResult, server: DoorHost) -> Response:
+def _accept(request: Request, conversation: str, submitted: SubmitResult) -> Response:
+    server = host(request)
     place = forms.place_id(submitted.after)
     headers = {
-        "location": f"/v1/conversations/{conversation}/events?after={place}",
+        "location": path_to(request, f"/v1/conversations/{conversation}/events?after={place}"),
         "preference-applied": _ASYNC,
         **_headers(submitted),
     }
@@ -324,7 +328,7 @@ def _answer(
         case None if isinstance(submitted.code, Code):
             raise by_code(submitted.code, request=submitted.request).with_headers(told)
         case None:
-            return _accept(conversation, submitted, server)
+            return _accept(request, conversation, submitted)
         case Done():
             return Response(status_code=204, headers=told)
         case Reply(error=True):

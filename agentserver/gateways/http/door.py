@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from agentserver.foreign_json.threads import ReadingThreads
-from agentserver.gateways.http import chats, conversations, forms, operators
+from agentserver.gateways.http import chats, conversations, forms, lists, operators
 from agentserver.gateways.http.admission import Admission, TokenKeeper
 from agentserver.gateways.http.connections import Connections, HeldConnections
 from agentserver.gateways.http.gate import Gate
@@ -72,7 +72,7 @@ class HttpDoor:
         self._described = server.rules
         self._descriptions: dict[tuple[tuple[str, ...] | None, str], bytes] = {}
         talks = (conversations.part(self.holding, options), chats.part(self.holding, options, name))
-        self._parts = (*talks, operators.part(), *self._own(), *parts)
+        self._parts = (*talks, lists.part(), operators.part(), *self._own(), *parts)
         routes = [route for part in self._parts for route in self.admission.guard_routes(part)]
         router = Router(routes, redirect_slashes=False, default=_answer_unknown)
         self._gate = Gate(options, router, self, keeper.refuse)

@@ -155,15 +155,19 @@ async def trace(request: Request) -> Response:
     who, server, key = caller(request), host(request), request.path_params["conversation"]
     with report_unknown():
         await server.find_conversation(who.sees, key)
-    redaction = Redaction(secrets=server.rules.redact)
-    if who.redacted:
-        redaction = Redaction((EVERY,), server.rules.redact, names_of(server.rules.blueprint))
-    records = redact_records(await _records(server, key), redaction)
+    records = redact_records(await read_records(server, key), redaction_for(who, server))
     found = [_record(each, who, server) for each in records]
     return forms.json_response({"now": time.time(), "records": found})
 
 
-async def _records(server: DoorHost, conversation: str) -> Sequence[AuditRecord]:
+def redaction_for(who: Caller, server: DoorHost) -> Redaction:
+    """Choose what is hidden from a caller in records: secrets, and from a viewer all content."""
+    if who.redacted:
+        return Redaction((EVERY,), server.rules.redact, names_of(server.rules.blueprint))
+    return Redaction(secrets=server.rules.redact)
+
+
+async def read_records(server: DoorHost, conversation: str) -> Sequence[AuditRecord]:
     """Return the latest records of a conversation, from the engine or else from memory."""
 
     def work(reader: EngineReader) -> Sequence[AuditRecord]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from agentserver.foreign_json.threads import ReadingThreads
     from agentserver.gateways.principals import Caller
     from agentserver.ports import SubmitResult
+    from agentserver.ports.schedules import Schedule
 
 PROBLEM: Final = "application/problem+json"
 
@@ -184,6 +185,10 @@ class DoorHost(Ingress, ServerView, Protocol):
     """The door's needs of a server."""
 
     @property
+    def schedules(self) -> Sequence[Schedule]:
+        """The messages that it sends at set times."""
+
+    @property
     def trouble(self) -> str:
         """The reason why nothing new can be kept at present; empty where it can."""
 
@@ -272,6 +277,11 @@ def header(request: HTTPConnection, name: bytes) -> str:
 def host(request: HTTPConnection) -> DoorHost:
     """Return the server."""
     return cast("DoorHost", request.app.host)
+
+
+def path_to(request: HTTPConnection, path: str) -> str:
+    """Return a path of the door for its clients, below the prefix at which they reach it."""
+    return f"{request.scope.get('root_path', '')}{path}"
 
 
 async def read_body(request: Request, reader: Callable[[bytes], T]) -> T:

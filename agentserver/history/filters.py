@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 STATES = ("open", "suspended", "finished")
 """States of a conversation that ``state=`` accepts."""
 
+STARTS = "^="
+"""The sign of a text that begins with the value, such as a principal with the scope of a tenant. Not parsed."""
+
 _CONDITION = re.compile(r'([a-z]+)(!=|<=|>=|=|<|>)("[^"]*"|[^\s"]+)(?:\s+|$)')
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
@@ -29,6 +32,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
     ">": operator.gt,
     ">=": operator.ge,
+    STARTS: str.startswith,
 }
 _OPENED = re.compile(r"\d{1,12}(\.\d{1,9})?")
 _NUMBER = re.compile(r"\d{1,19}")
@@ -140,7 +144,6 @@ class _Field(NamedTuple):
 
 
 _FIELDS: Mapping[str, _Field] = {
-    "id": _Field(lambda one: one.summary.id, str, "an id", words=True),
     "principal": _Field(lambda one: one.summary.principal, str, "a name", words=True),
     "state": _Field(lambda one: one.state, _parse_state, f"one of {', '.join(STATES)}", words=True),
     "opened": _Field(
@@ -156,4 +159,5 @@ _FIELDS: Mapping[str, _Field] = {
     "tokens": _Field(lambda one: one.summary.tokens, _parse_number, "a number"),
     "steps": _Field(lambda one: one.summary.steps, _parse_number, "a number"),
     "waiting": _Field(lambda one: one.summary.waiting, _parse_number, "a number"),
+    "id": _Field(lambda one: one.summary.id, str, "an id", words=True),
 }

@@ -24,6 +24,7 @@ from agentserver.engines.conformance.sample import (
     hold,
     keep,
 )
+from agentserver.history.filters import STARTS
 from agentserver.history.replay import replay
 
 if TYPE_CHECKING:
@@ -108,6 +109,14 @@ async def conversations_are_listed_by_page(subject: Subject) -> None:
             [one.summary.id for one in found.rows] == [keys[3]],
             "a filter selects the conversations that meet it",
         )
+        for condition, told in (
+            (Condition("id", "=", keys[3]), "a conversation is found by its id"),
+            (Condition("principal", STARTS, found.rows[0].summary.principal[:2]), "an owner by a beginning"),
+        ):
+            named = await _list_page(engine, ConversationFilter((condition, *chosen.conditions)))
+            hold([one.summary.id for one in named.rows] == [keys[3]], told)
+        wrong = ConversationFilter((Condition("principal", STARTS, "nobody/"),))
+        hold((await _list_page(engine, wrong)).rows == (), "another beginning is no owner's")
 
 
 async def operators_see_what_is_at_work(subject: Subject) -> None:

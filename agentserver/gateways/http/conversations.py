@@ -134,7 +134,7 @@ class ConversationRoutes:
         found = await find_answer(server, who, key, submitted) if submitted.again else None
         if found is None and (wanted.wait or submitted.code is not None):
             found = await first_answer(request, self.holding, key, submitted, wanted.wait)
-        return _answer(found, submitted, key, wanted, server)
+        return _answer(request, found, submitted, wanted)
 
     async def events(self, request: Request) -> ServerSent:
         """Stream a conversation's events: the existing ones, and further ones for ``wait=`` seconds."""
@@ -317,12 +317,9 @@ def _accept(request: Request, conversation: str, submitted: SubmitResult) -> Res
 
 
 def _answer(
-    found: Reply | Done | None,
-    submitted: SubmitResult,
-    conversation: str,
-    wanted: _SendOptions,
-    server: DoorHost,
+    request: Request, found: Reply | Done | None, submitted: SubmitResult, wanted: _SendOptions
 ) -> Response:
+    server, conversation = host(request), request.path_params["conversation"]
     told = _headers(submitted, found)
     match found:
         case None if isinstance(submitted.code, Code):

@@ -27,7 +27,8 @@ from agentserver.gateways.http.parts import (
     path_to,
     report_unknown,
 )
-from agentserver.history.filters import parse_filter
+from agentserver.gateways.tenants import OwnedReader
+from agentserver.history.filters import STARTS, parse_filter
 from agentserver.payload.names import local
 from agentserver.ports.schedules import find_state
 from agentserver.trace.redact import redact_records
@@ -51,12 +52,13 @@ PAGE: Final = 50
 MOST: Final = 200
 """Greatest number of rows of a page."""
 
-LETTERS: Final = 10_000
-"""Latest dead letters among which those of a user are looked for."""
-
+_NEXT: Final = '<{}>; rel="next"'
 _LONGEST: Final = 1000
 _DOLLAR: Final = 1_000_000
-_SHOWN: Final = frozenset({Event.RECEIVED, Event.REFUSED, Event.ANSWERED, Event.ENDED, Event.CANCELLED})
+_LEFT: Final = frozenset({Event.ANSWERED, Event.ENDED, Event.CANCELLED})
+_ENTERED: Final = frozenset({Event.SENT, Event.ASKED, Event.REFUSED})
+"""Events of messages that leave, and, with the principal as the sender, of those that enter."""
+
 _LINKS: Final = ("history", "usage", "events", "trace", "messages")
 
 
@@ -90,7 +92,7 @@ async def conversations(request: Request) -> Response:
     if not page.after:
         return _tagged(request, found)
     following = path_to(request, f"/v1/conversations?{urlencode({**query, 'after': page.after})}")
-    return _tagged(request, found, {"link": f'<{following}>; rel="next"'})
+    return _tagged(request, found, {"link": _NEXT.format(following)})
 
 
 async def conversation(request: Request) -> Response:
@@ -117,9 +119,12 @@ async def history(request: Request) -> Response:
     """Show the messages that its principal sent and received, as far as the caller's role may read them."""
     who, server, key = caller(request), host(request), request.path_params["conversation"]
     with report_unknown():
-        await server.find_conversation(who.sees, key)
+        owner = (await server.find_conversation(who.sees, key)).principal
     latest = await read_records(server, key)
-    found = redact_records([each for each in latest if each.event in _SHOWN], redaction_for(who, server))
+    shown = [
+        each for each in latest if each.event in _LEFT or (each.event in _ENTERED and each.sender == owner)
+    ]
+    found = redact_records(shown, redaction_for(who, server))
     events = [_said(each, who, server) for each in found]
     return _tagged(request, {"conversation": key, "events": events, "cut": len(latest) >= RECORDS})
 
@@ -150,17 +155,16 @@ async def usage(request: Request) -> Response:
     """Sum the charges of the caller's conversations by listener and model; those of everybody for operators."""
     who = caller(request)
     since = _number(_query(request, {"since"}).get("since", "0"), 0, 10**12)
-    found = await host(request).read(lambda reader: reader.list_charges(float(since)))
+    found = await host(request).read(lambda reader: _own(reader, who).list_charges(float(since)))
     rows = [
         {
             "listener": one.listener,
             "model": one.model,
-            **({"principal": one.principal} if who.sees is None else {}),
+            **({"principal": one.principal} if who.oversees else {}),
             "calls": one.calls,
             **_charged(one),
         }
         for one in found
-        if who.sees in (None, one.principal)
     ]
     return _tagged(request, {"usage": rows})
 
@@ -169,13 +173,13 @@ async def dead_letters(request: Request) -> Response:
     """List the messages that their listeners could not handle, the latest first."""
     who, server = caller(request), host(request)
     most = _number(_query(request, {"most"}).get("most", str(PAGE)))
+    found = await server.read(lambda reader: _own(reader, who).dead(most))
+    return _tagged(request, {"letters": [_letter(one, who, server) for one in reversed(found)]})
 
-    def work(reader: EngineReader) -> list[DeadLetter]:
-        found = reader.dead(most if who.sees is None else LETTERS)
-        mine = [one for one in found if who.sees in (None, one.principal)]
-        return mine[: -most - 1 : -1]
 
-    return _tagged(request, {"letters": [_letter(one, who, server) for one in await server.read(work)]})
+def _own(reader: EngineReader, who: Caller) -> EngineReader | OwnedReader:
+    """Limit a reader to what the caller sees."""
+    return reader if who.sees is None else OwnedReader(reader, who.sees)
 
 
 def _letter(one: DeadLetter, who: Caller, server: DoorHost) -> Mapping[str, Any]:
@@ -191,7 +195,7 @@ def _letter(one: DeadLetter, who: Caller, server: DoorHost) -> Mapping[str, Any]
         "code": code,
         "open": one.open,
     }
-    if who.sees is not None:
+    if not who.oversees:
         return told
     told["principal"] = one.principal
     redact = server.rules.redact
@@ -228,7 +232,7 @@ async def _page(
     server: DoorHost, who: Caller, conditions: Sequence[Condition], after: str, most: int
 ) -> ConversationPage:
     """Read a page of the conversations that the caller sees. Raises ValueError for a malformed cursor."""
-    own = () if who.sees is None else (Condition("principal", "=", who.sees),)
+    own = () if who.sees is None else (Condition("principal", STARTS if who.oversees else "=", who.sees),)
     chosen = ConversationFilter((*own, *conditions))
     return await server.read(lambda reader: reader.list_conversations(chosen, after, most))
 
@@ -248,7 +252,7 @@ def _row(listed: ListedConversation, who: Caller) -> Mapping[str, Any]:
     one = listed.summary
     told = {
         "conversation": one.id,
-        "principal": one.principal if who.sees is None else "",
+        "principal": one.principal if who.oversees else "",
         "state": listed.state,
         "opened": one.opened,
         "touched": one.touched,

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from agentserver.gateways.http.forms import JSON, KEY, XML, codecs_of
+from agentserver.gateways.http.lists import MOST, PAGE
 from agentserver.gateways.http.options import MOST_WAIT
 from agentserver.gateways.http.parts import PROBLEM
+from agentserver.history.filters import STATES
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.payload.names import local
@@ -75,8 +77,13 @@ def describe(rules: Rules, name: str, may: Collection[str] | None, url: str = "/
         "servers": [{"url": url}],
         "security": [{"token": []}],
         "paths": {
-            "/v1/conversations": {"post": _open()},
-            "/v1/conversations/{conversation}": {"delete": _end()},
+            "/v1/conversations": {"get": _list(), "post": _open()},
+            "/v1/conversations/{conversation}": {"get": _one(), "delete": _end()},
+            "/v1/conversations/{conversation}/history": {"get": _history()},
+            "/v1/conversations/{conversation}/usage": {"get": _usage_of_one()},
+            "/v1/usage": {"get": _usage()},
+            "/v1/dead-letters": {"get": _letters()},
+            "/v1/schedules": {"get": _schedules()},
             "/v1/conversations/{conversation}/messages": {"post": _send(listeners, bodies)},
             **{
                 f"/v1/conversations/{{conversation}}/messages/{quote(each)}": {"post": _send_to(each, rules)}
@@ -170,9 +177,85 @@ def _operation(
 
 def _open() -> Mapping[str, Any]:
     one = {"parameters": {"conversation": "$response.body#/conversation"}}
-    links = {name: {"operationId": name, **one} for name in ("send", "events", "end", "trace")}
+    links = {
+        name: {"operationId": name, **one}
+        for name in ("send", "events", "end", "trace", "conversation", "history")
+    }
     opened = {"201": _is("Conversation", "It is open.", links=links)}
     return _operation("open", "Open a conversation.", opened, (400, 413, 503), [_KEY])
+
+
+_KNOWN: Final = {
+    "name": "If-None-Match",
+    "in": "header",
+    "schema": {"type": "string"},
+    "description": "ETags of answers that the client has: 304 if one of them is current.",
+}
+_MOST_ROWS: Final = {
+    "name": "most",
+    "in": "query",
+    "schema": {"type": "integer", "minimum": 1, "maximum": MOST},
+    "description": f"Greatest number of rows; {PAGE} when left out.",
+}
+
+
+def _read(
+    name: str,
+    summary: str,
+    schema: str,
+    codes: Sequence[int] = (),
+    parameters: Sequence[Mapping[str, Any]] = (),
+    **more: Any,
+) -> Mapping[str, Any]:
+    """Describe an operation that reads, whose answer has an ETag."""
+    tag = {"ETag": {"schema": {"type": "string"}}}
+    answers = {
+        "200": _is(schema, "The present state.", headers=tag, **more),
+        "304": {"description": "The client has it already."},
+    }
+    return _operation(name, summary, answers, (*codes, 503), [*parameters, _KNOWN])
+
+
+def _list() -> Mapping[str, Any]:
+    where = {"name": "where", "in": "query", "schema": {"type": "string", "maxLength": 1000}}
+    where |= {"description": "A filter, as that of agentserver conversations --where."}
+    after = {"name": "after", "in": "query", "schema": {"type": "string", "maxLength": 1000}}
+    after |= {"description": "The cursor of the previous page."}
+    one = {"parameters": {"conversation": "$response.body#/conversations/0/conversation"}}
+    links = {name: {"operationId": name, **one} for name in ("conversation", "history")}
+    summary = "The conversations that the caller sees, the last opened first."
+    return _read("conversations", summary, "Conversations", (400,), [where, after, _MOST_ROWS], links=links)
+
+
+def _one() -> Mapping[str, Any]:
+    summary = "One conversation, with its open requests and what they wait for."
+    links = {name: {"operationId": name, "parameters": _HERE} for name in ("history", "usage.one", "end")}
+    return _read("conversation", summary, "ConversationState", (404,), [_ONE], links=links)
+
+
+def _history() -> Mapping[str, Any]:
+    return _read("history", "The messages that its principal sent and received.", "History", (404,), [_ONE])
+
+
+def _usage_of_one() -> Mapping[str, Any]:
+    return _read("usage.one", "The charges of one conversation.", "Charge", (404,), [_ONE])
+
+
+def _usage() -> Mapping[str, Any]:
+    since = {"name": "since", "in": "query", "schema": {"type": "integer", "minimum": 0, "maximum": 10**12}}
+    since |= {"description": "Seconds since the epoch."}
+    summary = "The charges of the conversations that the caller sees, by listener and model."
+    return _read("usage", summary, "Usage", (400,), [since])
+
+
+def _letters() -> Mapping[str, Any]:
+    summary = "The messages that their listeners could not handle, the latest first."
+    return _read("letters", summary, "DeadLetters", (400,), [_MOST_ROWS])
+
+
+def _schedules() -> Mapping[str, Any]:
+    summary = "What the organism sends at set times. For operators and viewers."
+    return _read("schedules", summary, "Schedules")
 
 
 _PAYLOAD: Final = {
@@ -363,6 +446,50 @@ _RECORD: Final = _object(
     },
 )
 
+_COST: Final = {"tokens": {"type": "integer"}, "cost": _NUMBER}
+
+_ROW: Final = _object(
+    {
+        "conversation": _TEXT,
+        "state": {"enum": [*STATES]},
+        "opened": _NUMBER,
+        "touched": _NUMBER,
+        **{key: {"type": "integer"} for key in ("steps", "waiting", "unread")},
+        **_COST,
+    },
+    {"principal": _TEXT, "closed": _NUMBER, "due": _NUMBER, "href": _TEXT},
+)
+
+_REQUESTS: Final = {"type": "array", "items": _object({"request": _TEXT, "pending": {"type": "integer"}})}
+
+_STATE: Final = _object(
+    {
+        "requests": _REQUESTS,
+        "waits": _WAITS,
+        "links": {"type": "object", "additionalProperties": _TEXT},
+    }
+)
+
+_SHOWN: Final = _object(
+    {"event": _TEXT, "at": _NUMBER},
+    {**dict.fromkeys(("request", "from", "to", "payload", "code"), _TEXT), **_SAID},
+)
+
+_LETTER: Final = _object(
+    {
+        **dict.fromkeys(("delivery", "conversation", "request", "from", "to", "payload", "code"), _TEXT),
+        "at": _NUMBER,
+        "open": {"type": "boolean"},
+    },
+    {"principal": _TEXT, "reason": _TEXT, **_SAID},
+)
+
+_SCHEDULE: Final = _object({**dict.fromkeys(("name", "to", "recurrence", "paused"), _TEXT), "due": _NUMBER})
+
+_CHARGES: Final = _object(
+    {"listener": _TEXT, "model": _TEXT, "calls": {"type": "integer"}, **_COST}, {"principal": _TEXT}
+)
+
 _OBJECTS: Final[Mapping[str, Any]] = {
     "Accepted": _object({"request": _TEXT, "after": _PLACE, "again": _AGAIN, "waits": _WAITS}),
     "Answer": {
@@ -373,9 +500,16 @@ _OBJECTS: Final[Mapping[str, Any]] = {
         "allOf": [_APPROVAL, _object({}, {"origins": {"anyOf": [_ORIGINS, {"type": "null"}]}})],
     },
     "Approvals": _object({"approvals": {"type": "array", "items": _APPROVAL}}),
+    "Charge": _object(_COST),
     "Conversation": _object({"conversation": _TEXT}),
+    "ConversationState": {"allOf": [_ROW, _STATE]},
+    "Conversations": _object({"conversations": {"type": "array", "items": _ROW}, "after": _TEXT}),
+    "DeadLetters": _object({"letters": {"type": "array", "items": _LETTER}}),
     "Event": _object(
         {"event": {"enum": ["reply", "done", "progress", "delta", "end"]}, "data": _TEXT}, {"id": _PLACE}
+    ),
+    "History": _object(
+        {"conversation": _TEXT, "events": {"type": "array", "items": _SHOWN}, "cut": {"type": "boolean"}}
     ),
     "Problem": _object(
         {"title": _TEXT, "status": {"type": "integer"}},
@@ -399,6 +533,8 @@ _OBJECTS: Final[Mapping[str, Any]] = {
         },
         _SAID,
     ),
+    "Schedules": _object({"schedules": {"type": "array", "items": _SCHEDULE}}),
     "Status": _object({"status": _TEXT}),
     "Trace": _object({"records": {"type": "array", "items": _RECORD}}),
+    "Usage": _object({"usage": {"type": "array", "items": _CHARGES}}),
 }

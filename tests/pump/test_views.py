@@ -6,11 +6,12 @@ import asyncio
 from contextlib import aclosing
 from random import Random
 
+import anyio
 import pytest
 
 from agentserver import HandlerResponse
 from agentserver.core.blueprint import Listener
-from agentserver.core.messages import UNDECIDED, Done
+from agentserver.core.messages import UNDECIDED, Delta, DeltaKind, Done, Reply
 from agentserver.ports import RejectReason, UnkeptError, WatchEnd
 from tests.core.paper import Answer, Note
 from tests.engines.together.storage import REST
@@ -250,3 +251,33 @@ async def test_a_message_for_a_conversation_that_ends_before_its_owner_came_to_i
         await two.a.pump.entrance.end(None, key, "ada")
         async with asyncio.timeout(HANGS):
             assert (await sending).code is RejectReason.OVER
+
+
+async def test_another_server_sends_the_events_alone_and_no_pieces_of_an_answer():
+    keys, shows, heard = [], [], {"a": [], "b": []}
+
+    async def talk(payload, metadata):
+        delta = Delta(metadata.thread_id, "r", "a", DeltaKind.TEXT, "half")
+        shows[0](delta._replace(conversation=keys[0]))
+        return HandlerResponse.respond(Note("whole"))
+
+    async def follow(name, pump, ready):
+        items = pump.entrance.watch("console", keys[0], UNDECIDED, ready.set, deltas=True)
+        async with aclosing(items):
+            async for item in items:
+                heard[name].append(type(item))
+                if isinstance(item, Reply):
+                    return
+
+    async with pair((A, talk)) as two, anyio.create_task_group() as tasks:
+        handle = await two.a.open()
+        keys.append(handle.id)
+        shows.append(two.a.pump.answers.publish)
+        for name, one in (("a", two.a), ("b", two.b)):
+            ready = anyio.Event()
+            tasks.start_soon(follow, name, one.pump, ready)
+            await ready.wait()
+        await handle.send(two.a.markup(Note("1")), "a")
+        with anyio.fail_after(HANGS):
+            await until(lambda: Reply in heard["a"] and Reply in heard["b"])
+    assert heard == {"a": [Delta, Reply], "b": [Reply]}

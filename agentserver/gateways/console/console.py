@@ -8,13 +8,15 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import deque
+from contextlib import suppress
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
 
 from agentserver.characters.printing import format_amount
+from agentserver.core.messages import Delta, DeltaKind, EventPlace
 from agentserver.core.state.approvals import Answer
 from agentserver.gateways.console import lines as console_lines
 from agentserver.gateways.console import view
@@ -29,7 +31,7 @@ from agentserver.gateways.console.lines import (
     Verb,
 )
 from agentserver.gateways.console.session import ConsoleSessions, CurrentTakers
-from agentserver.ports import QuotaError
+from agentserver.ports import EngineError, QuotaError
 from agentserver.supervision import EndEffect, start_errand
 from agentserver.trace import text
 from agentserver.trace.terminal import Style, own_lines
@@ -212,6 +214,9 @@ class Console:
             self._mistake(str(error))
             return
         self._sessions.count_started(session)
+        if not session.followed:
+            items = self._host.watch(None, session.handle.id, BEYOND, deltas=True)
+            start_errand(tasks, "follows answers", EndEffect.OWNER, partial(self._hops.follow_answers, items))
         start_errand(tasks, "follows a conversation", EndEffect.OWNER, partial(self._hops.follow, session))
         start_errand(tasks, "delivers a line", EndEffect.OWNER, partial(self._deliver, session, letter))
 
@@ -442,6 +447,20 @@ WAITING = 10_000
 """Records that may wait to be shown; beyond it the oldest are counted instead."""
 
 
+BEYOND: Final = EventPlace(1 << 62, 0)
+"""Place after every event: a watcher from there gets only what is never stored."""
+
+LINE: Final = 100
+"""Characters of a line of a streamed answer."""
+
+
+def cut_lines(line: str, text: str) -> list[str]:
+    """Cut a line and a further text into lines, at line breaks and after LINE characters. The last one may grow."""
+    return [
+        each[at : at + LINE] for each in (line + text).split("\n") for at in range(0, max(len(each), 1), LINE)
+    ]
+
+
 class HopView:
     """Shows what happens in the session's conversations, as long as ``on`` is set."""
 
@@ -473,6 +492,20 @@ class HopView:
             if self.on:
                 self.flush()
                 self._screen.show(((Style.DIM, f"{progress.sender} ... {progress.text}"),))
+
+    async def follow_answers(self, items: AsyncIterator[object]) -> None:
+        """Show the text of streamed answers by lines, until their conversation is closed."""
+        line = ""
+        with suppress(LookupError, EngineError):
+            async for item in items:
+                if not isinstance(item, Delta) or not self.on:
+                    continue
+                if item.kind is DeltaKind.TEXT:
+                    *whole, line = cut_lines(line if item.offset else "", item.text)
+                    self._screen.show(*(((Style.DIM, f"{item.sender} | {each}"),) for each in whole))
+                elif item.kind in {DeltaKind.RESET, DeltaKind.DIFFERENCE}:
+                    line = ""
+                    self._screen.say("the text above does not count", Style.WARN)
 
     async def show(self) -> None:
         """Show records as they come, until cancelled."""

@@ -14,6 +14,7 @@ import pytest
 from agentserver import HandlerMetadata, HandlerResponse, invocation
 from agentserver.assembly import build
 from agentserver.core.blueprint import Limits
+from agentserver.core.messages import Delta, DeltaKind
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.engines.conformance.sample import at_work
 from agentserver.engines.memory import MemoryEngine
@@ -306,6 +307,10 @@ async def test_a_server_that_stops_is_no_crash(fresh_server):
         async def drain(self):
             pass
 
+        async def watch(self, principal, conversation, after, *, deltas):
+            return
+            yield
+
         def conversation(self, conversation):
             return SimpleNamespace(requests={})
 
@@ -585,3 +590,23 @@ async def test_a_principal_with_too_many_conversations_is_told_and_keeps_the_one
         "seconds=1000", "/new", told, "/threads", "/quit", interactive=True, organism=CROWDED
     )
     assert "messages so far" in shown.partition("limits.principal_conversations")[2]
+
+
+async def test_the_text_of_an_answer_is_shown_by_lines_before_the_answer(fresh_server):
+    out = io.StringIO()
+    screen = Screen(out=lambda: out)
+    hops = HopView(ConsoleSessions(fresh_server, "console"), screen)
+
+    async def pieces():
+        for kind, words, offset in [
+            (DeltaKind.TEXT, "one\ntw", 0), (DeltaKind.TEXT, "o\x1b\n" + "x" * 150, 6), (DeltaKind.RESET, "", 0),
+            (DeltaKind.TEXT, "again\n", 0),
+        ]:  # fmt: skip
+            yield Delta("c", "r", "agent", kind, words, offset)
+
+    await hops.follow_answers(pieces())
+    await screen.flush()
+    told = out.getvalue().splitlines()
+    assert told == [
+        "agent | one", "agent | two\\x1b", "agent | " + "x" * 100, "the text above does not count", "agent | again",
+    ]  # fmt: skip

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 from agentserver.cli import cli
 
@@ -98,6 +99,36 @@ def test_each_promise_of_the_threat_model_is_held_by_a_test():
     assert len(held) == promises.count("\n|") - 2
     for path, name in held:
         assert f"def {name}(" in (ROOT / path).read_text("utf-8"), f"{path}: {name}"
+
+
+def test_each_row_of_hardening_is_held_by_a_test_and_every_risk_has_a_row():
+    page = (ROOT / "docs" / "hardening.md").read_text("utf-8")
+    rows = [row for row in page.splitlines() if row.startswith("| ASI")]
+    assert {row[2:7] for row in rows} == {f"ASI{number:02}" for number in range(1, 11)}
+    for row in rows:
+        (held,) = re.findall(r"\]\(\.\./(tests/[^)]+)\) `(\w+)` \|$", row)
+        assert f"def {held[1]}(" in (ROOT / held[0]).read_text("utf-8"), held
+
+
+def test_the_examples_of_deployment_have_no_root_no_write_and_a_way_to_drain():
+    folder = ROOT / "docs" / "deploy"
+    service = yaml.safe_load((folder / "compose.yaml").read_text("utf-8"))["services"]["desk"]
+    assert (service["read_only"], service["user"], service["cap_drop"]) == (True, "10001:10001", ["ALL"])
+    assert "ports" not in service  # only the proxy is reached
+    kinds = {
+        each["kind"]: each for each in yaml.safe_load_all((folder / "kubernetes.yaml").read_text("utf-8"))
+    }
+    pod = kinds["Deployment"]["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert all("value" not in each for each in container["env"])  # secrets are named, never written
+    assert {"NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount"} < kinds.keys()
 
 
 def test_each_clause_of_the_guarantee_is_held_by_a_test():

@@ -228,7 +228,7 @@ class Connection:
 
 
 class UserConnection(Connection):
-    """Server to which each call connects anew, with a token of the user for whom it is made."""
+    """Server with a connection for each call, authorised by the token of its user."""
 
     async def call(self, name: str, arguments: dict[str, Any], *, until: float) -> Any:
         """Call a tool with the user's token. Raises DelegationError, and else as the call of a lasting connection."""

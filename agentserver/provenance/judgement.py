@@ -33,9 +33,11 @@ from agentserver.provenance.judging.authority import (
     is_in_requested_document,
     is_listed,
     is_ordered,
+    is_passed_over,
     is_recorded,
     is_recorded_by_form,
     is_requested,
+    list_homes,
     may_choose,
 )
 from agentserver.provenance.judging.case import Case
@@ -53,6 +55,7 @@ from agentserver.provenance.judging.returns import (
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
+from agentserver.provenance.request.trusted_words import list_home_paths
 from agentserver.provenance.verdict import Decision, Verdict
 
 if TYPE_CHECKING:
@@ -178,23 +181,31 @@ def _find_dictated(case: Case, argument: Argument) -> Finding | None:
         if evidence is None and choice and len(fold_bytes(argument.body)) >= matching.SHORT:
             evidence = matching.find_origin(case.ledger, argument.body)
             evidence = evidence or matching.find_command(case.ledger, argument.body, argument.rule.values)
-            if (
-                evidence is None
-                and argument.rule.role is Role.SELECTOR
-                and is_recorded_by_form(case, argument)
-            ):
-                return case.make_finding(
-                    Rule.UNFOUNDED, argument, "only a field that anyone can fill holds it"
-                )
+        own = evidence is not None and _is_own_record(case, argument)
+        if (evidence is None or own) and choice and _is_formed_choice(case, argument):
+            return case.make_finding(Rule.UNFOUNDED, argument, "only a field that anyone can fill holds it")
         if evidence is None and not choice:
             evidence = _find_repeated(case, argument)
+            own = evidence is not None and _is_own_record(case, argument)
     except matching.TooManyValues:
         return case.make_finding(Rule.BOUND, argument, "more values than are looked up")
-    if evidence is None or (
-        is_recorded(case, argument) and not matching.occurs_in_longer_text(case.ledger, argument.body)
-    ):
+    if evidence is None or own:
         return None
     return case.make_finding(Rule.UNFOUNDED, argument, "an untrusted text says so", evidence)
+
+
+def _is_own_record(case: Case, argument: Argument) -> bool:
+    """Check whether a value is a record's, and untrusted texts hold it only in the links of that record."""
+    if not is_recorded(case, argument):
+        return False
+    homes = list_homes(find_records(case, argument))
+    return not matching.occurs_in_longer_text(case.ledger, argument.body, homes)
+
+
+def _is_formed_choice(case: Case, argument: Argument) -> bool:
+    """Check whether a choice is long enough to be dictated, and a record only by the form of a field."""
+    long = len(fold_bytes(argument.body)) >= matching.SHORT
+    return long and argument.rule.role is Role.SELECTOR and is_recorded_by_form(case, argument)
 
 
 def _aims(case: Case, argument: Argument) -> bool:
@@ -224,12 +235,15 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
     A value from untrusted text is always found, one of unknown origin only if it is suspect. Quantities, times, values
     of several words and undeclared selectors may be computed, so they are found only in untrusted text.
     """
-    if not case.ledger.tainted:
+    if not case.ledger.tainted or case.is_warranted(argument):
         return
     if isinstance(argument.leaf.value, bool):
         yield from _check_grant(case, argument)
         return
-    if may_choose(case, argument) or case.is_warranted(argument) or _goes_back(case, argument):
+    if case.is_suspect(argument) and is_passed_over(case, argument):
+        yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument, "the request chose another record")
+        return
+    if may_choose(case, argument) or _goes_back(case, argument):
         return
     picked = argument.rule.role is Role.SELECTOR and argument.rule.declared
     suspect = case.is_suspect(argument) and picked and not forms.is_running_text(argument.body)
@@ -237,10 +251,7 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
         yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
         return
     try:
-        evidence = matching.find_origin(case.ledger, argument.body) or _find_inside(case, argument.body)
-        evidence = evidence or matching.find_command(case.ledger, argument.body, argument.rule.values)
-        if evidence is None and argument.rule.role is Role.QUANTITY:
-            evidence = _find_in_other_units(case, argument)
+        evidence = _find_dictation(case, argument)
     except matching.TooManyValues:
         yield case.make_finding(Rule.BOUND, argument, "more values than are looked up")
         return
@@ -248,6 +259,17 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
         yield case.make_finding(Rule.SELECTOR, argument, "", evidence)
     elif suspect:
         yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
+
+
+def _find_dictation(case: Case, argument: Argument) -> Evidence | None:
+    """Find an untrusted text that holds a choice in any spelling or unit, a piece of it, or a command in it."""
+    spellings = (argument.body, *list_home_paths(argument.body))
+    evidence = next(filter(None, (matching.find_origin(case.ledger, each) for each in spellings)), None)
+    evidence = evidence or _find_inside(case, argument.body)
+    evidence = evidence or matching.find_command(case.ledger, argument.body, argument.rule.values)
+    if evidence is None and argument.rule.role is Role.QUANTITY:
+        evidence = _find_in_other_units(case, argument)
+    return evidence
 
 
 def _goes_back(case: Case, argument: Argument) -> bool:

@@ -20,7 +20,7 @@ from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.observations.assessment import AssessedLeaf, AssessedOutput, Echoes, parse_layouts
-from agentserver.provenance.observations.choosing import find_chosen_fields
+from agentserver.provenance.observations.choosing import find_chosen_fields, find_named_fields
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.observations.records import FEW, Records
 from agentserver.provenance.observations.untrusted_texts import SLICE, UntrustedTexts
@@ -400,6 +400,7 @@ def _assess(asked: TrustedWords, policy: Policy, seen: Observation) -> AssessedO
     said = [one for one in said if one[2]]
     items = frozenset() if listener.known else _find_named_records(named, said)
     chosen = find_chosen_fields(asked, seen.arguments, _list_vouched(listener, said))
+    told = find_named_fields(asked, _list_undeclared(listener, said))
     found: list[AssessedLeaf] = []
     for leaf, worth, body in said:
         standing, kind = _rate_leaf(listener, leaf, worth)
@@ -414,6 +415,7 @@ def _assess(asked: TrustedWords, policy: Policy, seen: Observation) -> AssessedO
         telling = listener.source and standing in _VOUCHING and forms.has_prose(body)
         record = standing if standing is not Standing.PROSE else None
         formed = worth is None and listener.source
+        picked = picked or (formed and standing is Standing.RECORD and leaf.path in told)
         prose = telling or standing is Standing.PROSE
         found.append(AssessedLeaf(leaf.path, body, prose, record, kind, formed, picked))
     place = find_fetched_site(seen.arguments) if listener.source else ""
@@ -431,6 +433,15 @@ def _list_vouched(
         for leaf, worth, body in said
         if (not listener.source if worth is None else worth.standing is not Standing.PROSE)
     ]
+
+
+def _list_undeclared(
+    listener: ListenerClass, said: Sequence[tuple[Leaf, FieldRule | None, str]]
+) -> list[tuple[Leaf, str]]:
+    """List the fields of a source that are not declared, by which the words may choose a record as a selector."""
+    if not (listener.known and listener.source):
+        return []
+    return [(leaf, body) for leaf, worth, body in said if worth is None and not leaf.inside]
 
 
 def _find_named_records(

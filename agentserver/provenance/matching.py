@@ -13,6 +13,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.characters.printing import CUT, truncate
+from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.encodings import apply_involutions, unwrap
 from agentserver.provenance.evidence.folding import fold_bytes, unfold
 from agentserver.provenance.evidence.index import SPAN
@@ -384,8 +385,13 @@ def is_absent(ledger: Ledger, body: str) -> bool:
         return False
 
 
-def occurs_in_longer_text(ledger: Ledger, body: str) -> bool:
-    """Check whether an untrusted text holds ``body``, or a piece of it, among other words."""
+def occurs_in_longer_text(
+    ledger: Ledger, body: str, homes: frozenset[tuple[str, int, str]] = frozenset()
+) -> bool:
+    """Check whether an untrusted text holds ``body``, or a piece of it, among other words.
+
+    A single word of a record in ``homes``, such as the link of a thing with its id in it, does not count.
+    """
     form = fold_bytes(body)
     for held in (ledger.untrusted, ledger.untrusted.wrapped):
         numbers = (
@@ -393,9 +399,15 @@ def occurs_in_longer_text(ledger: Ledger, body: str) -> bool:
             if len(form) >= SPAN
             else {number for number, _ in _find_beginnings(held, form)}
         )
-        if any(fold_bytes(held.body(number)) != form for number in numbers):
+        found = (number for number in numbers if fold_bytes(held.body(number)) != form)
+        if any(held is not ledger.untrusted or not _is_at_home(ledger, number, homes) for number in found):
             return True
     return False
+
+
+def _is_at_home(ledger: Ledger, number: int, homes: frozenset[tuple[str, int, str]]) -> bool:
+    text = ledger.texts[number]
+    return record_of(text.origin) in homes and len(text.body.split()) == 1
 
 
 def _locate(ledger: Ledger, number: int, *, inner: bool) -> _Place:

@@ -60,8 +60,42 @@ def is_ordered(case: Case, place: Destination) -> bool:
 
 
 def is_chosen(case: Case, argument: Argument) -> bool:
-    """Check whether a value is a field of a trusted record that the principal's words chose."""
-    return any(text.chosen for text in find_records(case, argument))
+    """Check whether a value is a field of a record that the principal's words chose.
+
+    If anyone may fill the record's fields, no other untrusted text may hold the value.
+    """
+    chosen = [text for text in find_records(case, argument) if text.chosen]
+    if not chosen or any(not text.formed for text in chosen):
+        return bool(chosen)
+    return not matching.occurs_in_longer_text(case.ledger, argument.body, list_homes(chosen))
+
+
+def list_homes(texts: Iterable[Text]) -> frozenset[tuple[str, int, str]]:
+    """List the records that texts belong to."""
+    return frozenset(record_of(text.origin) for text in texts)
+
+
+def is_passed_over(case: Case, argument: Argument) -> bool:
+    """Check whether a value is that of a record beside one that the principal's words chose in the same output."""
+    if is_requested(case, argument):
+        return False
+    held = [*find_records(case, argument)]
+    return (
+        bool(held)
+        and not any(text.chosen for text in held)
+        and any(_has_chosen_peer(case, text) for text in held)
+    )
+
+
+def _has_chosen_peer(case: Case, text: Text) -> bool:
+    field, record = strip_indices(text.origin.path), record_of(text.origin)
+    return any(
+        other.chosen
+        and other.origin.source == text.origin.source
+        and strip_indices(other.origin.path) == field
+        and record_of(other.origin) != record
+        for other in _find_texts_of_step(case.ledger.records.entries, text.origin.step)
+    )
 
 
 def is_chosen_place(case: Case, place: Destination) -> bool:

@@ -52,14 +52,14 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     to reply to, leaves none, and so does a record with an address that the words chose. The content may repeat nothing
     that a trusted listener said and the principal did not.
     """
-    texts = case.ledger.texts
-    if argument.rule.declared or place.form is not PlaceForm.ADDRESS or not 0 < len(texts) <= TEXTS:
+    if argument.rule.declared or place.form is not PlaceForm.ADDRESS:
         return False
-    if case.ledger.overflow or case.ledger.foreign or not all(text.asked for text in texts):
+    texts = _list_all_read(case)
+    if not texts or case.ledger.foreign or not all(text.asked for text in texts):
         return False
     holders = [(text, each) for text in texts if text.origin.path for each in _list_addresses(text)]
     places = {each.alike[-1] for _, each in holders}
-    records = case.ledger.records.entries
+    records = case.ledger.records.entries[: RECORDS + 1]
     if places != {place.alike[-1]} or len(records) > RECORDS:
         return False
     if any(text.chosen and _list_addresses(text) for text in records):
@@ -67,6 +67,12 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     if not any(_is_display_named(case, text) for text, _ in holders):
         return False
     return not any(_repeats_record(case, each) for each in case.arguments if each is not argument)
+
+
+def _list_all_read(case: Case) -> tuple[Text, ...]:
+    """List all untrusted texts of the conversation; empty if there are more than are looked at."""
+    ledger = case.ledger
+    return () if ledger.overflow or len(ledger.texts) > TEXTS else ledger.texts[:TEXTS]
 
 
 def _list_addresses(text: Text) -> tuple[Destination, ...]:
@@ -83,7 +89,7 @@ def _is_display_named(case: Case, text: Text) -> bool:
 def _repeats_record(case: Case, argument: Argument) -> bool:
     """Check whether content repeats a value of a trusted listener that the principal did not say."""
     asked, form = case.ledger.asked, fold(argument.body)
-    for text in case.ledger.records.entries:
+    for text in case.ledger.records.entries[:RECORDS]:
         held = fold(text.body)
         if len(held) >= TELLING and held in form and not text.formed and not asked.mentions(text.body):
             return True
@@ -133,8 +139,8 @@ def is_left_open(case: Case, argument: Argument) -> bool:
 
     An amount with a currency precedes other numbers; an integer may be in the smaller unit.
     """
-    texts = [text for text in case.ledger.texts if text.asked]
-    if not texts or sum(len(text.body) for text in texts) > READ or case.ledger.overflow:
+    texts = [text for text in _list_all_read(case) if text.asked]
+    if not texts or sum(len(text.body) for text in texts) > READ:
         return False
     asked = case.ledger.asked.read_values(case.policy.conventions)
     moment = argument.rule.role is Role.SELECTOR and not argument.rule.declared and _has_day(argument)

@@ -56,6 +56,18 @@ def find_chosen_fields(
     return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
 
 
+def find_named_fields(asked: TrustedWords, said: Sequence[tuple[Leaf, str]]) -> frozenset[str]:
+    """Find the paths of the fields of each record that the words name by a field, where no other record has it."""
+    if not said or not asked.queries or len(said) > RECORDS:
+        return frozenset()
+    items: dict[str, list[tuple[Leaf, str]]] = {}
+    for leaf, body in said:
+        if item := item_of(leaf.path):
+            items.setdefault(item, []).append((leaf, body))
+    named = _find_named_items(asked, items)
+    return frozenset(path for item in named for path in _list_single_fields(items[item]))
+
+
 def _find_named_items(asked: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:
     """Find the records with a field that the words name and no other record has."""
     named = [

@@ -132,10 +132,15 @@ def list_spellings(body: str) -> Iterator[str]:
     here = body.removeprefix("./")
     if here != body and here[:1].isalnum():
         yield here
+    for short in list_home_paths(body):
+        yield short
+        yield short.removeprefix("~/")
+
+
+def list_home_paths(body: str) -> tuple[str, ...]:
+    """List the spelling of a path in a home directory that begins with ``~``; empty for other texts."""
     home = _HOME.match(body)
-    if home is not None:
-        yield f"~/{body[home.end() :]}"
-        yield body[home.end() :]
+    return () if home is None or home.end() == len(body) else (f"~/{body[home.end() :]}",)
 
 
 def split_path(text: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from agentserver.ports.identity import SignIn
 from tests.gateways.http.desk import Books, Looking, organism
 from tests.gateways.principals.oidc import CLIENT, SECRET, provider
 from tests.gateways.principals.test_identity import entry
-from tests.machine import HANGS, PLAIN
+from tests.machine import HANGS, PLAIN, chromium, missing
 
 pytestmark = pytest.mark.anyio
 
@@ -361,3 +362,37 @@ async def test_the_store_alone_reveals_no_token_and_a_changed_state_is_no_sessio
         vars(at.store)["_open"][kept.key] = kept._replace(data=b"[1,[]]")
         await anyio.sleep(sessions.FRESH)
         assert not (await at.session(key))["name"]
+
+
+async def test_a_browser_signs_in_sees_the_organism_and_leaves_by_the_provider(tmp_path):
+    try:
+        from playwright.async_api import async_playwright
+    except ImportError:
+        missing("the sign-in is tried with playwright, which is not installed")
+    path = chromium()
+    if path is None:
+        missing("the sign-in is tried in chromium, which is not installed here")
+    async with provider() as idp, desk(tmp_path, idp) as at, async_playwright() as playwright:
+        idp.other |= {"/leave": b"<p>signed out</p>", "/favicon.ico": b""}
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = await playwright.chromium.launch(
+            executable_path=path, args=[*sandbox, "--disable-dev-shm-usage"]
+        )
+        page = await browser.new_page()
+        page.set_default_timeout(120_000)
+        await page.goto(at.url)
+        await page.get_by_role("button", name="Sign in at 127.0.0.1").click()
+        await page.get_by_role("navigation").wait_for()
+        assert await page.get_by_text("#olga, operator").count() == 1
+        kept = {each["name"]: each for each in await page.context.cookies()}
+        assert (kept[COOKIE]["httpOnly"], kept[COOKIE]["secure"], kept[COOKIE]["sameSite"]) == (
+            True,
+            True,
+            "Strict",
+        )
+        assert SIGN_IN not in kept
+        await page.get_by_role("button", name="Log out").click()
+        await page.wait_for_url(f"{idp.issuer}/leave*")
+        await page.goto(at.url)
+        await page.get_by_role("button", name="Sign in at 127.0.0.1").wait_for()
+        await browser.close()

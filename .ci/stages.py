@@ -138,6 +138,7 @@ QUICK = {
     "cluster": ("--quick",),
     "durable": ("--quick",),
     "fairness": ("--quick",),
+    "find": ("--quick",),
     "flow": ("--rounds=1", "--steps=200"),
     "gateway": ("--quick",),
     "handoff": ("1",),

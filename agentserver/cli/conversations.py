@@ -46,8 +46,9 @@ def conversations_command(
 ) -> None:
     """List the conversations of the journal, most recently opened first.
 
-    Fields of a FILTER: principal, state (open, suspended, finished), opened and touched (times in UTC, such as
-    2026-11-28), duration (10s, 5m, 2h, 1d), cost (US dollars), tokens, steps, waiting. Compare by = != < <= > >=.
+    Fields of a FILTER: principal, listener, code, approver, refused and failed (yes, no), text (words that messages
+    have), state (open, suspended, finished), opened and touched (times in UTC, such as 2026-11-28),
+    duration (10s, 5m, 2h, 1d), cost (US dollars), tokens, steps, waiting. Compare by = != < <= > >=.
     """
     from agentserver.core.encoding.history import Condition, ConversationFilter
     from agentserver.history.filters import parse_filter
@@ -67,7 +68,8 @@ def conversations_command(
 
 
 def _conversation_fields(one: ListedConversation) -> dict[str, object]:
-    return {**one.summary._asdict(), "state": one.state}
+    found = {**one._asdict(), **one.summary._asdict()}
+    return {key: value for key, value in found.items() if key not in {"summary", "first"}}
 
 
 def _conversation_line(listed: ListedConversation) -> str:
@@ -75,11 +77,14 @@ def _conversation_line(listed: ListedConversation) -> str:
 
     one = listed.summary
     charged = Amount(one.tokens, one.money)
+    marks = "".join(
+        f"  {name}" for name, has in (("refused", listed.refused), ("failed", listed.failed)) if has
+    )
     spent = f"  {charged}" if charged != NOTHING_SPENT else ""
     sleeps = "" if one.due is None else f"  sleeps until {reading.format_time(one.due)}"
     return (
         f"{one.id}  {reading.format_time(one.touched)}  {listed.state:9}  {one.steps:5} steps  {one.waiting} waiting  "
-        f"{one.unread} not fetched  {one.principal}{spent}{sleeps}"
+        f"{one.unread} not fetched  {one.principal}{marks}{spent}{sleeps}"
     )
 
 

@@ -36,7 +36,7 @@ class MoveCounts(NamedTuple):
 
 
 _CONVERSATION: Final = (
-    "number id principal root rights opened touched version closed chain state asks due seal"
+    "number id principal root rights opened touched version closed chain state asks due tokens money seal"
 )
 _BY_NUMBER: Final = {
     "step": "number conversation version at seed cause records changes first_delivery deliveries first_event events"
@@ -47,6 +47,8 @@ _BY_NUMBER: Final = {
     "value": "conversation owner name data",
     "state": "conversation version data",
     "receipt": "conversation name content request",
+    "facet": "conversation kind value opened",
+    "wordlist": "conversation version words",
     "suspension": "number conversation at reason first_event events ended seal",
 }
 """Columns of the tables that refer to the number of a conversation."""

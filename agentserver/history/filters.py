@@ -12,9 +12,11 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.core.encoding.history import Condition, ConversationFilter, ConversationPage
+from agentserver.core.encoding.search import FAILED, REFUSED, Facet, split_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from agentserver.core.encoding.history import ListedConversation
 
@@ -39,13 +41,30 @@ _NUMBER = re.compile(r"\d{1,19}")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def match_conversation(one: ListedConversation, chosen: ConversationFilter) -> bool:
+class Candidate(NamedTuple):
+    """Conversation as far as filters compare it."""
+
+    row: ListedConversation
+    facets: AbstractSet[Facet] = frozenset()
+    words: AbstractSet[str] = frozenset()
+
+
+def match_conversation(one: Candidate, chosen: ConversationFilter) -> bool:
     """Check whether a conversation meets all conditions."""
-    return all(_COMPARE[each.sign](_FIELDS[each.field].read(one), each.value) for each in chosen.conditions)
+    return all(_matches(one, each) for each in chosen.conditions)
+
+
+def _matches(one: Candidate, condition: Condition) -> bool:
+    if condition.field == "text":
+        return (split_words(str(condition.value)) <= one.words) == (condition.sign == "=")
+    if condition.field in FACETS:
+        facet, absent = FACETS[condition.field](str(condition.value))
+        return ((facet in one.facets) != absent) == (condition.sign == "=")
+    return _COMPARE[condition.sign](_FIELDS[condition.field].read(one.row), condition.value)
 
 
 def cut_page(
-    listed: Iterable[tuple[int, ListedConversation]], chosen: ConversationFilter, after: str, most: int
+    listed: Iterable[tuple[int, Candidate]], chosen: ConversationFilter, after: str, most: int
 ) -> ConversationPage:
     """Cut a page from all conversations, each with its number.
 
@@ -53,9 +72,9 @@ def cut_page(
     """
     last = parse_cursor(after)
     places = sorted(
-        ((one.summary.opened, number), one)
+        ((one.row.summary.opened, number), one.row)
         for number, one in listed
-        if (last is None or (one.summary.opened, number) < last) and match_conversation(one, chosen)
+        if (last is None or (one.row.summary.opened, number) < last) and match_conversation(one, chosen)
     )
     found = places[: -most - 1 : -1]
     more = len(places) > most
@@ -136,6 +155,36 @@ def _parse_state(text: str) -> str:
     return text
 
 
+def _find_mark(facet: Facet) -> Callable[[str], tuple[Facet, bool]]:
+    return lambda value: (facet, value == "no")
+
+
+def _find_facet(kind: str) -> Callable[[str], tuple[Facet, bool]]:
+    return lambda value: (Facet(kind, value), False)
+
+
+FACETS: Mapping[str, Callable[[str], tuple[Facet, bool]]] = {
+    "listener": _find_facet("listener"),
+    "code": _find_facet("code"),
+    "approver": _find_facet("approver"),
+    "refused": _find_mark(REFUSED),
+    "failed": _find_mark(FAILED),
+}
+"""The facet that a field's value asks for, and whether it must be absent."""
+
+
+def _parse_answer(text: str) -> str:
+    if text not in {"yes", "no"}:
+        raise ValueError(text)
+    return text
+
+
+def _parse_text(text: str) -> str:
+    if not split_words(text):
+        raise ValueError(text)
+    return text
+
+
 class _Field(NamedTuple):
     read: Callable[[ListedConversation], object]
     parse: Callable[[str], str | Decimal]
@@ -158,6 +207,12 @@ _FIELDS: Mapping[str, _Field] = {
     "cost": _Field(lambda one: one.summary.money, _parse_money, "an amount of US dollars such as 0.5"),
     "tokens": _Field(lambda one: one.summary.tokens, _parse_number, "a number"),
     "steps": _Field(lambda one: one.summary.steps, _parse_number, "a number"),
+    "listener": _Field(lambda one: one.listeners, str, "a name", words=True),
+    "code": _Field(lambda one: one.codes, str, "a code", words=True),
+    "approver": _Field(lambda one: one.approvers, str, "a name", words=True),
+    "refused": _Field(lambda one: one.refused, _parse_answer, "yes or no", words=True),
+    "failed": _Field(lambda one: one.failed, _parse_answer, "yes or no", words=True),
+    "text": _Field(lambda one: one.first, _parse_text, "a text with a word", words=True),
     "waiting": _Field(lambda one: one.summary.waiting, _parse_number, "a number"),
     "id": _Field(lambda one: one.summary.id, str, "an id", words=True),
 }

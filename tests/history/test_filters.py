@@ -5,7 +5,7 @@ import re
 import pytest
 
 from agentserver.core.encoding.history import ListedConversation, Summary
-from agentserver.history.filters import match_conversation, parse_filter
+from agentserver.history.filters import Candidate, match_conversation, parse_filter
 
 _DAY = 1_795_824_000.0  # 2026-11-28 00:00 UTC
 ONE = Summary("c1", "anna b", _DAY, _DAY + 90, None, 7, 1, 0, tokens=1200, money=500_000)
@@ -33,13 +33,13 @@ LISTED = ListedConversation(ONE, "open")
     ],
 )
 def test_a_conversation_matches_if_it_meets_all_conditions(text, matched):
-    assert match_conversation(LISTED, parse_filter(text)) is matched
+    assert match_conversation(Candidate(LISTED), parse_filter(text)) is matched
 
 
 def test_a_suspended_conversation_is_not_open():
     suspended = LISTED._replace(state="suspended")
-    assert match_conversation(suspended, parse_filter("state=suspended"))
-    assert not match_conversation(suspended, parse_filter("state=open"))
+    assert match_conversation(Candidate(suspended), parse_filter("state=suspended"))
+    assert not match_conversation(Candidate(suspended), parse_filter("state=open"))
 
 
 @pytest.mark.parametrize(

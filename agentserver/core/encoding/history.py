@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.encoding import codecs, decision_codec
+from agentserver.core.encoding.search import FAILED, REFUSED
 from agentserver.core.messages import Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import ApprovalGiven, Charge
@@ -13,10 +14,11 @@ from agentserver.core.records.wording import WORDING
 from agentserver.spending import Amount
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from decimal import Decimal
 
     from agentserver.core.encoding.decision_codec import Origin
+    from agentserver.core.encoding.search import Facet
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Done, Moment
     from agentserver.core.records.audit import AuditRecord
@@ -110,6 +112,20 @@ class ListedConversation(NamedTuple):
     approvers: tuple[str, ...] = ()
     refused: bool = False
     failed: bool = False
+
+    def with_facets(self, facets: Collection[Facet]) -> ListedConversation:
+        """Return the row with its facets."""
+
+        def select(kind: str) -> tuple[str, ...]:
+            return tuple(sorted(one.value for one in facets if one.kind == kind))
+
+        return self._replace(
+            listeners=select("listener"),
+            codes=select("code"),
+            approvers=select("approver"),
+            refused=REFUSED in facets,
+            failed=FAILED in facets,
+        )
 
 
 class ConversationPage(NamedTuple):

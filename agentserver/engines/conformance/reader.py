@@ -119,6 +119,41 @@ async def conversations_are_listed_by_page(subject: Subject) -> None:
         hold((await _list_page(engine, wrong)).rows == (), "another beginning is no owner's")
 
 
+async def conversations_are_found_by_their_content(subject: Subject) -> None:
+    """Check that an engine that records steps finds conversations by listener, code, mark, approver and words."""
+    sample = SampleConversation(guards=(AskingGuard(),))
+    outcomes = _make_outcomes(sample)
+    key = outcomes[0].conversation.id
+    async with subject.open() as engine:
+        if not await _is_recorded(engine):
+            return
+        for outcome in outcomes:
+            await keep(engine, outcome)
+        conditions = {
+            each: Condition(*each)
+            for each in (
+                ("listener", "=", "worker"),
+                ("listener", "!=", "nobody"),
+                ("failed", "=", "no"),
+                ("principal", "=", "console"),
+                ("code", "=", "denied"),
+                ("refused", "=", "yes"),
+                ("approver", "=", "somebody"),
+                ("text", "=", "PERMITTED, 1"),
+                ("text", "!=", "permitted elsewhere"),
+            )
+        }
+        for each, condition in conditions.items():
+            found = await _list_page(engine, ConversationFilter((condition,)))
+            hold(
+                [one.summary.id for one in found.rows] == [key],
+                f"a conversation is found by {' '.join(each)}",
+            )
+            opposite = condition._replace(sign="!=" if condition.sign == "=" else "=")
+            found = await _list_page(engine, ConversationFilter((opposite,)))
+            hold(found.rows == (), f"a conversation is not found by the opposite of {' '.join(each)}")
+
+
 async def operators_see_what_is_at_work(subject: Subject) -> None:
     """Check that exactly the open conversations with pending work are active."""
     sample = SampleConversation()
@@ -386,6 +421,7 @@ READER = (
     an_engine_says_what_it_can_do,
     a_conversation_is_found_and_listed,
     conversations_are_listed_by_page,
+    conversations_are_found_by_their_content,
     operators_see_what_is_at_work,
     operators_see_what_waits_for_a_person,
     a_recorded_conversation_can_be_decided_again,

@@ -16,7 +16,6 @@ from agentserver.core.encoding.history import (
     DeadLetter,
     DecidedApproval,
     GrantedMessage,
-    ListedConversation,
     RecordedConversation,
     RecordedStep,
     Summary,
@@ -30,9 +29,9 @@ from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.ledger import EffectState
 from agentserver.engines.journal import events, records, seal, suspension
 from agentserver.engines.journal.events import EVENT, make_event
+from agentserver.engines.journal.finding import SQLITE_WORDS, find_conversations, find_wrong_terms
 from agentserver.engines.journal.retention import find_broken_link
 from agentserver.engines.journal.stored import COLUMNS, read_delivery, read_stored
-from agentserver.history.filters import cut_page
 from agentserver.ports import ConversationFound, SleepingConversation
 
 if TYPE_CHECKING:
@@ -62,12 +61,16 @@ class Reader:
     Args:
         connection: to the journal.
         guards: guards whose memories are stored.
+        words: the test for a word in this database: see ``finding.py``.
     """
 
     recorded = True
 
-    def __init__(self, connection: Connection, guards: Sequence[CoreGuard] = ()) -> None:
+    def __init__(
+        self, connection: Connection, guards: Sequence[CoreGuard] = (), words: str = SQLITE_WORDS
+    ) -> None:
         self._connection = connection
+        self._words = words
         self.adopt(guards)
         self._going = suspension.ACTIVE
 
@@ -234,19 +237,7 @@ class Reader:
         self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", most: int = 50
     ) -> ConversationPage:
         """List a page of the conversations that match, the last opened first. Raises ValueError."""
-        numbers = dict(self._connection.execute("select id, number from conversation"))
-        suspended = frozenset(one.id for one in self.list_suspended())
-        listed = (
-            (
-                numbers[one.id],
-                ListedConversation(
-                    one,
-                    "suspended" if one.id in suspended else "open" if one.closed is None else "finished",
-                ),
-            )
-            for one in self.conversations()
-        )
-        return cut_page(listed, chosen, after, most)
+        return find_conversations(self._connection, chosen, after, most, self._words)
 
     def approvals(self, conversation: str) -> tuple[Approval, ...]:
         """The messages of an open conversation that wait for a person. Raises UnreadableError."""
@@ -517,7 +508,7 @@ class JournalReads(ABC):
             yield event._replace(redelivered=event.redelivered or gone(event.place))
 
 
-_TABLES = ("step", "delivery", "event", "value", "receipt", "state")
+_TABLES = ("step", "delivery", "event", "value", "receipt", "state", "facet", "wordlist")
 """Tables whose rows all belong to a conversation."""
 
 
@@ -553,7 +544,7 @@ def _conversations(
             yield str(error)
         except illegible as error:
             yield f"conversation {key}: its record cannot be read: {type(error).__name__}"
-        for table in ("value", "receipt", "state"):
+        for table in ("value", "receipt", "state", "facet", "wordlist"):
             rows = f"select count(*) from {table} where conversation = ?"  # noqa: S608 - our own names
             claimed[table] += connection.execute(rows, (number,)).fetchone()[0]
     claimed["event"] += suspension.count_suspension_events(connection)
@@ -576,6 +567,8 @@ def _conversation(reader: Reader, connection: Connection, key: str, claimed: dic
         yield "its last step does not match its row"
     else:
         yield from _receipts(connection, recorded)
+        if found is not None:
+            yield from find_wrong_terms(connection, found.row.number, recorded)
 
 
 def _receipts(connection: Connection, recorded: RecordedConversation) -> Iterator[str]:

@@ -70,9 +70,13 @@ _DELIVERY = _insert("delivery", 17)
 _ENDED = _update("delivery", "state", "reason", "ended", "mark")
 _EVENT = _insert("event", 9, row="(?, ?, ?, ?, ?, ?, ?, ?, ?, 1, x'01')")
 _RECEIPT = _insert("receipt", 4)
-_OPENED = _insert("conversation", 14)
-_STATE = _update("conversation", "touched", "version", "closed", "chain", "state", "asks", "due", "seal")
+_OPENED = _insert("conversation", 16)
+_STATE = _update(
+    "conversation", "touched", "version", "closed", "chain", "state", "asks", "due", "tokens", "money", "seal"
+)
 _VALUE = _insert("value", 4, " on conflict (conversation, owner, name) do update set data = excluded.data")
+_FACET = _insert("facet", 4, " on conflict (conversation, kind, value) do nothing")
+_WORDS = _insert("wordlist", 3)
 _NO_VALUE = "delete from value where conversation = ? and owner = ? and name = ?"
 _WHOLE = _insert(
     "state", 3, " on conflict (conversation) do update set version = excluded.version, data = excluded.data"
@@ -144,6 +148,8 @@ class FoldedRows(NamedTuple):
         wholes: whole states.
         over: numbers of closed conversations, whose states are deleted.
         states: last states of older conversations.
+        facets: new facets.
+        words: of new messages.
     """
 
     opened: list[Row]
@@ -157,6 +163,8 @@ class FoldedRows(NamedTuple):
     wholes: list[Row]
     over: list[int]
     states: list[Row]
+    facets: list[Row]
+    words: list[Row]
 
 
 def make_gone_test(left: Iterable[Acknowledgement], conversation: str) -> Callable[[EventPlace], bool]:
@@ -181,6 +189,8 @@ class Rows:
     events: list[Row] = field(default_factory=list)
     values: dict[tuple[int, str, str], bytes | None] = field(default_factory=dict)
     wholes: dict[int, tuple[int, bytes] | None] = field(default_factory=dict)
+    facets: list[Row] = field(default_factory=list)
+    words: list[Row] = field(default_factory=list)
 
     def fold(self) -> FoldedRows:
         """Merge rows with the same key, so that one statement can write a table."""
@@ -197,6 +207,8 @@ class Rows:
             [(number, *whole) for number, whole in self.wholes.items() if whole is not None],
             [number for number, whole in self.wholes.items() if whole is None],
             list(states.values()),
+            self.facets,
+            self.words,
         )
 
     def write(self, connection: Connection) -> None:
@@ -215,6 +227,8 @@ class Rows:
             (_VALUE, rows.values),
             (_WHOLE, rows.wholes),
             (_STATE, rows.states),
+            (_FACET, rows.facets),
+            (_WORDS, rows.words),
         ):
             if those:
                 statement.run(connection, those)

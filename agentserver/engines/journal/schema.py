@@ -26,9 +26,14 @@ _TABLES: Final = """
         state blob not null,
         asks integer not null,
         due real,
+        tokens integer not null,
+        money integer not null,
         seal blob not null
     ) @table;
     create index conversation_touched on conversation(touched);
+    create index conversation_opened on conversation(opened, number);
+    create index conversation_principal on conversation(principal, opened, number);
+    create index conversation_open on conversation(opened, number) where closed is null;
     create index conversation_asks on conversation(number) where asks > 0;
     create index conversation_due on conversation(due, number) where due is not null;
 
@@ -100,6 +105,22 @@ _TABLES: Final = """
 
     create index value_effects on value(conversation) where owner = 'effects';
 
+    create table facet (
+        conversation integer not null,
+        kind text not null,
+        value text not null,
+        opened real not null,
+        primary key (conversation, kind, value)
+    ) @lookup;
+    create index facet_found on facet(kind, value, opened, conversation);
+
+    create table wordlist (
+        conversation integer not null,
+        version integer not null,
+        words text not null,
+        primary key (conversation, version)
+    ) @lookup;
+
     create table state (
         conversation integer primary key,
         version integer not null,
@@ -163,6 +184,7 @@ _TABLES: Final = """
 ``event``: a reply when it has a message, with ``flag`` for errors; else the end of a request, ``flag`` for answered.
 ``step_decided``, ``step_priced``: steps whose cause is a person's answer, or a charge.
 ``value_effects``: the external effects.
+``facet``, ``wordlist``: derived from the steps, for searches: see engines/journal/finding.py.
 ``conversation.asks``: the number of messages that wait for a person. ``conversation.due``: as of ``Conversation``.
 ``state``, ``step.changes``, ``delivery.call``: see engines/journal/stored.py. Seals, marks and chains: see
 engines/journal/seal.py; ``value``: see core/encoding/snapshot.py; ``receipt``: see core/receipts.py; ``handoff``:

@@ -38,11 +38,15 @@ class SealedColumns(NamedTuple):
     rights: str
     asks: int
     due: float | None
+    tokens: int
+    money: int
 
     def seal(self, belongings: int) -> bytes:
         """Compute the seal of the row and of the summed digests of its queue and values."""
-        *columns, chain, state, rights, asks, due = self
-        return digest((*columns, rights, asks, due), chain, belongings.to_bytes(16, "big"), state)
+        *columns, chain, state, rights, asks, due, tokens, money = self
+        return digest(
+            (*columns, rights, asks, due, tokens, money), chain, belongings.to_bytes(16, "big"), state
+        )
 
 
 def digest(columns: Iterable[object], *data: bytes) -> bytes:

@@ -12,6 +12,7 @@ from agentserver.core.decide.dismissal import DismissedMessage
 from agentserver.core.encoding import changes, codecs, decision_codec, parts, snapshot
 from agentserver.core.encoding.decision_codec import Origin
 from agentserver.core.encoding.history import given_up
+from agentserver.core.encoding.search import list_facets
 from agentserver.core.messages import (
     ConversationOpening,
     DueDelivery,
@@ -24,15 +25,19 @@ from agentserver.core.messages import (
 from agentserver.core.receipts import issue_receipt
 from agentserver.engines.journal.stored import row_delivery
 from agentserver.ports import EngineError, UnfitError
+from agentserver.spending import NOTHING_SPENT
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from agentserver.core.encoding.changes import Changes
+    from agentserver.core.encoding.search import Facet
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, Moment
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
+    from agentserver.spending import Amount
 
     _State = tuple[
         bytes, bytes, bool, Mapping[str, Mapping[str, bytes]], Mapping[str, Mapping[str, bytes | None]]
@@ -94,6 +99,9 @@ class StepData(NamedTuple):
         state: the whole state; empty if changes are given, or for a closed conversation.
         values: by owner and name; of changed owners, or of all when ``replacing``.
         entries: added entries, or None for removed ones, by owner and name.
+        spent: the total of the conversation.
+        facets: that the step adds.
+        messages: that it sent.
     """
 
     conversation: str
@@ -125,6 +133,9 @@ class StepData(NamedTuple):
     replacing: bool = False
     values: Mapping[str, Mapping[str, bytes]] = MappingProxyType({})
     entries: Mapping[str, Mapping[str, bytes | None]] = MappingProxyType({})
+    spent: Amount = NOTHING_SPENT
+    facets: AbstractSet[Facet] = frozenset()
+    messages: Sequence[bytes] = ()
 
 
 class EncodedOutcome(NamedTuple):
@@ -215,6 +226,10 @@ class StepMaker:
             (cause.delivery.conversation, cause.delivery.id) if isinstance(cause, RedrivenLetter) else None,
             [*map(_event, outcome.replies)],
             *self._state(encoded),
+            after.spending.total,
+            list_facets([one.to for one in outcome.added], outcome.records),
+            [one.message for one in outcome.added]
+            + [e.message for e in outcome.replies if isinstance(e, Reply)],
         )
 
     def _state(self, encoded: EncodedOutcome) -> _State:

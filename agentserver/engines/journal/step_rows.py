@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from agentserver.core.encoding.search import find_words
 from agentserver.core.receipts import Receipt
 from agentserver.engines.journal import seal
+from agentserver.engines.journal.finding import LAST_INDEXED, MESSAGES
 from agentserver.engines.journal.rows import DeliveryEnd, DeliveryRow
 from agentserver.engines.journal.seal import GENESIS, SealedColumns
 from agentserver.engines.journal.stored import RowCache
@@ -94,9 +96,12 @@ class StepRows:
         closed = step.touched if step.closed else None
         state = (step.touched, step.version, closed, kept.chain, kept.state)
         row = (kept.number, step.conversation, step.principal, step.root, kept.opened)
-        whole = SealedColumns(*row, *state, kept.rights, kept.asks, step.due)
+        whole = SealedColumns(
+            *row, *state, kept.rights, kept.asks, step.due, step.spent.tokens, step.spent.money
+        )
         sealed = whole.seal(kept.belongings)
-        rows.states[kept.number] = (*state, kept.asks, step.due, sealed, kept.number)
+        rows.states[kept.number] = (*state, *whole[-4:], sealed, kept.number)
+        _add_search_terms(step, kept, rows)
         if step.closed:
             del self._kept[step.conversation]
 
@@ -207,3 +212,17 @@ class StepRows:
             digests.append(seal.event(kept.number, columns))
             rows.events.append((first + position, kept.number, *columns[1:]))
         return digests
+
+
+def _add_search_terms(step: StepData, kept: RowCache, rows: Rows) -> None:
+    """Add new facets, and the words of messages when the conversation comes to rest."""
+    added = step.facets - kept.facets
+    if added:
+        kept.facets |= added
+        rows.facets += [(kept.number, *facet, kept.opened) for facet in sorted(added)]
+    kept.unindexed += step.messages
+    resting = not step.added or step.closed or step.asking or step.delayed
+    if kept.unindexed and (resting or len(kept.unindexed) >= MESSAGES) and step.version < LAST_INDEXED:
+        words = find_words(kept.unindexed)
+        rows.words.append((kept.number, step.version, " ".join(sorted(words))))
+        kept.unindexed.clear()

@@ -16,12 +16,14 @@ from agentserver.core.messages import NO_CALL, Call, Delivery
 from agentserver.core.receipts import Receipt
 from agentserver.engines.journal import seal, suspension
 from agentserver.engines.journal.connection import snapshot as moment
+from agentserver.engines.journal.finding import read_facets, read_unindexed
 from agentserver.engines.journal.rows import DeliveryEnd, DeliveryRow
 from agentserver.engines.journal.seal import GENESIS, SealedColumns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agentserver.core.encoding.search import Facet
     from agentserver.engines.journal.connection import Connection
 
 
@@ -36,6 +38,8 @@ class RowCache:
         state: the digest of its state, including later changes.
         rights: the principal's rights, as in its row.
         asks: the number of messages that wait for a person.
+        facets: stored ones, as far as they are known.
+        unindexed: messages whose words are not stored yet.
     """
 
     number: int
@@ -48,6 +52,8 @@ class RowCache:
     state: bytes = b""
     rights: str = ""
     asks: int = 0
+    facets: set[Facet] = field(default_factory=set)
+    unindexed: list[bytes] = field(default_factory=list)
 
     def queue(self, key: str, number: int, digest: bytes) -> None:
         """Add a queued delivery."""
@@ -204,7 +210,7 @@ def _read_verified(connection: Connection, conversation: str) -> StoredConversat
     try:
         row = connection.execute(
             "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, asks, due,"
-            " seal"
+            " tokens, money, seal"
             " from conversation where id = ?",
             (conversation,),
         ).fetchone()
@@ -272,7 +278,10 @@ def find_rows(connection: Connection, conversation: str) -> RowCache | None:
     if row.closed is not None:
         return RowCache(row.number, row.opened, -1, row.chain)
     held = (snapshot.by_owner(found.values), found.map_queued(), found.belongings)
-    return RowCache(row.number, row.opened, row.version, row.chain, *held, row.state, row.rights, row.asks)
+    kept = RowCache(row.number, row.opened, row.version, row.chain, *held, row.state, row.rights, row.asks)
+    kept.facets |= read_facets(connection, row.number)
+    kept.unindexed += read_unindexed(connection, row.number)
+    return kept
 
 
 def find_dead_row(connection: Connection, conversation: str, delivery: str) -> DeliveryRow | None:

@@ -141,7 +141,8 @@ def discard_suspended(connection: Connection, conversation: str, at: float) -> N
         connection.execute("delete from value where conversation = ?", (number,))
         connection.execute("delete from state where conversation = ?", (number,))
         row = connection.execute(
-            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, asks, due"
+            "select number, id, principal, root, opened, touched, version, closed, chain, state, rights, asks, due,"
+            " tokens, money"
             " from conversation where number = ?",
             (number,),
         ).fetchone()

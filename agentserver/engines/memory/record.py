@@ -26,11 +26,12 @@ from agentserver.core.encoding.history import (
     given_up,
     read_decided_approval,
 )
+from agentserver.core.encoding.search import Facet, find_words, list_facets
 from agentserver.core.messages import RedrivenLetter, RequeuedLetter, ReserveRequest, SettleRequest
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.ledger import EffectState
-from agentserver.history.filters import cut_page
+from agentserver.history.filters import Candidate, cut_page
 from agentserver.ports import UnfitError
 
 if TYPE_CHECKING:
@@ -123,6 +124,14 @@ class MemoryRecord:
         steps = tuple(self._steps[conversation])
         return RecordedConversation(Origin.from_conversation(one), steps, self._deliveries[conversation])
 
+    def list_terms(self, conversation: str) -> tuple[set[Facet], list[bytes]]:
+        """List the facets of a conversation, and the messages that were sent in it."""
+        facets, sent = set[Facet](), list[bytes]()
+        for step in self._steps[conversation]:
+            facets |= list_facets([one.to for one in step.added], codecs.kept_records(step.records))
+            sent += step.gone_out()
+        return facets, sent
+
     def find_opening(self, conversation: str) -> float:
         """Find the time of a conversation's first step."""
         return self._steps[conversation][0].moment.now
@@ -175,7 +184,9 @@ class MemoryReader(NamedTuple):
         self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", most: int = 50
     ) -> ConversationPage:
         """List a page of the conversations that match, the last opened first. Raises ValueError."""
-        return cut_page(enumerate(map(self._listed, self._list_known().values())), chosen, after, most)
+        return cut_page(
+            enumerate(map(self._make_candidate, self._list_known().values())), chosen, after, most
+        )
 
     def active(self) -> list[str]:
         """List the open conversations with pending work."""
@@ -241,9 +252,14 @@ class MemoryReader(NamedTuple):
     def _list_known(self) -> Mapping[str, Conversation]:
         return self.kept if self.record is None else self.record.latest()
 
-    def _listed(self, one: Conversation) -> ListedConversation:
+    def _make_candidate(self, one: Conversation) -> Candidate:
         summary = self._summary(one)
-        return ListedConversation(summary, "open" if summary.closed is None else "finished")
+        row = ListedConversation(summary, "open" if summary.closed is None else "finished")
+        if self.record is None:
+            return Candidate(row)
+        facets, sent = self.record.list_terms(one.id)
+        row = row._replace(first=sent[0] if sent else b"")
+        return Candidate(row.with_facets(facets), facets, find_words(sent))
 
     def _summary(self, one: Conversation) -> Summary:
         opened = one.touched if self.record is None else self.record.find_opening(one.id)

@@ -63,12 +63,13 @@ def _list_moved(one: PreparedStep) -> list[Sequence[Any]]:
     return [(*row, *one.claim, one.before, one.receipt) for row in one.rows.states]
 
 
-_STATE = "touched:f version:b closed:f chain:y state:y asks:b due:f seal:y"
+_STATE = "touched:f version:b closed:f chain:y state:y asks:b due:f tokens:b money:b seal:y"
 _OPENED = _Part(
     "opened",
     _columns(f"number:b id:t principal:t root:t rights:t opened:f {_STATE} owner:b epoch:b"),
     "insert into @conversation (number, id, principal, root, rights, opened, touched, version, closed, chain, state,"
-    " asks, due, seal, owner, epoch, moved) select n.*, clock_timestamp() from {0} on conflict (id) do nothing"
+    " asks, due, tokens, money, seal, owner, epoch, moved)"
+    " select n.*, clock_timestamp() from {0} on conflict (id) do nothing"
     " returning number",
     _list_opened,
 )
@@ -76,7 +77,8 @@ _MOVED = _Part(
     "moved",
     _columns(f"{_STATE} number:b owner:b epoch:b before:b receipt:t"),
     "update @conversation c set touched = n.touched, version = n.version, closed = n.closed, chain = n.chain,"
-    " state = n.state, seal = n.seal, asks = n.asks, due = n.due, moved = clock_timestamp() from {0}"
+    " state = n.state, seal = n.seal, asks = n.asks, due = n.due, tokens = n.tokens,"
+    " money = n.money, moved = clock_timestamp() from {0}"
     " where c.number = n.number and c.owner = n.owner and c.epoch = n.epoch and c.version = n.before"
     " and (n.receipt is null or not exists"
     " (select from @receipt r where r.conversation = n.number and r.name = n.receipt)) returning c.number",
@@ -138,6 +140,18 @@ _PARTS = (
         "insert into @state select n.*" + _IN + " on conflict (conversation) do update"
         " set version = excluded.version, data = excluded.data",
         lambda one: one.rows.wholes,
+    ),
+    _Part(
+        "facets",
+        _columns("conversation:b kind:t value:t opened:f"),
+        "insert into @facet select n.*" + _IN + " on conflict (conversation, kind, value) do nothing",
+        lambda one: one.rows.facets,
+    ),
+    _Part(
+        "words",
+        _columns("conversation:b version:b words:t"),
+        "insert into @wordlist select n.*" + _IN,
+        lambda one: one.rows.words,
     ),
     _Part(
         "over",

@@ -15,6 +15,7 @@ from agentserver.core.state.elapsed_time import STEADY, Calendar, Jump
 from agentserver.engines.journal import records, retention, suspension
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.events import make_event
+from agentserver.engines.journal.finding import POSTGRES_WORDS
 from agentserver.engines.journal.reader import JournalReads, Reader
 from agentserver.engines.journal.records import StoredAnswers
 from agentserver.engines.journal.rows import Acknowledgement
@@ -275,7 +276,7 @@ class PostgresEngine(JournalReads):
 
     @property
     def _reader(self) -> Reader:
-        return Reader(self._thread.connection, self._guards)
+        return Reader(self._thread.connection, self._guards, POSTGRES_WORDS)
 
     async def find_conversation(self, conversation: str) -> ConversationFound | None:
         """The owner of a conversation that the journal has."""
@@ -325,7 +326,7 @@ class PostgresEngine(JournalReads):
     def _examine(self, work: Callable[[EngineReader], T]) -> T:
         connection = SyncConnection(self._options, "examining")
         try:
-            return work(Reader(connection, self._guards))
+            return work(Reader(connection, self._guards, POSTGRES_WORDS))
         finally:
             connection.close()
 

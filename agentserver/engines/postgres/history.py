@@ -165,6 +165,8 @@ def expire_conversations(connection: Journal, before: float) -> int:
         for table, column in (
             ("value", "conversation"),
             ("state", "conversation"),
+            ("facet", "conversation"),
+            ("wordlist", "conversation"),
             ("conversation", "number"),
         ):
             connection.execute(f"delete from {table} where {column} = any(?::bigint[])", (numbers,))  # noqa: S608

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.engines.journal import reader
 from agentserver.engines.journal.connection import snapshot, transaction
+from agentserver.engines.journal.finding import POSTGRES_WORDS
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.postgres import history, tables
 from agentserver.engines.postgres.connection import DRIVER, connect, make_away_error, make_refusal
@@ -238,7 +239,7 @@ def reading(options: PostgresOptions, guards: Sequence[CoreGuard] = ()) -> Itera
         guards: guards whose memories are stored; a conversation that holds one cannot be loaded without them.
     """
     with open_database(options) as connection:
-        yield Reader(connection, guards)
+        yield Reader(connection, guards, POSTGRES_WORDS)
 
 
 def find_faults(options: PostgresOptions) -> Iterator[str]:

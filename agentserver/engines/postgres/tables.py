@@ -50,7 +50,8 @@ TABLES: Final = """
         add column moved timestamptz not null default clock_timestamp();
     drop index @conversation_touched;
     create index conversation_closed on @conversation(closed) where closed is not null;
-    create index conversation_principal on @conversation(principal);
+
+    create index wordlist_words on @wordlist using gin (array_to_tsvector(string_to_array(words, ' ')));
 
     alter table @step add primary key (number, conversation);
     alter table @delivery add primary key (number, conversation);

@@ -183,7 +183,10 @@ def has_other_tables(connection: sqlite3.Connection) -> bool:
 
 
 def _tables(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
-    query = "select type, name, tbl_name, sql from main.sqlite_master order by type, name"
+    query = (
+        "select type, name, tbl_name, sql from main.sqlite_master"
+        " where name not glob 'wordindex_*' order by type, name"  # SQLite's own, of its version
+    )
     return connection.execute(query).fetchall()
 
 
@@ -250,6 +253,17 @@ _OWN = """
         seal blob not null
     ) strict;
     insert into head values (randomblob(16), 0, zeroblob(32), x'');
+
+    create virtual table wordindex using fts5(
+        words, content = '', detail = none, columnsize = 0, tokenize = 'unicode61 remove_diacritics 0'
+    );
+    create trigger wordlist_added after insert on wordlist begin
+        insert into wordindex (rowid, words) values (new.conversation << 20 | new.version, new.words);
+    end;
+    create trigger wordlist_removed after delete on wordlist begin
+        insert into wordindex (wordindex, rowid, words)
+            values ('delete', old.conversation << 20 | old.version, old.words);
+    end;
 """
 SQLITE: Final = Dialect(
     {
@@ -269,7 +283,7 @@ SQLITE: Final = Dialect(
 )
 
 TABLES: Final = SQLITE.tables() + _OWN
-"""The tables. ``claim``: see ``count_opening``; ``head``: see head.py."""
+"""The tables. ``claim``: see ``count_opening``; ``head``: see head.py; ``wordindex``: engines/journal/finding.py."""
 
 
 def count_opening(connection: sqlite3.Connection) -> int:

@@ -57,8 +57,12 @@ TABLES = (
     "state",
     "opening",
     "claim",
+    "facet",
+    "wordlist",
 )
 KEYS = {
+    "facet": "conversation",
+    "wordlist": "conversation",
     "state": "conversation",
     "value": "conversation",
     "receipt": "conversation",
@@ -152,6 +156,7 @@ def columns():
                 row[0]
                 for row in fresh.execute(
                     "select name from sqlite_master where type = 'table' and name != 'handoff'"
+                    " and name not glob 'wordindex*'"  # FTS5's own, made of wordlist
                 )
             )
             for _, name, *_ in fresh.execute(f"pragma table_info({table})")
@@ -196,7 +201,7 @@ def test_any_column_of_any_row_that_changes_is_noticed(journal, table, column):
     [
         table
         for table in TABLES
-        if table not in {"answer", "suspension", "head", "calendar", "opening", "claim"}
+        if table not in {"answer", "suspension", "head", "calendar", "opening", "claim", "wordlist"}
     ],
 )
 def test_any_row_that_goes_is_noticed(journal, table):

@@ -1,0 +1,76 @@
+"""Search terms of conversations: facets of their steps and words of their messages, the same in every engine."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import TYPE_CHECKING, Final, NamedTuple
+from unicodedata import normalize
+
+from agentserver.core.records.audit import Event
+from agentserver.core.records.details import ApprovalGiven
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agentserver.core.encoding.codecs import KeptRecord
+    from agentserver.core.records.audit import AuditRecord
+
+
+class Facet(NamedTuple):
+    """Property that a conversation has from some step on.
+
+    Args:
+        kind: ``listener``, ``code``, ``approver`` or ``mark``.
+        value: a name or a code; for a mark, ``refused`` or ``failed``.
+    """
+
+    kind: str
+    value: str
+
+
+REFUSED: Final = Facet("mark", "refused")
+FAILED: Final = Facet("mark", "failed")
+
+TEXT: Final = 65_536
+"""Bytes of a message whose words are found; later ones are not."""
+
+LONGEST: Final = 64
+"""Characters of a word that are compared."""
+
+_MARKUP: Final = re.compile(rb"<(?:(?:from|to|thread)>[^<]*</)?[^>]*>")
+_WORD: Final = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W_぀-ヿ㐀-鿿가-힯]+")
+"""A word is a run of letters and digits; in scripts without spaces each character is one."""
+
+
+def list_facets(recipients: Iterable[str], records: Iterable[AuditRecord | KeptRecord]) -> set[Facet]:
+    """List the facets that a step adds to its conversation.
+
+    Args:
+        recipients: of the messages that it sent.
+        records: of the step.
+    """
+    found = {Facet("listener", name) for name in recipients}
+    for record in records:
+        if record.code:
+            found.add(Facet("code", record.code))
+        if record.event is Event.REFUSED:
+            found.add(REFUSED)
+        elif record.event is Event.FAILED:
+            found.add(FAILED)
+        elif record.event is Event.APPROVED and isinstance(record.detail, ApprovalGiven):
+            found.add(Facet("approver", record.detail.by))
+    return found
+
+
+def split_words(text: str) -> set[str]:
+    """Split a text into the words that are compared, without case."""
+    if not text.isascii():
+        text = normalize("NFKC", text)
+    return {word[:LONGEST] for word in _WORD.findall(text.casefold())}
+
+
+def find_words(messages: Iterable[bytes]) -> set[str]:
+    """Find the words in the text of messages, without markup, names and ids of their envelopes."""
+    text = b" ".join(_MARKUP.sub(b" ", message[:TEXT]) for message in messages).decode("utf-8", "replace")
+    return split_words(unescape(text) if "&" in text else text)

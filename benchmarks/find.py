@@ -1,7 +1,7 @@
 """Server CPU of a first page and of searches over many stored conversations, on SQLite and Postgres.
 
-Rows are written as a server stores them, without steps, so that 100,000 conversations take seconds. The CPU is that of the
-reading process and, for Postgres, of its backend, the minimum of several rounds. Aim: 100 ms for each query.
+Rows are written as a server stores them, without steps, so that 100,000 conversations take seconds. The CPU is
+that of the reading process and, for Postgres, of its backend, the mean of several rounds. Aim: 100 ms for each query.
 
     ./run bench find
 """
@@ -62,7 +62,9 @@ def write(connection: Connection, count: int) -> None:
 
 
 def _write_batch(connection: Connection, numbers: range) -> None:
-    conversations, facets, words = [], [], []
+    conversations: list[tuple[object, ...]] = []
+    facets: list[tuple[object, ...]] = []
+    words: list[tuple[object, ...]] = []
     for n in numbers:
         opened = NOW + n
         closed = None if n % 1000 == 0 else opened + n % 60
@@ -149,7 +151,7 @@ def postgres_reader(count: int) -> Iterator[tuple[Reader, int | None]]:
         await made.close()
 
     with running() as server:
-        options = connections.PostgresOptions(server.database())
+        options = connections.PostgresOptions(server.url(server.database()))
         asyncio.run(migrate(options))
         with operations.open_database(options) as connection:
             write(connection, count)

@@ -27,6 +27,15 @@ LAST_INDEXED: Final = 1 << 20
 """Version of a conversation from which on its words are not stored."""
 
 SQLITE_WORDS: Final = "c.number in (select rowid >> 20 from wordindex where wordindex match {})"
+_FREQUENT: Final = (
+    "exists (select 1 from wordindex where wordindex match {}"
+    " and rowid >= c.number << 20 and rowid < (c.number + 1) << 20)"
+)
+"""The test for a frequent word in SQLite, which looks at one conversation after the other until the page is full."""
+
+FREQUENT: Final = 5_000
+"""Rows from which on a word is frequent."""
+
 POSTGRES_WORDS: Final = (
     "c.number in (select w.conversation from wordlist w"
     " where array_to_tsvector(string_to_array(w.words, ' ')) @@ cast({} as tsquery))"
@@ -77,8 +86,8 @@ _SENT: Final = (
 class _Statement:
     """Conditions of a statement with the values of their places."""
 
-    def __init__(self, word: str) -> None:
-        self._word = word
+    def __init__(self, connection: Connection, word: str) -> None:
+        self._connection, self._word = connection, word
         self.texts: list[str] = []
         self.values: list[object] = []
 
@@ -94,7 +103,7 @@ class _Statement:
     def add(self, one: Condition) -> None:
         """Add a condition."""
         if one.field == "text":
-            words = [self._word.format(self.place(word)) for word in sorted(split_words(str(one.value)))]
+            words = [self._test_word(word) for word in sorted(split_words(str(one.value)))]
             self._add_words(" and ".join(words) or "1 = 1", negated=one.sign == "!=")
         elif one.field == "principal":
             self.texts.append(
@@ -110,6 +119,16 @@ class _Statement:
             sign = "<>" if one.sign == "!=" else one.sign
             self.texts.append(f"{_COLUMNS[one.field]} {sign} {self.number(one.value)}")
 
+    def _test_word(self, word: str) -> str:
+        test = self._word
+        if test == SQLITE_WORDS:
+            (rows,) = self._connection.execute(
+                "select count(*) from (select 1 from wordindex where wordindex match ? limit ?)",
+                (word, FREQUENT),
+            ).fetchone()
+            test = test if rows < FREQUENT else _FREQUENT
+        return test.format(self.place(word))
+
     def _add_words(self, test: str, *, negated: bool) -> None:
         self.texts.append(f"not ({test})" if negated else f"({test})")
 
@@ -121,7 +140,7 @@ def find_conversations(
 
     ``word`` is the test for a word in this database. Raises ValueError for a malformed cursor.
     """
-    statement = _Statement(word)
+    statement = _Statement(connection, word)
     last = parse_cursor(after)
     if last is not None:
         opened, number = statement.number(last[0]), statement.place(last[1])

@@ -14,7 +14,7 @@ from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from agentserver.core.encoding.history import ListedConversation
@@ -122,27 +122,33 @@ def trace_command(given: reading.JournalArguments, conversation: str, **asked: A
 
     Secrets of the organism are never shown.
     """
+    from agentserver.history.flow_lines import find_flow_lines
     from agentserver.trace.redact import Redaction, redact_records
 
     with reading.open_redacted(given) as (reader, secrets):
         key = reading.find_conversation(reader, conversation)
-        records = reading.recorded_conversation(reader, key).records()
+        recorded = reading.recorded_conversation(reader, key)
+    records, lines_of = recorded.records(), find_flow_lines(recorded)
     records = redact_records(records, Redaction(asked["fields"], secrets.redact))
     if asked["no_payloads"]:
         records = tuple(record._replace(message=b"") for record in records)
-    project.write(asked["output"], _format_trace(asked["form"], f"conversation {key}", records), private=True)
+    project.write(
+        asked["output"], _format_trace(asked["form"], f"conversation {key}", records, lines_of), private=True
+    )
 
 
-def _format_trace(form: TraceFormat | None, title: str, records: Sequence[AuditRecord]) -> str:
+def _format_trace(
+    form: TraceFormat | None, title: str, records: Sequence[AuditRecord], lines_of: Mapping[str, int]
+) -> str:
     from agentserver.trace import text
 
     match form:
         case TraceFormat.JSON:
-            return "\n".join(text.json_lines(records))
+            return "\n".join(text.json_lines(records, lines_of=lines_of))
         case TraceFormat.HTML:
             return text.page(title, records)
         case _:
-            return text.tree_text(records, payloads=True)
+            return text.tree_text(records, payloads=True, lines_of=lines_of)
 
 
 _CLEAR = "\x1b[H\x1b[J"

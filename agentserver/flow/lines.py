@@ -20,11 +20,13 @@ class FlowEvent:
             ``not done`` for an external effect that raised so.
         name: the listener, or the kind of value.
         text: SHA-256 of the sent payload, the value as JSON, the id of an unknown effect, or the text of ``NotDone``.
+        line: of the source, of a message; zero if unknown.
     """
 
     kind: Literal["ask", "tell", "value", "unknown", "not done"]
     name: str
     text: str
+    line: Annotated[int, Ge(0)] = 0
 
 
 @xmlify(namespace="urn:agentserver-flow")

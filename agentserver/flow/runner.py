@@ -270,23 +270,24 @@ class FlowRunner:
                 dropped.append(each)
                 del self._open[key]
                 if asked.to == TIMER:
-                    self._record(AskRequest(TIMER, CancelTimer(*key), waits=False))
+                    self._record(AskRequest(TIMER, CancelTimer(*key), waits=False), 0)
         for each in dropped:
             _close(each, part)
 
     def _send(self, part: FlowPart, asked: AskRequest) -> None:
-        place = self._record(asked)
+        place = self._record(asked, _line_in(part))
         if asked.waits:
             self._open[self._key, place] = part, asked
         else:
             self._ready.append((part, None, None))
 
-    def _record(self, asked: AskRequest) -> int:
+    def _record(self, asked: AskRequest, line: int) -> int:
         """Add a message to the result of the invocation, and return its place there."""
         event = FlowEvent(
             "ask" if asked.waits else "tell",
             asked.to,
             sha256(self.encode(asked.payload).encode()).hexdigest(),
+            line,
         )
         told = f"it sends {type(asked.payload).__name__} to {asked.to}"
         recorded = self._next_recorded(event.kind, event.name, told)
@@ -459,6 +460,13 @@ def _line_of(coroutine: Any) -> int:
     """Return the line at which a coroutine waits; 0 when it has ended."""
     frame = _innermost(coroutine).cr_frame
     return 0 if frame is None else int(frame.f_lineno)
+
+
+def _line_in(part: FlowPart) -> int:
+    """Return the line at which a part of a flow sends a message."""
+    while part.above is not None and _name(part.coroutine) == run_part.__qualname__:
+        part = part.above.part
+    return _line_of(part.coroutine)
 
 
 def _innermost(coroutine: Any) -> Any:

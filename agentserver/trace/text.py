@@ -12,6 +12,7 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree
@@ -28,7 +29,7 @@ from agentserver.wire import envelope
 from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.wording import DetailWording
@@ -74,6 +75,8 @@ def _text(value: Any) -> str:
     shown = jsonable(value)
     return str(shown).lower() if isinstance(shown, bool) else str(shown)
 
+
+_NO_LINES: Mapping[str, int] = MappingProxyType({})
 
 _STYLES = {
     Event.REFUSED: Style.BAD,
@@ -233,13 +236,17 @@ def _cut(text: str, most: int = 500) -> str:
 
 
 def tree(
-    records: Sequence[AuditRecord], *, payloads: bool = False, wording: DetailWording = WORDING
+    records: Sequence[AuditRecord],
+    *,
+    payloads: bool = False,
+    wording: DetailWording = WORDING,
+    lines_of: Mapping[str, int] = _NO_LINES,
 ) -> tuple[Line, ...]:
     """Format the conversation as indented trees of calls, one for each outside message, under a heading if it is known.
 
     Each record has one line, or as many as its detail. A record that the next one implies is omitted: an outside
     message before its delivery, a finished invocation before its messages. With ``payloads``, the content of each
-    message follows it.
+    message follows it. ``lines_of`` has lines of source by delivery.
     """
     lines: list[Line] = []
     request = ""
@@ -248,7 +255,8 @@ def tree(
             request = hop.record.request
             lines.append(request_heading(hop.record))
         lines += todo_line(hop)
-        lines.append(line(hop, wording))
+        place = lines_of.get(hop.record.delivery, 0) if hop.record.event is Event.SENT else 0
+        lines.append((*line(hop, wording), *([(Style.DIM, f"  line {place}")] if place else ())))
         lines += detail_lines(hop, wording=wording)
         lines += message_lines(hop) if payloads and hop.record.message else ()
     return tuple(lines)
@@ -312,18 +320,30 @@ def payload(message: bytes) -> str:
     return plain.decode("utf-8", "surrogateescape")
 
 
-def tree_text(records: Sequence[AuditRecord], *, payloads: bool = False) -> str:
+def tree_text(
+    records: Sequence[AuditRecord], *, payloads: bool = False, lines_of: Mapping[str, int] = _NO_LINES
+) -> str:
     """Format the tree as escaped text without colours."""
-    return "\n".join(paint(each, colour=False) for each in tree(records, payloads=payloads))
+    lines = tree(records, payloads=payloads, lines_of=lines_of)
+    return "\n".join(paint(each, colour=False) for each in lines)
 
 
-def json_lines(records: Iterable[AuditRecord], wording: DetailWording = WORDING) -> Iterator[str]:
-    """Yield one JSON object per record, as docs/records.md specifies: its fields, the detail as text, and its depth."""
+def json_lines(
+    records: Iterable[AuditRecord],
+    wording: DetailWording = WORDING,
+    lines_of: Mapping[str, int] = _NO_LINES,
+) -> Iterator[str]:
+    """Yield one JSON object per record, as docs/records.md specifies: its fields, the detail as text, and its depth.
+
+    A message of a flow has the line of source that sent it.
+    """
     for hop in read_trace(records):
         told = hop.record._asdict()
         told["began"] = hop.record.began
         told["message"] = hop.record.message.decode("utf-8", "backslashreplace")
         told["detail"] = DETAILS.plain(hop.record.detail)
+        if hop.record.event is Event.SENT and hop.record.delivery in lines_of:
+            told["line"] = lines_of[hop.record.delivery]
         yield json.dumps({**told, "text": wording.join_lines(hop.record.detail), "depth": hop.depth})
 
 

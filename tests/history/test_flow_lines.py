@@ -1,0 +1,63 @@
+"""Lines of source in the trace of a flow."""
+
+from __future__ import annotations
+
+import json
+
+import anyio
+import pytest
+
+from agentserver.assembly import build
+from agentserver.engines.memory import MemoryEngine
+from agentserver.flow import ask, gather, tell
+from agentserver.history.flow_lines import find_flow_lines
+from agentserver.payload.codec import Codecs
+from agentserver.payload.functions import payload_of
+from agentserver.testing import listener, organism_of
+from agentserver.trace.text import json_lines, tree_text
+from tests.machine import HANGS
+
+pytestmark = pytest.mark.anyio
+
+
+async def echo(text: str) -> str:
+    return text
+
+
+Echo = payload_of(echo)
+
+
+async def helper(text: str) -> str:
+    return (await ask("echo", Echo(text))).value
+
+
+async def work(word: str) -> str:
+    await tell("echo", Echo("told"))
+    await ask("echo", Echo(word))
+    await gather(ask("echo", Echo("one")), helper("two"))
+    return word
+
+
+HOUSE = organism_of(listener("work", work, peers=["echo"]), listener("echo", echo))
+WORK = payload_of(work)
+
+
+async def test_each_message_of_a_flow_has_the_line_that_sent_it():
+    codec = Codecs([WORK]).of(WORK)
+    with anyio.fail_after(HANGS):
+        engine = MemoryEngine(recorded=True)
+        async with build(HOUSE, engine=engine) as server:
+            handle = await server.open("ann")
+            await handle.ask(codec.encode(WORK("x")).encode(), "work")
+            recorded = await engine.read(lambda reader: reader.recorded_conversation(handle.id))
+    lines, first = find_flow_lines(recorded), work.__code__.co_firstlineno
+    records = recorded.records()
+    shown = [
+        each.split("line ")[-1]
+        for each in tree_text(records, lines_of=lines).splitlines()
+        if "  line " in each
+    ]
+    expected = [first + 1, first + 2, first + 3, helper.__code__.co_firstlineno + 1]
+    assert list(map(int, shown)) == expected
+    told = [json.loads(each) for each in json_lines(records, lines_of=lines)]
+    assert [each["line"] for each in told if "line" in each] == expected

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.library.compat import TaintViolationError
 from agentserver.provenance.library.session import Engine
-from agentserver.provenance.policy.declarations import Policy
+from agentserver.provenance.policy.declarations import Policy, SinkRule
 from agentserver.provenance.policy.file import read_policy
 
 if TYPE_CHECKING:
@@ -73,12 +73,24 @@ class Ours(Defence):
         self.engine.on_tool_result(tool, result, arguments=arguments)
 
 
+TRUSTED = ("people_searchContacts", "list_payment_methods", "get_current_time")
+"""Tools that the account holder alone fills, as the plain policy has it."""
+
+
+def reduce_to_trust(declared: Policy) -> Policy:
+    """Keep of a policy which tools are sources, sinks and trusted, and nothing of any field or argument."""
+    sources = tuple(name for name in declared.sources if name not in TRUSTED)
+    sinks = tuple(SinkRule(rule.name) for rule in declared.sinks)
+    return replace(declared, fields=(), sources=sources, trusted=TRUSTED, sinks=sinks)
+
+
 def contestants() -> list[Defence]:
     """All defences, in the order of the report."""
     declared = read_policy(POLICY.read_text(), POLICY.name)
     return [
         Defence(),
         Ours("zero configuration", Policy(mode=Mode.ENFORCE)),
+        Ours("plain policy", reduce_to_trust(declared)),
         Ours("general policy", declared),
         Ours("general policy, confirm", replace(declared, mode=Mode.CONFIRM)),
     ]

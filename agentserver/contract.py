@@ -375,7 +375,7 @@ class Invocation:
             resource: the address of that server, one of ``identity: exchange: resources:``.
             scope: the scopes to ask for, with one space between two; empty for the provider's default.
 
-        Raises DelegationError (``agentserver.delegation``) if the user has no token here, or its provider refuses.
+        Raises DelegationError if the user has no token here, or its provider refuses.
         """
         from agentserver.delegation import DelegationError  # contract.py is imported by every handler
 

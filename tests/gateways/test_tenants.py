@@ -142,6 +142,11 @@ async def test_a_tenant_sees_nothing_of_another_and_another_conversation_looks_l
                     each for each in (found.values() if isinstance(found, dict) else [found]) if each
                 ), path
         assert (await at.client.get("/live/organism", headers=there)).json()["queues"] == {}
+        for path in ("conversations", "usage", "dead", "dead-letters"):
+            shown = await at.client.get(f"/v1/{path}", headers=rival)
+            assert key not in shown.text, path
+            assert "acme" not in shown.text, path
+        assert key in (await at.client.get("/v1/conversations", headers=head)).text
         assert key in (await at.client.get("/live/conversations", headers=here)).text
         assert (await at.client.get("/v1/conversations/" + key + "/trace", headers=head)).status_code == 200
         platform = bearer(idp, "pia", "platform", None)

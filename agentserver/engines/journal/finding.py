@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from agentserver.core.encoding.codecs import kept_records
 from agentserver.core.encoding.history import ConversationPage, ListedConversation, Summary
 from agentserver.core.encoding.search import Facet, find_words, list_facets, split_words
-from agentserver.history.filters import FACETS, format_cursor, parse_cursor
+from agentserver.history.filters import FACETS, STARTS, format_cursor, parse_cursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -106,9 +106,9 @@ class _Statement:
             words = [self._test_word(word) for word in sorted(split_words(str(one.value)))]
             self._add_words(" and ".join(words) or "1 = 1", negated=one.sign == "!=")
         elif one.field == "principal":
-            self.texts.append(
-                f"c.principal {'<>' if one.sign == '!=' else '='} cast({self.place(one.value)} as text)"
-            )
+            place = f"cast({self.place(one.value)} as text)"
+            column = f"substr(c.principal, 1, length({place}))" if one.sign == STARTS else "c.principal"
+            self.texts.append(f"{column} {'<>' if one.sign == '!=' else '='} {place}")
         elif one.field == "state":
             self._add_words(_STATES[str(one.value)], negated=one.sign == "!=")
         elif one.field in FACETS:

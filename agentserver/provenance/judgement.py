@@ -24,6 +24,7 @@ from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Mode, Role, Standing, means, split_name, strip_indices
 from agentserver.provenance.evidence.leaves import amount_keys
 from agentserver.provenance.exits import drop_idle_choices, find_breaches, option_bits
+from agentserver.provenance.judging import returns
 from agentserver.provenance.judging.authority import (
     collect_record,
     find_delegation,
@@ -277,6 +278,8 @@ def _goes_back(case: Case, argument: Argument) -> bool:
 
     The principal's words or a chosen record support something else in the call.
     """
+    if len(case.arguments) > returns.ARGUMENTS:
+        return False
     if is_handle_of_named_page(case, argument) or is_currency_of_document(case, argument):
         return True
     others = (each for each in case.arguments if each is not argument)

@@ -6,6 +6,7 @@ Compares authority forms only, never evidence.
 from __future__ import annotations
 
 from bisect import bisect_left
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.findings import Delegation, RecordText
@@ -87,6 +88,10 @@ def is_passed_over(case: Case, argument: Argument) -> bool:
     )
 
 
+PEERS: Final = 2000
+"""Maximum records of one step that are looked at beside a value; a larger output has no chosen record."""
+
+
 def _has_chosen_peer(case: Case, text: Text) -> bool:
     field, record = strip_indices(text.origin.path), record_of(text.origin)
     return any(
@@ -94,7 +99,7 @@ def _has_chosen_peer(case: Case, text: Text) -> bool:
         and other.origin.source == text.origin.source
         and strip_indices(other.origin.path) == field
         and record_of(other.origin) != record
-        for other in _find_texts_of_step(case.ledger.records.entries, text.origin.step)
+        for other in islice(_find_texts_of_step(case.ledger.records.entries, text.origin.step), PEERS)
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.evidence.labels import strip_indices
 from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.readings import read_keys, read_leading_amounts
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule
 from agentserver.provenance.verdict import Finding
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from agentserver.provenance.policy.declarations import ArgumentRule, ListenerClass, Policy
     from agentserver.provenance.policy.plan import Plan
     from agentserver.provenance.verdict import Evidence
+
+
+TEXTS: Final = 64
+"""Maximum texts that a conversation may have read for one of them to decide what the request leaves open."""
+READ: Final = 640
+"""Maximum characters of the named documents in which an amount or a day is looked for, at up to 25 µs for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +85,23 @@ class Case:
         if argument.leaf.path in self.call.filled:
             return True
         return self.plan is not None and self.plan.warrants(self.ledger, self.call, argument.leaf) is not None
+
+    @cached_property
+    def named_text(self) -> str:
+        """All documents that the principal named as one text; empty if they or the conversation are too long."""
+        texts = self.ledger.texts[:TEXTS] if len(self.ledger.texts) <= TEXTS else ()
+        named = [text.body for text in texts if text.asked and not self.ledger.overflow]
+        return "\n".join(named) if sum(map(len, named)) <= READ else ""
+
+    @cached_property
+    def named_keys(self) -> tuple[str, ...]:
+        """The days and times of the documents that the principal named."""
+        return tuple(read_keys(self.named_text))
+
+    @cached_property
+    def named_amounts(self) -> frozenset[str]:
+        """The amounts of these documents, those with a currency alone where there is one."""
+        return read_leading_amounts(self.named_text)
 
     @cached_property
     def exposed(self) -> bool:

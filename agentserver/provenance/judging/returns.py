@@ -17,12 +17,11 @@ from agentserver.provenance.evidence.inventory import place_hash
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.readings import (
     read_amounts,
-    read_keys,
-    read_leading_amounts,
     read_moment,
 )
 from agentserver.provenance.evidence.tokens import find_words
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
+from agentserver.provenance.judging.case import READ, TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Text
     from agentserver.provenance.judging.case import Argument, Case
 
-TEXTS: Final = 64
-"""Maximum texts that one conversation may have read for its author to be the only one."""
-READ: Final = 4096
-"""Maximum characters of the named documents in which an amount or a day is looked for."""
+ARGUMENTS: Final = 8
+"""Maximum arguments of a call that goes back to where it came from."""
+PAGE: Final = 1 << 16
+"""Maximum characters of a page in which a handle is looked for."""
 RECORDS: Final = 512
 """Maximum records whose values the content of an answer is searched for."""
 TELLING: Final = 4
@@ -52,7 +51,9 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     to reply to, leaves none, and so does a record with an address that the words chose. The content may repeat nothing
     that a trusted listener said and the principal did not.
     """
-    if argument.rule.declared or place.form is not PlaceForm.ADDRESS:
+    receivers = sum(each.rule.role is Role.DESTINATION for each in case.arguments)
+    alone = receivers == 1 and argument.body.count("@") == 1 and len(case.arguments) <= ARGUMENTS
+    if argument.rule.declared or not alone or place.form is not PlaceForm.ADDRESS:
         return False
     texts = _list_all_read(case)
     if not texts or case.ledger.foreign or not all(text.asked for text in texts):
@@ -131,7 +132,7 @@ def is_handle_of_named_page(case: Case, argument: Argument) -> bool:
         return False
     held = re.compile(rf"(?<!\w){body}(?!\w)")
     latest = [text for text in case.ledger.texts[-1:] if text.asked and text.origin.place]
-    return any(held.search(text.body) for text in latest)
+    return any(held.search(text.body[:PAGE]) for text in latest)
 
 
 def is_left_open(case: Case, argument: Argument) -> bool:
@@ -139,16 +140,15 @@ def is_left_open(case: Case, argument: Argument) -> bool:
 
     An amount with a currency precedes other numbers; an integer may be in the smaller unit.
     """
-    texts = [text for text in _list_all_read(case) if text.asked]
-    if not texts or sum(len(text.body) for text in texts) > READ:
+    if not case.named_text:
         return False
     asked = case.ledger.asked.read_values(case.policy.conventions)
     moment = argument.rule.role is Role.SELECTOR and not argument.rule.declared and _has_day(argument)
     if argument.rule.role is Role.TIME or moment:
-        return not any(map(_is_moment, asked)) and _is_only_moment(case, argument, texts)
+        return not any(map(_is_moment, asked)) and _is_only_moment(case, argument)
     if argument.rule.role is not Role.QUANTITY or any(key.startswith("amount ") for key in asked):
         return False
-    amounts = read_leading_amounts("\n".join(text.body for text in texts))
+    amounts = case.named_amounts
     only = next(iter(amounts), "@")
     if len(amounts) != 1 or "@" in only:
         return False
@@ -192,11 +192,11 @@ def _is_moment(key: str) -> bool:
     return key.startswith((*_DAYS, "clock "))
 
 
-def _is_only_moment(case: Case, argument: Argument, texts: list[Text]) -> bool:
+def _is_only_moment(case: Case, argument: Argument) -> bool:
     """Check whether the documents give one day with its year, and no time of day but the one of the argument."""
     moment = read_moment(argument.leaf.value)
     known = {"", "en", *case.policy.conventions}
-    read = (key.partition("@") for text in texts for key in read_keys(text.body))
+    read = (key.partition("@") for key in case.named_keys)
     keys = {key for key, _, convention in read if convention in known}
     days = {key for key in keys if key.startswith(_DAYS)}
     if moment is None or moment.day is None or days != {f"date {moment.day}"}:

@@ -185,7 +185,7 @@ def _elicit(offer: Offer, approval: str) -> types.ElicitRequest:
 
 
 def _request_page(offer: Offer, ctx: ServerRequestContext[Any], approval: str) -> dict[str, Any] | None:
-    """Make the request to open the approval page; None where there is no page, or the host cannot show one."""
+    """Make the request to open the approval page; None without a page that the host can show."""
     if not (offer.approvals and _elicits(ctx)):
         return None
     return _elicit(offer, approval).model_dump(by_alias=True, mode="json", exclude_none=True)

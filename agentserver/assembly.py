@@ -24,6 +24,7 @@ from agentserver.extras import install_hint, is_installed, require
 from agentserver.gateways.schedules import ScheduleRunner
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.records import copy_records
+from agentserver.pump.completions import CompletionLog
 from agentserver.pump.editions import Callee, Edition
 from agentserver.pump.ingress import ServerIngress
 from agentserver.pump.pump import Pump, PumpHooks
@@ -206,8 +207,17 @@ class Server(ServerIngress):
             decided_by,
             self.completer,
             self._tracing,
-            SharedResources(self._keepers.shared, lambda: self.calls, self._keepers.handlers),
+            SharedResources(
+                self._keepers.shared,
+                lambda: self.calls,
+                self._keepers.handlers,
+                lambda wanted: CompletionLog(wanted, self.engine, self.clock, self._redact),
+            ),
         )
+
+    def _redact(self, text: str) -> str:
+        """Remove the secrets of the present organism and of earlier ones from a text."""
+        return self.organism.secrets.redact(text)
 
     @property
     def calls(self) -> CallDesk:

@@ -336,6 +336,103 @@ class Request:
     pieces: PieceSink | None = None
 
 
+class Recorded(StrEnum):
+    """Extent to which completions are recorded with their conversation."""
+
+    OFF = "off"
+    METADATA = "metadata"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRecording:
+    """Recording of completions with their conversations.
+
+    Args:
+        recorded: its extent.
+        sample: the share of requests whose completions are recorded, from 0 to 1.
+        retention: seconds for which a completion is stored, at most as long as its conversation.
+    """
+
+    recorded: Recorded = Recorded.OFF
+    sample: float = 1.0
+    retention: float = 7 * 86400.0
+
+
+NOT_RECORDED = PromptRecording()
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """Tool as a model saw it; ``schema`` is JSON text, empty for an ``@xmlify`` class."""
+
+    name: str
+    description: str
+    schema: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionContent:
+    """Texts of a completion, without secrets. Long ones are truncated.
+
+    Args:
+        messages: of the prompt.
+        tools: that the model could call.
+        text: of the answer, whole or partial.
+        calls: that the model made.
+        output: the typed answer as JSON text, or empty.
+    """
+
+    messages: tuple[PromptMessage, ...]
+    tools: tuple[OfferedTool, ...] = ()
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    output: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCompletion:
+    """Completion as it is stored with its conversation.
+
+    Args:
+        conversation: its id.
+        request: the outside message that led to it.
+        delivery: whose handler asked.
+        listener: of that handler.
+        model: as the organism calls it.
+        at: when it began, in seconds since the epoch.
+        took: seconds until the answer or the failure.
+        answered_by: the provider's name for the model that answered; empty without an answer.
+        finish: the end of the answer, whole or partial; None without one.
+        fault: the kind of failure, or the class of an exception; empty if it succeeded.
+        attempts: the backends that were asked, in order, with failures.
+        usage: the cost of all answers, as far as it is known.
+        tools: names of the tools that the model could call.
+        messages: number of messages in the prompt.
+        characters: of the prompt.
+        digest: SHA-256 of the prompt's messages, in hexadecimal.
+        content: the texts; None if only metadata are recorded.
+    """
+
+    conversation: str
+    request: str
+    delivery: str
+    listener: str
+    model: str
+    at: float
+    took: float
+    answered_by: str = ""
+    finish: Finish | None = None
+    fault: str = ""
+    attempts: tuple[Attempt, ...] = ()
+    usage: Usage = Usage(calls=0)
+    tools: tuple[str, ...] = ()
+    messages: int = 0
+    characters: int = 0
+    digest: str = ""
+    content: CompletionContent | None = None
+
+
 Provider: TypeAlias = Literal["openai", "anthropic", "scripted"]
 Strategy: TypeAlias = Literal["failover", "round-robin", "least-loaded"]
 
@@ -404,11 +501,12 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True)
 class LanguageModels:
-    """The backends and models of an organism, by name, with their budgets."""
+    """The backends and models of an organism, by name, with their budgets and the recording of completions."""
 
     backends: Mapping[str, Backend]
     models: Mapping[str, ModelChoice]
     budgets: Budgets = NO_BUDGETS
+    prompts: PromptRecording = NOT_RECORDED
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from agentserver.completion import RecordedCompletion
     from agentserver.core.encoding.history import ListedConversation
     from agentserver.core.records.audit import AuditRecord
 
@@ -123,32 +124,39 @@ def trace_command(given: reading.JournalArguments, conversation: str, **asked: A
     Secrets of the organism are never shown.
     """
     from agentserver.history.flow_lines import find_flow_lines
+    from agentserver.trace.completions import drop_content, redact_completions
     from agentserver.trace.redact import Redaction, redact_records
 
     with reading.open_redacted(given) as (reader, secrets):
         key = reading.find_conversation(reader, conversation)
         recorded = reading.recorded_conversation(reader, key)
-    records, lines_of = recorded.records(), find_flow_lines(recorded)
-    records = redact_records(records, Redaction(asked["fields"], secrets.redact))
+        asking = reader.list_completions(key)
+    whole, lines_of = recorded.records(), find_flow_lines(recorded)
+    redaction = Redaction(asked["fields"], secrets.redact)
+    records, completions = redact_records(whole, redaction), redact_completions(asking, whole, redaction)
     if asked["no_payloads"]:
         records = tuple(record._replace(message=b"") for record in records)
-    project.write(
-        asked["output"], _format_trace(asked["form"], f"conversation {key}", records, lines_of), private=True
-    )
+        completions = drop_content(completions)
+    shown = _format_trace(asked["form"], f"conversation {key}", records, completions, lines_of)
+    project.write(asked["output"], shown, private=True)
 
 
 def _format_trace(
-    form: TraceFormat | None, title: str, records: Sequence[AuditRecord], lines_of: Mapping[str, int]
+    form: TraceFormat | None,
+    title: str,
+    records: Sequence[AuditRecord],
+    completions: Sequence[RecordedCompletion],
+    lines_of: Mapping[str, int],
 ) -> str:
     from agentserver.trace import text
 
     match form:
         case TraceFormat.JSON:
-            return "\n".join(text.json_lines(records, lines_of=lines_of))
+            return "\n".join(text.json_lines(records, completions, lines_of=lines_of))
         case TraceFormat.HTML:
-            return text.page(title, records)
+            return text.page(title, records, completions)
         case _:
-            return text.tree_text(records, payloads=True, lines_of=lines_of)
+            return text.tree_text(records, completions, payloads=True, lines_of=lines_of)
 
 
 _CLEAR = "\x1b[H\x1b[J"

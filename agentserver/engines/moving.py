@@ -49,6 +49,7 @@ _BY_NUMBER: Final = {
     "receipt": "conversation name content request",
     "facet": "conversation kind value opened",
     "wordlist": "conversation version words",
+    "completion": "conversation at until data seal",
     "suspension": "number conversation at reason first_event events ended seal",
 }
 """Columns of the tables that refer to the number of a conversation."""

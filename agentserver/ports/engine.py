@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
+    from agentserver.completion import RecordedCompletion
     from agentserver.core.encoding.history import (
         ChargeSum,
         ConversationFilter,
@@ -119,6 +120,9 @@ class EngineReader(Protocol):
 
     def list_suspended(self) -> Sequence[SuspendedConversation]:
         """List the suspended conversations that can be resumed, oldest first."""
+
+    def list_completions(self, conversation: str) -> Sequence[RecordedCompletion]:
+        """List the recorded completions of a conversation, in the order in which they began."""
 
 
 class PreviousRun(NamedTuple):
@@ -402,7 +406,9 @@ class Engine(Protocol):
         """
 
     async def expire(self, now: float, calendar: Calendar = ...) -> int:
-        """Delete closed conversations past their retention; returns how many.
+        """Delete closed conversations past their retention, and completions past theirs.
+
+        Returns the number of conversations.
 
         Args:
             now: the clock time, in seconds since the epoch.
@@ -435,6 +441,16 @@ class Engine(Protocol):
 
     async def find_named(self, name: str) -> str | None:
         """Find the conversation with a name of its principal's, or None. Raises EngineError."""
+
+    async def record_completion(self, done: RecordedCompletion, until: float) -> None:
+        """Store a completion with its conversation, which ``expire`` deletes after a time. Raises EngineError.
+
+        An engine that records no steps stores none, and an unknown conversation is ignored.
+
+        Args:
+            done: the completion.
+            until: the time, in seconds since the epoch; it is deleted earlier with its conversation.
+        """
 
     async def give_name(self, name: str, conversation: str, at: float) -> str:
         """Name a new conversation by its principal's own id, or find the one that has the name.

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from agentserver.core.decide.decisions import AcceptedDelivery
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, HandlerFailure, HandlerReturn
+    from agentserver.pump.completions import CompletionLog
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
 
@@ -87,6 +88,7 @@ class Callee:
         completer: answers requests to language models; None without models.
         remote: calls the handler if it is outside this process; ``handler`` is not called then.
         enter: is called first in the context of an invocation; it must not raise.
+        log: records completions; None if nothing is recorded.
     """
 
     listener: Listener
@@ -95,6 +97,7 @@ class Callee:
     completer: Completer | None = None
     remote: RemoteHandler | None = None
     enter: Callable[[Delivery], object] | None = None
+    log: CompletionLog | None = None
     supply: Supply = field(init=False)
 
     def __post_init__(self) -> None:

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
     from contextvars import Context
 
-    from agentserver.completion import AnswerWriter
+    from agentserver.completion import AnswerWriter, Completer
     from agentserver.core.decide.decisions import AcceptedDelivery
     from agentserver.core.messages import Call
     from agentserver.ports import Marks
@@ -522,7 +522,7 @@ class Invoker:
             delivery.attempt,
             make_answering(accepted.call),
             call.until,
-            bound.completer,
+            _completer(bound, delivery),
             self._teller(bound, accepted, call),
             self._purses.purse_of(delivery),
             call.epoch,
@@ -539,6 +539,13 @@ class Invoker:
             return None
         redact = self._editions.rules_of(accepted.delivery.conversation).redact
         return Teller(self._tell, accepted, call, call.get_loop(), redact, self._steady)
+
+
+def _completer(bound: Callee, delivery: Delivery) -> Completer | None:
+    """Return what asks language models for a delivery, recorded if that is configured."""
+    if bound.completer is None or bound.log is None:
+        return bound.completer
+    return bound.log.wrap(bound.completer, delivery)
 
 
 def make_answering(call: Call | None) -> Answering | None:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 import anyio
 import anyio.to_thread
 
+from agentserver.completion import Recorded
 from agentserver.config.organism import refuse_call
 from agentserver.flow.handler import bind_flow
 from agentserver.pump.editions import Callee
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
     from contextlib import AbstractAsyncContextManager
 
+    from agentserver.completion import PromptRecording
     from agentserver.config import Organism
     from agentserver.config.organism import BoundListener, Handler
     from agentserver.core.guard import Rules
     from agentserver.mcp.client.connection import Connection
     from agentserver.payload.foreign.lock import McpServer
     from agentserver.ports import Completer
+    from agentserver.pump.completions import CompletionLog
     from agentserver.pump.editions import RemoteHandler
     from agentserver.telemetry.tracing import Tracer
     from agentserver.worker.planning import WorkerPlan
@@ -271,11 +274,13 @@ class SharedResources(NamedTuple):
         shared: processes and connections.
         desk: returns the queue of calls for workers on other machines.
         handlers: the latest handler of each listener, by name. Its waiting flows keep their code over a reload.
+        recorder: makes what records completions.
     """
 
     shared: SharedContexts
     desk: Callable[[], CallDesk]
     handlers: dict[str, Handler]
+    recorder: Callable[[PromptRecording], CompletionLog]
 
 
 class Keepers(Generic[T]):
@@ -366,6 +371,8 @@ async def bound_listeners(
         completer = tracing.wrap_completer(completer, organism.models)
     if tracing is not None:
         tracing.know({bound.listener.name: bound.listener.agent for bound in organism.listeners})
+    prompts = None if organism.models is None else organism.models.prompts
+    log = None if prompts is None or prompts.recorded is Recorded.OFF else lasting.recorder(prompts)
     tools = await _tools(organism, lasting.shared, stack)
     remotes = await _workers(organism, rules, lasting, stack)
     handlers = {
@@ -381,6 +388,7 @@ async def bound_listeners(
             completer,
             remotes.get(bound.listener.name),
             None if tracing is None else tracing.enter,
+            log,
         )
         for bound in organism.listeners
     }

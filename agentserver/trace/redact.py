@@ -173,6 +173,20 @@ def _content(element: etree._Element) -> Iterator[str]:
     yield from map(str, element.itertext())
 
 
+def find_removed(records: Iterable[AuditRecord], redaction: Redaction) -> list[str]:
+    """List the content that a redaction removes from messages."""
+    gone: list[str] = []
+    for record in records:
+        _message(record.message, redaction, gone)
+    return gone
+
+
+def mask_quotations(texts: Iterable[str], gone: Iterable[str]) -> Callable[[str], str]:
+    """Return a function that masks, in any of these texts, quotations of removed content."""
+    quoted = _find_quotations(texts, gone)
+    return lambda text: _mask(text, quoted)
+
+
 # Quotations. Pieces of the details, which are few and bounded, are looked up in the payloads, so the work is one pass
 # and the memory does not grow with them.
 

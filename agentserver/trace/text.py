@@ -13,17 +13,19 @@ import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lxml import etree
 from pydantic_core import from_json, to_json
 
 from agentserver.characters.printing import escape_unseen, truncate_counting
-from agentserver.core.encoding.codecs import DETAILS
+from agentserver.completion import RecordedCompletion
+from agentserver.core.encoding.codecs import COMPLETIONS, DETAILS
 from agentserver.core.messages import TODO
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import HandoffAttempt
 from agentserver.core.records.wording import WORDING
+from agentserver.trace.completions import describe, summarize
 from agentserver.trace.terminal import Style, own_lines, paint
 from agentserver.wire import envelope
 from agentserver.wire.envelope import canonical
@@ -237,6 +239,7 @@ def _cut(text: str, most: int = 500) -> str:
 
 def tree(
     records: Sequence[AuditRecord],
+    completions: Sequence[RecordedCompletion] = (),
     *,
     payloads: bool = False,
     wording: DetailWording = WORDING,
@@ -246,11 +249,16 @@ def tree(
 
     Each record has one line, or as many as its detail. A record that the next one implies is omitted: an outside
     message before its delivery, a finished invocation before its messages. With ``payloads``, the content of each
-    message follows it. ``lines_of`` has lines of source by delivery.
+    message follows it, and that of each completion its line. ``lines_of`` has lines of source by delivery.
     """
     lines: list[Line] = []
     request = ""
-    for hop in by_request(visible_hops(records)):
+    places = CompletionPlaces()
+    for hop in interleave(by_request(visible_hops(records)), completions):
+        if isinstance(hop, RecordedCompletion):
+            lines += places.lines(hop, payloads=payloads)
+            continue
+        places.note(hop)
         if hop.record.request not in {"", request}:
             request = hop.record.request
             lines.append(request_heading(hop.record))
@@ -260,6 +268,71 @@ def tree(
         lines += detail_lines(hop, wording=wording)
         lines += message_lines(hop) if payloads and hop.record.message else ()
     return tuple(lines)
+
+
+COMPLETED: Final = "completed"
+"""The event of a completion in a JSON trace."""
+
+
+def interleave(
+    hops: Iterable[TracedHop], completions: Sequence[RecordedCompletion]
+) -> Iterator[TracedHop | RecordedCompletion]:
+    """Yield hops in their order, each completion before the first later hop of its request."""
+    left = sorted(completions, key=_ended)
+    request = ""
+    for hop in hops:
+        if hop.record.request not in {"", request}:
+            yield from _take(left, request, None)
+            request = hop.record.request
+        yield from _take(left, request, hop.record.at)
+        yield hop
+    yield from left
+
+
+def _ended(one: RecordedCompletion) -> float:
+    return one.at + one.took
+
+
+def _take(left: list[RecordedCompletion], request: str, at: float | None) -> list[RecordedCompletion]:
+    """Take the completions of a request that ended up to a time; None for all."""
+    found = [one for one in left if one.request == request and (at is None or _ended(one) <= at)]
+    left[:] = [one for one in left if one not in found]
+    return found
+
+
+class CompletionPlaces:
+    """Depths and times at which completions are shown, from the hops before them."""
+
+    def __init__(self) -> None:
+        self._depths: dict[str, int] = {}
+        self._began: dict[str, float] = {}
+
+    def note(self, hop: TracedHop) -> None:
+        """Note the place of a hop."""
+        self._depths.setdefault(hop.record.delivery, hop.depth)
+        self._began.setdefault(hop.record.request, hop.record.at - hop.elapsed)
+
+    def find(self, one: RecordedCompletion) -> tuple[int, float]:
+        """Return the depth of a completion, and seconds from the beginning of its request to its end."""
+        ended = one.at + one.took
+        return self._depths.get(one.delivery, 0) + 1, ended - self._began.get(one.request, ended)
+
+    def lines(self, one: RecordedCompletion, *, payloads: bool) -> Iterator[Line]:
+        """Format a completion: its line, and with ``payloads`` what it contained."""
+        depth, elapsed = self.find(one)
+        bad = Style.BAD if one.fault else Style.PLAIN
+        yield (
+            (Style.DIM, f"{elapsed:+9.3f}s  "),
+            (Style.PLAIN, "  " * depth),
+            (Style.NAME, one.listener),
+            (Style.DIM, " asked "),
+            (bad, _cut(summarize(one))),
+        )
+        margin = " " * 12 + "  " * (depth + 1) + "| "
+        for heading, text in describe(one) if payloads else ():
+            first, *rest = [*own_lines(_cut(text))] or [""]
+            yield ((Style.DIM, margin), (Style.NAME, f"{heading}: "), (Style.PLAIN, first))
+            yield from (((Style.DIM, margin), (Style.PLAIN, each)) for each in rest)
 
 
 def by_request(hops: Sequence[TracedHop]) -> list[TracedHop]:
@@ -321,23 +394,35 @@ def payload(message: bytes) -> str:
 
 
 def tree_text(
-    records: Sequence[AuditRecord], *, payloads: bool = False, lines_of: Mapping[str, int] = _NO_LINES
+    records: Sequence[AuditRecord],
+    completions: Sequence[RecordedCompletion] = (),
+    *,
+    payloads: bool = False,
+    lines_of: Mapping[str, int] = _NO_LINES,
 ) -> str:
     """Format the tree as escaped text without colours."""
-    lines = tree(records, payloads=payloads, lines_of=lines_of)
+    lines = tree(records, completions, payloads=payloads, lines_of=lines_of)
     return "\n".join(paint(each, colour=False) for each in lines)
 
 
 def json_lines(
     records: Iterable[AuditRecord],
+    completions: Sequence[RecordedCompletion] = (),
     wording: DetailWording = WORDING,
     lines_of: Mapping[str, int] = _NO_LINES,
 ) -> Iterator[str]:
     """Yield one JSON object per record, as docs/records.md specifies: its fields, the detail as text, and its depth.
 
-    A message of a flow has the line of source that sent it.
+    A message of a flow has the line of source that sent it. Completions have the event ``completed`` and their own
+    fields.
     """
-    for hop in read_trace(records):
+    places = CompletionPlaces()
+    for hop in interleave(read_trace(records), completions):
+        if isinstance(hop, RecordedCompletion):
+            depth, _ = places.find(hop)
+            yield json.dumps({"event": COMPLETED, **COMPLETIONS.plain(hop), "depth": depth})
+            continue
+        places.note(hop)
         told = hop.record._asdict()
         told["began"] = hop.record.began
         told["message"] = hop.record.message.decode("utf-8", "backslashreplace")
@@ -356,7 +441,12 @@ STYLE = (
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
-def page(title: str, records: Sequence[AuditRecord], wording: DetailWording = WORDING) -> str:
+def page(
+    title: str,
+    records: Sequence[AuditRecord],
+    completions: Sequence[RecordedCompletion] = (),
+    wording: DetailWording = WORDING,
+) -> str:
     """Render the records of one conversation as an HTML page with collapsible messages."""
     root = etree.Element("html", lang="en")
     head = etree.SubElement(root, "head")
@@ -367,7 +457,10 @@ def page(title: str, records: Sequence[AuditRecord], wording: DetailWording = WO
     etree.SubElement(head, "style").text = STYLE
     body = etree.SubElement(root, "body")
     etree.SubElement(body, "h1").text = escape_unseen(title)
-    for hop in read_trace(records):
+    for hop in interleave(read_trace(records), completions):
+        if isinstance(hop, RecordedCompletion):
+            _completion(body, hop)
+            continue
         row = etree.SubElement(body, "div", {"class": str(Event(hop.record.event))})
         row.text = "\n".join(
             "".join(escape_unseen(text) for _, text in each)
@@ -379,3 +472,13 @@ def page(title: str, records: Sequence[AuditRecord], wording: DetailWording = WO
             text = hop.record.message.decode("utf-8", "surrogateescape")
             etree.SubElement(unfold, "div").text = "\n".join(map(escape_unseen, text.split("\n")))
     return etree.tostring(root, method="html", encoding="unicode", doctype="<!DOCTYPE html>")
+
+
+def _completion(body: etree._Element, one: RecordedCompletion) -> None:
+    row = etree.SubElement(body, "div", {"class": "failed" if one.fault else "completion"})
+    row.text = escape_unseen(f"{one.listener} asked {summarize(one)}")
+    unfold = etree.SubElement(body, "details")
+    etree.SubElement(unfold, "summary").text = "prompt and answer"
+    for heading, text in describe(one):
+        shown = "\n".join(map(escape_unseen, text.split("\n")))
+        etree.SubElement(unfold, "div").text = f"{heading}: {shown}"

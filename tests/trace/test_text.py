@@ -234,9 +234,9 @@ def test_another_wording_changes_neither_layout_nor_data():
     other = altered()
     assert layout(tree(DETAILED)) == layout(tree(DETAILED, wording=other))
     rows, others = ([len(row.text.split("\n")) for row in etree.fromstring(
-        page("x", DETAILED, words), etree.HTMLParser()).iter("div") if row.get("class")] for words in (WORDING, other))  # fmt: skip
+        page("x", DETAILED, wording=words), etree.HTMLParser()).iter("div") if row.get("class")] for words in (WORDING, other))  # fmt: skip
     assert rows == others
-    for one, two in zip(json_lines(DETAILED), json_lines(DETAILED, other), strict=True):
+    for one, two in zip(json_lines(DETAILED), json_lines(DETAILED, wording=other), strict=True):
         assert {**json.loads(one), "text": ""} == {**json.loads(two), "text": ""}
 
 

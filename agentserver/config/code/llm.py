@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from pydantic import ValidationError
 
-from agentserver.completion import Backend, LanguageModels, ModelChoice, Price
+from agentserver.completion import Backend, LanguageModels, ModelChoice, Price, PromptRecording
 from agentserver.config.findings import did_you_mean, format_path, index_by_name
 from agentserver.config.keys.fields import DOTTED_PATTERN
 from agentserver.config.keys.llm import BackendEntry, LlmEntry, ModelEntry, Script, ScriptCall, Turn
@@ -76,6 +76,7 @@ def read_models(
             }
         ),
         budgets,
+        PromptRecording(entry.prompts.record, entry.prompts.sample, entry.prompts.retention),
     )
 
 

@@ -7,11 +7,21 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from agentserver.completion import Backend, CompletionFault, Finish, ModelChoice, Provider, Strategy
-from agentserver.config.keys.fields import Deadline, Line, Name, RelativePath, Strict
+from agentserver.completion import (
+    NOT_RECORDED,
+    Backend,
+    CompletionFault,
+    Finish,
+    ModelChoice,
+    Provider,
+    Recorded,
+    Strategy,
+)
+from agentserver.config.keys.fields import Deadline, Line, Name, RelativePath, Retention, Strict
 
 _BACKEND = Backend("", "scripted", "")
 _MODEL = ModelChoice("", ())
+_PROMPTS = NOT_RECORDED
 _TURNS, _REPAIRS, _HISTORY = 12, 2, 50_000
 
 _SETTINGS_OF_SERVER = frozenset(
@@ -182,6 +192,23 @@ class BudgetsEntry(Strict):
     )
 
 
+class PromptsEntry(Strict):
+    """Recording of prompts and answers with the conversation, for the trace and the live view."""
+
+    record: Recorded = Field(
+        default=_PROMPTS.recorded,
+        description="off: nothing. metadata: model, backends, tokens, cost, finish and the names of tools. full: also "
+        "messages, tools, arguments and answers, without secrets.",
+    )
+    sample: float = Field(
+        default=_PROMPTS.sample, ge=0.0, le=1.0, description="The share of recorded requests, from 0 to 1."
+    )
+    retention: Retention = Field(
+        default=_PROMPTS.retention,
+        description='How long they are stored, such as "7d"; at most as long as their conversation.',
+    )
+
+
 class LlmEntry(Strict):
     """Language models that handlers may ask."""
 
@@ -199,6 +226,11 @@ class LlmEntry(Strict):
     )
     budget: BudgetsEntry = Field(
         default_factory=BudgetsEntry, title="Budget", description="Limits on spending."
+    )
+    prompts: PromptsEntry = Field(
+        default_factory=PromptsEntry,
+        title="Prompts",
+        description="Recording of prompts and answers with their conversation.",
     )
 
 

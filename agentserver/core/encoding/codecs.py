@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentserver.codec import ValueCodec, ValueStyle
+from agentserver.completion import RecordedCompletion
 from agentserver.contract import Code
 from agentserver.core.messages import (
     Call,
@@ -82,6 +83,12 @@ DETAILS: Final[ValueCodec[Detail | None]] = ValueCodec(
     Detail | None, TYPES, ValueStyle(named=True, tags={**NAMES, Unknown: "", OmittedCount: ""})
 )
 """Details for programs, by name: the kind and the fields."""
+
+
+COMPLETIONS: Final[ValueCodec[RecordedCompletion]] = ValueCodec(
+    RecordedCompletion, {"Mapping": Mapping}, ValueStyle(named=True), FORMAT
+)
+"""Recorded completions, by name."""
 
 
 def attempt_members(attempt: HandoffAttempt) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def remove_conversations(connection: Connection, numbers: Collection[int]) -> No
             connection.execute("delete from state where conversation = ?", (number,))
             connection.execute("delete from facet where conversation = ?", (number,))
             connection.execute("delete from wordlist where conversation = ?", (number,))
+            connection.execute("delete from completion where conversation = ?", (number,))
             suspension.remove_suspensions(connection, number)
             connection.execute(
                 "delete from opening where conversation = (select id from conversation where number = ?)",

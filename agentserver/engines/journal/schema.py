@@ -135,6 +135,17 @@ _TABLES: Final = """
         primary key (conversation, name)
     ) @history_lookup;
 
+    create table completion (
+        number counter primary key,
+        conversation integer not null,
+        at real not null,
+        until real not null,
+        data blob not null,
+        seal blob not null
+    ) @table;
+    create index completion_of on completion(conversation);
+    create index completion_until on completion(until);
+
     create table opening (
         name text primary key,
         conversation text not null,
@@ -188,7 +199,8 @@ _TABLES: Final = """
 ``conversation.asks``: the number of messages that wait for a person. ``conversation.due``: as of ``Conversation``.
 ``state``, ``step.changes``, ``delivery.call``: see engines/journal/stored.py. Seals, marks and chains: see
 engines/journal/seal.py; ``value``: see core/encoding/snapshot.py; ``receipt``: see core/receipts.py; ``handoff``:
-see engines/sqlite/handoffs.py; ``suspension``: engines/journal/suspension.py; the others: engines/journal/records.py.
+see engines/sqlite/handoffs.py; ``completion``: engines/journal/completions.py;
+``suspension``: engines/journal/suspension.py; the others: engines/journal/records.py.
 """
 
 NAMES: Final = tuple(re.findall(r"create table (\w+)", _TABLES))

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from types import TracebackType
 
+    from agentserver.completion import RecordedCompletion
     from agentserver.core.messages import Done
     from agentserver.core.receipts import Receipt
     from agentserver.core.records.outcome import Outcome
@@ -351,7 +352,9 @@ class MemoryEngine(SinglePartition):
         """Do nothing: there will be no later server."""
 
     async def expire(self, now: float, calendar: Calendar = STEADY) -> int:  # noqa: ARG002 - an engine's signature
-        """Return 0: no closed conversation is stored."""
+        """Delete expired completions. Returns 0: recorded conversations stay."""
+        if self._record is not None:
+            self._record.expire_completions(now)
         return 0
 
     async def conversations_of(self, principal: str) -> AsyncIterator[str]:
@@ -379,6 +382,11 @@ class MemoryEngine(SinglePartition):
     async def find_named(self, name: str) -> str | None:
         """Find the conversation that has a name, while this engine knows it."""
         return self._claimed.get(name)
+
+    async def record_completion(self, done: RecordedCompletion, until: float) -> None:
+        """Store a completion if steps are recorded."""
+        if self._record is not None:
+            self._record.add_completion(done, until)
 
     async def give_name(self, name: str, conversation: str, at: float) -> str:  # noqa: ARG002 - an engine's signature
         """Give a conversation the name, unless another has it."""

@@ -37,6 +37,7 @@ from agentserver.ports import UnfitError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence, Sized
 
+    from agentserver.completion import RecordedCompletion
     from agentserver.core.encoding.history import GrantedMessage, SuspendedConversation
     from agentserver.core.messages import Delivery
     from agentserver.core.records.outcome import Outcome
@@ -59,6 +60,7 @@ class MemoryRecord:
         self._dead: dict[str, DeadLetter] = {}
         self._decided: list[DecidedApproval] = []
         self._priced: list[Outcome] = []
+        self._completions: dict[str, list[tuple[float, RecordedCompletion]]] = {}
 
     def encode(self, outcome: Outcome) -> RecordedStep:
         """Encode an outcome as a step. Raises UnfitError."""
@@ -131,6 +133,20 @@ class MemoryRecord:
             facets |= list_facets([one.to for one in step.added], codecs.kept_records(step.records))
             sent += step.gone_out()
         return facets, sent
+
+    def add_completion(self, done: RecordedCompletion, until: float) -> None:
+        """Record a completion until a time; one of an unknown conversation is ignored."""
+        if done.conversation in self._latest:
+            self._completions.setdefault(done.conversation, []).append((until, done))
+
+    def expire_completions(self, now: float) -> None:
+        """Delete the completions past their retention."""
+        for key, kept in self._completions.items():
+            self._completions[key] = [each for each in kept if each[0] >= now]
+
+    def list_completions(self, conversation: str) -> list[RecordedCompletion]:
+        """List the completions of a conversation, in the order in which they began."""
+        return sorted((one for _, one in self._completions.get(conversation, ())), key=lambda one: one.at)
 
     def find_opening(self, conversation: str) -> float:
         """Find the time of a conversation's first step."""
@@ -248,6 +264,10 @@ class MemoryReader(NamedTuple):
     def list_suspended(self) -> tuple[SuspendedConversation, ...]:
         """Return nothing: suspended conversations are not kept."""
         return ()
+
+    def list_completions(self, conversation: str) -> list[RecordedCompletion]:
+        """List the recorded completions of a conversation."""
+        return [] if self.record is None else self.record.list_completions(conversation)
 
     def _list_known(self) -> Mapping[str, Conversation]:
         return self.kept if self.record is None else self.record.latest()

@@ -12,7 +12,7 @@ import anyio
 
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.elapsed_time import STEADY, Calendar, Jump
-from agentserver.engines.journal import records, retention, suspension
+from agentserver.engines.journal import completions, records, retention, suspension
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.events import make_event
 from agentserver.engines.journal.finding import POSTGRES_WORDS
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from agentserver.completion import RecordedCompletion
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.records.outcome import Outcome
@@ -429,6 +430,10 @@ class PostgresEngine(JournalReads):
         """Discard a dead letter."""
         return await self._do(lambda: retention.discard_letter(self._thread.connection, delivery))
 
+    async def record_completion(self, done: RecordedCompletion, until: float) -> None:
+        """Store a completion with its conversation."""
+        await self._do(lambda: completions.add_completion(self._thread.connection, done, until))
+
     async def give_name(self, name: str, conversation: str, at: float) -> str:
         """Name a conversation, unless another has the name."""
         return await self._do(lambda: records.claim_name(self._thread.connection, name, conversation, at))
@@ -437,6 +442,8 @@ class PostgresEngine(JournalReads):
         """Remove expired conversations in batches, and old fates."""
         with suppress(*DRIVER):
             await self._inbox.expire()
+        while await self._do(lambda: completions.expire_completions(self._thread.connection, now)):
+            pass
         if self._retention is None:
             return 0
         limit, total, removed = calendar.cutoff(self._retention, now), 0, 1

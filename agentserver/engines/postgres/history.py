@@ -167,6 +167,7 @@ def expire_conversations(connection: Journal, before: float) -> int:
             ("state", "conversation"),
             ("facet", "conversation"),
             ("wordlist", "conversation"),
+            ("completion", "conversation"),
             ("conversation", "number"),
         ):
             connection.execute(f"delete from {table} where {column} = any(?::bigint[])", (numbers,))  # noqa: S608

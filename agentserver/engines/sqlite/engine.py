@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.elapsed_time import STEADY, Calendar
-from agentserver.engines.journal import records, retention
+from agentserver.engines.journal import completions, records, retention
 from agentserver.engines.journal.reader import JournalReads, Reader
 from agentserver.engines.journal.records import StoredAnswers
 from agentserver.engines.journal.rows import Acknowledgement, make_gone_test
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection, Sequence
     from types import TracebackType
 
+    from agentserver.completion import RecordedCompletion
     from agentserver.core.guard import CoreGuard
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.records.outcome import Outcome
@@ -285,6 +286,10 @@ class SqliteEngine(JournalReads, SinglePartition):
         self._writer.check()
         return retention.discard_letter(self._connection, delivery)
 
+    async def record_completion(self, done: RecordedCompletion, until: float) -> None:
+        """Store a completion in a transaction of its own."""
+        await self._do(lambda: completions.add_completion(self._connection, done, until))
+
     async def give_name(self, name: str, conversation: str, at: float) -> str:
         """Name a conversation durably. Returns the one that has the name."""
         return await self._do(lambda: self._claim(name, conversation, at))
@@ -309,6 +314,8 @@ class SqliteEngine(JournalReads, SinglePartition):
 
     async def expire(self, now: float, calendar: Calendar = STEADY) -> int:
         """Remove expired conversations in batches, between commits."""
+        while await self._do(lambda: completions.expire_completions(self._connection, now)):
+            pass
         if self._retention is None:
             return 0
         limit, total, gone = calendar.cutoff(self._retention, now), 0, 1

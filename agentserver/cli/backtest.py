@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.history.backtest import JudgedConversation, Tally, TriedPolicy
     from agentserver.history.conditions import Condition
+    from agentserver.history.foreign import ForeignConversation
     from agentserver.history.labels import Labels
     from agentserver.provenance.evidence.labels import Mode
     from agentserver.provenance.policy.declarations import Policy
@@ -268,6 +269,58 @@ class _Trial:
             return JudgedConversation(key, (), unjudged=f"step {altered} was altered")
         assert loaded is not None
         return judge_conversation(recorded, loaded.rules, loaded.new, loaded.current, labels.attacks_in(key))
+
+
+def suggest_over(over: Sequence[Path], marks: Path | None) -> str:
+    """Suggest a policy for the tools of traces and logs, with the effect of each line on them.
+
+    Ends the command on a file that cannot be read, and on a journal.
+    """
+    from agentserver.extras import require
+
+    require("agentserver provenance suggest --over", "provenance")
+    from agentserver.history import savings
+    from agentserver.history.backtest import Tally
+    from agentserver.history.foreign import judge_foreign
+    from agentserver.provenance.evidence.labels import Mode
+    from agentserver.provenance.policy.file import read_policy
+    from agentserver.provenance.policy.suggestion import Suggestion, suggest
+
+    labels, found = _read_labels(marks), _read_foreign(over)
+    progress = _Progress()
+
+    def judge(suggestion: Suggestion) -> Tally:
+        policy, tally = replace(read_policy(suggestion.format()), mode=Mode.ENFORCE), Tally()
+        for recorded in found:
+            attacks = labels.attacks_in(recorded.id, None if recorded.attack else frozenset())
+            tally.take(judge_foreign(recorded, policy, None, attacks))
+            progress.note(tally)
+        return tally
+
+    tools = tuple(savings.shape_tools(found))
+    suggestion = suggest(tools, f"Proposed for {len(tools)} tools.", mode="audit", alternatives=True)
+    whole = judge(suggestion)
+    _check_found(whole, labels)
+    notes = savings.measure_lines(suggestion, judge)
+    return replace(suggestion, heads=(*suggestion.heads, savings.describe_whole(whole))).format(notes)
+
+
+def _read_foreign(over: Sequence[Path]) -> list[ForeignConversation]:
+    """Read every conversation of traces and logs. Ends the command on any other file."""
+    from agentserver.core.encoding.history import RecordedConversation
+    from agentserver.history.files import read_history
+    from agentserver.history.foreign import HistoryError
+
+    found: list[ForeignConversation] = []
+    for file in (each for path in over for each in _list_files(path)):
+        with project.refuse_on(OSError, HistoryError):
+            read = [] if _is_journal(file) else [*read_history(file)]
+        found += [each for each in read if not isinstance(each, RecordedConversation)]
+        if _needs_organism(file):
+            project.refuse(
+                f"{file}: suggest reads traces and logs; for an organism, name it and --conversation"
+            )
+    return found
 
 
 def _read_policy(path: Path) -> Policy:

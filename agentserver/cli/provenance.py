@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +13,6 @@ from agentserver.cli.project import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
     from typing import TypeAlias
 
     from agentserver.config import Organism
@@ -35,11 +35,21 @@ if TYPE_CHECKING:
     type=project.FILE,
     help="Journal file; the organism's own by default.",
 )
+@click.option(
+    "--over",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True),
+    metavar="PATH",
+    help="OpenTelemetry trace, log of AgentDojo, or folder of such: propose a policy for its tools, without ORGANISM.",
+)
+@click.option("--labels", type=project.FILE, help="Marks of the traces, as for backtest.")
 @project.output_option
 def suggest(
     organism: Path | None,
     conversation: str | None,
     journal: Path | None,
+    over: tuple[Path, ...],
+    labels: Path | None,
     output: Path | None,
 ) -> None:
     """Propose a policy for the undeclared listeners of ORGANISM, for a person to edit.
@@ -47,11 +57,18 @@ def suggest(
     YAML, with a line for each listener under each key that may apply. The proposal is based on types and
     recorded values, not on names; no recorded value is shown. Uncertain lines are commented out. ORGANISM is by
     default config/organism.yaml, then organism.yaml.
+
+    With --over, each line says how many honest calls of the traces it saves, and how many attacks it lets pass.
     """
     from agentserver.provenance.policy.suggestion import suggest as proposed
 
     if journal is not None and conversation is None:
         raise click.UsageError("--journal needs --conversation, which selects the conversation to read")
+    if over:
+        if organism is not None or conversation is not None:
+            raise click.UsageError("--over excludes ORGANISM and --conversation")
+        project.write(output, backtest.suggest_over(over, labels))
+        return
     loaded = project.load(organism)
     rules = project.rules(loaded)
     deliveries: Iterable[Delivery] = ()
@@ -62,9 +79,8 @@ def suggest(
     found = tuple(shapes(loaded, rules, deliveries))
     mode = "audit" if loaded.provenance is None else ""
     place = "keys for provenance: or for a policy file" if mode else "keys to add to the declared ones"
-    project.write(
-        output, proposed(found, f"Proposed for {len(found)} undeclared listeners; {place}.", mode=mode)
-    )
+    proposal = proposed(found, f"Proposed for {len(found)} undeclared listeners; {place}.", mode=mode)
+    project.write(output, proposal.format())
 
 
 command = Verbs(

@@ -122,3 +122,28 @@ def test_what_cannot_be_read_is_said(outbox, tmp_path, monkeypatch):
     )
     assert "--journal needs --conversation" in verb("provenance", "suggest", "--journal", "x", status=2)
     assert "no.yaml" in verb("provenance", "suggest", "no.yaml", status=2)
+
+
+TRACES = ROOT / "examples" / "traces"
+
+
+def test_a_proposal_over_traces_says_what_each_line_saves_and_shows_no_value(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = verb("provenance", "suggest", "--over", TRACES, "--labels", TRACES / "marks.txt")
+    policy = read_policy(text)
+    assert set(policy.sources) == {
+        "fetch_page",
+        "send_mail",
+        "read_file",
+        "send_money",
+        "get_most_recent_transactions",
+    }
+    assert "honest calls run without a question; " in text
+    assert "would save" in text
+    assert "corp.example" not in text
+
+
+def test_a_journal_is_no_trace_to_suggest_over(tmp_path, monkeypatch):
+    home = shop(tmp_path)
+    monkeypatch.chdir(home)
+    assert "suggest reads traces and logs" in verb("provenance", "suggest", "--over", "out", status=2)

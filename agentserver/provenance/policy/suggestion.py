@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.policy import forms
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 
 class FieldForm(StrEnum):
@@ -61,15 +62,24 @@ class ListenerShape:
     agent: bool = False
 
 
+Place: TypeAlias = tuple[str, ...]
+"""Place of a line in a suggestion: its key, after the keys above it."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Key of the suggestion; it is active if it is known, or if a key below it is."""
+    """Key of the suggestion; it is active if it is known, or if a key below it is.
+
+    ``excludes`` are the lines that it replaces. An ``optional`` line is written only with a note.
+    """
 
     key: str
     value: str = ""
     why: str = ""
     known: bool = True
     below: tuple[_Line, ...] = ()
+    excludes: tuple[Place, ...] = ()
+    optional: bool = False
 
     @property
     def counts(self) -> bool:
@@ -88,17 +98,83 @@ _HEAD: Final = (
 )
 _SOURCE: Final = "a stranger's words; else put it under trusted, relays or inert"
 _SINK: Final = "judged as one; remove it if it has no effects"
+_TRUSTED: Final = "its fields may choose an object, never a recipient, if only you or the service write them"
+_INERT: Final = "if it has no consequences and repeats nothing but its arguments"
 _AGENT: Final = "a model speaks: its words vouch for nothing"
 _WORD: Final = re.compile(r"[A-Za-z][\w.-]*")
 
 
-def suggest(listeners: Iterable[ListenerShape], about: str, *, mode: str = "") -> str:
-    """Suggest a policy that ``read_policy`` accepts, with a line for each listener under each possible key.
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """Suggested policy, line by line.
+
+    Args:
+        heads: comments at its beginning.
+        lines: its keys.
+    """
+
+    heads: tuple[str, ...]
+    lines: tuple[_Line, ...]
+
+    def format(self, notes: Mapping[Place, str] = MappingProxyType({})) -> str:
+        """Format the suggestion as YAML that ``read_policy`` accepts, with a note after the comment of a line."""
+        shown = [text for line in self.lines for text in _format(line, "", notes)]
+        heads = [f"# {head}" for head in self.heads]
+        return "\n".join([*heads, *shown] if self._active else [*heads, *shown, "{}"]) + "\n"
+
+    @property
+    def _active(self) -> bool:
+        return any(line.counts for line in self.lines)
+
+    def list_places(self) -> list[tuple[Place, bool]]:
+        """List the lines that can be switched, each with whether it is active."""
+        return [found for line in self.lines if line.below for found in _list_places(line, ())]
+
+    def switch(self, place: Place) -> Suggestion:
+        """Return the suggestion with one line switched on or off. A line that is switched on replaces others."""
+        line = self._find(place)
+        lines = tuple(_switch(each, place, on=not line.counts) for each in self.lines)
+        for other in () if line.counts else line.excludes:
+            lines = tuple(_switch(each, other, on=False) for each in lines)
+        return replace(self, lines=lines)
+
+    def _find(self, place: Place) -> _Line:
+        below = self.lines
+        for key in place[:-1]:
+            below = next(line for line in below if line.key == key).below
+        return next(line for line in below if line.key == place[-1])
+
+
+def _list_places(line: _Line, above: Place) -> Iterator[tuple[Place, bool]]:
+    """Yield the lines that declare something: those without keys below them, and sinks."""
+    place = (*above, line.key)
+    if not line.below or above == ("sinks",):
+        yield place, line.counts
+    for inner in line.below:
+        yield from _list_places(inner, place)
+
+
+def _switch(line: _Line, place: Place, *, on: bool) -> _Line:
+    """Switch the line at a place, and off with it all below."""
+    if not place or line.key != place[0]:
+        return line
+    rest = place[1:]
+    if rest:
+        return replace(line, below=tuple(_switch(inner, rest, on=on) for inner in line.below))
+    below = line.below if on else tuple(_switch(inner, (inner.key,), on=False) for inner in line.below)
+    return replace(line, known=on, below=below)
+
+
+def suggest(
+    listeners: Iterable[ListenerShape], about: str, *, mode: str = "", alternatives: bool = False
+) -> Suggestion:
+    """Suggest a policy, with a line for each listener under each possible key.
 
     Args:
         listeners: the undeclared listeners.
         about: the purpose of the suggestion, written as its first comment.
         mode: the mode of the whole policy; empty if it is declared already.
+        alternatives: whether to add lines that declare each tool as trusted or inert, which are not active.
     """
     found = tuple(listeners)
     tools = [one for one in found if not one.agent]
@@ -107,7 +183,7 @@ def suggest(listeners: Iterable[ListenerShape], about: str, *, mode: str = "") -
     lines += _list_names("sources", [one.name for one in tools], _SOURCE)
     lines += _list_names("relays", [one.name for one in found if one.agent], _AGENT)
     if tools:
-        lines.append(_Line("sinks", below=tuple(map(_suggest_sink, tools))))
+        lines.append(_Line("sinks", known=False, below=tuple(map(_suggest_sink, tools))))
     fields = tuple(
         _Line(_quote_key(one.name), known=False, below=tuple(map(_suggest_worth, one.says)))
         for one in tools
@@ -115,13 +191,32 @@ def suggest(listeners: Iterable[ListenerShape], about: str, *, mode: str = "") -
     )
     if fields:
         lines.append(_Line("fields", known=False, below=fields))
-    told = [*(f"# {head}" for head in heads), *(text for line in lines for text in _format(line, ""))]
-    return "\n".join(told if lines else [*told, "{}"]) + "\n"
+    if alternatives and tools:
+        lines += [
+            _suggest_alternatives("trusted", tools, _TRUSTED),
+            _suggest_alternatives("inert", tools, _INERT),
+        ]
+    return Suggestion(heads, tuple(lines))
+
+
+def _suggest_alternatives(key: str, tools: Sequence[ListenerShape], why: str) -> _Line:
+    return _Line(
+        key, known=False, below=tuple(_suggest_alternative(key, one, why) for one in tools), optional=True
+    )
+
+
+def _suggest_alternative(key: str, tool: ListenerShape, why: str) -> _Line:
+    name = _quote_key(tool.name)
+    source, sink = ("sources", f"- {name}"), ("sinks", name)
+    excludes = (source, sink) if key == "inert" else (source,)
+    return _Line(f"- {name}", why=why, known=False, excludes=excludes, optional=True)
 
 
 def _list_names(key: str, names: Sequence[str], why: str) -> list[_Line]:
     return (
-        [_Line(key, below=tuple(_Line(f"- {_quote_key(name)}", why=why) for name in names))] if names else []
+        [_Line(key, known=False, below=tuple(_Line(f"- {_quote_key(name)}", why=why) for name in names))]
+        if names
+        else []
     )
 
 
@@ -176,14 +271,20 @@ def _describe_values(count: int) -> str:
     return f"{count} recorded value{'' if count == 1 else 's'}"
 
 
-def _format(line: _Line, indent: str, *, commented: bool = False) -> Iterator[str]:
+def _format(
+    line: _Line, indent: str, notes: Mapping[Place, str], above: Place = (), *, commented: bool = False
+) -> Iterator[str]:
     """Format a key and the keys below it. Below an inactive key, lines get no comment mark of their own."""
+    place = (*above, line.key)
+    if line.optional and not any(each[: len(place)] == place for each in notes):
+        return
     marked = commented or not line.counts
     before = indent if commented or not marked else f"{indent}# "
     text = line.key if line.key.startswith("- ") else f"{line.key}:{' ' * bool(line.value)}{line.value}"
-    yield f"{before}{text}{'  # ' * bool(line.why)}{line.why}"
+    why = "; ".join(filter(None, (line.why, notes.get(place, ""))))
+    yield f"{before}{text}{'  # ' * bool(why)}{why}"
     for inner in line.below:
-        yield from _format(inner, f"{before}  ", commented=marked)
+        yield from _format(inner, f"{before}  ", notes, place, commented=marked)
 
 
 def _quote_key(name: str) -> str:

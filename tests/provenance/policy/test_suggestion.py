@@ -18,7 +18,7 @@ TEXT = FieldForm.TEXT
 
 def argument(form: FieldForm, *values: str) -> tuple[str, list[str]]:
     """The text that is proposed for one argument, and the roles that count of it."""
-    text = suggest([ListenerShape("store", (FieldShape("x", form, values),))], "")
+    text = suggest([ListenerShape("store", (FieldShape("x", form, values),))], "").format()
     (line,) = [line for line in text.splitlines() if re.match(r"[ #]*x:", line)]
     rules = [rule for sink in read_policy(text).sinks for rule in sink.arguments]
     return line.strip(), [rule.role.value for rule in rules]
@@ -58,7 +58,7 @@ def test_what_is_not_known_is_a_comment(values: tuple[str, ...]) -> None:
 
 def worth(form: FieldForm, *values: str) -> tuple[FieldRule, ...]:
     shape = ListenerShape("store", (), (FieldShape("x", form, values),))
-    return read_policy(suggest([shape], "")).fields
+    return read_policy(suggest([shape], "").format()).fields
 
 
 def test_what_held_words_or_an_address_is_prose_and_a_closed_type_is_a_record() -> None:
@@ -71,7 +71,7 @@ def test_what_held_words_or_an_address_is_prose_and_a_closed_type_is_a_record() 
 
 def test_a_listener_of_which_nothing_is_known_is_source_and_sink_once_and_an_agent_relays() -> None:
     policy = read_policy(
-        suggest([ListenerShape("store"), ListenerShape("clerk", agent=True)], "", mode="audit")
+        suggest([ListenerShape("store"), ListenerShape("clerk", agent=True)], "", mode="audit").format()
     )
     assert policy.sources == ("store",)
     assert [rule.name for rule in policy.sinks] == ["store"]
@@ -80,7 +80,7 @@ def test_a_listener_of_which_nothing_is_known_is_source_and_sink_once_and_an_age
 
 
 def test_where_everything_is_declared_the_proposal_is_empty() -> None:
-    text = suggest([], "Nothing.")
+    text = suggest([], "Nothing.").format()
     assert text == "# Of each listener something is declared.\n{}\n"
     assert read_policy(text).sources == ()
 
@@ -102,7 +102,7 @@ LISTENERS = st.lists(
 def test_each_proposal_is_a_policy_as_it_is_and_with_all_marks_taken_away(
     found: list[ListenerShape], mode: str
 ) -> None:
-    text = suggest(found, "About.", mode=mode)
+    text = suggest(found, "About.", mode=mode).format()
     policy = read_policy(text)
     assert {*policy.sources, *policy.relays} == {one.name for one in found}
     whole = "\n".join(re.sub(r"^( *)# (?=[ ]*[\w\"][^#]*:)", r"\1", line) for line in text.splitlines()[3:])
@@ -121,7 +121,7 @@ def renamed(one: ListenerShape, number: int) -> ListenerShape:
 
 
 def roles(found: list[ListenerShape]) -> tuple[list[list[Role]], list[Standing]]:
-    policy = read_policy(suggest(found, ""))
+    policy = read_policy(suggest(found, "").format())
     rules: list[tuple[ArgumentRule, ...]] = [rule.arguments for rule in policy.sinks]
     return [[rule.role for rule in one] for one in rules], [rule.standing for rule in policy.fields]
 
@@ -133,4 +133,4 @@ def test_no_name_decides(found: list[ListenerShape]) -> None:
 
 def test_no_recorded_value_is_shown() -> None:
     field = FieldShape("x", TEXT, ("zq-4417", "zq@corp.example"))
-    assert "zq" not in suggest([ListenerShape("store", (field,), (field,))], "")
+    assert "zq" not in suggest([ListenerShape("store", (field,), (field,))], "").format()

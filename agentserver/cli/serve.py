@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -44,7 +44,7 @@ class DoorServing:
         sessions: of browsers.
         keeper: counts requests and refusals.
         body: largest request body in bytes.
-        url: of the door, for clients.
+        url: of the door, for clients, with the prefix of its paths.
     """
 
     server: Server
@@ -212,7 +212,9 @@ class _Doorway:
         local = ip_address(keys.host).is_loopback
         hosts, origins = names(port, keys.public_url or "", local=local, secure=self.secure is not None)
         most = room_for(CONNECTIONS)
-        return DoorOptions(hosts, origins, body=keys.body, connections=most, idle=keys.idle)
+        foreign = frozenset(map(str.lower, keys.cors))
+        options = DoorOptions(hosts, origins, body=keys.body, connections=most, idle=keys.idle)
+        return replace(options, root=keys.root_path, foreign=foreign, logs=keys.access_log)
 
     def url(self) -> str:
         """Return the URL for clients."""
@@ -233,7 +235,8 @@ def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Han
     tokens, rates = _open_principals(server, doorway.url())
     keeper = TokenKeeper(tokens, rates)
     sessions = _open_sessions(organism, tokens, doorway.url())
-    serving = DoorServing(server, organism, tokens, sessions, keeper, options.body, doorway.url())
+    url = f"{doorway.url()}{options.root}"
+    serving = DoorServing(server, organism, tokens, sessions, keeper, options.body, url)
     with project.refuse_on(ValueError):
         parts = [part for each in PARTS for part in each(serving)]
     metrics = Metrics(bind.listener.name for bind in organism.listeners)

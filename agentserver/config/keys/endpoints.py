@@ -100,6 +100,27 @@ class HttpEntry(Strict):
         title="AG-UI",
         description="true: front ends that speak AG-UI reach each listener at /v1/agui/LISTENER. Needs the extra agui.",
     )
+    root_path: Annotated[
+        str,
+        Field(max_length=200),
+        TextPattern(r"^((/[A-Za-z0-9._~\-]+)+)?$", "is a path such as /agents, without a / at its end"),
+    ] = Field(
+        default="",
+        title="Root path",
+        description="The prefix below which a proxy serves the door, such as /agents. Links and the OpenAPI "
+        "description have it; the proxy may pass it on or remove it. The live view works only without one.",
+    )
+    cors: list[_Url] = Field(
+        default_factory=list,
+        max_length=100,
+        title="CORS",
+        description="Origins of pages, such as https://app.example, whose scripts may call the door with a token. "
+        "Cookies of such requests do not count.",
+    )
+    access_log: bool = Field(
+        default=False,
+        description="true: one line for each request in the log: method, path, status, milliseconds and principal.",
+    )
     idle: Deadline = Field(
         default=5.0,
         description='How long a connection stays open without a request: seconds, or text such as "2m". Set it '

@@ -660,7 +660,7 @@ async def _open(request: Request, asked: ChatRequest, key: str | None) -> tuple[
         helps = "name the conversation with the header Agentserver-Chat, or send one message"
         raise ProblemAnswer(400, f"{told}: {helps}.", code="history", param="messages")
     opened = None if key is None else _hash("message", key)
-    continued = request.url.path == "/v1/responses"
+    continued = request.url.path.endswith("/v1/responses")
     return await open_conversation(server, who, opened, kept=False), not continued and key is None
 
 

@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect
 from agentserver.foreign_json.reading import JsonCounter, JsonLimits
 from agentserver.gateways.http.admission import EXTRA
 from agentserver.gateways.http.parts import (
+    CALLER,
     HEADS,
     REFUSAL,
     ProblemAnswer,
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from agentserver.gateways.http.options import DoorOptions
 
 logger = logging.getLogger("agentserver.http")
+access = logging.getLogger("agentserver.http.access")
+
+_PATH: Final = 300
+"""Characters of a path in the log."""
 
 PROBES: Final = ("/healthz", "/readyz")
 """Paths at which the door does not ask by which name it was reached: they tell nothing, and probes use addresses."""
@@ -71,15 +76,46 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or hold one connection of a WebSocket."""
-        scope["app"] = self.app
-        scope[HEADS] = heads = _heads(scope)
-        scope[EXTRA] = []
+        scope["app"], scope["root_path"] = self.app, self.options.root
+        scope[HEADS], scope[EXTRA] = _heads(scope), []
+        self._share_with_page(scope)
+        if not self.options.logs:
+            await self._answer(scope, receive, send)
+            return
+        begun, statuses = time.monotonic(), list[int]()
+
+        async def send_noted(message: Message) -> None:
+            statuses.append(message.get("status", 0))
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, send_noted)
+        finally:
+            _log_request(scope, statuses[:1], time.monotonic() - begun)
+
+    def _share_with_page(self, scope: Scope) -> None:
+        """Let the script of an allowed page read the answer (CORS). Its cookies are removed."""
+        if not self.options.foreign:
+            return
+        scope[EXTRA].append((b"vary", b"origin"))
+        origin = scope[HEADS].get(b"origin", b"")
+        if origin.decode("latin-1").lower() not in self.options.foreign:
+            return
+        scope[EXTRA] += [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", b"*")]
+        scope[HEADS].pop(b"cookie", None)
+        scope["headers"] = [each for each in scope["headers"] if each[0] != b"cookie"]
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        heads = scope[HEADS]
         body = (
             _BoundedBody(receive, self.options, json=_names_json(scope)) if scope["type"] == "http" else None
         )
         answering = _ResponseGuard(scope, send, body, self.refuse)
         try:
             self._check(scope, heads)
+            if scope.get("method") == "OPTIONS" and b"access-control-request-method" in heads:
+                await _answer_preflight(self.options, heads, answering.send)
+                return
             await self._pass_on(scope, body, receive, answering.send)
         except ClientDisconnect:  # there is no client to answer
             return
@@ -110,12 +146,13 @@ class Gate:
             raise ProblemAnswer(
                 400, "A request has one length: Content-Length or Transfer-Encoding.", _CLOSED
             )
-        if scope["path"] not in PROBES:
+        if scope["path"].removeprefix(self.options.root) not in PROBES:
             named = heads.get(b"host", b"").decode("latin-1").lower()
             if named not in self.options.hosts:
                 raise ProblemAnswer(421, "This server is not reached by this name.")
             origin = heads.get(b"origin")
-            if origin is not None and origin.decode("latin-1").lower() not in self.options.origins:
+            known = self.options.origins | self.options.foreign
+            if origin is not None and origin.decode("latin-1").lower() not in known:
                 raise ProblemAnswer(403, "This server takes no requests of other sites.")
         length = heads.get(b"content-length", b"")
         if length.isdigit() and (len(length) > 18 or int(length) > self.options.body):  # noqa: PLR2004 - digits
@@ -228,6 +265,28 @@ def _heads(scope: Scope) -> Mapping[bytes, bytes]:
     for name, value in scope["headers"]:
         found[name] = b"" if name in found and name in (b"host", b"origin", b"authorization") else value
     return found
+
+
+async def _answer_preflight(options: DoorOptions, heads: Mapping[bytes, bytes], send: Send) -> None:
+    """Answer a browser that asks whether a page may make a request. Raises ProblemAnswer for other pages."""
+    if heads.get(b"origin", b"").decode("latin-1").lower() not in options.foreign:
+        raise ProblemAnswer(405)
+    headers = [
+        (b"access-control-allow-methods", b"GET, POST, DELETE"),
+        (b"access-control-allow-headers", b"authorization, *"),
+        (b"access-control-max-age", b"600"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _log_request(scope: Scope, statuses: list[int], seconds: float) -> None:
+    """Log a request in one line, without its query and its headers."""
+    path = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", "backslashreplace")
+    who = scope[CALLER].name if CALLER in scope else "-"
+    status = statuses[0] if statuses and statuses[0] else "-"
+    asked = (scope.get("method", "WEBSOCKET"), path[:_PATH], status, seconds * 1000, who)
+    access.info("%s %s %s %.0f ms %s", *asked)
 
 
 def _refuse(error: Exception) -> ProblemAnswer:

@@ -39,6 +39,9 @@ class DoorOptions:
         connections: connections at once.
         reserved: how many of them are for probes and operators.
         idle: seconds for which a connection may stay without a request.
+        root: the prefix below which clients reach the door; empty without one.
+        foreign: origins of pages whose scripts may call the door with a token (CORS).
+        logs: whether each request is logged.
     """
 
     hosts: frozenset[str]
@@ -54,12 +57,16 @@ class DoorOptions:
     connections: int = CONNECTIONS
     reserved: int = 128
     idle: float = 5.0
+    root: str = ""
+    foreign: frozenset[str] = frozenset()
+    logs: bool = False
 
     def address(self, host: str) -> str:
         """Return the address of the door for a client with its own host name."""
         named = host.lower()
         bare = named.removesuffix(f":{PORTS['http']}").removesuffix(f":{PORTS['https']}")
-        return next((each for each in sorted(self.origins) if urlsplit(each).netloc in (named, bare)), "/")
+        found = (each for each in sorted(self.origins) if urlsplit(each).netloc in (named, bare))
+        return f"{next(found, '')}{self.root}" or "/"
 
 
 def names(port: int, public: str = "", *, local: bool, secure: bool) -> tuple[frozenset[str], frozenset[str]]:

@@ -172,7 +172,7 @@ async def test_a_body_that_does_not_come_in_time_is_answered_with_408(limit, sen
     ("method", "path", "status"),
     [
         ("GET", "/", 404),
-        ("GET", "/v1/conversations", 405),
+        ("PUT", "/v1/conversations", 405),
         ("PUT", "/v1/approvals", 405),
         ("POST", "/healthz", 405),
         ("GET", "/v1/conversations/%00/trace", 404),

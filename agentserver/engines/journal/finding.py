@@ -105,21 +105,10 @@ class _Statement:
         if one.field == "text":
             words = [self._test_word(word) for word in sorted(split_words(str(one.value)))]
             self._add_words(" and ".join(words) or "1 = 1", negated=one.sign == "!=")
-<<<<<<< HEAD
-        elif one.field == "principal":
-            place = f"cast({self.place(one.value)} as text)"
-            column = f"substr(c.principal, 1, length({place}))" if one.sign == STARTS else "c.principal"
-            self.texts.append(f"{column} {'<>' if one.sign == '!=' else '='} {place}")
-=======
         elif one.field in ("principal", "id"):
-            text = f"cast({self.place(one.value)} as text)"
-            column = (
-                f"substr(c.{one.field}, 1, {len(str(one.value)):d})"
-                if one.sign == STARTS
-                else f"c.{one.field}"
-            )
-            self.texts.append(f"{column} {'<>' if one.sign == '!=' else '='} {text}")
->>>>>>> f92b9570 (Find conversations in SQL by id and by the beginning of an owner, and pass the prefix in the door's URL)
+            place, column = f"cast({self.place(one.value)} as text)", f"c.{one.field}"
+            column = f"substr({column}, 1, length({place}))" if one.sign == STARTS else column
+            self.texts.append(f"{column} {'<>' if one.sign == '!=' else '='} {place}")
         elif one.field == "state":
             self._add_words(_STATES[str(one.value)], negated=one.sign == "!=")
         elif one.field in FACETS:

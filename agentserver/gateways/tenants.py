@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import anyio
 
+from agentserver.core.encoding.history import EVERY_CONVERSATION, Condition, ConversationFilter
 from agentserver.core.state.principals import owns
 from agentserver.spending import Amount
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.encoding.history import (
         ChargeSum,
+        ConversationPage,
         DeadLetter,
         DecidedApproval,
         RecordedConversation,
@@ -49,6 +51,13 @@ class OwnedReader:
     def conversations(self) -> Iterable[Summary]:
         """List the conversations, the last touched first."""
         return (each for each in self._reader.conversations() if owns(self._owner, each.principal))
+
+    def list_conversations(
+        self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", most: int = 50
+    ) -> ConversationPage:
+        """List a page of the conversations that match, the last opened first. Raises ValueError."""
+        own = Condition("owner", "=", self._owner)
+        return self._reader.list_conversations(ConversationFilter((*chosen.conditions, own)), after, most)
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Return everything that is recorded of a conversation. Raises LookupError."""

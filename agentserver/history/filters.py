@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.core.encoding.history import Condition, ConversationFilter, ConversationPage
 from agentserver.core.encoding.search import FAILED, REFUSED, Facet, split_words
+from agentserver.core.state.principals import owns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -57,6 +58,8 @@ def match_conversation(one: Candidate, chosen: ConversationFilter) -> bool:
 def _matches(one: Candidate, condition: Condition) -> bool:
     if condition.field == "text":
         return (split_words(str(condition.value)) <= one.words) == (condition.sign == "=")
+    if condition.field == "owner":
+        return owns(str(condition.value), one.row.summary.principal)
     if condition.field in FACETS:
         facet, absent = FACETS[condition.field](str(condition.value))
         return ((facet in one.facets) != absent) == (condition.sign == "=")

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Final
 from agentserver.core.encoding.codecs import kept_records
 from agentserver.core.encoding.history import ConversationPage, ListedConversation, Summary
 from agentserver.core.encoding.search import Facet, find_words, list_facets, split_words
+<<<<<<< HEAD
 from agentserver.history.filters import FACETS, STARTS, format_cursor, parse_cursor
+=======
+from agentserver.core.state.principals import is_scope
+from agentserver.history.filters import FACETS, format_cursor, parse_cursor
+>>>>>>> 7f0b12c4 (Search, filter and page the conversations of the live view, also for a tenant's operator)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,9 +110,17 @@ class _Statement:
         if one.field == "text":
             words = [self._test_word(word) for word in sorted(split_words(str(one.value)))]
             self._add_words(" and ".join(words) or "1 = 1", negated=one.sign == "!=")
+<<<<<<< HEAD
         elif one.field in ("principal", "id"):
             place, column = f"cast({self.place(one.value)} as text)", f"c.{one.field}"
             column = f"substr({column}, 1, length({place}))" if one.sign == STARTS else column
+=======
+        elif one.field == "owner":  # of a view that hides other owners
+            self._add_owner(str(one.value))
+        elif one.field == "principal":
+            place = f"cast({self.place(one.value)} as text)"
+            column = f"substr(c.principal, 1, length({place}))" if one.sign == STARTS else "c.principal"
+>>>>>>> 7f3567b4 (Search, filter and page the conversations of the live view, also for a tenant's operator)
             self.texts.append(f"{column} {'<>' if one.sign == '!=' else '='} {place}")
         elif one.field == "state":
             self._add_words(_STATES[str(one.value)], negated=one.sign == "!=")
@@ -118,6 +131,11 @@ class _Statement:
         else:
             sign = "<>" if one.sign == "!=" else one.sign
             self.texts.append(f"{_COLUMNS[one.field]} {sign} {self.number(one.value)}")
+
+    def _add_owner(self, owner: str) -> None:
+        place = f"cast({self.place(owner)} as text)"
+        scoped = f" or substr(c.principal, 1, {len(owner):d}) = {place}" if is_scope(owner) else ""
+        self.texts.append(f"(c.principal = {place}{scoped})")
 
     def _test_word(self, word: str) -> str:
         test = self._word

@@ -141,7 +141,7 @@ class LiveView:
         """List the routes that show data or decide."""
         return [
             self._view_route("/live/organism", self._organism),
-            self._read_route("/live/conversations", lambda reader, _: views.conversations(reader)),
+            self._view_route("/live/conversations", self._conversations),
             self._read_route("/live/conversations/{conversation}", views.conversation),
             self._read_route("/live/conversations/{conversation}/messages/{delivery}", views.message),
             self._view_route("/live/approvals", self._approvals),
@@ -256,6 +256,19 @@ class LiveView:
     async def _organism(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         told = await self._scenery.describe(self._host.rules.blueprint)
         return self._respond({**told, "queues": self._host.queues() if caller.sees is None else {}})
+
+    async def _conversations(self, request: Request, caller: Caller) -> Response:
+        redaction = self._redaction(caller)
+        asked = {key: request.query_params.get(key, "") for key in ("where", "after")}
+        try:
+            found = await self._read(caller, lambda reader: views.conversations(reader, redaction, **asked))
+        except UnicodeEncodeError:
+            raise
+        except UnreadableError:
+            raise
+        except ValueError as error:
+            return _refuse(400, str(error))
+        return self._respond(found)
 
     async def _feed(self, request: Request, caller: Caller) -> Response | ASGIApp:
         self._watching[caller.name] += 1

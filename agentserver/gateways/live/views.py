@@ -5,9 +5,10 @@ Reads run where the engine reads, and change nothing.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import asdict
-from itertools import islice
+from html import unescape
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -30,6 +31,7 @@ from agentserver.gateways import approval_view
 from agentserver.gateways.console.view import ASKS, MARGIN
 from agentserver.gateways.live.layout import HEIGHT, draw_picture
 from agentserver.graph import Graph
+from agentserver.history.filters import parse_filter
 from agentserver.payload.names import local
 from agentserver.ports.schedules import find_state
 from agentserver.spending import Amount
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from agentserver.core.blueprint import Blueprint
-    from agentserver.core.encoding.history import ChargeSum, DeadLetter, DecidedApproval, Summary
+    from agentserver.core.encoding.history import ChargeSum, DeadLetter, DecidedApproval, ListedConversation
     from agentserver.core.messages import Delivery, Question
     from agentserver.core.records.details import Detail
     from agentserver.core.state.approvals import Approval
@@ -55,22 +57,58 @@ if TYPE_CHECKING:
     from agentserver.trace.text import TracedHop
 
 MOST = 200
-"""Conversations, dead letters and decisions that a page lists."""
+"""Dead letters and decisions that a page lists."""
 
 ROWS = 1000
 """Records of a conversation that a page shows: the last ones."""
 
 
-def conversations(reader: EngineReader, most: int = MOST) -> dict[str, Any]:
-    """List the most recent conversations."""
-    found = list(islice(reader.conversations(), most + 1))
-    return {"conversations": list(map(_summary, found[:most])), "more": len(found) > most}
+PAGE = 50
+"""Conversations of a page of the list."""
+
+PREVIEW = 120
+"""Characters of the first message in a list."""
+
+_MARKUP = re.compile(r"<[^>]*>")
 
 
-def _summary(one: Summary) -> dict[str, Any]:
-    told = one._asdict()
-    told["principal"] = name(one.principal)
-    return told
+def conversations(
+    reader: EngineReader, redaction: Redaction, where: str = "", after: str = ""
+) -> dict[str, Any]:
+    """List a page of the conversations that match a filter, the last opened first.
+
+    Raises ValueError for a malformed filter or cursor, and for a search by text where content is hidden.
+    """
+    chosen = parse_filter(where)
+    hidden = EVERY in redaction.fields
+    texts = [str(one.value) for one in chosen.conditions if one.field == "text"]
+    if texts and hidden:
+        raise ValueError("text: only roles that may read messages search in them")
+    if any(redaction.secrets(each) != each for each in texts):
+        raise ValueError("text: it has a secret of the organism")
+    page = reader.list_conversations(chosen, after, PAGE)
+    return {"conversations": [_listed(one, redaction) for one in page.rows], "after": page.after}
+
+
+def _listed(one: ListedConversation, redaction: Redaction) -> dict[str, Any]:
+    told = one.summary._asdict()
+    told["principal"] = name(one.summary.principal)
+    marks = [*(["refused"] if one.refused else []), *(["failed"] if one.failed else []), *one.codes]
+    return {
+        **told,
+        "state": one.state,
+        "marks": [name(each) for each in marks],
+        "preview": _preview(one, redaction),
+    }
+
+
+def _preview(one: ListedConversation, redaction: Redaction) -> str:
+    if not one.first or EVERY in redaction.fields:
+        return ""
+    record = AuditRecord(Event.RECEIVED, one.summary.opened, one.summary.id, "", message=one.first)
+    (shown,) = redact_records([record], redaction)
+    said = unescape(_MARKUP.sub(" ", text.payload(shown.message)))
+    return escape_unseen(" ".join(said.split())[:PREVIEW])
 
 
 def conversation(reader: EngineReader, redaction: Redaction, conversation: str) -> dict[str, Any]:

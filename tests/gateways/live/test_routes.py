@@ -317,3 +317,16 @@ def test_a_stream_ends_with_its_session(running, client):
         assert client.delete("/live/session", headers={**headers, **OURS}).status_code == 200
         assert "event: ended" in list(stream.iter_lines())
     assert watching(running, 0)
+
+
+def test_conversations_are_searched_by_who_may_read_them(client):
+    operator, viewer = session(client, "operator"), session(client, "viewer")
+
+    def find(where, headers):
+        return client.get("/live/conversations", params={"where": where}, headers=headers)
+
+    assert find("state=open", viewer).status_code == 200
+    assert find("text=hello", operator).status_code == 200
+    assert "only roles that may read messages" in find("text=hello", viewer).json()["title"]
+    assert "colour: no such field" in find("colour=red", operator).json()["title"]
+    assert find("text=hello", viewer).status_code == find("colour=red", operator).status_code == 400

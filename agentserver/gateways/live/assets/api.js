@@ -21,6 +21,7 @@ async function asked(method, path, body) {
 const at = (parts) => `/live/${parts.map(encodeURIComponent).join("/")}`;
 
 export const read = (...parts) => asked("GET", at(parts));
+export const find = (path, query) => asked("GET", `/live/${path}?${new URLSearchParams(query)}`);
 export const send = (body, ...parts) => asked("POST", at(parts), body);
 export const login = (token) => asked("POST", "/live/session", { token });
 export const logout = () => asked("DELETE", "/live/session");

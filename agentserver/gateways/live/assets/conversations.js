@@ -1,36 +1,69 @@
 // Conversations: a list, and one of them as the tree of its hops with what each says, costs, and why it went no further.
 
-import { paced, read } from "./api.js";
+import { find, paced, read } from "./api.js";
 import { button, count, day, el, link, look, money, plain, put, replace, sign, spaced, table, way } from "./dom.js";
 import { concerns } from "./news.js";
 import { lineage } from "./lineage.js";
 
-export async function show([key], frame) {
-  return key ? one(key, frame) : all();
+export async function show([key, typed = "", after = ""]) {
+  const where = typed === ANY ? "" : typed;
+  return key && key !== "where" ? one(key) : all(where, after);
 }
 
-async function all() {
+const ANY = "*"; // stands for no filter in an address, which has no empty part
+
+// Filters that the page offers as links: the filter is in the address, so any of them can be saved and shared.
+const VIEWS = [["All", ""], ["Open", "state=open"], ["Refused", "refused=yes"], ["Failed", "failed=yes"], ["Costly", "cost>=1"], ["Slow", "duration>=1m"]];
+
+async function all(where, after) {
   const listed = el("div", {});
   const again = async () => {
-    const told = await read("conversations");
-    replace(listed, table("Conversations, the latest first", [
-      ["conversation", (row) => link(["conversations", row.id], row.id.slice(0, 13))],
+    const told = await find("conversations", { where, after });
+    replace(listed, table("Conversations, the last opened first", [
+      ["conversation", (row) => link(["conversations", row.id], row.preview || row.id.slice(0, 13))],
       ["of", (row) => row.principal],
-      ["state", (row) => {
-        if (row.closed !== null) return "over";
-        return row.due === null ? (row.waiting ? "working" : "open") : ["sleeps until ", day(row.due)];
-      }],
+      ["state", (row) => [row.state, row.due !== null && [" sleeps until ", day(row.due)],
+        row.marks.length > 0 && el("span", { class: "s-bad" }, ` ${row.marks.join(", ")}`)]],
       ["opened", (row) => day(row.opened)],
-      ["last", (row) => day(row.touched)],
-      ["steps", (row) => count(row.steps), "number"],
-      ["waiting", (row) => count(row.waiting), "number"],
-      ["tokens", (row) => count(row.tokens), "number"],
-      ["cost", (row) => money(row.money), "number"],
-    ], told.conversations, "There is no conversation yet."), told.more && el("p", { class: "quiet" }, "Earlier ones are not listed."));
+      ["duration", (row) => `${(row.touched - row.opened).toFixed(1)} s`, "number"],
+      ["steps", (row) => count(row.steps), "number minor"],
+      ["waiting", (row) => count(row.waiting), "number minor"],
+      ["tokens", (row) => count(row.tokens), "number minor"],
+      ["cost", (row) => money(row.money), "number minor"],
+    ], told.conversations, where ? "No conversation matches." : "There is no conversation yet."),
+    el("nav", { "aria-label": "Pages" }, spaced(
+      after && link(["conversations", "where", where || ANY], "First page"),
+      told.after && link(["conversations", "where", where || ANY, told.after], "Next page"))));
   };
-  await again();
+  const wrong = el("p", { class: "s-bad", role: "alert" });
+  await again().catch((error) => {
+    if (error.status !== 400) throw error;
+    put(wrong, error.message);
+  });
   const timer = paced(again);
-  return { node: el("div", { class: "page" }, el("h1", {}, "Conversations"), listed), news: timer.soon, stop: timer.stop };
+  return {
+    node: el("div", { class: "page" }, el("h1", {}, "Conversations"), search(where), wrong,
+      el("nav", { "aria-label": "Saved views" }, spaced(VIEWS.map(([title, filter]) => link(["conversations", "where", filter || ANY], title)))),
+      listed),
+    news: () => after || timer.soon(),
+    stop: timer.stop,
+  };
+}
+
+function search(where) {
+  const field = el("input", { id: "where", type: "search", autocomplete: "off", spellcheck: "false" });
+  field.value = where;
+  const form = el("form", { role: "search" },
+    el("label", { for: "where" }, "Search, as words or as conditions like listener=bank refused=yes text=invoice cost>0.5"),
+    spaced(field, el("button", { type: "submit" }, "Find")));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const typed = field.value.trim();
+    const words = typed && !/^[a-z]+(!=|<=|>=|=|<|>)/.test(typed);
+    const filter = words ? `text="${typed.replaceAll('"', " ")}"` : typed;
+    location.hash = `#/conversations/where/${encodeURIComponent(filter)}`;
+  });
+  return form;
 }
 
 async function one(key) {

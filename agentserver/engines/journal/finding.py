@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Final
 from agentserver.core.encoding.codecs import kept_records
 from agentserver.core.encoding.history import ConversationPage, ListedConversation, Summary
 from agentserver.core.encoding.search import Facet, find_words, list_facets, split_words
-<<<<<<< HEAD
-from agentserver.history.filters import FACETS, STARTS, format_cursor, parse_cursor
-=======
 from agentserver.core.state.principals import is_scope
-from agentserver.history.filters import FACETS, format_cursor, parse_cursor
->>>>>>> 7f0b12c4 (Search, filter and page the conversations of the live view, also for a tenant's operator)
+from agentserver.history.filters import FACETS, STARTS, format_cursor, parse_cursor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -34,7 +34,7 @@ from agentserver.ports.schedules import find_state
 from agentserver.trace.redact import redact_records
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from starlette.requests import Request
 
@@ -84,6 +84,7 @@ async def conversations(request: Request) -> Response:
     most, after = _number(query.get("most", str(PAGE))), query.get("after", "")
     try:
         conditions = parse_filter(query.get("where", "")).conditions
+        _refuse_hidden_text(who, conditions)
         page = await _page(host(request), who, conditions, after, most)
     except ValueError as error:
         raise ProblemAnswer(400, f"{error}.") from None
@@ -93,6 +94,12 @@ async def conversations(request: Request) -> Response:
         return _tagged(request, found)
     following = path_to(request, f"/v1/conversations?{urlencode({**query, 'after': page.after})}")
     return _tagged(request, found, {"link": _NEXT.format(following)})
+
+
+def _refuse_hidden_text(who: Caller, conditions: Iterable[Condition]) -> None:
+    """Raise ValueError for a search by text of a caller who may not read messages."""
+    if who.redacted and any(one.field == "text" for one in conditions):
+        raise ValueError("text: only roles that may read messages search in them")
 
 
 async def conversation(request: Request) -> Response:

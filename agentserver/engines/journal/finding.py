@@ -106,8 +106,11 @@ class _Statement:
         if one.field == "text":
             words = [self._test_word(word) for word in sorted(split_words(str(one.value)))]
             self._add_words(" and ".join(words) or "1 = 1", negated=one.sign == "!=")
-from agentserver.core.state.principals import is_scope
-from agentserver.history.filters import FACETS, STARTS, format_cursor, parse_cursor
+        elif one.field == "owner":  # of a view that hides other owners
+            self._add_owner(str(one.value))
+        elif one.field in ("principal", "id"):
+            place, column = f"cast({self.place(one.value)} as text)", f"c.{one.field}"
+            column = f"substr({column}, 1, length({place}))" if one.sign == STARTS else column
             self.texts.append(f"{column} {'<>' if one.sign == '!=' else '='} {place}")
         elif one.field == "state":
             self._add_words(_STATES[str(one.value)], negated=one.sign == "!=")

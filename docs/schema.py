@@ -18,4 +18,7 @@ def texts() -> dict[Path, str]:
         **TrustingFile.model_json_schema(mode="validation"),
         "title": "agentserver organism",
     }
+    for part in (schema, *schema["$defs"].values()):
+        for name, value in part.get("properties", {}).items():
+            value.setdefault("title", name.replace("_", " ").capitalize())  # pydantic gives a reference none
     return {PLACE: json.dumps(schema, indent=2, ensure_ascii=False, sort_keys=True) + "\n"}

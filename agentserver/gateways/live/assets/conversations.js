@@ -20,7 +20,7 @@ async function all(where, after) {
   const again = async () => {
     const told = await find("conversations", { where, after });
     replace(listed, table("Conversations, the last opened first", [
-      ["conversation", (row) => link(["conversations", row.id], row.preview || row.id.slice(0, 13))],
+      ["conversation", (row) => [link(["conversations", row.id], row.id.slice(0, 13)), row.preview && el("p", { class: "quiet" }, row.preview)]],
       ["of", (row) => row.principal],
       ["state", (row) => [row.state, row.due !== null && [" sleeps until ", day(row.due)],
         row.marks.length > 0 && el("span", { class: "s-bad" }, ` ${row.marks.join(", ")}`)]],

@@ -131,7 +131,7 @@ def trace_command(given: reading.JournalArguments, conversation: str, **asked: A
         key = reading.find_conversation(reader, conversation)
         recorded = reading.recorded_conversation(reader, key)
         asking = reader.list_completions(key)
-    whole, lines_of = recorded.records(), find_flow_lines(recorded)
+        whole, lines_of = recorded.records(), find_flow_lines(recorded)
     redaction = Redaction(asked["fields"], secrets.redact)
     records, completions = redact_records(whole, redaction), redact_completions(asking, whole, redaction)
     if asked["no_payloads"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agentserver.core.encoding.codecs import UnreadableError
 from agentserver.core.encoding.decision_codec import KeptInvocation, KeptReturn, read_cause
 from agentserver.flow.lines import KEPT, FlowEvent, FlowLine
 from agentserver.payload.codec import Codecs
@@ -38,7 +39,10 @@ def _sent(codec: Codec, entry: bytes) -> list[FlowEvent]:
 
 def _entries(step: RecordedStep, kind: str) -> Iterator[bytes]:
     """Yield what a step added to the log of a flow."""
-    cause = read_cause(step.cause)
+    try:
+        cause = read_cause(step.cause)
+    except UnreadableError:  # of a damaged step, whose lines are unknown
+        return
     if isinstance(cause, KeptInvocation) and isinstance(cause.result, KeptReturn):
         for change in cause.result.effects.logged:
             if change.kind == kind:

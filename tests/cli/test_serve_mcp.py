@@ -57,7 +57,7 @@ async def test_the_words_of_a_host_count_for_the_weaker_of_two_trusts_and_reach_
         with pytest.raises(MCPError, match="Unknown tool"):
             await client.call_tool("hidden", {"page": "x"})
         (one,) = here.server.trace.conversations()
-        assert here.server.conversation(one).rights == (Trust.STRANGER, ("web",))
+        assert here.server.conversation(one).rights[:2] == (Trust.STRANGER, ("web",))
 
 
 @pytest.mark.parametrize(

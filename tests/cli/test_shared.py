@@ -164,7 +164,18 @@ def test_a_dead_letter_is_queued_again_and_given_up_again(moved):
 def test_a_move_that_was_cut_short_goes_on(moved, postgres, database):
     name = database.partition("?")[0].rpartition("/")[2]
     number = postgres.execute("select max(number) as last from works.conversation", name)[0]["last"]
-    for table in ("step", "delivery", "event", "value", "state", "receipt", "suspension"):
+    for table in (
+        "step",
+        "delivery",
+        "event",
+        "value",
+        "state",
+        "receipt",
+        "suspension",
+        "facet",
+        "wordlist",
+        "completion",
+    ):
         postgres.execute(f"delete from works.{table} where conversation = {number}", name)
     postgres.execute(f"delete from works.conversation where number = {number}", name)
     assert "1 conversation and 3 from before" in verb("journal", "import", FILE)

@@ -163,7 +163,8 @@ def columns():
                 )
             )
             for _, name, *_ in fresh.execute(f"pragma table_info({table})")
-            if (table, name) != ("completion", "number")  # the order in which they came, which says nothing of one
+            if (table, name)
+            != ("completion", "number")  # the order in which they came, which says nothing of one
         ]
 
 

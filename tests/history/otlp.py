@@ -5,6 +5,7 @@ python -m tests.history.otlp examples/traces/desk.jsonl
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import sys
@@ -44,7 +45,7 @@ def record(words, calls):
     agent.instrument = InstrumentationSettings(tracer_provider=provider)
     agent.tool_plain(name="fetch_page")(fetch_page)
     agent.tool_plain(name="send_mail")(send_mail)
-    agent.run_sync(words)
+    asyncio.run(agent.run(words))  # run_sync leaves its loop open
     return hexadecimal(MessageToDict(encode_spans(exporter.get_finished_spans())))
 
 

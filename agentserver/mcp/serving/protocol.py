@@ -21,7 +21,7 @@ from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.shared.exceptions import MCPError
 
 from agentserver.mcp.serving.calls import CallDone, CallPending, HostCall, answer_of
-from agentserver.mcp.serving.tasks import PATIENCE, TaskMethods, describe_created, supports_tasks
+from agentserver.mcp.serving.tasks import PATIENCE, VERSION, TaskMethods, describe_created, supports_tasks
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.ports import QuotaError
 from agentserver.trace.traceparent import link_requests
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
     from agentserver.mcp.serving.calls import Calls, ServedTool, ToolAnswer
 
 logger = logging.getLogger("agentserver.mcp")
-
-ROUNDS = "2026-07-28"
-"""The first version of the protocol in which a call may come back for more."""
-
 
 AGAIN = "You made this call before and had no answer to it: it was not made a second time."
 """The words to a host about such a call, in addition to its result."""
@@ -166,7 +162,7 @@ def _elicits(ctx: ServerRequestContext[Any]) -> bool:
     """Tell whether a host can open a page for a person and call again."""
     capabilities = ctx.session.client_capabilities
     elicitation = None if capabilities is None else capabilities.elicitation
-    return ctx.protocol_version >= ROUNDS and elicitation is not None and elicitation.url is not None
+    return ctx.protocol_version >= VERSION and elicitation is not None and elicitation.url is not None
 
 
 def _ask_person(offer: Offer, outcome: CallPending) -> types.InputRequiredResult:

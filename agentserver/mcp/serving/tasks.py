@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 
 VERSION: Final = "2026-07-28"
-"""The first version of the protocol that has extensions."""
+"""The first version of the protocol that has extensions, and in which a call may come back for more."""
 
 PATIENCE: Final = 5.0
 """Seconds after which a call becomes a task, if its host knows tasks."""

@@ -50,7 +50,7 @@ class CompletionLog:
     """Recorder of the completions of one edition.
 
     Args:
-        wanted: what is recorded, of which share, for how long.
+        wanted: the extent, share and retention of the records.
         engine: stores them.
         clock: time.
         redact: removes secrets from a text.

@@ -20,13 +20,8 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Answer, Approval, ApprovalAnswer
     from agentserver.findings import Origins
 
-MIN_ID = 6
-"""Shortest beginning of an id that may be denied, so that a typing mistake matches nothing."""
-
 MIN_DIGEST = 12
 """Shortest beginning of a digest that approves a message."""
-
-TAKEN = "a running server reads it within about a second, a stopped one when it starts"
 
 
 @click.group(
@@ -42,8 +37,6 @@ def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> N
 
     Answer with agentserver approve and agentserver deny. All three work with or without a running server.
     """
-    if click.get_current_context().invoked_subcommand is not None:
-        return
     kept, secrets = reading.find_source_and_secrets(given)
     found, answers = _list_waiting(kept)
     lists.print(
@@ -66,11 +59,6 @@ def show(given: reading.JournalArguments, approval: str) -> None:
     from agentserver.gateways import approval_view
     from agentserver.trace.terminal import paint
 
-    parent = click.get_current_context().parent
-    outer = parent.params if parent is not None else {}
-    given = reading.JournalArguments(
-        given.organism or outer.get("organism"), given.journal or outer.get("journal")
-    )
     kept, secrets = reading.find_source_and_secrets(given)
     found, answers = _list_waiting(kept)
     one, rules = _find_approval(found, approval), project.rules_or_none(given.organism)
@@ -123,8 +111,8 @@ def deny(given: reading.JournalArguments, approval: str) -> None:
     kept = reading.find_source(given)
     found, _ = _list_waiting(kept)
     one = _find_approval(found, approval)
-    if len(approval) < MIN_ID:  # the intended message may be gone, and this another one
-        project.refuse(f"{approval!r} is too short: give at least {MIN_ID} characters")
+    if len(approval) < reading.MIN_ID:  # the intended message may be gone, and this another one
+        project.refuse(f"{approval!r} is too short: give at least {reading.MIN_ID} characters")
     _record_answer(kept, one, Answer.DENY)
 
 
@@ -139,26 +127,15 @@ def _list_waiting(kept: reading.Source) -> tuple[list[Approval], dict[str, Appro
 
 def _record_answer(kept: reading.Source, one: Approval, answer: Answer) -> None:
     from agentserver.core.state.approvals import ApprovalAnswer
-    from agentserver.engines.sqlite import maintenance as journal_answers
+    from agentserver.engines.journal import records
 
     answered = ApprovalAnswer(one.id, one.digest, answer, project.user())
-    with reading.report_storage_errors():
-        if kept.shared is not None:
-            from agentserver.engines.journal import records
-            from agentserver.engines.postgres.operations import changing  # needs an extra
-
-            with changing(kept.shared) as connection:
-                stored = records.put_answer(connection, answered, time.time())
-        elif kept.path is not None:
-            stored = journal_answers.leave_answer(kept.path, answered, time.time())
-        else:
-            project.refuse("this engine accepts no answers from the command line")
-    if not stored:
+    if not reading.leave(kept, lambda connection: records.put_answer(connection, answered, time.time())):
         _, given = _list_waiting(kept)
         project.refuse(
             f"{_describe_route(one)}{_describe_answer(given.get(one.id)) or ' is answered already'}"
         )
-    click.echo(f"{_describe_route(one)}: {answer}; {TAKEN}")
+    click.echo(f"{_describe_route(one)}: {answer}; {reading.PICKUP}")
 
 
 def _find_approval(found: list[Approval], prefix: str) -> Approval:

@@ -15,13 +15,7 @@ from agentserver.cli.project import Verbs
 
 if TYPE_CHECKING:
     from agentserver.config.yaml.secrets import Secrets
-    from agentserver.core.messages import EffectVerdict
     from agentserver.core.state.ledger import LedgerEffect
-
-MIN_ID = 6
-"""Shortest beginning of an id that may be settled, so that a typing mistake matches nothing."""
-
-TAKEN = "a running server reads it within about a second, a stopped one when it starts"
 
 
 @click.group(
@@ -38,8 +32,6 @@ def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> N
     The outcome of one that is unknown waits for agentserver effects settle. One that is claimed is being done, or was
     when the server stopped.
     """
-    if click.get_current_context().invoked_subcommand is not None:
-        return
     kept, secrets = reading.find_source_and_secrets(given)
     found = [_redact(one, secrets) for one in _list_effects(kept)]
     lists.print(found, _line, _fields, "no external effect has an unknown outcome")
@@ -57,22 +49,20 @@ def settle(given: reading.JournalArguments, effect: str, *, answer: str | None, 
     verdict on an effect of an ended conversation only takes it off the list.
     """
     from agentserver.core.messages import EffectVerdict
+    from agentserver.engines.journal import records
 
     if (answer is None) is not not_done:
         project.refuse("give either --done ANSWER or --not-done")
-    outer = click.get_current_context().parent
-    named = outer.params if outer is not None else {}
-    given = reading.JournalArguments(
-        given.organism or named.get("organism"), given.journal or named.get("journal")
-    )
     kept = reading.find_source(given)
-    if len(effect) < MIN_ID:
-        project.refuse(f"{effect!r} is too short: give at least {MIN_ID} characters")
+    if len(effect) < reading.MIN_ID:
+        project.refuse(f"{effect!r} is too short: give at least {reading.MIN_ID} characters")
     one, ended = _find(kept, effect)
     verdict = EffectVerdict(one.id, None if answer is None else _read_answer(answer), project.user())
-    if not _leave(kept, verdict, ended=ended):
+    if not reading.leave(
+        kept, lambda connection: records.put_verdict(connection, verdict, time.time(), ended=ended)
+    ):
         project.refuse(f"{one.key} is settled already: a server has yet to read it")
-    fate = "its conversation has ended, so that no handler asks for it" if ended else TAKEN
+    fate = "its conversation has ended, so that no handler asks for it" if ended else reading.PICKUP
     click.echo(f"{one.key}: {'not done' if verdict.answer is None else 'done'}; {fate}")
 
 
@@ -81,12 +71,9 @@ def _find(kept: reading.Source, prefix: str) -> tuple[LedgerEffect, bool]:
     matching = [one for one in _list_effects(kept) if one.id.startswith(prefix)]
     one = reading.only_match(matching, f"external effects have no answer under {prefix!r}")
     with reading.open_reader(kept) as reader:
-        ended = all(key != one.id.partition(".")[2] for key in _open_conversations(reader))
+        key = one.id.partition(".")[2]
+        ended = all(each.id != key for each in reader.conversations() if each.closed is None)
     return one, ended
-
-
-def _open_conversations(reader: object) -> list[str]:
-    return [one.id for one in reader.conversations() if one.closed is None]  # type: ignore[attr-defined]
 
 
 def _read_answer(text: str) -> str:
@@ -102,21 +89,6 @@ def _read_answer(text: str) -> str:
 def _list_effects(kept: reading.Source) -> list[LedgerEffect]:
     with reading.open_reader(kept) as reader:
         return list(reader.list_effects())
-
-
-def _leave(kept: reading.Source, verdict: EffectVerdict, *, ended: bool) -> bool:
-    from agentserver.engines.journal import records
-    from agentserver.engines.sqlite import maintenance
-
-    with reading.report_storage_errors():
-        if kept.shared is not None:
-            from agentserver.engines.postgres.operations import changing  # needs an extra
-
-            with changing(kept.shared) as connection:
-                return records.put_verdict(connection, verdict, time.time(), ended=ended)
-        if kept.path is None:
-            project.refuse("this engine accepts no verdicts from the command line")
-        return maintenance.leave_verdict(kept.path, verdict, time.time(), ended=ended)
 
 
 def _redact(one: LedgerEffect, secrets: Secrets) -> LedgerEffect:

@@ -35,6 +35,12 @@ T = TypeVar("T")
 READERS = "agentserver.readers"
 """Key of the click context for the program's own engine."""
 
+MIN_ID = 6
+"""Shortest beginning of an id that a decision may name, so that a typing mistake matches nothing."""
+
+PICKUP = "a running server reads it within about a second, a stopped one when it starts"
+"""When a decision that was left in the journal takes effect."""
+
 UNREDACTED = "agentserver.unredacted"
 """Key of the click context for the user's consent to see secrets."""
 
@@ -77,11 +83,17 @@ class JournalArguments(NamedTuple):
 
 
 def journal_option(function: Verb) -> Verb:
-    """Add the options that name a journal: its file, or the organism. The verb takes them as its first argument."""
+    """Add the options that name a journal: its file, or the organism. The verb takes them as its first argument.
+
+    The options may also precede the verb, if its group has them.
+    """
 
     @wraps(function)
     def verb(*, organism: Path | None, journal: Path | None, **more: Any) -> object:
-        return function(JournalArguments(organism, journal), **more)
+        parent = click.get_current_context().parent
+        outer = {} if parent is None else parent.params
+        given = JournalArguments(organism or outer.get("organism"), journal or outer.get("journal"))
+        return function(given, **more)
 
     named = click.option(
         "--journal",
@@ -195,6 +207,28 @@ def print_visible(texts: Iterable[str], redact: Callable[[str], str], *, whole: 
             click.echo(line)
 
 
+def leave(kept: Source, put: Callable[[Any], T]) -> T:
+    """Store an operator's decision durably, also while servers use the journal or the database.
+
+    Args:
+        kept: where.
+        put: writes the decision by a connection, and returns what this function returns.
+
+    Ends the command if it cannot be stored.
+    """
+    from agentserver.engines.sqlite import maintenance
+
+    with report_storage_errors():
+        if kept.shared is not None:
+            from agentserver.engines.postgres.operations import changing  # needs an extra
+
+            with changing(kept.shared) as connection:
+                return put(connection)
+        if kept.path is not None:
+            return maintenance.leave(kept.path, put)
+    return project.refuse("this engine accepts no decisions from the command line")
+
+
 @contextmanager
 def report_storage_errors() -> Iterator[None]:
     """End the command with the message of a storage error."""
@@ -283,10 +317,15 @@ def format_time(at: float | None) -> str:
 
 
 def list_options(function: Verb) -> Verb:
-    """Add the options that all listing verbs share. The verb takes a printer as ``lists``."""
+    """Add the options that all listing verbs share. The verb takes a printer as ``lists``.
+
+    A group lists only if none of its verbs is invoked.
+    """
 
     @wraps(function)
     def verb(*args: Any, as_json: bool, limit: int, **more: Any) -> object:
+        if click.get_current_context().invoked_subcommand is not None:
+            return None
         return function(*args, lists=ListPrinter(as_json, limit), **more)
 
     limit = click.option(

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from agentserver.ports.schedules import OrderKind, Schedule, ScheduleOrder
 
-TAKEN = "a running server reads it within about a second, a stopped one when it starts"
-
 
 class _Row(NamedTuple):
     schedule: Schedule
@@ -35,8 +33,6 @@ class _Row(NamedTuple):
 @reading.list_options
 def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the schedules of the organism, with the time at which each is due next, in UTC."""
-    if click.get_current_context().invoked_subcommand is not None:
-        return
     from agentserver.ports.schedules import find_state
 
     now, orders = time.time(), _read_orders(given)
@@ -59,7 +55,7 @@ def run(given: reading.JournalArguments, name: str) -> None:
     It waits until an earlier message of the schedule is done, and counts as one for its overlap.
     """
     _order(given, name, "run")
-    click.echo(f"{name}: one message is ordered; {TAKEN}")
+    click.echo(f"{name}: one message is ordered; {reading.PICKUP}")
 
 
 @command.command("pause")
@@ -83,13 +79,9 @@ def resume(given: reading.JournalArguments, name: str) -> None:
 def _order(given: reading.JournalArguments, name: str, kind: OrderKind) -> None:
     """Leave an order in the engine, unless it changes nothing."""
     from agentserver.config.findings import did_you_mean
+    from agentserver.engines.journal import records
     from agentserver.ports.schedules import ScheduleOrder, find_state
 
-    outer = click.get_current_context().parent
-    named = outer.params if outer is not None else {}
-    given = reading.JournalArguments(
-        given.organism or named.get("organism"), given.journal or named.get("journal")
-    )
     known = [one.name for one in project.load(given.organism).schedules]
     if name not in known:
         project.refuse(f"the organism has no schedule {name!r}", *filter(None, (did_you_mean(name, known),)))
@@ -97,7 +89,8 @@ def _order(given: reading.JournalArguments, name: str, kind: OrderKind) -> None:
     paused = state is not None and state.kind == "paused"
     if kind == ("paused" if paused else "resumed"):
         project.refuse(f"{name} is {'paused already' if paused else 'not paused'}")
-    _leave(reading.find_source(given), ScheduleOrder(name, kind, project.user(), time.time()))
+    order = ScheduleOrder(name, kind, project.user(), time.time())
+    reading.leave(reading.find_source(given), lambda connection: records.put_order(connection, order))
 
 
 def _read_orders(given: reading.JournalArguments) -> Sequence[ScheduleOrder]:
@@ -110,22 +103,6 @@ def _read_orders(given: reading.JournalArguments) -> Sequence[ScheduleOrder]:
         return ()
     with reading.open_reader(kept) as reader:
         return reader.list_schedule_orders()
-
-
-def _leave(kept: reading.Source, order: ScheduleOrder) -> None:
-    from agentserver.engines.journal import records
-    from agentserver.engines.sqlite import maintenance
-
-    with reading.report_storage_errors():
-        if kept.shared is not None:
-            from agentserver.engines.postgres.operations import changing  # needs an extra
-
-            with changing(kept.shared) as connection:
-                records.put_order(connection, order)
-        elif kept.path is None:
-            project.refuse("this engine accepts no orders from the command line")
-        else:
-            maintenance.leave_order(kept.path, order)
 
 
 def _line(row: _Row) -> str:

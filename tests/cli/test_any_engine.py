@@ -113,7 +113,7 @@ def test_what_waits_for_a_person_is_shown_and_answered_elsewhere(tmp_path, monke
     (approval,) = outcome.conversation.approvals()
     assert "may it" in verb(engine, "approvals")
     assert approval.digest in verb(engine, "approvals", "show", approval.id)
-    assert "accepts no answers" in verb(engine, "approve", approval.digest, status=2)
+    assert "accepts no decisions" in verb(engine, "approve", approval.digest, status=2)
 
 
 def test_a_conversation_without_recorded_steps_is_refused_in_words(tmp_path, monkeypatch):

@@ -9,10 +9,11 @@ import anyio
 import pytest
 
 from agentserver.assembly import build
+from agentserver.engines.journal.records import put_order
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_writing, read_journal
-from agentserver.engines.sqlite.maintenance import leave_order
+from agentserver.engines.sqlite.maintenance import leave
 from agentserver.gateways.schedules import ScheduleRunner
 from agentserver.payload.codec import Codecs
 from agentserver.payload.functions import payload_of
@@ -210,7 +211,9 @@ async def test_a_due_time_is_sent_once_the_queue_has_room(office, monkeypatch, c
 
 
 async def order(path, kind, at):
-    await anyio.to_thread.run_sync(leave_order, path, ScheduleOrder("beat", kind, "ada", at))
+    await anyio.to_thread.run_sync(
+        leave, path, lambda connection: put_order(connection, ScheduleOrder("beat", kind, "ada", at))
+    )
 
 
 async def test_a_paused_schedule_sends_nothing_over_a_restart_and_what_it_covers_is_never_sent(

@@ -19,6 +19,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
+from agentserver.engines.journal.records import put_answer
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite import maintenance as journal_answers
 from agentserver.engines.sqlite.engine import SqliteEngine
@@ -291,7 +292,9 @@ async def test_a_restart_without_anybody_to_ask_denies_it(tmp_path):
 
 async def leave(place, said, at):
     """What another process does."""
-    return await anyio.to_thread.run_sync(journal_answers.leave_answer, place.path, said, at)
+    return await anyio.to_thread.run_sync(
+        journal_answers.leave, place.path, lambda connection: put_answer(connection, said, at)
+    )
 
 
 @pytest.mark.parametrize(("said", "told"), [(Said.ONCE, "told: re: hi"), (Said.DENY, "told: denied")])

@@ -10,7 +10,7 @@ import os
 import sqlite3
 from contextlib import ExitStack, closing, contextmanager
 from itertools import count, islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from agentserver.engines.journal import records
 from agentserver.engines.journal.reader import Reader, find_faults
@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
-    from agentserver.core.messages import EffectVerdict
-    from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.engines.sqlite.head import HeadRecord
-    from agentserver.ports.schedules import ScheduleOrder
+
+T = TypeVar("T")
 
 
 class Stats(NamedTuple):
@@ -114,30 +113,11 @@ def stats(path: Path) -> Stats:
         )
 
 
-def leave_answer(path: Path, answered: ApprovalAnswer, at: float) -> bool:
-    """Store an answer durably, also while a server uses the journal.
+def leave(path: Path, put: Callable[[sqlite3.Connection], T]) -> T:
+    """Store an operator's decision durably, also while a server uses the journal.
 
-    Returns as ``records.put_answer`` does. Raises EngineError.
+    ``put`` writes it, as ``records.put_answer`` does. Raises EngineError.
     """
-    return _leave(path, lambda connection: records.put_answer(connection, answered, at))
-
-
-def leave_verdict(path: Path, verdict: EffectVerdict, at: float, *, ended: bool = False) -> bool:
-    """Store a verdict on an external effect durably, as ``leave_answer`` does. Raises EngineError."""
-    return _leave(path, lambda connection: records.put_verdict(connection, verdict, at, ended=ended))
-
-
-def leave_order(path: Path, order: ScheduleOrder) -> bool:
-    """Store an order about a schedule durably, as ``leave_answer`` does. Raises EngineError."""
-
-    def put(connection: sqlite3.Connection) -> bool:
-        records.put_order(connection, order)
-        return True
-
-    return _leave(path, put)
-
-
-def _leave(path: Path, put: Callable[[sqlite3.Connection], bool]) -> bool:
     open_reading(path).close()
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)

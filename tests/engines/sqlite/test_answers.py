@@ -15,7 +15,6 @@ from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite import maintenance
 from agentserver.engines.sqlite.file import JournalOptions, open_reading, open_writing
 from agentserver.engines.sqlite.lock import Lock
-from agentserver.engines.sqlite.maintenance import leave_answer
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
 
@@ -29,6 +28,10 @@ def path(tmp_path):
 
 def said(answer, approval="one", by="ada"):
     return ApprovalAnswer(approval, "digest", answer, by)
+
+
+def leave_answer(path, answered, at):
+    return maintenance.leave(path, lambda connection: records.put_answer(connection, answered, at))
 
 
 def standing(path):

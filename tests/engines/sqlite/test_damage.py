@@ -39,7 +39,7 @@ from agentserver.engines.sqlite.file import (
     open_writing,
 )
 from agentserver.engines.sqlite.lock import HEAD, find_companion
-from agentserver.engines.sqlite.maintenance import findings, leave_answer
+from agentserver.engines.sqlite.maintenance import findings, leave
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
 from tests.fuzzing import examples
@@ -127,7 +127,8 @@ def everything(tmp_path_factory):
         suspension.resume(connection, Reader(connection).list_suspended()[0].id, 21.0)
         suspension.discard_suspended(connection, Reader(connection).list_suspended()[0].id, 21.0)
         retention.discard_letter(connection, Reader(connection).dead()[0].delivery.id)
-    assert leave_answer(path, ApprovalAnswer("one", "digest", Answer.DENY, "ada"), 5.0)
+    denied = ApprovalAnswer("one", "digest", Answer.DENY, "ada")
+    assert leave(path, lambda connection: records.put_answer(connection, denied, 5.0))
     assert list(findings(path)) == []
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)").fetchall()

@@ -224,7 +224,7 @@ class ScheduleRunner:
             if found is not None and not found.over:
                 conversation, message = found.conversation, schedule.message
                 sent = await submit_event(self._server, name, conversation, message, schedule.listener, key)
-                answer = await self._server.find_answer(name, conversation, sent.request)
+                answer = next(iter(await self._server.find_events(name, conversation, sent.request)), None)
                 return conversation if answer is None else ""
         return ""
 

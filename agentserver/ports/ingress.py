@@ -220,12 +220,6 @@ class Ingress(Protocol):
         Raises LookupError, OtherMessageError, and ValueError when ``request`` is no id.
         """
 
-    async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
-        """Find the first reply of a request, or its end; None before either. ``request`` is the server's id of it.
-
-        Raises LookupError and EngineError.
-        """
-
     async def find_events(self, principal: str, conversation: str, request: str) -> tuple[Reply | Done, ...]:
         """Find all stored events of a request so far, in order. ``request`` is the server's id of it.
 

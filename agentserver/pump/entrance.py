@@ -312,14 +312,6 @@ class Entrance:
         except EngineError as error:
             return make_unkept(outside, error)
 
-    async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
-        """Return the first event of a request with a key; None while it has none.
-
-        Raises LookupError, EngineError.
-        """
-        told = await self.find_events(principal, conversation, request)
-        return told[0] if told else None
-
     async def find_events(self, principal: str, conversation: str, request: str) -> tuple[Reply | Done, ...]:
         """Return all events of a request with a key. Raises LookupError, EngineError."""
         await self.find_conversation(principal, conversation)

@@ -86,17 +86,11 @@ class ServerIngress:
             return SubmitResult("", RejectReason.STOPPING)
         return await self._pump.entrance.submit(principal, conversation, data, to, request)
 
-    async def find_answer(self, principal: str, conversation: str, request: str) -> Reply | Done | None:
-        """Return the first reply of a request that had a key, or its end; None while it has neither.
-
-        ``request`` is the server's id, as ``submit`` returns it.
-
-        Raises LookupError and EngineError.
-        """
-        return await self._running.entrance.find_answer(principal, conversation, request)
-
     async def find_events(self, principal: str, conversation: str, request: str) -> tuple[Reply | Done, ...]:
-        """Return all stored events of a request that had a key, in order. Raises LookupError and EngineError."""
+        """Return all stored events of a request that had a key, in order.
+
+        ``request`` is the server's id, as ``submit`` returns it. Raises LookupError and EngineError.
+        """
         return await self._running.entrance.find_events(principal, conversation, request)
 
     def watch(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from http import HTTPStatus
@@ -20,13 +20,18 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.routing import Route
 
 from agentserver.contract import Code
-from agentserver.core.messages import Done, Progress, Reply
+from agentserver.core.messages import Done, Reply
 from agentserver.foreign_json.models import ForeignModel
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.gateways.endings import end_when_done
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.admission import EXTRA
-from agentserver.gateways.http.conversations import find_answer, first_answer, idempotency_key
+from agentserver.gateways.http.conversations import (
+    find_answer,
+    first_answer,
+    follow_answer,
+    idempotency_key,
+)
 from agentserver.gateways.http.parts import (
     DoorPart,
     ProblemAnswer,
@@ -43,15 +48,14 @@ from agentserver.gateways.http.parts import (
     report_unknown,
 )
 from agentserver.gateways.http.streams import ServerSent
-from agentserver.ports import EngineError, SubmitResult, WatchEnd, WatchStop
+from agentserver.ports import EngineError, SubmitResult
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from agentserver.core.messages import EventPlace
     from agentserver.gateways.http.connections import HeldConnection, HeldConnections
     from agentserver.gateways.http.options import DoorOptions
     from agentserver.gateways.http.parts import DoorHost
@@ -417,7 +421,8 @@ class ChatStream:
         """Send the events of the answer, which begin when it is final."""
         for event in self.form.begin(self.sent):
             await say(event)
-        found = await _follow(self.server, self.caller, self.sent)
+        message = self.server, self.caller, self.sent.conversation, self.sent.submitted
+        found = await find_answer(*message) or await follow_answer(*message)
         if found is None:
             return
         await _end_single(self.server, self.caller, self.sent)
@@ -449,37 +454,6 @@ class ChatStream:
 
 def _text_of(found: Reply | Done, server: DoorHost) -> str:
     return "" if isinstance(found, Done) else forms.text_of(forms.payload_json(found.message, server.rules))
-
-
-async def _follow(server: DoorHost, who: Caller, sent: SentChat) -> Reply | Done | None:
-    """Wait for the first reply of a message, or its end; None if the conversation or the server ends first."""
-    found: Any = None
-    if sent.submitted.again:
-        found = await find_answer(server, who, sent.conversation, sent.submitted)
-    after: EventPlace | None = sent.submitted.after
-    while found is None and after is not None:
-        found = await _next_of(_watch(server, who, sent.conversation, after), sent.submitted.request)
-        lagged = isinstance(found, WatchStop) and found.reason is WatchEnd.LAGGED
-        after = found.after if lagged else None
-        found = None if isinstance(found, WatchStop) else found
-    return found  # type: ignore[no-any-return]
-
-
-async def _next_of(items: AsyncGenerator[Any, None], request: str) -> Any:
-    """Return the first reply of a request, or its end, or the stop of the watch."""
-    async with aclosing(items) as events:
-        async for item in events:
-            if isinstance(item, WatchStop) or (not isinstance(item, Progress) and item.request == request):
-                return item
-    return None
-
-
-async def _watch(
-    server: DoorHost, who: Caller, conversation: str, after: EventPlace
-) -> AsyncGenerator[Any, None]:
-    """Watch as a generator that can be closed."""
-    async for item in server.watch(who.name, conversation, after):
-        yield item
 
 
 async def _end_single(server: DoorHost, who: Caller, sent: SentChat) -> None:
@@ -560,7 +534,7 @@ class ChatRoutes:
         who, server = caller(request), host(request)
         conversation, key = _parse_response(request.path_params["response"])
         with report_unknown():
-            found = await server.find_answer(who.name, conversation, key)
+            found = next(iter(await server.find_events(who.name, conversation, key)), None)
         model = found.sender if isinstance(found, Reply) else ""
         asked = ChatRequest(model, "", earlier=False, stream=False)
         sent = SentChat(asked, conversation, SubmitResult(key, None), single=False, at=int(time.time()))
@@ -605,7 +579,7 @@ class ChatRoutes:
     async def _answer(self, request: Request, sent: SentChat) -> Reply | Done | None:
         """Wait for the answer; None if it does not come in time. Raises ProblemAnswer for a SystemError."""
         who, server, submitted = caller(request), host(request), sent.submitted
-        found = await find_answer(server, who, sent.conversation, submitted) if submitted.again else None
+        found = await find_answer(server, who, sent.conversation, submitted)
         if found is None:
             found = await first_answer(request, self.holding, sent.conversation, submitted, self.options.wait)
         if found is not None or submitted.code is not None:

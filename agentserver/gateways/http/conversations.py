@@ -39,7 +39,7 @@ from agentserver.gateways.http.parts import (
     server_stopping,
 )
 from agentserver.gateways.http.streams import EventStream, OverSocket, ServerSent
-from agentserver.ports import EngineError, SubmitResult, WatchStop
+from agentserver.ports import EngineError, SubmitResult, WatchEnd, WatchStop
 from agentserver.trace.traceparent import link_requests
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class ConversationRoutes:
             with link_requests(header(request, b"traceparent")):
                 submitted = await server.submit(who.name, key, message, wanted.to, request=wanted.key)
         check_stored(submitted)
-        found = await find_answer(server, who, key, submitted) if submitted.again else None
+        found = await find_answer(server, who, key, submitted)
         if found is None and (wanted.wait or submitted.code is not None):
             found = await first_answer(request, self.holding, key, submitted, wanted.wait)
         return _answer(request, found, submitted, wanted)
@@ -207,31 +207,44 @@ async def first_answer(
     who = caller(request)
     if not holding.room(who):
         return None
-    events = host(request).watch(who.name, conversation, submitted.after)
-    found: Reply | Done | None = None
     seconds = wait if submitted.code is None else REFUSED
     with holding.hold(who, request.scope, seconds), suppress(EngineError):
-        async with aclosing(events):  # type: ignore[type-var]
-            found = await _first_of(events, submitted.request)
-    return found
+        return await follow_answer(host(request), who, conversation, submitted)
+    return None
 
 
 async def find_answer(
     server: DoorHost, who: Caller, conversation: str, submitted: SubmitResult
 ) -> Reply | Done | None:
-    """Find the first answer to an earlier message; None before it has one."""
+    """Find the first answer to a message that was submitted before; None without one."""
+    if not submitted.again:
+        return None
     with suppress(EngineError, LookupError):
-        return await server.find_answer(who.name, conversation, submitted.request)
+        return next(iter(await server.find_events(who.name, conversation, submitted.request)), None)
     return None
 
 
-async def _first_of(events: AsyncIterator[Item], request: str) -> Reply | Done | None:
-    """Wait for the first reply of a request, or its end; None if the events end."""
-    async for event in events:
-        if isinstance(event, WatchStop):
-            return None
-        if not isinstance(event, Progress | Delta) and event.request == request:
-            return event
+async def follow_answer(
+    server: DoorHost, who: Caller, conversation: str, submitted: SubmitResult
+) -> Reply | Done | None:
+    """Wait for the first reply of a message, or its end; None if the conversation or the server ends first."""
+    after: EventPlace | None = submitted.after
+    while after is not None:
+        found = await _first_of(server.watch(who.name, conversation, after), submitted.request)
+        if not isinstance(found, WatchStop):
+            return found
+        after = found.after if found.reason is WatchEnd.LAGGED else None
+    return None
+
+
+async def _first_of(items: AsyncIterator[Item], request: str) -> Reply | Done | WatchStop | None:
+    """Wait for the first reply of a request, or its end; else for the stop of the watch."""
+    async with aclosing(items) as events:  # type: ignore[type-var]
+        async for event in events:
+            if isinstance(event, WatchStop):
+                return event
+            if not isinstance(event, Progress | Delta) and event.request == request:
+                return event
     return None
 
 

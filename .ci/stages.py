@@ -123,6 +123,22 @@ LEFT_TO_FULL = tuple(
         "test_helpers.py",
         # Python calls of a hop under a profiler, 12 s of CPU: a figure, not behaviour
         "pump/test_work_of_a_hop.py",
+        # figures of memory and time, a second of CPU and more each
+        "core/test_determinism.py",
+        "engines/sqlite/test_kept_memory.py",
+        "guards/lineage/test_indexing.py",
+        "pump/test_parsing.py::test_documents_with_names_of_their_own_leave_no_memory_behind",
+        "wire/test_envelope.py::test_floods_fit_into_little_memory_and_time",
+        "wire/test_repair.py::test_work_is_bounded",
+        # processes, SDKs and frameworks, two seconds of CPU each
+        "cli/test_collecting.py",
+        "cli/test_journal_verbs.py::test_a_run_goes_on_where_the_last_one_was_killed_and_shows_what_nobody_took",
+        "gateways/test_bridge.py::test_a_managed_agents_requests_are_judged_by_the_organism_and_reach_its_listeners",
+        "reloading/test_isolated.py",
+        "test_codegen.py",
+        "testing/test_standins.py",
+        # the same promises with a database that several servers share, a minute of waiting
+        "engines/postgres/test_conformance.py::test_engines_on_one_database_keep_every_promise",
     )
 )
 """Tests that only `./run test --full` runs.
@@ -248,7 +264,6 @@ LINT = (
     Stage("mypy", check_types, beside=True),
     Stage("imports", check_imports),
     Stage("unused", lambda: tool("vulture")),
-    Stage("figures", lambda: call(PYTHON, Path(__file__).with_name("figures.py"))),
 )
 
 
@@ -267,7 +282,8 @@ def compiled() -> None:
 def behaviour_tests() -> None:
     """Run every test of behaviour on every core, uncounted, with a tenth of the examples of property tests."""
     env = {"HYPOTHESIS_PROFILE": os.environ.get("HYPOTHESIS_PROFILE", "quick")}
-    pytest(*OVERLAPPING, *(f"--ignore={path}" for path in LEFT_TO_FULL), env=env)
+    left = (f"--{'deselect' if '::' in path else 'ignore'}={path}" for path in LEFT_TO_FULL)
+    pytest(*OVERLAPPING, *left, env=env)
 
 
 def core_tests() -> None:
@@ -557,6 +573,7 @@ def check_lock(uv: Path, output: str) -> None:
 BEHAVIOUR = (Stage("compiled", compiled), Stage("tests", behaviour_tests, needs=("tests",)))
 EVERYTHING = (
     Stage("compiled", compiled),
+    Stage("figures", lambda: call(PYTHON, Path(__file__).with_name("figures.py"))),
     Stage("core", core_tests, needs=("tests",)),
     Stage("tests", other_tests, needs=("tests",)),
     Stage("bench", quick_benchmarks, needs=("benchmarks/hop.py",), beside=True),

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from anyio.abc import TaskGroup
+
     from agentserver.config import Organism
     from agentserver.config.code.editions import Succession
     from agentserver.config.keys.models import Postgres
@@ -136,7 +138,9 @@ class Server(ServerIngress):
         observers: those of the program.
         completer: replaces the organism's language models.
         guards: those of the program, by name.
-        scheduling: whether it sends what is due (``schedules:``).
+        unattended: whether it sends what is due and the files of inboxes, and announces approvals (``schedules:``,
+            ``inbox:`` and ``notify:``).
+        door: URL of the pages that announcements link to; set before the server is entered.
         delegations: exchanges tokens of users for handlers; set before the server is entered.
         stream: of the records of committed steps; ``trace`` is its first sink.
     """
@@ -154,7 +158,8 @@ class Server(ServerIngress):
     completer: Completer | None = None
     stream: RecordStream = field(default_factory=RecordStream)
     guards: Mapping[str, Guard] = field(default_factory=dict)
-    scheduling: bool = False
+    unattended: bool = False
+    door: str = ""
     delegations: Delegations | None = None
     _calls: CallDesk | None = None
     _resources: tuple[object, ...] = ()
@@ -190,12 +195,26 @@ class Server(ServerIngress):
             self._pump = await stack.enter_async_context(pump)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
-            if self.scheduling:
-                self._schedules.replace(self.organism.schedules)
-                start_helper(tasks, "runs the schedules", EndEffect.SERVER, self._schedules.run)
+            if self.unattended:
+                self._start_unattended(tasks)
             start_helper(tasks, "watches what editions keep open", EndEffect.SERVER, self._keepers.watch)
             self._stack = stack.pop_all()
         return self
+
+    def _start_unattended(self, tasks: TaskGroup) -> None:
+        """Start what works without a client: schedules, inboxes and notices of approvals."""
+        from agentserver.gateways.inbox import InboxRunner
+        from agentserver.gateways.notices import NoticeRunner
+
+        organism = self.organism
+        self._schedules.replace(organism.schedules)
+        inboxes = InboxRunner(self, lambda: self.organism.inboxes, organism.project)
+        notices = NoticeRunner(
+            self, lambda: self.organism.notifiers, organism.name, organism.project, self.door
+        )
+        start_helper(tasks, "runs the schedules", EndEffect.SERVER, self._schedules.run)
+        start_helper(tasks, "sends the files of inboxes", EndEffect.SERVER, inboxes.run)
+        start_helper(tasks, "announces approvals", EndEffect.RESTART, notices.run)
 
     def _prepare_edition(
         self, organism: Organism, decided_by: Rules
@@ -500,7 +519,7 @@ def build(  # noqa: PLR0913 - a keyword each
         organism: the checked configuration.
         engine: stores conversations; memory by default.
         durable: whether to use the engine and the file for the record of handoffs that the organism configures, and to
-            send what its schedules have due.
+            work without a client: schedules, inboxes and notices of approvals.
         recorded: whether to use that file with any engine.
         clock: time and randomness; the machine's by default.
         approver: shows waiting messages to a person. Without one, and without a journal that the command line
@@ -526,5 +545,5 @@ def build(  # noqa: PLR0913 - a keyword each
         observers=tuple(map(check_observer, observers)),
         completer=completer,
         guards=guards,
-        scheduling=durable,
+        unattended=durable,
     )

@@ -173,8 +173,8 @@ def top_command(given: reading.JournalArguments, pid: int | None, *, once: bool)
     On a terminal the screen refreshes each second, until Ctrl-C or the end of the server. Piped, it prints one
     JSON object per line each second.
 
-    run and serve listen at a Unix socket next to the journal, or next to the organism's YAML if it keeps no
-    journal. Only root and the user who runs the server can connect.
+    A verb that runs a server listens at a Unix socket next to the journal, or next to the organism's YAML if it
+    keeps no journal. Only root and the user who runs the server can connect.
     """
     from agentserver.gateways import top
 

@@ -267,7 +267,7 @@ def _run_organism(server: Server, session_id: str, _agents: object, source: str,
     ending = host.shutdown_of(server)
     with closing(_connect()) as client:
         try:
-            host.run_session(ending, partial(host.serve_until_signal, server, ending, listen))
+            host.run_server(server, ending, partial(host.run_until_signal, ending, listen))
         except click.exceptions.Exit:
             if lost:
                 raise lost[0] from None

@@ -11,7 +11,7 @@ import os.path
 import signal
 import sys
 import time
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from agentserver.assembly import Server
     from agentserver.config import Organism
-    from agentserver.ports.notices import Notifier
 
 
 def shutdown_of(server: Server) -> GracefulEnd:
@@ -60,26 +59,35 @@ def publish_overview(server: Server) -> AbstractAsyncContextManager[None]:
     return top.serve_overviews(overviews, journal_path(organism) or organism.files[0])
 
 
-@asynccontextmanager
-async def run_edges(server: Server, door: str = "") -> AsyncIterator[None]:
-    """Send the files of inboxes and announce approvals while the context lasts; ``door`` is the URL of their pages."""
-    import anyio
+def run_server(
+    server: Server,
+    ending: GracefulEnd,
+    work: Callable[[], Awaitable[int]],
+    *edges: AbstractAsyncContextManager[Any],
+    hangups: Hangups | None = None,
+) -> NoReturn:
+    """Run a server until its work returns, and end the command with the status of the work.
 
-    from agentserver.gateways.inbox import InboxRunner
-    from agentserver.gateways.notices import NoticeRunner
-    from agentserver.supervision import EndEffect, start_helper
+    Args:
+        server: entered first.
+        ending: passes signals on.
+        work: of the verb.
+        edges: entered in order while the server runs.
+        hangups: reload the organism; None without reloads.
+    """
 
-    def notifiers() -> tuple[Notifier, ...]:
-        return server.organism.notifiers  # after a reload, too
+    async def session() -> int:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(server)
+            await stack.enter_async_context(publish_overview(server))
+            if hangups is not None:
+                await stack.enter_async_context(hangups.reload_on_change(server, server.organism.files[0]))
+            for each in edges:
+                await stack.enter_async_context(each)
+            return await work()
 
-    organism = server.organism
-    inboxes = InboxRunner(server, lambda: server.organism.inboxes, organism.project)
-    notices = NoticeRunner(server, notifiers, organism.name, organism.project, door)
-    async with anyio.create_task_group() as tasks:
-        start_helper(tasks, "sends the files of inboxes", EndEffect.SERVER, inboxes.run)
-        start_helper(tasks, "announces approvals", EndEffect.RESTART, notices.run)
-        yield
-        tasks.cancel_scope.cancel()
+    with hangups or nullcontext():
+        run_session(ending, session)
 
 
 def run_session(ending: GracefulEnd, session: Callable[[], Awaitable[int]]) -> NoReturn:
@@ -115,9 +123,11 @@ def _innermost_error(group: BaseExceptionGroup[Exception]) -> Exception:
 
 
 async def run_until_signal(
-    ending: GracefulEnd, work: Callable[[], Awaitable[int]], status_of: Callable[[int], int] = lambda _: 0
+    ending: GracefulEnd,
+    work: Callable[[], Awaitable[int | None]],
+    status_of: Callable[[int], int] = lambda _: 0,
 ) -> int:
-    """Run work until it returns its status, or a signal cancels it; ``status_of`` maps the signal to a status."""
+    """Run work until it returns its status (None is 0), or a signal cancels it, whose status ``status_of`` returns."""
     import anyio
 
     from agentserver.supervision import EndEffect, start_errand
@@ -132,22 +142,9 @@ async def run_until_signal(
 
     async with anyio.create_task_group() as tasks:
         start_errand(tasks, "waits for signals", EndEffect.OWNER, stop_on_signal)
-        status = await work()
+        status = await work() or 0
         tasks.cancel_scope.cancel()
     return status
-
-
-async def serve_until_signal(
-    server: Server, ending: GracefulEnd, serve: Callable[[], Awaitable[None]]
-) -> int:
-    """Run the server until ``serve`` returns or a signal ends both. Returns status 0."""
-
-    async def serve_whole() -> int:
-        await serve()
-        return 0
-
-    async with server:
-        return await run_until_signal(ending, serve_whole)
 
 
 reload_option = click.option(

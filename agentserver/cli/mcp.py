@@ -59,7 +59,7 @@ def serve(organism: Path | None) -> None:
         await transport.over_streams(protocol, wire)
         await offering.rooms.close()
 
-    host.run_session(ending, partial(host.serve_until_signal, server, ending, hosts))
+    host.run_server(server, ending, partial(host.run_until_signal, ending, hosts))
 
 
 def _protocol_output() -> TextIO:

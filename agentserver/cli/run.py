@@ -54,19 +54,10 @@ def command(organism: Path | None, *, reloads: bool) -> None:
     the old code, everything else uses the new. Watching files needs the extra reload. If the new organism has
     mistakes, or changes what a running server cannot change, they are printed and nothing changes.
     """
-    hangups = Hangups()
+    hangups = Hangups() if reloads else None
     server = project.server(project.load(organism), durable=True)
     ending = host.shutdown_of(server)
-    opened = open_console(server, ending)
-
-    async def console_session() -> int:
-        reloading_context = hangups.reload_on_change(server, server.organism.files[0])
-        context = reloading_context if reloads else contextlib.nullcontext()
-        async with server, host.publish_overview(server), host.run_edges(server), context:
-            return await opened()
-
-    with hangups if reloads else contextlib.nullcontext():
-        host.run_session(ending, console_session)
+    host.run_server(server, ending, open_console(server, ending), hangups=hangups)
 
 
 def open_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[int]]:

@@ -231,7 +231,7 @@ def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Han
     from agentserver.telemetry.metrics import Metrics
 
     server = project.server(organism, durable=True)
-    server.approver = _DeferredApprover()
+    server.approver, server.door = _DeferredApprover(), doorway.url()
     ending, options = host.shutdown_of(server), doorway.options()
     tokens, rates = _open_principals(server, doorway.url())
     keeper = TokenKeeper(tokens, rates)
@@ -249,22 +249,13 @@ def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Han
     door = HttpDoor(server, options, keeper, parts, metrics=metrics_text, name=organism.name)
     session_end = open_console(server, ending) if console else partial(_close_on_signal, ending, server, door)
 
-    async def open_door() -> int:
-        async with (
-            server,
-            host.publish_overview(server),
-            host.run_edges(server, doorway.url()),
-            hangups.reload_on_change(server, organism.files[0]),
-            tokens.watch(),
-            rates.share(),
-            door.open(),
-            serve(door, doorway.listening, doorway.secure, door.connections, options.idle),
-        ):
-            project.say(doorway.url(), err=True)
-            return await session_end()
+    async def announce_door() -> int:
+        project.say(doorway.url(), err=True)
+        return await session_end()
 
-    with hangups:
-        host.run_session(ending, open_door)
+    opened = serve(door, doorway.listening, doorway.secure, door.connections, options.idle)
+    edges = (tokens.watch(), rates.share(), door.open(), opened)
+    host.run_server(server, ending, announce_door, *edges, hangups=hangups)
 
 
 async def _close_on_signal(ending: GracefulEnd, server: Server, door: HttpDoor) -> int:

@@ -1,4 +1,4 @@
-"""Figures of the package's words and size, printed by ``./run lint``.
+"""Figures of the package's words and size, printed by ``./run test --full``.
 
 Owns the aims and the ratchet: a figure that misses its aim may not get worse. Reads syntax trees and imports nothing of
 the package; what has to run is traced by passage.py in another process.

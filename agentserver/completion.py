@@ -352,11 +352,13 @@ class PromptRecording:
         recorded: its extent.
         sample: the share of requests whose completions are recorded, from 0 to 1.
         retention: seconds for which a completion is stored, at most as long as its conversation.
+        roles: the roles of principals that may read completions in the live view.
     """
 
     recorded: Recorded = Recorded.OFF
     sample: float = 1.0
     retention: float = 7 * 86400.0
+    roles: frozenset[str] = frozenset({"operator"})
 
 
 NOT_RECORDED = PromptRecording()

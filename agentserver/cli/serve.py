@@ -121,7 +121,18 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
     def redact(text: str) -> str:
         return server.organism.secrets.redact(text)  # of the current organism, after reloads too
 
-    view = LiveView(server, serving.sessions, Assets(), name=serving.organism.name, secrets=redact)
+    def prompt_readers() -> frozenset[str]:
+        models = server.organism.models
+        return frozenset() if models is None else models.prompts.roles
+
+    view = LiveView(
+        server,
+        serving.sessions,
+        Assets(),
+        name=serving.organism.name,
+        secrets=redact,
+        prompt_readers=prompt_readers,
+    )
     looking = frozenset({Role.OPERATOR, Role.VIEWER})
     yield DoorPart("live view's pages and login", tuple(view.pages()), open=True)
     yield DoorPart(

@@ -14,6 +14,7 @@ from agentserver.spending import Amount
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from agentserver.completion import RecordedCompletion
     from agentserver.core.encoding.history import (
         ChargeSum,
         ConversationPage,
@@ -65,6 +66,11 @@ class OwnedReader:
         if not owns(self._owner, found.beginning.principal):
             raise LookupError(conversation)
         return found
+
+    def list_completions(self, conversation: str) -> Sequence[RecordedCompletion]:
+        """List the recorded completions of a conversation. Raises LookupError."""
+        self.recorded_conversation(conversation)
+        return self._reader.list_completions(conversation)
 
     def list_decisions(self, most: int = 100) -> Sequence[DecidedApproval]:
         """List the latest decisions of people."""

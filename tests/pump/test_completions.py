@@ -24,12 +24,14 @@ from agentserver.completion import (
 from agentserver.core.messages import Moment
 from agentserver.engines.conformance.sample import SampleConversation, keep
 from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.postgres import PostgresOptions
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.pump.completions import CompletionLog, is_sampled
 from agentserver.trace import text as trace_text
 from agentserver.trace.completions import redact_completions
 from agentserver.trace.redact import EVERY, Redaction
+from tests.engines.postgres.alone import AloneEngine
 
 pytestmark = pytest.mark.anyio
 
@@ -69,10 +71,13 @@ class Model:
         return self.said
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def make_engine(request, tmp_path):
     if request.param == "memory":
         return lambda: MemoryEngine(recorded=True)
+    if request.param == "postgres":
+        options = PostgresOptions(request.getfixturevalue("database"))
+        return lambda: AloneEngine(options, retention=50.0)
     return lambda: SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), retention=50.0)
 
 

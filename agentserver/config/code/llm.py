@@ -76,7 +76,12 @@ def read_models(
             }
         ),
         budgets,
-        PromptRecording(entry.prompts.record, entry.prompts.sample, entry.prompts.retention),
+        PromptRecording(
+            entry.prompts.record,
+            entry.prompts.sample,
+            entry.prompts.retention,
+            frozenset(entry.prompts.roles),
+        ),
     )
 
 

@@ -192,10 +192,16 @@ class BudgetsEntry(Strict):
     )
 
 
+def _read_recorded(value: Any) -> Any:
+    """Read the text of a member; ``off`` of YAML 1.1 is false."""
+    said = "off" if value is False else value
+    return Recorded(said) if isinstance(said, str) and said in set(Recorded) else said
+
+
 class PromptsEntry(Strict):
     """Recording of prompts and answers with the conversation, for the trace and the live view."""
 
-    record: Recorded = Field(
+    record: Annotated[Recorded, BeforeValidator(_read_recorded)] = Field(
         default=_PROMPTS.recorded,
         description="off: nothing. metadata: model, backends, tokens, cost, finish and the names of tools. full: also "
         "messages, tools, arguments and answers, without secrets.",
@@ -206,6 +212,11 @@ class PromptsEntry(Strict):
     retention: Retention = Field(
         default=_PROMPTS.retention,
         description='How long they are stored, such as "7d"; at most as long as their conversation.',
+    )
+    roles: Annotated[list[Literal["operator", "viewer"]], Field(max_length=2)] = Field(
+        default=["operator"],
+        description="The roles that may read them in the live view. A viewer gets lengths and SHA-256 in place of "
+        "texts; a role that is not listed sees only that a model was asked.",
     )
 
 

@@ -79,7 +79,7 @@ class LiveView:
         assets: the files of the page.
         name: the organism's.
         secrets: takes secrets of the organism out of a text.
-        now: seconds since the epoch.
+        prompt_readers: returns the roles that may read recorded completions.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class LiveView:
         *,
         name: str,
         secrets: Callable[[str], str] = str,
-        now: Callable[[], float] = time.time,
+        prompt_readers: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         self._host = host
         self._name = name
         self._secrets = secrets
-        self._now = now
+        self._prompt_readers = prompt_readers
         self._sessions = sessions
         self._scenery = Scenery(name)
         self._assets = assets
@@ -142,7 +142,8 @@ class LiveView:
         return [
             self._view_route("/live/organism", self._organism),
             self._view_route("/live/conversations", self._conversations),
-            self._read_route("/live/conversations/{conversation}", views.conversation),
+            self._view_route("/live/conversations/{conversation}", self._conversation),
+            self._view_route("/live/conversations/{conversation}/completions/{completion}", self._completion),
             self._read_route("/live/conversations/{conversation}/messages/{delivery}", views.message),
             self._view_route("/live/approvals", self._approvals),
             self._view_route("/live/approvals/{approval}", self._approval),
@@ -152,9 +153,9 @@ class LiveView:
             self._decision_route("/live/dead/{delivery}", self._settle),
             self._read_route(
                 "/live/schedules",
-                lambda reader, _: views.schedules(reader, self._list_schedules(reader), self._now()),
+                lambda reader, _: views.schedules(reader, self._list_schedules(reader), time.time()),
             ),
-            self._read_route("/live/usage", lambda reader, _: views.usage(reader, self._now() - USAGE)),
+            self._read_route("/live/usage", lambda reader, _: views.usage(reader, time.time() - USAGE)),
         ]
 
     # Who asks
@@ -201,8 +202,7 @@ class LiveView:
 
         async def answer(request: Request, caller: Caller) -> Response:
             redaction, named = self._redaction(caller), request.path_params
-            if caller.sees is not None and "conversation" in named:  # costs the same for another tenant's
-                await self._host.find_conversation(caller.sees, named["conversation"])
+            await self._check_owner(caller, named)
             return self._respond(await self._read(caller, lambda reader: show(reader, redaction, **named)))
 
         return self._view_route(path, answer)
@@ -226,6 +226,9 @@ class LiveView:
             return await _handle_errors(partial(decide, request, caller, asked))
 
         return Route(path, answer, methods=["POST"])
+
+    def _reads_prompts(self, caller: Caller) -> bool:
+        return str(caller.role) in self._prompt_readers()
 
     def _redaction(self, caller: Caller) -> Redaction:
         if not caller.redacted:
@@ -284,6 +287,30 @@ class LiveView:
 
         return Feed(self._host, self._sessions.tokens, caller, self._redaction(caller), stands, over)
 
+    async def _check_owner(self, caller: Caller, named: dict[str, Any]) -> None:
+        """Check that a conversation is the caller's, at the same cost if it is another tenant's. Raises LookupError."""
+        if caller.sees is not None and "conversation" in named:
+            await self._host.find_conversation(caller.sees, named["conversation"])
+
+    async def _conversation(self, request: Request, caller: Caller) -> Response:
+        redaction, key = self._redaction(caller), request.path_params["conversation"]
+        await self._check_owner(caller, request.path_params)
+        prompts = self._reads_prompts(caller)
+        return self._respond(
+            await self._read(
+                caller, lambda reader: views.conversation(reader, redaction, key, prompts=prompts)
+            )
+        )
+
+    async def _completion(self, request: Request, caller: Caller) -> Response:
+        if not self._reads_prompts(caller):
+            return _refuse(403, "prompts and answers of models are for other roles (llm: prompts: roles:)")
+        redaction, named = self._redaction(caller), request.path_params
+        await self._check_owner(caller, named)
+        return self._respond(
+            await self._read(caller, lambda reader: views.completion(reader, redaction, **named))
+        )
+
     async def _read(self, caller: Caller, work: Callable[[Any], T]) -> T:
         owner = caller.sees
 
@@ -321,7 +348,7 @@ class LiveView:
         told = views.describe_approval(one, "" if conversation is None else conversation.principal)
         told["why"] = "" if caller.redacted else self._secrets(told["why"])
         until = one.at + self._host.rules.blueprint.approval_time(one.delivery.to)
-        return {**told, "left": max(0.0, until - self._now())}
+        return {**told, "left": max(0.0, until - time.time())}
 
     async def _approval(self, request: Request, caller: Caller) -> Response:
         one = self._find_approval(request, caller)

@@ -6,7 +6,7 @@ Reads run where the engine reads, and change nothing.
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections import Counter, deque
 from dataclasses import asdict
 from html import unescape
 from typing import TYPE_CHECKING, Any
@@ -36,12 +36,14 @@ from agentserver.payload.names import local
 from agentserver.ports.schedules import find_state
 from agentserver.spending import Amount
 from agentserver.trace import text
+from agentserver.trace.completions import describe, redact_completions, summarize
 from agentserver.trace.redact import EVERY, redact_records
 from agentserver.trace.terminal import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from agentserver.completion import RecordedCompletion
     from agentserver.core.blueprint import Blueprint
     from agentserver.core.encoding.history import ChargeSum, DeadLetter, DecidedApproval, ListedConversation
     from agentserver.core.messages import Delivery, Question
@@ -111,18 +113,100 @@ def _preview(one: ListedConversation, redaction: Redaction) -> str:
     return escape_unseen(" ".join(said.split())[:PREVIEW])
 
 
-def conversation(reader: EngineReader, redaction: Redaction, conversation: str) -> dict[str, Any]:
-    """Describe one conversation as the tree of its hops. Raises LookupError."""
+def conversation(
+    reader: EngineReader, redaction: Redaction, conversation: str, *, prompts: bool = False
+) -> dict[str, Any]:
+    """Describe one conversation as the tree of its hops and completions. Raises LookupError.
+
+    Args:
+        reader: of the engine.
+        redaction: for the reader's role.
+        conversation: its id.
+        prompts: whether the reader may read completions; otherwise it learns that a model was asked.
+    """
     recorded = reader.recorded_conversation(conversation)
     records = redact_records(recorded.records(), redaction)
-    hops = text.visible_hops(records)
+    found = reader.list_completions(conversation)
+    hops = list(text.interleave(text.by_request(text.visible_hops(records)), found))
+    places = text.CompletionPlaces()
+    for one in hops:
+        if isinstance(one, text.TracedHop):
+            places.note(one)
+    keys = {id(one): key for key, one in _number_completions(found)}
     return {
         "id": recorded.beginning.id,
         "principal": name(recorded.beginning.principal),
-        "rows": list(map(row, hops[-ROWS:])),
+        "rows": [
+            row(one)
+            if isinstance(one, text.TracedHop)
+            else completion_row(one, keys[id(one)], places.find(one), redaction, readable=prompts)
+            for one in hops[-ROWS:]
+        ],
         "earlier": max(0, len(hops) - ROWS),
         "cost": _sum(cost for _, _, cost in charges(records)),
     }
+
+
+def _number_completions(found: Iterable[RecordedCompletion]) -> Iterator[tuple[str, RecordedCompletion]]:
+    """Yield completions with a key of each: its delivery and its number there."""
+    numbers: Counter[str] = Counter()
+    for one in found:
+        numbers[one.delivery] += 1
+        yield f"{one.delivery}.{numbers[one.delivery]}", one
+
+
+def completion_row(
+    one: RecordedCompletion,
+    key: str,
+    place: tuple[int, float],
+    redaction: Redaction,
+    *,
+    readable: bool,
+) -> dict[str, Any]:
+    """Describe a completion in the tree of its conversation, without its texts.
+
+    Args:
+        one: the completion.
+        key: by which its texts are asked for.
+        place: its depth, and seconds from the beginning of its request to its end.
+        redaction: removes secrets.
+        readable: False for readers who only learn that there is one.
+    """
+    depth, elapsed = place
+    told = {
+        "event": text.COMPLETED,
+        "sender": name(one.listener),
+        "at": one.at + one.took,
+        "request": one.request,
+        "delivery": one.delivery,
+        "depth": depth,
+        "elapsed": elapsed,
+        "readable": readable,
+    }
+    if not readable:
+        return told
+    return {
+        **told,
+        "key": key,
+        "took": one.took,
+        "model": name(one.model),
+        "fault": name(redaction.secrets(one.fault)),
+        "summary": escape_unseen(redaction.secrets(summarize(one))[:SAID]),
+    }
+
+
+def completion(
+    reader: EngineReader, redaction: Redaction, conversation: str, completion: str
+) -> dict[str, Any]:
+    """Show the prompt and the answer of one completion, as headings with lines. Raises LookupError."""
+    recorded = reader.recorded_conversation(conversation)
+    found = dict(_number_completions(reader.list_completions(conversation)))[completion]
+    (shown,) = redact_completions([found], recorded.records(), redaction)
+    parts = describe(shown)
+    if shown.content is not None:
+        offered = [each for each in shown.content.tools if each.description or each.schema]
+        parts += [(f"tool {each.name}", f"{each.description}\n{each.schema}".strip()) for each in offered]
+    return {"parts": [{"heading": name(heading), "lines": _lines_of(said)} for heading, said in parts]}
 
 
 def message(reader: EngineReader, redaction: Redaction, conversation: str, delivery: str) -> dict[str, Any]:
@@ -332,8 +416,11 @@ def row(one: TracedHop, *, whole: bool = False) -> dict[str, Any]:
 
 def _content(one: TracedHop, *, whole: bool) -> list[str]:
     payload = text.payload(one.record.message)
-    shown = payload if whole or len(payload) <= SAID else payload[:SAID]
-    return [escape_unseen(each) for each in shown.replace("\t", "    ").split("\n")]
+    return _lines_of(payload if whole or len(payload) <= SAID else payload[:SAID])
+
+
+def _lines_of(said: str) -> list[str]:
+    return [escape_unseen(each) for each in said.replace("\t", "    ").split("\n")]
 
 
 # Lineage

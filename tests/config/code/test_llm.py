@@ -7,7 +7,7 @@ from textwrap import indent
 
 import pytest
 
-from agentserver.completion import Price
+from agentserver.completion import Price, PromptRecording, Recorded
 from agentserver.spending import Budget, Budgets
 from tests.config.conftest import ONE
 
@@ -48,6 +48,21 @@ def test_backends_and_models_are_frozen_values(desk):
     assert models.models["small"].backends == ("main", "home")
     assert models.backends["play"].script[1][0]["when"] == "yes"
     assert desk.load(ONE).models is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("record: full", PromptRecording(Recorded.FULL)),
+        ("record: off", PromptRecording(Recorded.OFF)),
+        (
+            "record: metadata, sample: 0.5, retention: 1h, roles: [viewer]",
+            PromptRecording(Recorded.METADATA, 0.5, 3600.0, frozenset({"viewer"})),
+        ),
+    ],
+)
+def test_the_recording_of_prompts_is_read(desk, text, expected):
+    assert desk.load(ONE + GOOD + f"  prompts: {{{text}}}\n").models.prompts == expected
 
 
 def test_loading_imports_no_provider(desk):

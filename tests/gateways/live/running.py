@@ -64,6 +64,7 @@ class Running:
         self._ready = threading.Event()
         self._loop = None
         self.people = None
+        self.prompt_roles = frozenset() if organism.models is None else organism.models.prompts.roles
         self.failed = None
 
     def __enter__(self):
@@ -92,6 +93,7 @@ class Running:
                     self._assets,
                     name=self.organism.name,
                     secrets=self.organism.secrets.redact,
+                    prompt_readers=lambda: self.prompt_roles,
                 )
                 config = uvicorn.Config(
                     Starlette(routes=[*view.pages(), *view.view_routes(), *view.streams()]),

@@ -1,9 +1,8 @@
-// Conversations: a list, and one of them as the tree of its hops with what each says, costs, and why it went no further.
+// The list of conversations, with its search.
 
-import { find, paced, read } from "./api.js";
-import { button, count, day, el, link, look, money, plain, put, replace, sign, spaced, table, way } from "./dom.js";
-import { concerns } from "./news.js";
-import { lineage } from "./lineage.js";
+import { find, paced } from "./api.js";
+import { show as one } from "./conversation.js";
+import { count, day, el, link, money, put, replace, spaced, table } from "./dom.js";
 
 export async function show([key, typed = "", after = ""]) {
   const where = typed === ANY ? "" : typed;
@@ -64,64 +63,4 @@ function search(where) {
     location.hash = `#/conversations/where/${encodeURIComponent(filter)}`;
   });
   return form;
-}
-
-async function one(key) {
-  const head = el("div", {});
-  const tree = el("ol", { class: "tree" });
-  const opened = new Map();
-  let shown = [];
-  const again = async () => {
-    const told = await read("conversations", key);
-    replace(head, el("p", { class: "quiet" }, "of ", el("b", {}, told.principal), `, ${count(told.rows.length + told.earlier)} events`,
-      told.cost.tokens > 0 && `, ${count(told.cost.tokens)} tokens`, told.cost.money > 0 && `, ${money(told.cost.money)}`),
-    told.earlier > 0 && el("p", { class: "quiet" }, `The first ${count(told.earlier)} events are left out.`));
-    const keys = told.rows.map((row) => JSON.stringify(row));
-    const same = shown.findIndex((each, at) => each !== keys[at]);
-    const kept = same < 0 ? shown.length : same;
-    while (tree.children.length > kept) tree.lastElementChild.remove();
-    put(tree, told.rows.slice(kept).map((row) => hop(key, row, opened)));
-    shown = keys;
-  };
-  await again();
-  const timer = paced(again);
-  return {
-    node: el("div", { class: "page" },
-      el("p", {}, link(["conversations"], "All conversations")),
-      el("h1", {}, "Conversation ", el("span", { class: "id" }, key)), head, tree),
-    news: (told) => concerns(told, (each) => each.conversation === key) && timer.soon(),
-    stop: timer.stop,
-  };
-}
-
-function hop(key, row, opened) {
-  const kind = look(row.event);
-  const why = [row.code, row.why].filter(Boolean).join(": ");
-  const head = spaced(
-    el("span", { class: "elapsed" }, `+${row.elapsed.toFixed(3)} s`),
-    sign(kind), el("span", { class: `event s-${kind}` }, row.event),
-    way(row.sender, row.to), row.root && el("span", { class: "root" }, row.root),
-    row.took !== null && el("span", { class: "quiet" }, `${(row.took * 1000).toFixed(0)} ms`),
-    row.cost && el("span", { class: "cost" }, `${count(row.cost[0])} tokens ${money(row.cost[1])}`));
-  const node = el("li", { class: `hop ${kind}` },
-    row.said.length > 0 ? said(key, row, head, opened) : el("p", { class: "head" }, head),
-    why && el("p", { class: `why s-${kind}` }, why),
-    row.ways.map(lineage),
-    row.more.length > 0 && el("details", { open: !row.ways.length }, el("summary", {}, "all that was found"), plain(row.more)));
-  node.style.setProperty("--depth", String(Math.min(row.depth, 12)));
-  return node;
-}
-
-function said(key, row, head, opened) {
-  const body = el("div", {}, plain(row.said));
-  if (row.cut) {
-    put(body, button("show all of it", async (event) => {
-      const whole = await read("conversations", key, "messages", row.delivery);
-      replace(body, plain(whole.said));
-      event.preventDefault();
-    }, "plain"));
-  }
-  const node = el("details", { open: opened.get(row.delivery + row.event) === true }, el("summary", { class: "head" }, head), body);
-  node.addEventListener("toggle", () => opened.set(row.delivery + row.event, node.open));
-  return node;
 }

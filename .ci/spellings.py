@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from babel import Locale, localedata
 
-from agentserver.provenance.evidence.tokens import LETTER
+from agentserver.provenance.evidence.lexicon import LETTER
 
 TARGET: Final = (
     Path(__file__).resolve().parent.parent / "agentserver" / "provenance" / "evidence" / "spellings.txt"

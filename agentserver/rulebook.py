@@ -10,11 +10,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from agentserver.characters.printing import clean_line, escape_markup
 from agentserver.config.organism import Handoffs
+from agentserver.contract import TodoComplete, TodoUntil
 from agentserver.core.blueprint import Blueprint, map_services
 from agentserver.core.guard import Rules
 from agentserver.core.handoffs import Handoff, Task
-from agentserver.core.usage import usage_instructions
+from agentserver.core.messages import TODO
 from agentserver.guards.builtin import OrganismFacts, make_builtin_guards
 from agentserver.guards.hosting import host_guards, merge_guards
 from agentserver.guards.intents import IntentRewriter
@@ -26,7 +28,7 @@ from agentserver.wire import envelope
 from agentserver.wire.envelope import Bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from agentserver.config.organism import Organism, Provenance
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from agentserver.guards.lineage.trust import TrustSettings
     from agentserver.payload.codec import Codec
     from agentserver.payload.xsd_codec import Binding
+
 
 NO_GUARDS: Mapping[str, Guard] = MappingProxyType({})
 
@@ -191,3 +194,83 @@ def _bind_schema(payload: type, schema: Path) -> Binding:
     others = (each for each in sorted(schema.parent.glob("*.xsd")) if each != schema)
     folder = {each.name: each.read_bytes() for each in others if each.resolve().parent == schema.parent}
     return Binding(payload, schema.read_bytes(), folder, example)
+
+
+SCHEMA_LIMIT = 6_000
+"""Characters of one schema; a longer one is left out, its example stays."""
+
+DESCRIPTION_LIMIT = 500
+"""Characters of one description."""
+
+TEXT_LIMIT = 60_000
+"""Characters of the whole text; peers beyond it are shown without their schemas, then only counted."""
+
+BREAK = "\n\n"
+
+INTRODUCTION = "You can send messages to these listeners. A payload must look exactly as its schema says."
+
+SEMANTICS = """\
+## Responding
+- Responding to your caller ends your present task. Every listener that you called meanwhile is stopped.
+- Their state is lost (memory, scratch space), and what they still send is discarded.
+- You cannot call them again in the same context once you have responded.
+So finish all sub-tasks first. If you need a listener's result, wait for its answer before you respond."""
+
+
+def usage_instructions(listener: Listener, listeners: Mapping[str, Listener], codecs: Codecs) -> str:
+    """Describe the payloads that a listener's peers accept, for a model's prompt, in up to TEXT_LIMIT characters.
+
+    Empty without peers. Others' text is data in it: the structure of schemas, one line of descriptions. Each such line
+    begins with our word or tag, so that no author can add a heading, end a code fence or pose as the server.
+    """
+    entries = list(_entries(listener, listeners))
+    if not entries:
+        return ""
+    parts, left_out = [INTRODUCTION], 0
+    room = TEXT_LIMIT - len(INTRODUCTION) - len(SEMANTICS) - len(_not_shown(len(entries))) - 2 * len(BREAK)
+    for name, description, payloads in entries:
+        head = (
+            f"## {clean_line(name, DESCRIPTION_LIMIT)}\nPurpose: {clean_line(description, DESCRIPTION_LIMIT)}"
+        )
+        body = "\n".join([head, *(line for payload in payloads for line in _payload(payload, codecs))])
+        part = next((form for form in (body, head) if len(BREAK) + len(form) <= room), "")
+        if part:
+            parts.append(part)
+            room -= len(BREAK) + len(part)
+        else:
+            left_out += 1
+    return BREAK.join([*parts, *([_not_shown(left_out)] if left_out else []), SEMANTICS])
+
+
+def _entries(
+    listener: Listener, listeners: Mapping[str, Listener]
+) -> Iterator[tuple[str, str, tuple[type, ...]]]:
+    for name in sorted(listener.peers):
+        if name in listeners:
+            yield name, listeners[name].description, listeners[name].payloads
+    if TODO in listener.peers:
+        yield TODO, "Reminds you of replies you wait for.", (TodoUntil, TodoComplete)
+
+
+def _not_shown(count: int) -> str:
+    return f"{count} more listeners are not shown."
+
+
+def _payload(payload: type, codecs: Codecs) -> Iterator[str]:
+    codec = codecs.of(payload)
+    schema = "\n".join(_lines(codec.xsd()))
+    if len(schema) <= SCHEMA_LIMIT:
+        yield f"Schema:\n```xsd\n{schema}\n```"
+    yield f"Example:\n```xml\n{escape_markup(codec.example())}\n```"
+
+
+def _lines(schema: str) -> list[str]:
+    """Split a schema into lines that each begin with a tag."""
+    lines: list[str] = []
+    for line in schema.expandtabs(2).split("\n"):
+        shown = escape_markup(line)
+        if shown.lstrip().startswith("<"):
+            lines.append(shown)
+        elif shown.strip():
+            lines[-1:] = [" ".join([*lines[-1:], shown.strip()])]
+    return lines

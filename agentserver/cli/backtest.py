@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from agentserver.config import Organism
     from agentserver.core.encoding.history import RecordedConversation
     from agentserver.core.guard import Rules
-    from agentserver.history.backtest import JudgedConversation, Tally, TriedPolicy
+    from agentserver.history.backtest import JudgedConversation, Labels, Tally, TriedPolicy
     from agentserver.history.conditions import Condition
     from agentserver.history.foreign import ForeignConversation
-    from agentserver.history.labels import Labels
     from agentserver.provenance.evidence.labels import Mode
     from agentserver.provenance.policy.declarations import Policy
 
@@ -109,7 +108,7 @@ def command(policy: Path, organism: Path | None, **asked: Any) -> None:
 
 
 def _read_labels(path: Path | None) -> Labels:
-    from agentserver.history.labels import LabelError, Labels, read_labels
+    from agentserver.history.backtest import LabelError, Labels, read_labels
 
     if path is None:
         return Labels()
@@ -356,8 +355,7 @@ def _choose_mode(declared: Mode, wanted: str | None) -> Mode:
 
 def _under_test(organism: Organism, mode: Mode) -> TriedPolicy:
     """Build the rules of an organism with its policy in a mode, and record the verdicts of that policy."""
-    from agentserver.guards.lineage.guard import LineageGuard
-    from agentserver.guards.lineage.recording import RecordingGuard
+    from agentserver.guards.lineage.guard import LineageGuard, RecordingGuard
     from agentserver.history.backtest import TriedPolicy
 
     said = _declared(organism)

@@ -178,7 +178,7 @@ def find_pending_breaks(organism: Organism, rules: Rules, journal: Path) -> Iter
     """Report the waiting flows and messages of a journal that the organism could not continue."""
     from agentserver.config.findings import ConfigMistake, Severity
     from agentserver.flow.handler import FlowHandler
-    from agentserver.history.pending import find_breaks
+    from agentserver.history.flows import find_breaks
     from agentserver.remedies.configuration import ConfigCode
 
     named = {bound.listener.name: bound for bound in organism.listeners}

@@ -123,7 +123,7 @@ def trace_command(given: reading.JournalArguments, conversation: str, **asked: A
 
     Secrets of the organism are never shown.
     """
-    from agentserver.history.flow_lines import find_flow_lines
+    from agentserver.history.flows import find_flow_lines
     from agentserver.trace.completions import drop_content, redact_completions
     from agentserver.trace.redact import Redaction, redact_records
 

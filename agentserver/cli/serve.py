@@ -90,7 +90,7 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
     acting, challenge = frozenset({Role.USER, Role.OPERATOR}), "Bearer"
     issuers = [each.issuer for each in serving.organism.identity]
     if issuers:
-        from agentserver.gateways.resource import describe_resource
+        from agentserver.gateways.http.parts import describe_resource
 
         described = describe_resource(serving.url, "/mcp", issuers)
         challenge = described.challenge

@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, cast
 
 import anyio
 import anyio.lowlevel
@@ -27,12 +27,12 @@ from agentserver.contract import HandlerResponse, SystemError
 from agentserver.core.messages import Reply
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.approvals import Answer, Approval, ApprovalAnswer
+from agentserver.flow.errors import DivergedError
 from agentserver.flow.handler import FlowHandler
 from agentserver.gateways.console.view import decode_payload, state
 from agentserver.ports import RejectReason, UnkeptError
 from agentserver.supervision import EndEffect, start_errand
 from agentserver.testing.clock import FakeClock
-from agentserver.testing.flows import RepeatedFlow
 from agentserver.testing.models import ScriptedModel, replace_providers
 from agentserver.trace.text import tree_text
 from agentserver.wire import envelope
@@ -61,6 +61,44 @@ if TYPE_CHECKING:
     from agentserver.contract import HandlerMetadata
 
     Resources: TypeAlias = Sequence[object] | Lifespan
+    from collections.abc import Sequence
+
+    from agentserver.contract import Invocation
+    from agentserver.flow.lines import FlowLine
+    from agentserver.flow.runner import FlowRunner
+    from agentserver.payload.codec import Codecs
+
+
+class RepeatedFlow(FlowHandler):
+    """Handler that keeps no flow in memory: each answer runs the flow again from its record, as after a restart."""
+
+    faults: list[AssertionError]
+
+    @classmethod
+    def make(cls, handler: FlowHandler, faults: list[AssertionError]) -> Self:
+        """Make a repeated flow from a handler. ``faults`` gets each difference."""
+        made = cls(handler.run, handler.codecs, handler.earlier)
+        made.faults = faults
+        return made
+
+    def bind(self, codecs: Codecs, earlier: FlowHandler | None = None) -> Self:
+        """Return the handler for one server."""
+        made = type(self)(self.run, codecs, earlier)
+        made.faults = self.faults
+        return made
+
+    def keep(self, now: Invocation, runner: FlowRunner) -> None:
+        """Drop a waiting flow."""
+        del now
+        runner.close()
+
+    async def rerun(self, lines: Sequence[FlowLine]) -> FlowRunner:
+        """Run a flow to the end of its log. Raises FlowError."""
+        try:
+            return await super().rerun(lines)
+        except DivergedError as error:
+            self.faults.append(AssertionError(f"a flow differs when it is run again: {error}"))
+            raise
 
 
 @dataclass

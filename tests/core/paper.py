@@ -26,10 +26,10 @@ from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
-from agentserver.core.usage import usage_instructions
 from agentserver.guards.builtin import PeersGuard
 from agentserver.payload.codec import Codecs
 from agentserver.pump.invoke import make_answering
+from agentserver.rulebook import usage_instructions
 from agentserver.wire import envelope
 from agentserver.wire.envelope import SCHEMA, Bounds, read_envelope
 

@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agentserver import Pattern, TodoComplete, TodoUntil, xmlify
-from agentserver.core.usage import DESCRIPTION_LIMIT, SCHEMA_LIMIT, SEMANTICS, TEXT_LIMIT, usage_instructions
 from agentserver.payload.codec import Codecs
 from agentserver.payload.fields.field_table import PayloadError
 from agentserver.payload.xsd_codec import bind
+from agentserver.rulebook import DESCRIPTION_LIMIT, SCHEMA_LIMIT, SEMANTICS, TEXT_LIMIT, usage_instructions
 from agentserver.wire.envelope import Malformed, read_payload
 from tests.core.paper import Ask, Note, listener
 from tests.core.strategies import classes

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from agentserver.core.state.principals import Trust
 from agentserver.gateways.http import DoorPart
-from agentserver.gateways.resource import describe_resource
+from agentserver.gateways.http.parts import describe_resource
 from agentserver.ports.identity import ClaimRule
 from tests.gateways.principals.oidc import AUDIENCE, CLIENT, SECRET, provider
 from tests.gateways.principals.test_identity import door, known

@@ -10,7 +10,7 @@ import pytest
 from agentserver.assembly import build
 from agentserver.engines.memory import MemoryEngine
 from agentserver.flow import ask, gather, tell
-from agentserver.history.flow_lines import find_flow_lines
+from agentserver.history.flows import find_flow_lines
 from agentserver.payload.codec import Codecs
 from agentserver.payload.functions import payload_of
 from agentserver.testing import listener, organism_of

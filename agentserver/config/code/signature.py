@@ -1,7 +1,8 @@
-"""Checks the signature of a handler: payload and metadata, or typed parameters that become its payload."""
+"""Checks the signature of a handler, and compiles functions with typed parameters to handlers."""
 
 from __future__ import annotations
 
+import ast
 import collections.abc
 import functools
 import inspect
@@ -16,10 +17,11 @@ from types import FunctionType, MethodType, NoneType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from agentserver import contract
-from agentserver.config.code.functions import compile_handler, line_of_parameter
 from agentserver.config.code.userland import Crash, attempt
-from agentserver.contract import SYSTEM_PAYLOADS, HandlerMetadata, HandlerResponse, HandlerResult
+from agentserver.contract import SYSTEM_PAYLOADS, HandlerMetadata, HandlerResponse, HandlerResult, invocation
+from agentserver.flow.handler import FlowHandler
 from agentserver.flow.lines import KEPT
+from agentserver.payload.codec import Codecs
 from agentserver.payload.functions import SignatureError, derive, is_function_listener, members
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from agentserver.config.organism import Handler
     from agentserver.payload.functions import FunctionForm
+
 
 SYNC = (
     "must be declared with async def: a synchronous handler would stop every conversation while it runs, "
@@ -352,3 +355,57 @@ def _payloads_among(values: list[Any], asked: frozenset[str]) -> Iterator[type]:
 
 def _sort_classes(kinds: Iterable[type]) -> tuple[type, ...]:
     return tuple(sorted(set(kinds), key=lambda kind: (kind.__module__, kind.__qualname__)))
+
+
+def compile_handler(function: Callable[..., Any], form: FunctionForm) -> FlowHandler:
+    """Return the v2.1 handler of a function, which may await messages.
+
+    It passes the fields of a payload as arguments and answers the caller with the value. A refusal of an earlier
+    answer is passed to the caller.
+    """
+    names = frozenset(kind.__xml_name__ for kind in form.payloads)  # type: ignore[attr-defined]
+    inner = inspect.unwrap(function)
+
+    async def run(payload: Any) -> Any:
+        if type(payload).__xml_name__ not in names:  # a class of the same name, behind a wall
+            raise TypeError(f"{form.name} does not take {type(payload).__name__}")
+        by_place, by_name = form.arguments(payload)
+        made = function(*by_place, **by_name)
+        value = await (_last_value(made, form) if form.stream else made)
+        return None if value is None else form.answer(value)
+
+    run.__module__, run.__qualname__ = inner.__module__, inner.__qualname__
+    run.__wrapped__ = inner  # type: ignore[attr-defined]
+    return FlowHandler(run, Codecs((*form.payloads, *form.answers)))
+
+
+async def _last_value(stream: Any, form: FunctionForm) -> Any:
+    """Report the texts of a stream as progress, and return the value in it; None without one.
+
+    Raises TypeError for a second value.
+    """
+    current, answer = invocation(), None
+    async for value in stream:
+        if isinstance(value, str):
+            current.progress(value)
+        elif answer is not None:
+            raise TypeError(f"{form.name} yielded a second answer, {type(value).__name__}")
+        else:
+            answer = value
+    return answer
+
+
+def line_of_parameter(file: str, line: int, name: str) -> int:
+    """Find the line of a parameter, or of the return annotation, of the function that begins at ``line``."""
+    try:
+        tree = ast.parse("".join(linecache.getlines(file)))
+    except (SyntaxError, ValueError):
+        return line
+    made = (node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef) and node.lineno == line)
+    for node in made:
+        if name == "return" and node.returns is not None:
+            return node.returns.lineno
+        given = node.args
+        every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+        return next((each.lineno for each in every if each is not None and each.arg == name), line)
+    return line

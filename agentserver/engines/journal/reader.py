@@ -27,7 +27,7 @@ from agentserver.core.receipts import Receipt
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.ledger import EffectState
-from agentserver.engines.journal import completions, events, records, seal, suspension
+from agentserver.engines.journal import events, records, seal, suspension
 from agentserver.engines.journal.events import EVENT, make_event
 from agentserver.engines.journal.finding import SQLITE_WORDS, find_conversations, find_wrong_terms
 from agentserver.engines.journal.retention import find_broken_link
@@ -319,7 +319,7 @@ class Reader:
 
     def list_completions(self, conversation: str) -> list[RecordedCompletion]:
         """List the recorded completions of a conversation. Raises UnreadableError."""
-        return completions.read_completions(self._connection, conversation)
+        return records.read_completions(self._connection, conversation)
 
     def _step_rows(self, number: int) -> list[tuple[object, ...]]:
         return self._connection.execute(
@@ -534,7 +534,7 @@ def find_faults(
         yield "the calendar fails its seal"
     yield from suspension.find_damaged_suspensions(connection)
     yield from records.find_damaged_names(connection)
-    yield from completions.find_damaged_completions(connection)
+    yield from records.find_damaged_completions(connection)
 
 
 def _conversations(

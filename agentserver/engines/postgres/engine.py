@@ -12,7 +12,7 @@ import anyio
 
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.elapsed_time import STEADY, Calendar, Jump
-from agentserver.engines.journal import completions, records, retention, suspension
+from agentserver.engines.journal import records, retention, suspension
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.events import make_event
 from agentserver.engines.journal.finding import POSTGRES_WORDS
@@ -432,7 +432,7 @@ class PostgresEngine(JournalReads):
 
     async def record_completion(self, done: RecordedCompletion, until: float) -> None:
         """Store a completion with its conversation."""
-        await self._do(lambda: completions.add_completion(self._thread.connection, done, until))
+        await self._do(lambda: records.add_completion(self._thread.connection, done, until))
 
     async def give_name(self, name: str, conversation: str, at: float) -> str:
         """Name a conversation, unless another has the name."""
@@ -442,7 +442,7 @@ class PostgresEngine(JournalReads):
         """Remove expired conversations in batches, and old fates."""
         with suppress(*DRIVER):
             await self._inbox.expire()
-        while await self._do(lambda: completions.expire_completions(self._thread.connection, now)):
+        while await self._do(lambda: records.expire_completions(self._thread.connection, now)):
             pass
         if self._retention is None:
             return 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.elapsed_time import STEADY, Calendar
-from agentserver.engines.journal import completions, records, retention
+from agentserver.engines.journal import records, retention
 from agentserver.engines.journal.reader import JournalReads, Reader
 from agentserver.engines.journal.records import StoredAnswers
 from agentserver.engines.journal.rows import Acknowledgement, make_gone_test
@@ -288,7 +288,7 @@ class SqliteEngine(JournalReads, SinglePartition):
 
     async def record_completion(self, done: RecordedCompletion, until: float) -> None:
         """Store a completion in a transaction of its own."""
-        await self._do(lambda: completions.add_completion(self._connection, done, until))
+        await self._do(lambda: records.add_completion(self._connection, done, until))
 
     async def give_name(self, name: str, conversation: str, at: float) -> str:
         """Name a conversation durably. Returns the one that has the name."""
@@ -314,7 +314,7 @@ class SqliteEngine(JournalReads, SinglePartition):
 
     async def expire(self, now: float, calendar: Calendar = STEADY) -> int:
         """Remove expired conversations in batches, between commits."""
-        while await self._do(lambda: completions.expire_completions(self._connection, now)):
+        while await self._do(lambda: records.expire_completions(self._connection, now)):
             pass
         if self._retention is None:
             return 0

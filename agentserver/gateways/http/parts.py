@@ -11,7 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeVar, cast
+
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from agentserver.contract import Code
 from agentserver.core.refusals import ERROR_WORDINGS
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from agentserver.gateways.principals import Caller
     from agentserver.ports import SubmitResult
     from agentserver.ports.schedules import Schedule
+
 
 PROBLEM: Final = "application/problem+json"
 
@@ -306,3 +310,40 @@ async def open_conversation(server: DoorHost, who: Caller, key: str | None, *, k
         raise ProblemAnswer(403, "This organism and this principal's rights do not fit together.") from None
     handle.detach()
     return handle.id
+
+
+_PLACE: Final = "/.well-known/oauth-protected-resource"
+
+
+class DescribedResource(NamedTuple):
+    """Resource whose clients can find its issuers.
+
+    Args:
+        part: the open routes of its metadata.
+        challenge: WWW-Authenticate of its 401 answers, which names the metadata.
+    """
+
+    part: DoorPart
+    challenge: str
+
+
+def describe_resource(url: str, path: str, issuers: Sequence[str]) -> DescribedResource:
+    """Describe a resource of the door: at its own place, and at the place of the host for older clients.
+
+    Args:
+        url: of the door, without a path.
+        path: of the resource.
+        issuers: of the tokens that it accepts.
+    """
+    told = {
+        "resource": f"{url}{path}",
+        "authorization_servers": list(issuers),
+        "bearer_methods_supported": ["header"],
+    }
+
+    async def answer(_: Request) -> JSONResponse:
+        return JSONResponse(told)
+
+    routes = [Route(place, answer, methods=["GET"]) for place in (f"{_PLACE}{path}", _PLACE)]
+    challenge = f'Bearer resource_metadata="{url}{_PLACE}{path}"'
+    return DescribedResource(DoorPart(f"metadata of {path}", routes, open=True), challenge)

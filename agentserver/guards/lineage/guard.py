@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.verdict import Finding
     from agentserver.provenance.verdict import Verdict as Judgement
 
+
 __all__ = ["LineageGuard", "TrustSettings"]
 
 _SERIOUS = (Effect.BLOCK, Effect.ASK)
@@ -501,3 +502,22 @@ def digest_call(call: Call) -> str:
     said = [[leaf.path, type(leaf.value).__name__, text_of(leaf.value)] for leaf in call.arguments]
     body = json.dumps([call.sink, said], ensure_ascii=True, separators=(",", ":"))
     return sha256(body.encode("ascii")).hexdigest()
+
+
+class RecordingGuard(LineageGuard):
+    """Lineage guard that judges as another one does and records each verdict.
+
+    Args:
+        guard: the other one, whose settings it shares.
+        rulings: the list that gets each message with the verdict on it.
+    """
+
+    def __init__(self, guard: LineageGuard, rulings: list[tuple[Proposal, Verdict]]) -> None:
+        self.__dict__.update(vars(guard))
+        self._rulings = rulings
+
+    def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:
+        """Judge a message, and record the verdict."""
+        verdict = super().judge(memory, proposal, at)
+        self._rulings.append((proposal, verdict))
+        return verdict

@@ -20,14 +20,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 from unicodedata import numeric
 
-from agentserver.provenance.evidence.tokens import LETTER, find_words, fold_word
+from agentserver.provenance.evidence.lexicon import LETTER, find_words, fold_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from agentserver.provenance.evidence.labels import Scalar
-    from agentserver.provenance.evidence.lexicon import Lexicon
-    from agentserver.provenance.evidence.tokens import Word
+    from agentserver.provenance.evidence.lexicon import Lexicon, Word
 
 WORD: Final = LETTER
 _GAP: Final = r"[ \t\u00a0\u202f]{1,3}"

@@ -15,11 +15,11 @@ from agentserver.provenance.evidence.destinations import PlaceForm, parse_list
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import place_hash
 from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.evidence.readings import (
     read_amounts,
     read_moment,
 )
-from agentserver.provenance.evidence.tokens import find_words
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
 from agentserver.provenance.judging.case import READ, TEXTS
 

@@ -26,7 +26,7 @@ from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed_time import Calendar, Jump
 from agentserver.engines.conformance.suite import SampleConversation
-from agentserver.engines.journal import completions, records, retention, suspension
+from agentserver.engines.journal import records, retention, suspension
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.rows import Acknowledgement
 from agentserver.engines.sqlite import file as journal_file
@@ -119,7 +119,7 @@ def everything(tmp_path_factory):
         assert writer.commit([], left) == []
         records.claim_name(connection, "name", outcomes[0].conversation.id, 5.0)
         asked = outcomes[0].conversation.id, "request", "delivery", "clerk", "model"
-        completions.add_completion(connection, RecordedCompletion(*asked, at=5.0, took=1.0), 99.0)
+        records.add_completion(connection, RecordedCompletion(*asked, at=5.0, took=1.0), 99.0)
         count_opening(connection)
         records.write_calendar(connection, Calendar((Jump(5.0, 9.0),), 11.0))
         for number in (3, 4, 5):

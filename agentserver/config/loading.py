@@ -516,7 +516,6 @@ BASE, WHOLE = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 HEADERS = ("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS")
 CERTIFICATES = ("OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE")
 TRACES = "/v1/traces"
-METRICS, METRICS_WHOLE = "/v1/metrics", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
 
 
 def read_otel(main: ParsedDocument, environ: Mapping[str, str], report: Mistakes) -> Otel | None:
@@ -551,7 +550,8 @@ def read_otel(main: ParsedDocument, environ: Mapping[str, str], report: Mistakes
         entry.content,
         tuple(entry.redact),
         asked=asked,
-        metrics=_metrics(entry, environ),
+        metrics=_signal_address(entry, environ, "METRICS"),
+        events=_signal_address(entry, environ, "LOGS") if entry.events else "",
     )
 
 
@@ -567,14 +567,18 @@ def _url(entry: OtelEntry, environ: Mapping[str, str]) -> str:
     return base and base.rstrip("/") + TRACES
 
 
-def _metrics(entry: OtelEntry, environ: Mapping[str, str]) -> str:
-    """Return the address for metrics; empty when the environment disables them or has an address for spans only."""
-    if environ.get("OTEL_METRICS_EXPORTER", "").strip().lower() == "none":
+def _signal_address(entry: OtelEntry, environ: Mapping[str, str], signal: str) -> str:
+    """Return the address for metrics or logs.
+
+    Empty when the environment disables them or has an address for spans only.
+    """
+    if environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower() == "none":
         return ""
-    if entry.endpoint is None and environ.get(METRICS_WHOLE):
-        return environ[METRICS_WHOLE]
+    whole = environ.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+    if entry.endpoint is None and whole:
+        return whole
     base = entry.endpoint or environ.get(BASE, "")
-    return base and base.rstrip("/") + METRICS
+    return base and f"{base.rstrip('/')}/v1/{signal.lower()}"
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:

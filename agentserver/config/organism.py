@@ -152,6 +152,7 @@ class Otel:
         redact: patterns of field names that are removed from them.
         asked: whether the YAML enables it, and not only the environment.
         metrics: full address for metrics of language models; empty without them.
+        events: full address for events of completions, with prompts and answers; empty without them.
     """
 
     url: str
@@ -163,6 +164,7 @@ class Otel:
     redact: tuple[str, ...] = ()
     asked: bool = True
     metrics: str = ""
+    events: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -243,7 +243,7 @@ class Story:
         self._share, self._content = share, content
         operation: tuple[Pair, ...] = ((Attribute.OPERATION, Operation.WORKFLOW),)
         self._workflow = SpanKind(
-            f"{Operation.WORKFLOW} {organism}", (*operation, (Attribute.WORKFLOW, organism))
+            f"{Operation.WORKFLOW} {organism}", (*operation, (Attribute.AGENT, organism))
         )
         self.know(agents)
         self._requests: dict[str, _Request] = {}

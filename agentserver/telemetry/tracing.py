@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, Self
@@ -33,6 +33,7 @@ from agentserver.telemetry.export import Collector, Export, Sender
 from agentserver.telemetry.otlp import Encoder
 from agentserver.telemetry.spans import Attribute, Operation, Span, SpanEvent, SpanKind
 from agentserver.telemetry.story import RunningTurns, Story, is_sampled, span_id, trace_id
+from agentserver.trace.recording import describe_completion
 from agentserver.trace.redact import Redaction
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
     from agentserver.core.records.audit import AuditRecord
     from agentserver.ports import Engine, EngineReader
-    from agentserver.telemetry.client import ClientMetrics
+    from agentserver.telemetry.client import ClientMetrics, CompletionEvents
     from agentserver.telemetry.spans import Pair
 
 FAILED: Final = "backend_failed"
@@ -84,16 +85,17 @@ class _Outcome:
 
 @dataclass(frozen=True, slots=True)
 class TracedCompleter:
-    """Completer whose completions have spans and count in metrics."""
+    """Completer whose completions have spans and events and count in metrics."""
 
     completer: Completer
     models: LanguageModels | None
     add: Callable[[Span], None]
     metrics: ClientMetrics | None
+    events: CompletionEvents | None
 
     async def complete(self, model: str, request: Request) -> Completion:
         """Return the answer of the completer. Raises its errors."""
-        with _RunningCompletion(self, model) as observed:
+        with _RunningCompletion(self, model, request) as observed:
             observed.outcome.done = await self.completer.complete(model, request)
             return observed.outcome.done
 
@@ -103,6 +105,7 @@ class TracedCompleter:
         if observed.sampled:
             ids = above.trace_id.to_bytes(16), observed.own, above.span_id.to_bytes(8)
             self.add(self._span(model, outcome, ids, observed.began))
+            self._record_event(observed, seconds)
         self._count(model, outcome, seconds)
 
     def _span(self, model: str, outcome: _Outcome, ids: tuple[bytes, bytes, bytes], began: float) -> Span:
@@ -116,6 +119,28 @@ class TracedCompleter:
         events = [_failure_event(one, ended) for one in outcome.attempts if one.fault is not None]
         more = self._facts(model, backend, outcome.answer)
         return Span(*ids, about, began, ended, more, events, outcome.fault, client=True)
+
+    def _record_event(self, observed: _RunningCompletion, seconds: float) -> None:
+        if self.events is None:
+            return
+        from agentserver.telemetry.client import PROMPT  # is there since the events are
+
+        model, outcome, request = observed.model, observed.outcome, observed.request
+        backend = self._backend(model, outcome)
+        ended = outcome.error or outcome.done
+        if ended is None:
+            return
+        done = describe_completion(model, request, ended, PROMPT)
+        facts: list[Pair] = [
+            (Attribute.OPERATION, Operation.CHAT),
+            (Attribute.AGENT, request.agent),
+            (Attribute.REQUEST_MODEL, model if backend is None else backend.model),
+            *self._facts(model, backend, outcome.answer),
+        ]
+        if outcome.fault:
+            facts.append((Attribute.ERROR, outcome.fault))
+        context = _make_context(observed.above, observed.own)
+        self.events.record(replace(done, took=seconds), facts, context, observed.began)
 
     def _facts(self, model: str, backend: Backend | None, answer: Completion | None) -> list[Pair]:
         """Return the attributes of a span, also for a partial answer."""
@@ -163,8 +188,8 @@ class TracedCompleter:
 class _RunningCompletion:
     """Running completion. Its span is the current one if the request around it is sampled."""
 
-    def __init__(self, asked: TracedCompleter, model: str) -> None:
-        self.model, self.outcome = model, _Outcome()
+    def __init__(self, asked: TracedCompleter, model: str, request: Request) -> None:
+        self.model, self.request, self.outcome = model, request, _Outcome()
         self.above, self.own = get_current_span().get_span_context(), os.urandom(8)
         self.sampled = self.above.is_valid and self.above.trace_flags.sampled
         self._asked = asked
@@ -244,6 +269,10 @@ class TelemetrySettings(Collector, Protocol):
         """Address for metrics, whole; empty without a destination."""
 
     @property
+    def events(self) -> str:
+        """Address for events of completions, whole; empty without a destination."""
+
+    @property
     def resource(self) -> Mapping[str, str]:
         """Attributes of this server."""
 
@@ -267,13 +296,18 @@ class Tracer:
         share: of the requests that are sampled, from 0 to 1.
         story: makes spans.
         export: sends them.
-        metrics: of completions; None without a destination.
+        client: the metrics and events of completions; each None without a destination.
     """
 
     def __init__(
-        self, share: float, story: Story, export: Export, metrics: ClientMetrics | None = None
+        self,
+        share: float,
+        story: Story,
+        export: Export,
+        client: tuple[ClientMetrics | None, CompletionEvents | None] = (None, None),
     ) -> None:
-        self._share, self._story, self._export, self._metrics = share, story, export, metrics
+        self._share, self._story, self._export = share, story, export
+        self._metrics, self._events = client
         self._turns = RunningTurns(story.find_turn)
         self.sink = export.put
 
@@ -311,8 +345,8 @@ class Tracer:
                     self._export.add(span)
 
     def wrap_completer(self, completer: Completer, models: LanguageModels | None) -> Completer:
-        """Wrap a completer so that its completions have spans and metrics."""
-        return TracedCompleter(completer, models, self._export.add, self._metrics)
+        """Wrap a completer so that its completions have spans, metrics and events."""
+        return TracedCompleter(completer, models, self._export.add, self._metrics, self._events)
 
 
 @asynccontextmanager
@@ -331,7 +365,7 @@ async def open_tracing(
         agents: for each listener whether it is an agent.
         wanted: settings.
         secrets: removes secrets from a text.
-        asks: whether there are language models, whose metrics are sent.
+        asks: whether there are language models, whose metrics and events are sent.
 
     Raises OSError for certificates that cannot be read.
     """
@@ -342,36 +376,50 @@ async def open_tracing(
     resource = {**{str(name): value for name, value in named.items()}, **wanted.resource}
     sender = await to_thread.run_sync(Sender, wanted)
     export = Export(story, Encoder(resource, own), sender)
-    metrics = None
+    metrics, events = None, None
     if asks and wanted.metrics:
         metrics = await to_thread.run_sync(_metrics, wanted, resource, own)
+    if asks and wanted.events:
+        events = await to_thread.run_sync(_events, wanted, resource, own, secrets)
     export.start()
     try:
-        yield Tracer(wanted.sample, story, export, metrics)
+        yield Tracer(wanted.sample, story, export, (metrics, events))
     finally:
         with anyio.CancelScope(shield=True):
-            await _end(export, metrics)
+            await _end(export, metrics, events)
 
 
-async def _end(export: Export, metrics: ClientMetrics | None) -> None:
-    """Send the queued spans and metrics, both at once."""
-    alone = anyio.CapacityLimiter(2)  # handlers that hang may hold every thread of the usual one
+async def _end(export: Export, *clients: ClientMetrics | CompletionEvents | None) -> None:
+    """Send the queued spans, metrics and events, all at once."""
+    alone = anyio.CapacityLimiter(3)  # handlers that hang may hold every thread of the usual one
     end = partial(to_thread.run_sync, limiter=alone)
     async with anyio.create_task_group() as ending:
         spans = partial(end, export.end, time.monotonic() + PATIENCE)
         start_errand(ending, "sends the last spans", EndEffect.OWNER, spans)
-        if metrics is not None:
+        for client in clients:
+            if client is None:
+                continue
             start_errand(
-                ending, "sends the last metrics", EndEffect.OWNER, partial(end, metrics.end, PATIENCE)
+                ending,
+                "sends the last metrics and events",
+                EndEffect.OWNER,
+                partial(end, client.end, PATIENCE),
             )
 
 
 def _metrics(wanted: TelemetrySettings, resource: Mapping[str, str], own: str) -> ClientMetrics:
     from agentserver.telemetry.client import (  # takes long, and most ask no model
+        ClientDestination,
         ClientMetrics,
-        MetricsDestination,
     )
 
-    return ClientMetrics(
-        MetricsDestination(wanted.metrics, wanted.headers, wanted.certificate), resource, own
-    )
+    return ClientMetrics(ClientDestination(wanted.metrics, wanted.headers, wanted.certificate), resource, own)
+
+
+def _events(
+    wanted: TelemetrySettings, resource: Mapping[str, str], own: str, secrets: Callable[[str], str]
+) -> CompletionEvents:
+    from agentserver.telemetry.client import ClientDestination, CompletionEvents
+
+    destination = ClientDestination(wanted.events, wanted.headers, wanted.certificate)
+    return CompletionEvents(destination, resource, own, secrets, covered=bool(wanted.redact))

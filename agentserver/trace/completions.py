@@ -73,7 +73,7 @@ def redact_completions(
     """
     shown = [replace(one, content=map_content(one.content, redaction.secrets)) for one in completions]
     if EVERY in redaction.fields:
-        return tuple(replace(one, content=_summarize_texts(one.content)) for one in shown)
+        return tuple(replace(one, content=summarize_texts(one.content)) for one in shown)
     if not redaction.fields:
         return tuple(shown)
     gone = find_removed(records, redaction)
@@ -93,7 +93,8 @@ def _summarize_text(text: str) -> str:
     return f"[redacted: {len(text)} characters, sha256 {sha256(data).hexdigest()}]" if text else ""
 
 
-def _summarize_texts(content: CompletionContent | None) -> CompletionContent | None:
+def summarize_texts(content: CompletionContent | None) -> CompletionContent | None:
+    """Replace every text by its length and SHA-256; names of offered tools remain."""
     found = map_content(content, _summarize_text)
     if found is None or content is None:
         return None

@@ -7,6 +7,7 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
@@ -21,7 +22,7 @@ class Collector(ThreadingHTTPServer):
     def __init__(self, port=0):
         super().__init__(("127.0.0.1", port), _Handler)
         self.spans, self.resources, self.headers = [], [], []
-        self.metrics, self.scopes = {}, []
+        self.metrics, self.scopes, self.logs = {}, [], []
         self.status, self.answer, self.held = 200, b"", threading.Event()
         self.held.set()
 
@@ -46,6 +47,12 @@ class _Handler(BaseHTTPRequestHandler):
             body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
             if self.path.endswith("/metrics"):
                 self._measured(ExportMetricsServiceRequest.FromString(body))
+                body = b""
+            if self.path.endswith("/logs"):
+                told = ExportLogsServiceRequest.FromString(body).resource_logs
+                self.server.logs += [
+                    log for each in told for scope in each.scope_logs for log in scope.log_records
+                ]
                 body = b""
             for each in ExportTraceServiceRequest.FromString(body).resource_spans:
                 self.server.resources.append(
@@ -94,6 +101,8 @@ def attributes(of):
 
 def _value(value):
     kind = value.WhichOneof("value") or "string_value"
+    if kind == "kvlist_value":
+        return {pair.key: _value(pair.value) for pair in value.kvlist_value.values}
     return (
         [_value(one) for one in value.array_value.values] if kind == "array_value" else getattr(value, kind)
     )

@@ -15,9 +15,11 @@ from agentserver.assembly import build
 from agentserver.completion import Backend, Completion, CompletionError, CompletionFault, Finish, Usage
 from agentserver.config import forget, load
 from agentserver.config.organism import Otel
+from agentserver.config.yaml.secrets import Secrets
 from agentserver.contract import SystemError
 from agentserver.core.messages import Delivery
 from agentserver.llm import complete
+from agentserver.telemetry.client import DETAILS
 from agentserver.telemetry.story import RunningTurns, Story, span_id
 from agentserver.testing import listener, organism_of
 from tests.core.paper import Answer, Ask
@@ -227,6 +229,54 @@ async def test_the_metrics_of_completions_are_those_of_the_conventions():
     assert reasons == [["stop"], ["stop"], ["length"]]
     assert all(each["service.version"] for each in resources)
     assert {(scope.name, bool(scope.version)) for scope in scopes} == {("agentserver", True)}
+
+
+@pytest.mark.parametrize("redact", [(), ("a",)], ids=["whole", "redacted"])
+async def test_a_completion_is_an_event_of_the_conventions_below_its_span(desk, redact):
+    made = spoken_for(
+        await asyncio.to_thread(desk), Model(calls(("calc_add", '{"a": 1, "b": 1}')), done("well hunter2"))
+    )
+    made = replace(made, secrets=made.secrets.also(Secrets.of(["hunter2hunter2"])))
+    with collecting() as collector:
+        otel = replace(told(made, collector).otel, events=f"{collector.endpoint}/v1/logs", redact=redact)
+        async with opened(replace(made, otel=otel)) as ask:
+            import desk_code
+
+            await ask(desk_code.Wish("go hunter2hunter2"), "agent")
+        chats = {span.span_id for span in collector.spans if span.name == "chat script"}
+        first, last = sorted(collector.logs, key=lambda log: log.time_unix_nano)
+    assert {first.event_name, last.event_name} == {DETAILS}
+    assert {first.span_id, last.span_id} == chats
+    assert first.severity_number == 5
+    facts = attributes(first)
+    assert facts["gen_ai.agent.name"] == "agent"
+    assert facts["gen_ai.usage.input_tokens"] == 5
+    tools = [one["name"] for one in facts["gen_ai.tool.definitions"]]
+    assert tools[:2] == ["calc_add", "web"]
+    (part,) = facts["gen_ai.output.messages"][0]["parts"]
+    assert (part["type"], part["name"]) == ("tool_call", "calc_add")
+    assert "hunter2hunter2" not in str((first, last))
+    if redact:
+        assert part["arguments"].startswith("[redacted: ")
+        assert "You work" not in str(facts)
+    else:
+        assert part["arguments"] == '{"a": 1, "b": 1}'
+        assert facts["gen_ai.system_instructions"][0]["content"].startswith("You work at a desk.")
+        assert [one["role"] for one in attributes(last)["gen_ai.input.messages"]] == [
+            "user",
+            "assistant",
+            "tool",
+        ]
+
+
+async def test_no_event_of_a_completion_is_sent_unless_it_is_asked_for(desk):
+    made = spoken_for(await asyncio.to_thread(desk), Model(done("well")))
+    with collecting() as collector:
+        async with opened(told(made, collector)) as ask:
+            import desk_code
+
+            await ask(desk_code.Wish("go"), "agent")
+        assert collector.logs == []
 
 
 async def test_a_completion_of_a_provider_says_what_it_asked_and_how_it_ended(providers, desk):

@@ -259,10 +259,16 @@ class OtelEntry(Strict):
     content: bool = Field(
         default=False, description="Whether spans contain messages and the text of findings, without secrets."
     )
+    events: bool = Field(
+        default=False,
+        description="Whether each completion of a sampled request is exported as the event "
+        "gen_ai.client.inference.operation.details, with its prompt, tools and answer, without secrets.",
+    )
     redact: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(
         default_factory=list,
         max_length=1000,
-        description="With content: patterns of field names that are removed, as for trace --redact.",
+        description="With content: patterns of field names that are removed, as for trace --redact. With events: any "
+        "pattern replaces each text of an event by its length and SHA-256.",
     )
 
 

@@ -60,6 +60,23 @@ def test_metrics_of_models_go_beside_the_spans_unless_the_environment_says_other
     assert given(project, environ).load(ONE + said).otel.metrics == expected
 
 
+@pytest.mark.parametrize(
+    ("said", "environ", "expected"),
+    [
+        ("{endpoint: 'http://c'}", {}, ""),
+        ("{endpoint: 'http://c', events: true}", {}, "http://c/v1/logs"),
+        ("{endpoint: 'http://c', events: true}", {"OTEL_LOGS_EXPORTER": "none"}, ""),
+        (
+            "{events: true}",
+            {BASE: "http://c", "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "http://d/l"},
+            "http://d/l",
+        ),
+    ],
+)
+def test_events_go_to_the_collector_where_they_are_asked_for(project, said, environ, expected):
+    assert given(project, environ).load(f"{ONE}otel: {said}\n").otel.events == expected
+
+
 def test_headers_come_from_the_environment_and_are_secrets(project):
     environ = {
         BASE: "http://c",

@@ -17,7 +17,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Ground, GuardAsks, GuardQuestions
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.approvals import WAITING
-from agentserver.core.state.requests import find_overrun, room
+from agentserver.core.state.budget import find_overrun, room
 from agentserver.core.state.threads import TIMERS
 from agentserver.core.state.todos import WATCHERS
 from agentserver.payload.codec import SYSTEMS_OWN

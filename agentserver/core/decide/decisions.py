@@ -28,7 +28,7 @@ from agentserver.core.pieces import run_pieces
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Ground, Grounds, RepairNote
 from agentserver.core.refusals import Refusal, system_error
-from agentserver.core.state.requests import Room, room
+from agentserver.core.state.budget import Room, room
 from agentserver.core.state.todos import nudge
 from agentserver.payload.names import local
 

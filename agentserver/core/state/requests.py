@@ -1,23 +1,14 @@
-"""Open requests: their budgets of messages and hops, and the counts of their deliveries."""
+"""Open requests, and the counts of their deliveries."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from agentserver.contract import Code
-from agentserver.core.records.details import Ground
-from agentserver.core.refusals import Refusal
 from agentserver.core.state.overlay import changeable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from agentserver.core.blueprint import Limits
-    from agentserver.core.messages import Drafts
-    from agentserver.core.records.details import Detail
-    from agentserver.core.state.conversation import Conversation
-
 
 _new = tuple.__new__
 
@@ -120,37 +111,3 @@ class RequestChange:
     def close(self, request: str) -> None:
         """Remove an ended request."""
         del self.now[request]
-
-
-_new = tuple.__new__
-
-
-class Room(NamedTuple):
-    """Permitted size of one result.
-
-    Args:
-        messages: at least one, because an answer that leaves the server needs no delivery.
-        bytes: of all its payloads together.
-    """
-
-    messages: int
-    bytes: int
-
-
-def room(limits: Limits, conversation: Conversation, request: str) -> Room:
-    """Return the permitted size of a result that is concluded now."""
-    entry = conversation.requests.get(request)
-    left = limits.messages if entry is None else limits.messages - entry.messages
-    left = min(left, limits.conversation_messages - conversation.messages)
-    return _new(Room, (max(1, left), limits.principal_bytes))
-
-
-def find_overrun(said: Drafts | Refusal, left: int) -> Detail | None:
-    """Return how a result exceeds the rest of its request's budget, or None.
-
-    Other invocations of the request may have used messages since the result was read.
-    """
-    if isinstance(said, Refusal):
-        return said.detail if said.code is Code.BUDGET else None
-    many = len(said.drafts)
-    return Ground.RESULT.of(many, left) if many > max(1, left) else None

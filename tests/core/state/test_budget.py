@@ -15,8 +15,9 @@ from agentserver.core.messages import Drafts, Moment
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import Refusal, system_error
+from agentserver.core.state.budget import Room, room
 from agentserver.core.state.conversation import Conversation
-from agentserver.core.state.requests import OpenRequest, Room, room
+from agentserver.core.state.requests import OpenRequest
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 respond = HandlerResponse.respond

@@ -237,7 +237,15 @@ class RepeatedError(EngineError):
 
 
 class OtherMessageError(ValueError):
-    """Another message was committed before under this sender's id; this one was not stored."""
+    """Another message was committed before under this sender's id; this one was not stored.
+
+    Args:
+        request: the server's id of the other message's request.
+    """
+
+    def __init__(self, request: str) -> None:
+        super().__init__("another message was sent under this id; this one is not kept")
+        self.request = request
 
 
 class UnkeptError(RuntimeError):
@@ -452,15 +460,16 @@ class Engine(Protocol):
             until: the time, in seconds since the epoch; it is deleted earlier with its conversation.
         """
 
-    async def give_name(self, name: str, conversation: str, at: float) -> str:
-        """Name a new conversation by its principal's own id, or find the one that has the name.
+    async def give_name(self, name: str, conversation: str, at: float, *, move: bool = False) -> str:
+        """Name a conversation by its principal's own id, or find the one that has the name.
 
-        A name is deleted with its conversation, or after a while if that never began.
+        A conversation may have several names. They are deleted with it, or after a while if it never began.
 
         Args:
             name: a digest, of principal and id.
-            conversation: the id that a new conversation would have.
+            conversation: its id; a new conversation would have it.
             at: in seconds since the epoch.
+            move: take the name from the conversation that has it.
 
         Returns: the id of the conversation that has the name from now on. Raises EngineError.
         """

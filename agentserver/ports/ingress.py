@@ -206,6 +206,12 @@ class Ingress(Protocol):
         Raises ValueError for an invalid key, and EngineError.
         """
 
+    async def move_key(self, principal: str, conversation: str, key: str) -> str | None:
+        """Let a further key find an open conversation. Returns the one that it found before; None without one.
+
+        Raises LookupError, ValueError for an invalid key, and EngineError.
+        """
+
     async def submit(
         self,
         principal: str,

@@ -224,6 +224,17 @@ class Entrance:
             return None if known is None else await self.find_conversation(principal, known)
         return None
 
+    async def move_key(self, principal: str, conversation: str, key: str) -> str | None:
+        """Let a further key find a conversation. Returns the one that it found before.
+
+        Raises LookupError, EngineError, and ValueError for an invalid key.
+        """
+        name = receipts.conversation_name(principal, key)
+        await self.find_conversation(principal, conversation)
+        before = await self._engine.find_named(name)
+        await self._engine.give_name(name, conversation, self._clock.moment().now, move=True)
+        return before
+
     async def _standing(self, principal: str | None, conversation: str) -> ConversationFound:
         """Return what ``standing`` does; may miss that another process closed it a moment ago."""
         found = self._remote.find(conversation)

@@ -258,7 +258,7 @@ class Handles:
 def _repeat_result(receipt: Receipt, outside: OutsideMessage) -> SubmitResult:
     """Return the result of a message that was sent before. Raises OtherMessageError if that was another message."""
     if outside.key is None or receipt.content != outside.key.content:
-        raise OtherMessageError("another message was sent under this id; this one is not kept")
+        raise OtherMessageError(receipt.request)
     return SubmitResult(receipt.request, Code(receipt.code) if receipt.code else None, again=True)
 
 

@@ -69,6 +69,13 @@ class ServerIngress:
         """
         return await self._running.entrance.find_opened(principal, key)
 
+    async def move_key(self, principal: str, conversation: str, key: str) -> str | None:
+        """Let a further key find an open conversation. Returns the one that it found before.
+
+        Raises LookupError if it is unknown or another principal's, ValueError for an invalid key, and EngineError.
+        """
+        return await self._running.entrance.move_key(principal, conversation, key)
+
     async def submit(
         self,
         principal: str,

@@ -177,7 +177,7 @@ class Owners:
         except UnheardError:
             return SubmitResult(outside.request, RejectReason.UNKEPT if named else None)
         if fate.word == OTHER:
-            raise OtherMessageError("another message was sent under this id; this one is not kept")
+            raise OtherMessageError(fate.request)
         if fate.word == OVER:
             self._remote.forget(conversation)
             return SubmitResult(outside.request, RejectReason.OVER)
@@ -344,8 +344,8 @@ class Arrivals:
         """Commit a message; its key says whether an earlier owner did. Raises EngineError."""
         try:
             submitted = await self._deciding.receive_here(principal, conversation, outside)
-        except OtherMessageError:
-            return Fate(OTHER)
+        except OtherMessageError as error:
+            return Fate(OTHER, error.request)
         match submitted.code:
             case RejectReason.STOPPING:
                 return None

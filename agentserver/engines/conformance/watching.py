@@ -112,10 +112,13 @@ async def a_name_is_given_once(subject: Subject) -> None:
         hold(await engine.give_name("name", key, 1.0) == key, "a name is given")
         hold(await engine.give_name("name", "other", 1.0) == key, "and not to another one")
         hold(await engine.give_name("another", "other", 1.0) == "other", "which may have another")
+        hold(await engine.give_name("another", key, 2.0, move=True) == key, "a name moves if it has to")
+        hold(await engine.find_named("another") == key, "and a conversation may have two")
         hold(await engine.find_named("name") == key, "it is known before the first commit")
         await keep(engine, one)
         await keep(engine, sample.close(one.conversation))
-        hold(await engine.find_named("name") == key, "it is known after the conversation has ended")
+        for name in ("name", "another"):
+            hold(await engine.find_named(name) == key, "it is known after the conversation has ended")
     if subject.durable:
         async with subject.open() as engine:
             hold(await engine.find_named("name") == key, "and after a restart")

@@ -193,16 +193,20 @@ def drop_answers(connection: Connection, approvals: Sequence[str]) -> None:
     connection.executemany("delete from answer where approval = ?", [(key,) for key in approvals])
 
 
-def claim_name(connection: Connection, name: str, conversation: str, at: float) -> str:
-    """Name a conversation, unless another one has the name. Returns the id of the one that has it.
+_CLAIM_NAME: Final = "insert into opening values (?, ?, ?, ?) on conflict do nothing"
+_MOVE_NAME: Final = (
+    "insert into opening values (?, ?, ?, ?) on conflict (name)"
+    " do update set conversation = excluded.conversation, at = excluded.at, seal = excluded.seal"
+)
+
+
+def claim_name(connection: Connection, name: str, conversation: str, at: float, *, move: bool = False) -> str:
+    """Name a conversation, unless another one has the name and keeps it. Returns the id of the one that has it.
 
     Raises EngineError for a row that was altered.
     """
     row = (name, conversation, float(at))
-    connection.execute(
-        "insert into opening values (?, ?, ?, ?) on conflict do nothing",
-        (*row, digest(row)),
-    )
+    connection.execute(_MOVE_NAME if move else _CLAIM_NAME, (*row, digest(row)))
     return find_named_conversation(connection, name) or conversation
 
 

@@ -85,7 +85,7 @@ def trim(events: dict[EventPlace, Event], most: int, size: int) -> EventPlace:
 class _ClosedConversation(NamedTuple):
     principal: str
     left: dict[EventPlace, Event]
-    name: str
+    names: tuple[str, ...]
 
 
 class LeftEvents:
@@ -155,20 +155,20 @@ class LeftEvents:
         waiting, taken = self._dicts(conversation)
         return {**taken, **waiting} if taken else waiting
 
-    def close(self, conversation: str, principal: str, name: str) -> str:
-        """Remember an ended conversation, and return the name of the one that is forgotten for it."""
-        self._over[conversation] = _ClosedConversation(principal, dict(self._merge(conversation)), name)
+    def close(self, conversation: str, principal: str, names: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Remember an ended conversation. Returns the names of the one that is forgotten for it."""
+        self._over[conversation] = _ClosedConversation(principal, dict(self._merge(conversation)), names)
         self.taken.pop(conversation, None)
         self.places.pop(conversation, None)
         self._whole.append(conversation)
         if len(self._whole) > WHOLE:
             self._part(self._whole.popleft())
         if len(self._over) <= OVER:
-            return ""
+            return ()
         oldest, over = self._over.popitem(last=False)
         self.forgotten.pop(oldest, None)
         self.places.pop(oldest, None)
-        return over.name
+        return over.names
 
     def _part(self, conversation: str) -> None:
         """Trim the events of an ended conversation."""
@@ -206,7 +206,7 @@ class MemoryEngine(SinglePartition):
         self._kept: dict[str, Conversation] = {}
         self._left = LeftEvents()
         self._claimed: dict[str, str] = {}
-        self._names: dict[str, str] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
         self._receipts: dict[str, dict[str, Receipt]] = {}
         self._keyed: dict[tuple[str, str], list[Reply | Done]] = {}
         self._due: list[
@@ -267,9 +267,8 @@ class MemoryEngine(SinglePartition):
 
     def _end(self, one: Conversation) -> None:
         """Remember that a conversation has ended, and forget the oldest ended one beyond the bound."""
-        forgotten = self._left.close(one.id, one.principal, self._names.pop(one.id, ""))
-        if forgotten:
-            del self._claimed[forgotten]
+        for name in self._left.close(one.id, one.principal, self._names.pop(one.id, ())):
+            self._claimed.pop(name, None)
 
     def _keep_granted(self, before: Conversation | None, outcome: Outcome) -> None:
         """Keep a message that was approved."""
@@ -388,12 +387,16 @@ class MemoryEngine(SinglePartition):
         if self._record is not None:
             self._record.add_completion(done, until)
 
-    async def give_name(self, name: str, conversation: str, at: float) -> str:  # noqa: ARG002 - an engine's signature
-        """Give a conversation the name, unless another has it."""
-        found = self._claimed.setdefault(name, conversation)
-        if found == conversation:
-            self._names[conversation] = name
-        return found
+    async def give_name(self, name: str, conversation: str, at: float, *, move: bool = False) -> str:  # noqa: ARG002 - an engine's signature
+        """Give a conversation the name, unless another has it and keeps it."""
+        found = self._claimed.get(name)
+        if found is not None and (found == conversation or not move):
+            return found
+        if found is not None:
+            self._names[found] = tuple(each for each in self._names.get(found, ()) if each != name)
+        self._claimed[name] = conversation
+        self._names[conversation] = (*self._names.get(conversation, ()), name)
+        return conversation
 
     async def read_events(
         self, conversation: str, after: EventPlace, most: int, *, gaps: bool = False

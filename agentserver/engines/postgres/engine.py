@@ -434,9 +434,11 @@ class PostgresEngine(JournalReads):
         """Store a completion with its conversation."""
         await self._do(lambda: records.add_completion(self._thread.connection, done, until))
 
-    async def give_name(self, name: str, conversation: str, at: float) -> str:
-        """Name a conversation, unless another has the name."""
-        return await self._do(lambda: records.claim_name(self._thread.connection, name, conversation, at))
+    async def give_name(self, name: str, conversation: str, at: float, *, move: bool = False) -> str:
+        """Name a conversation, unless another has the name and keeps it."""
+        return await self._do(
+            lambda: records.claim_name(self._thread.connection, name, conversation, at, move=move)
+        )
 
     async def expire(self, now: float, calendar: Calendar = STEADY) -> int:
         """Remove expired conversations in batches, and old fates."""

@@ -290,13 +290,13 @@ class SqliteEngine(JournalReads, SinglePartition):
         """Store a completion in a transaction of its own."""
         await self._do(lambda: records.add_completion(self._connection, done, until))
 
-    async def give_name(self, name: str, conversation: str, at: float) -> str:
+    async def give_name(self, name: str, conversation: str, at: float, *, move: bool = False) -> str:
         """Name a conversation durably. Returns the one that has the name."""
-        return await self._do(lambda: self._claim(name, conversation, at))
+        return await self._do(lambda: self._claim(name, conversation, at, move=move))
 
-    def _claim(self, name: str, conversation: str, at: float) -> str:
+    def _claim(self, name: str, conversation: str, at: float, *, move: bool) -> str:
         self._writer.check()
-        return records.claim_name(self._connection, name, conversation, at)
+        return records.claim_name(self._connection, name, conversation, at, move=move)
 
     def _numbered_before(self, number: int) -> bool:
         return number <= self._before

@@ -1,7 +1,8 @@
 """OpenAI-compatible HTTP routes: a listener with ``openai:`` is a model of chat clients.
 
-The server keeps the history of a conversation. Only the last message of a user enters; earlier messages that a client
-sends, and its system prompts, are never used: it may write anything into them.
+The server keeps the history of a conversation. Only the last message of a user enters. Earlier messages that a client
+sends select the conversation that has exactly this history (chat_history.py). Neither they nor system prompts reach a
+listener.
 """
 
 from __future__ import annotations
@@ -10,22 +11,32 @@ import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from http import HTTPStatus
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.routing import Route
 
 from agentserver.contract import Code
-from agentserver.core.messages import Done, Reply
+from agentserver.core.messages import Delta, DeltaKind, Done, Reply
 from agentserver.foreign_json.models import ForeignModel
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.gateways.endings import end_when_done
 from agentserver.gateways.http import forms
 from agentserver.gateways.http.admission import EXTRA
+from agentserver.gateways.http.chat_history import (
+    ASSISTANT,
+    USER,
+    KeptChats,
+    digest_history,
+    end_chats,
+    note_history,
+    submit_after,
+)
 from agentserver.gateways.http.conversations import (
     find_answer,
     first_answer,
@@ -56,6 +67,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from agentserver.gateways.http.chat_history import Turn
     from agentserver.gateways.http.connections import HeldConnection, HeldConnections
     from agentserver.gateways.http.options import DoorOptions
     from agentserver.gateways.http.parts import DoorHost
@@ -71,7 +83,12 @@ CONVERSATION: Final = b"agentserver-conversation"
 """The header with the door's id of a conversation."""
 
 ENDING: Final = 1.0
-"""Seconds that the request of a conversation without a name may take to end after its answer."""
+"""Seconds that the request of a conversation without a name may take to end after a refusal."""
+
+UNKNOWN_HISTORY: Final = (
+    "These earlier messages are not the history of an open chat of yours here, or that chat has continued after them."
+    " Begin a new chat with one message, or name the conversation with the header Agentserver-Chat."
+)
 
 _LONGEST: Final = 300
 _PIECE: Final = 80
@@ -79,7 +96,7 @@ _PIECE: Final = 80
 
 _PIECES: Final = 200
 _ROLES: Final = ("system", "developer")
-_TEXTS: Final = ("text", "input_text")
+_TEXTS: Final = ("text", "input_text", "output_text")
 _UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _ID: Final = re.compile(f"resp_({_UUID})_({_UUID})")
 
@@ -98,7 +115,7 @@ _UNSUPPORTED: Final[Mapping[str, tuple[Any, ...]]] = {
 
 
 class _Item(BaseModel):
-    """A message of a chat. Of earlier ones only the role counts."""
+    """A message of a chat."""
 
     model_config = ConfigDict(strict=True)
     role: str = ""
@@ -134,7 +151,9 @@ class ChatRequest:
     Args:
         model: the listener.
         text: of the last message, which is a user's.
-        earlier: whether the client sends messages before it.
+        joined: the text of all messages of the user after the last answer.
+        turns: the messages before those; None if they cannot be a history of this server.
+        param: the member that has the messages.
         stream: whether the answer is streamed.
         conversation: the id of a conversation; empty without one.
         previous: the id of the response that it continues; empty without one.
@@ -142,8 +161,10 @@ class ChatRequest:
 
     model: str
     text: str
-    earlier: bool
     stream: bool
+    joined: str = ""
+    turns: tuple[Turn, ...] | None = ()
+    param: str = ""
     conversation: str = ""
     previous: str = ""
 
@@ -182,20 +203,36 @@ def _request(found: _Request, items: Sequence[_Item], param: str) -> ChatRequest
             raise _wrong(name, f"A listener does not take {name}.")
     if not items or items[-1].role != "user":
         raise _wrong(param, "The last message is not a user's.")
-    earlier = any(each.role not in _ROLES for each in items[:-1])
-    return ChatRequest(found.model, _text(items[-1].content, param), earlier, bool(found.stream))
+    text = _text(items[-1].content)
+    if text is None:
+        raise _wrong(param, "A listener takes text only.")
+    turns = _turns([each for each in items if each.role not in _ROLES])
+    joined, turns = (text, None) if turns is None else (turns[-1][1], turns[:-1])
+    return ChatRequest(found.model, text, bool(found.stream), joined, turns, param)
 
 
-def _text(content: Any, param: str) -> str:
+def _turns(items: Sequence[_Item]) -> tuple[Turn, ...] | None:
+    """Join consecutive messages of a role. None if any is not of a user or an assistant, or not a text."""
+    turns: list[Turn] = []
+    for item in items:
+        text = _text(item.content)
+        if text is None or item.role not in (USER, ASSISTANT):
+            return None
+        if turns and turns[-1][0] == item.role:
+            text = f"{turns.pop()[1]}\n{text}"
+        turns.append((item.role, text))
+    return tuple(turns)
+
+
+def _text(content: Any) -> str | None:
+    """Join the parts of a text; None if any part is not a text."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else [None]
     texts = [
         each.get("text") if isinstance(each, dict) and each.get("type") in _TEXTS else None for each in parts
     ]
-    if not all(isinstance(each, str) for each in texts):
-        raise _wrong(param, "A listener takes text only.")
-    return "\n".join(map(str, texts))
+    return "\n".join(map(str, texts)) if all(isinstance(each, str) for each in texts) else None
 
 
 def _unreadable(found: RefusedJson) -> ProblemAnswer:
@@ -256,15 +293,17 @@ class SentChat:
         asked: the request.
         conversation: of the message.
         submitted: its fate.
-        single: whether the conversation ends with its answer.
         at: seconds since the epoch.
+        turns: the history before it, for a chat without a name; else None.
+        single: whether the conversation was opened for this message alone.
     """
 
     asked: ChatRequest
     conversation: str
     submitted: SubmitResult
-    single: bool
     at: int
+    turns: tuple[Turn, ...] | None = None
+    single: bool = False
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -303,6 +342,10 @@ def _item(sent: SentChat, text: str | None) -> Mapping[str, Any]:
     status = "in_progress" if text is None else "completed"
     key = f"msg_{sent.submitted.request}"
     return {"id": key, "type": "message", "role": "assistant", "status": status, "content": content}
+
+
+def _place_of(sent: SentChat) -> Mapping[str, Any]:
+    return {"item_id": _item(sent, None)["id"], "output_index": 0, "content_index": 0}
 
 
 def _part(text: str) -> Mapping[str, Any]:
@@ -348,10 +391,12 @@ class ChatForm:
         """Yield the events before the answer."""
         yield _chunk(sent, {"role": "assistant", "content": ""})
 
-    def answer(self, sent: SentChat, text: str) -> Iterator[Any]:
-        """Yield the events of the answer."""
-        for piece in _pieces(text):
-            yield _chunk(sent, {"content": piece})
+    def add_piece(self, sent: SentChat, piece: str) -> Iterator[Any]:
+        """Yield the events of a piece of the answer."""
+        yield _chunk(sent, {"content": piece})
+
+    def finish(self, sent: SentChat, _text: str) -> Iterator[Any]:
+        """Yield the events after the last piece of the answer."""
         yield _chunk(sent, {}, "stop")
 
     def fail(self, _sent: SentChat, refused: ProblemAnswer) -> Iterator[Any]:
@@ -368,24 +413,32 @@ class ResponseForm:
 
     def __init__(self) -> None:
         self._number = 0
+        self._begun = False
 
     def begin(self, sent: SentChat) -> Iterator[Any]:
         """Yield the events before the answer."""
         yield {"type": "response.created", "response": _response(sent, "in_progress")}
         yield {"type": "response.in_progress", "response": _response(sent, "in_progress")}
 
-    def answer(self, sent: SentChat, text: str) -> Iterator[Any]:
-        """Yield the events of the answer."""
-        item = _item(sent, None)
-        yield {"type": "response.output_item.added", "output_index": 0, "item": item}
-        of = {"item_id": item["id"], "output_index": 0, "content_index": 0}
-        yield {"type": "response.content_part.added", **of, "part": _part("")}
-        for piece in _pieces(text):
-            yield {"type": "response.output_text.delta", **of, "delta": piece, "logprobs": []}
+    def add_piece(self, sent: SentChat, piece: str) -> Iterator[Any]:
+        """Yield the events of a piece of the answer."""
+        yield from self._begin_item(sent)
+        yield {"type": "response.output_text.delta", **_place_of(sent), "delta": piece, "logprobs": []}
+
+    def finish(self, sent: SentChat, text: str) -> Iterator[Any]:
+        """Yield the events after the last piece of the answer."""
+        yield from self._begin_item(sent)
+        of = _place_of(sent)
         yield {"type": "response.output_text.done", **of, "text": text, "logprobs": []}
         yield {"type": "response.content_part.done", **of, "part": _part(text)}
         yield {"type": "response.output_item.done", "output_index": 0, "item": _item(sent, text)}
         yield {"type": "response.completed", "response": _response(sent, "completed", text)}
+
+    def _begin_item(self, sent: SentChat) -> Iterator[Any]:
+        if not self._begun:
+            self._begun = True
+            yield {"type": "response.output_item.added", "output_index": 0, "item": _item(sent, None)}
+            yield {"type": "response.content_part.added", **_place_of(sent), "part": _part("")}
 
     def fail(self, sent: SentChat, refused: ProblemAnswer) -> Iterator[Any]:
         """Yield the events of a refusal."""
@@ -404,36 +457,59 @@ class ResponseForm:
 class ChatStream:
     """The answer to a message as a stream of events.
 
+    Pieces of it leave before it is final where it cannot be refused. The protocol cannot take a piece back: a stream
+    whose pieces do not begin the final answer ends with an error.
+
     Args:
         caller: the principal.
         server: running.
         sent: the message.
         form: of the events.
+        kept: the chats without a name.
     """
 
     caller: Caller
     server: DoorHost
     sent: SentChat
     form: ChatForm | ResponseForm
+    kept: KeptChats
     over: bool = False
+    said: str = ""
+    void: bool = False
 
     async def run(self, say: Callable[[Any], Awaitable[None]]) -> None:
-        """Send the events of the answer, which begin when it is final."""
+        """Send the events of the answer."""
         for event in self.form.begin(self.sent):
             await say(event)
         message = self.server, self.caller, self.sent.conversation, self.sent.submitted
-        found = await find_answer(*message) or await follow_answer(*message)
+        found = await find_answer(*message) or await follow_answer(*message, partial(self._show, say))
         if found is None:
             return
-        await _end_single(self.server, self.caller, self.sent)
-        for event in self._events(found):
+        text = None if isinstance(found, Reply) and found.error else _text_of(found, self.server)
+        await settle_chat(self.kept, self.server, self.caller, self.sent, text)
+        for event in self._end_with(found, text):
             await say(event)
         self.over = True
 
-    def _events(self, found: Reply | Done) -> Iterator[Any]:
-        if isinstance(found, Reply) and found.error:
-            return self.form.fail(self.sent, forms.problem_of(found, self.server.rules))
-        return self.form.answer(self.sent, _text_of(found, self.server))
+    def _end_with(self, found: Reply | Done, text: str | None) -> Iterator[Any]:
+        if text is None and isinstance(found, Reply):
+            yield from self.form.fail(self.sent, forms.problem_of(found, self.server.rules))
+        elif text is None or not text.startswith(self.said):
+            told = "The answer differs from the streamed pieces: retrieve the response."
+            refused = ProblemAnswer(502, told, code="reset", response=self.sent.response)
+            yield from self.form.fail(self.sent, refused)
+        else:
+            for piece in _pieces(text[len(self.said) :]):
+                yield from self.form.add_piece(self.sent, piece)
+            yield from self.form.finish(self.sent, text)
+
+    async def _show(self, say: Callable[[Any], Awaitable[None]], delta: Delta) -> None:
+        """Send a piece of the answer, unless pieces before it are missing or void: the rest comes with the reply."""
+        self.void |= delta.kind in (DeltaKind.RESET, DeltaKind.DIFFERENCE) and bool(self.said)
+        if delta.kind is DeltaKind.TEXT and delta.offset == len(self.said) and not self.void:
+            self.said += delta.text
+            for event in self.form.add_piece(self.sent, delta.text):
+                await say(event)
 
     async def abandon(self) -> None:
         """Do nothing: the same message, sent again, gets the answer."""
@@ -456,16 +532,26 @@ def _text_of(found: Reply | Done, server: DoorHost) -> str:
     return "" if isinstance(found, Done) else forms.text_of(forms.payload_json(found.message, server.rules))
 
 
-async def _end_single(server: DoorHost, who: Caller, sent: SentChat) -> None:
-    """End a conversation that nothing can continue. One whose request takes longer ends when it is idle."""
-    if not sent.single:
+async def settle_chat(
+    kept: KeptChats, server: DoorHost, who: Caller, sent: SentChat, text: str | None
+) -> None:
+    """Note the history of a chat without a name after an answer; ``text`` is None after a refusal.
+
+    A conversation for this message alone ends with a refusal: the client has no history that continues it.
+    """
+    if sent.turns is None or (text is None and not sent.single):
         return
-    if sent.submitted.code is not None:
+    if text is None and sent.submitted.code is not None:
+        await end_chats(server, who, [sent.conversation])
+    elif text is None:
+        with anyio.move_on_after(ENDING):
+            await end_when_done(server, who.name, sent.conversation, sent.submitted.after)
+    else:
+        turns = (*sent.turns, (USER, sent.asked.joined), (ASSISTANT, text))
         with suppress(LookupError, EngineError):
-            await server.end(who.name, sent.conversation, by=who.name)
-        return
-    with anyio.move_on_after(ENDING):
-        await end_when_done(server, who.name, sent.conversation, sent.submitted.after)
+            await note_history(server, who, sent.conversation, digest_history(sent.asked.model, turns))
+        if sent.single or sent.turns:
+            await end_chats(server, who, kept.add(who, sent.conversation))
 
 
 # Routes
@@ -473,7 +559,7 @@ async def _end_single(server: DoorHost, who: Caller, sent: SentChat) -> None:
 
 def part(holding: HeldConnections, options: DoorOptions, name: str) -> DoorPart:
     """Build the OpenAI-compatible routes. ``name`` is the organism's."""
-    these = ChatRoutes(holding, options, name)
+    these = ChatRoutes(holding, options, name, KeptChats())
     routes = (
         Route("/v1/chat/completions", these.complete, methods=["POST"]),
         Route("/v1/responses", these.respond, methods=["POST"]),
@@ -492,11 +578,13 @@ class ChatRoutes:
         holding: the connections that are held.
         options: of the door.
         name: of the organism.
+        kept: the chats without a name.
     """
 
     holding: HeldConnections
     options: DoorOptions
     name: str
+    kept: KeptChats
 
     async def complete(self, request: Request) -> Any:
         """Answer a chat completion."""
@@ -536,8 +624,8 @@ class ChatRoutes:
         with report_unknown():
             found = next(iter(await server.find_events(who.name, conversation, key)), None)
         model = found.sender if isinstance(found, Reply) else ""
-        asked = ChatRequest(model, "", earlier=False, stream=False)
-        sent = SentChat(asked, conversation, SubmitResult(key, None), single=False, at=int(time.time()))
+        asked = ChatRequest(model, "", stream=False)
+        sent = SentChat(asked, conversation, SubmitResult(key, None), int(time.time()))
         if isinstance(found, Reply) and found.error:
             refused = forms.problem_of(found, server.rules)
             return forms.json_response(_response(sent, "failed", error=refused))
@@ -566,15 +654,35 @@ class ChatRoutes:
             raise by_code(Code.ROUTING)
         listener = server.rules.blueprint.listeners[asked.model]
         (codec,) = forms.codecs_of(server.rules, asked.model)
-        message = forms.encode_value(codec, {listener.chat: asked.text})
+        named, key = _find_name(request, asked), idempotency_key(request)
+        turns = None if named else asked.turns
+        text = asked.text if named else asked.joined
+        message = forms.encode_value(codec, {listener.chat: text})
         self.holding.check(who)
-        key = idempotency_key(request)
-        conversation, single = await _open(request, asked, key)
-        key = key if single else key or f"openai-{token_hex(16)}"  # a request with a key can be looked up
-        with report_not_submitted("Idempotency-Key"):
-            submitted = await server.submit(who.name, conversation, message, asked.model, request=key)
+        if not named and turns != ():
+            conversation, submitted = await self._continue(request, asked, message)
+        else:
+            conversation = await _open(request, named, key)
+            with report_not_submitted("Idempotency-Key"):
+                own = key or f"openai-{token_hex(16)}"  # a request with a key can be looked up
+                submitted = await server.submit(who.name, conversation, message, asked.model, request=own)
         check_stored(submitted)
-        return SentChat(asked, conversation, submitted, single, int(time.time()))
+        single = turns == () and key is None and not request.url.path.endswith("/v1/responses")
+        return SentChat(asked, conversation, submitted, int(time.time()), turns, single=single)
+
+    async def _continue(
+        self, request: Request, asked: ChatRequest, message: bytes
+    ) -> tuple[str, SubmitResult]:
+        """Submit a message to the conversation with the client's history. Raises ProblemAnswer without one."""
+        who, server = caller(request), host(request)
+        found = None
+        if asked.turns is not None:
+            digest = digest_history(asked.model, asked.turns)
+            found = await submit_after(server, who, digest, message, asked.model)
+        if found is None:
+            raise ProblemAnswer(400, UNKNOWN_HISTORY, code="history", param=asked.param)
+        self.kept.take(who, found[0])
+        return found
 
     async def _answer(self, request: Request, sent: SentChat) -> Reply | Done | None:
         """Wait for the answer; None if it does not come in time. Raises ProblemAnswer for a SystemError."""
@@ -582,8 +690,10 @@ class ChatRoutes:
         found = await find_answer(server, who, sent.conversation, submitted)
         if found is None:
             found = await first_answer(request, self.holding, sent.conversation, submitted, self.options.wait)
+        failed = found is None or (isinstance(found, Reply) and found.error)
         if found is not None or submitted.code is not None:
-            await _end_single(server, who, sent)
+            text = None if failed or found is None else _text_of(found, server)
+            await settle_chat(self.kept, server, who, sent, text)
         if isinstance(found, Reply) and found.error:
             raise forms.problem_of(found, server.rules).with_headers(sent.headers)
         if found is None and isinstance(submitted.code, Code):
@@ -595,7 +705,7 @@ class ChatRoutes:
         if sent.submitted.code is not None:
             await self._answer(request, sent)
         request.scope[EXTRA].extend((name.encode(), value.encode()) for name, value in sent.headers.items())
-        stream = ChatStream(caller(request), host(request), sent, form)
+        stream = ChatStream(caller(request), host(request), sent, form, self.kept)
         return ServerSent(stream, self.holding, self.options.beat, written=stream.write)
 
 
@@ -612,30 +722,37 @@ def _models(request: Request) -> list[str]:
     return [name for name, each in known.items() if each.chat and (may is None or name in may)]
 
 
-async def _open(request: Request, asked: ChatRequest, key: str | None) -> tuple[str, bool]:
-    """Find or open the conversation. Returns its id, and whether it is for this message only."""
-    who, server = caller(request), host(request)
+def _find_name(request: Request, asked: ChatRequest) -> _ChatName | None:
+    """Find the client's name of the conversation; None without one. Raises ProblemAnswer for several."""
     own = next(filter(None, (header(request, name) for name in CHATS)), "")
-    named = header(request, CONVERSATION) or asked.conversation
-    if sum(map(bool, (own, named, asked.previous))) > 1:
+    key = header(request, CONVERSATION) or asked.conversation
+    if sum(map(bool, (own, key, asked.previous))) > 1:
         raise ProblemAnswer(400, "Name the conversation once.")
     if asked.previous:
-        named, _ = _parse_response(asked.previous)
-    if named:
-        with report_unknown():
-            await server.find_conversation(who.name, named)
-        return named, False
+        key, _ = _parse_response(asked.previous)
     if len(own) > _LONGEST:
         raise ProblemAnswer(400, f"The name of a chat has 1 to {_LONGEST} characters.")
-    if own:
-        return await open_conversation(server, who, _hash("chat", own), kept=False), False
-    if asked.earlier:
-        told = "This server keeps the history itself and takes none from a client"
-        helps = "name the conversation with the header Agentserver-Chat, or send one message"
-        raise ProblemAnswer(400, f"{told}: {helps}.", code="history", param="messages")
-    opened = None if key is None else _hash("message", key)
-    continued = request.url.path.endswith("/v1/responses")
-    return await open_conversation(server, who, opened, kept=False), not continued and key is None
+    return _ChatName(own, key) if own or key else None
+
+
+class _ChatName(NamedTuple):
+    """Name of a conversation: the client's own one, or the door's id of it."""
+
+    own: str
+    key: str
+
+
+async def _open(request: Request, named: _ChatName | None, key: str | None) -> str:
+    """Find or open the conversation of a name, or one without a name. Returns its id."""
+    who, server = caller(request), host(request)
+    if named is None:
+        opened = None if key is None else _hash("message", key)
+        return await open_conversation(server, who, opened, kept=False)
+    if named.own:
+        return await open_conversation(server, who, _hash("chat", named.own), kept=False)
+    with report_unknown():
+        await server.find_conversation(who.name, named.key)
+    return named.key
 
 
 def _hash(kind: str, text: str) -> str:

@@ -43,7 +43,7 @@ from agentserver.ports import EngineError, SubmitResult, WatchEnd, WatchStop
 from agentserver.trace.traceparent import link_requests
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from starlette.requests import HTTPConnection, Request
     from starlette.websockets import WebSocket
@@ -225,26 +225,40 @@ async def find_answer(
 
 
 async def follow_answer(
-    server: DoorHost, who: Caller, conversation: str, submitted: SubmitResult
+    server: DoorHost,
+    who: Caller,
+    conversation: str,
+    submitted: SubmitResult,
+    show: Callable[[Delta], Awaitable[None]] | None = None,
 ) -> Reply | Done | None:
-    """Wait for the first reply of a message, or its end; None if the conversation or the server ends first."""
+    """Wait for the first reply of a message, or its end; None if the conversation or the server ends first.
+
+    ``show`` is called with each piece before it.
+    """
     after: EventPlace | None = submitted.after
     while after is not None:
-        found = await _first_of(server.watch(who.name, conversation, after), submitted.request)
+        items = server.watch(who.name, conversation, after, deltas=show is not None)
+        found = await _first_of(items, submitted.request, show)
         if not isinstance(found, WatchStop):
             return found
         after = found.after if found.reason is WatchEnd.LAGGED else None
     return None
 
 
-async def _first_of(items: AsyncIterator[Item], request: str) -> Reply | Done | WatchStop | None:
+async def _first_of(
+    items: AsyncIterator[Item], request: str, show: Callable[[Delta], Awaitable[None]] | None
+) -> Reply | Done | WatchStop | None:
     """Wait for the first reply of a request, or its end; else for the stop of the watch."""
     async with aclosing(items) as events:  # type: ignore[type-var]
         async for event in events:
             if isinstance(event, WatchStop):
                 return event
-            if not isinstance(event, Progress | Delta) and event.request == request:
+            if isinstance(event, Progress) or event.request != request:
+                continue
+            if not isinstance(event, Delta):
                 return event
+            if show is not None:
+                await show(event)
     return None
 
 

@@ -60,7 +60,7 @@ def test_all_of_the_last_that_are_over_is_known_and_a_little_of_those_before():
     known = LeftEvents()
     for name in range(10):
         add(known, str(name), [reply(number) for number in range(1, 501)])
-        known.close(str(name), "ada", "")
+        known.close(str(name), "ada")
         del known.waiting[str(name)]
     sizes = [len(known.read_after(str(name), EventPlace(0, 0), 1_000, gaps=True)) for name in range(10)]
     assert sizes == [engine.TAKEN] * 6 + [500] * engine.WHOLE

@@ -8,9 +8,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from environments import CACHE, ROOT, NotInstalledError, locked, prepare
+from environments import AGENTDOJO_LOCK, CACHE, ROOT, NotInstalledError, locked, prepare
 
-LOCK = ROOT / "benchmarks/agentdojo/agentdojo.lock"
 SHORT = ("--suite=banking", "--only=general policy", "--require", "80", "3")
 """One suite under the declared policy, held to less utility than the whole has, because it is a small part of it."""
 VARIED = ("--variation=all", "--only=none", "--quick", "--require", "100", "100")
@@ -21,7 +20,7 @@ def main(argv: list[str]) -> int:
     """Run the benchmark with its own arguments; ``--short`` stands for what CI runs."""
     print("... agentdojo, agent-sleuth", flush=True)
     try:
-        python = prepare(CACHE / "agentdojo", locked(LOCK))
+        python = prepare(CACHE / "agentdojo", locked(AGENTDOJO_LOCK))
     except NotInstalledError as error:
         print(error, file=sys.stderr)
         return 1

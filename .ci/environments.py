@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+AGENTDOJO_LOCK = ROOT / "benchmarks/agentdojo/agentdojo.lock"
 STAMP = "complete"
 
 

@@ -424,6 +424,11 @@ def old_mcp() -> None:
     call(PYTHON, Path(__file__).with_name("old_mcp.py"))
 
 
+def evidence(*args: str) -> None:
+    """Measure the provenance engine on every suite; see evidence.py beside this file."""
+    call(PYTHON, Path(__file__).with_name("evidence.py"), *args)
+
+
 def agentdojo(*args: str) -> None:
     """Run AgentDojo; see agentdojo.py beside this file for where."""
     call(PYTHON, Path(__file__).with_name("agentdojo.py"), *args)
@@ -598,6 +603,7 @@ def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
         "docs": [Stage("docs", lambda: pytest("tests/test_docs.py", *args))],
         "adapters": [Stage("adapters", lambda: adapters(*args))],
         "agentdojo": [Stage("agentdojo", lambda: agentdojo(*args))],
+        "evidence": [Stage("evidence", lambda: evidence(*args))],
         "site": [Stage("site", lambda: site(*args))],
         "first": [Stage("first", lambda: first(*args))],
         "walls": [Stage("walls", walls)],

@@ -3,13 +3,14 @@
 python -m benchmarks.agentdojo.run [--suite NAME] [--only "DEFENCE|DEFENCE"] [--encode KIND|all] [--show]
 [--markdown] [--require UTILITY ATTACKS]
 python -m benchmarks.agentdojo.run --variation NAME|all [--quick] [--into FOLDER] [--json FILE] [--processes N]
-[the same, without --encode]
+[--cpu-minutes N] [the same, without --encode]
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import math
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -83,7 +84,7 @@ def in_variations(options: argparse.Namespace) -> list[str]:
     """Measures and prints the variations; what misses the requirement."""
     asked = varied.Asked(options.variation, options.suite, options.only, options.quick, options.show)
     kept = Kept(options.into, digest(quick=options.quick)) if options.into else None
-    tallies = varied.results(asked, kept, options.processes)
+    tallies = varied.results(asked, kept, options.processes, 60 * options.cpu_minutes)
     print(shown(varied.table(asked, tallies), markdown=options.markdown))
     print(f"\n{varied.extent(asked)}", *varied.last_lines(asked, tallies), sep="\n")
     if options.json:
@@ -104,6 +105,7 @@ def main() -> None:
     parser.add_argument("--into", type=Path, metavar="FOLDER", help="what is measured, to go on with")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every count; with --variation")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--cpu-minutes", type=float, default=math.inf, help="stop there; --into continues")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if options.variation:

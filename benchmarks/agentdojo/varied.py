@@ -7,12 +7,13 @@ its figures is the worst form's. Forms that change the attack alone have the ben
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cache
-from time import monotonic
+from time import monotonic, process_time
 from typing import TYPE_CHECKING, Any
 
 from agentdojo.task_suite.load_suites import get_suites
@@ -40,7 +41,7 @@ class Asked:
     Args:
         variations: their names with commas between, or ``all``.
         suite: one suite, or all of them.
-        only: parts of the names of columns with bars between; the columns of the report if left out.
+        only: names of columns, or parts of them, with bars between; the columns of the report if left out.
         quick: a few tasks of each suite.
         show: whether each refused benign call and each attack that succeeds is printed.
     """
@@ -76,9 +77,10 @@ class Asked:
         """The names of the defences."""
         wanted = self.only.split("|") if self.only else None
         names = [defence.name for defence in columns(PLAIN.guise)]
-        return [
-            name for name in names if (any(each in name for each in wanted) if wanted else name in COLUMNS)
-        ]
+        if not wanted:
+            return [name for name in names if name in COLUMNS]
+        parts = [each for each in wanted if each not in names]
+        return [name for name in names if name in wanted or any(part in name for part in parts)]
 
 
 Work = tuple[Asked, str, str, tuple[str, ...]]
@@ -95,8 +97,9 @@ def sides(asked: Asked) -> list[tuple[Form, Any]]:
     return [(form, [one for one in columns(form.guise) if one.name in names]) for form in asked.forms()]
 
 
-def measured(work: Work) -> tuple[str, str, Found]:
-    """One user task: its suite, its name and what was counted of it."""
+def measured(work: Work) -> tuple[str, str, Found, float]:
+    """Measure one user task: its suite, its name, its counts, and the seconds of CPU that they took."""
+    began = process_time()
     asked, suite_name, task_name, titles = work
     suite = get_suites(VERSION)[suite_name]
     task = suite.user_tasks[task_name]
@@ -114,16 +117,19 @@ def measured(work: Work) -> tuple[str, str, Found]:
     for form, _, tally in here:
         for name, count in tally.items():
             found[form.title][name]["counts"] = dict(count)
-    return suite_name, task_name, found
+    return suite_name, task_name, found, process_time() - began
 
 
-def results(asked: Asked, kept: Kept | None = None, processes: int = 2) -> dict[str, Tally]:
+def results(
+    asked: Asked, kept: Kept | None = None, processes: int = 2, budget: float = math.inf
+) -> dict[str, Tally]:
     """By form the counts of every column. Progress goes to the standard error.
 
     Args:
         asked: what is to be measured.
         kept: where it is kept; what was measured before is not measured again.
         processes: how many share the work.
+        budget: seconds of CPU after which no more results are awaited; the rest is left out of the counts.
     """
     forms, names = {form.title: form for form in asked.forms()}, asked.columns()
     tallies: dict[str, Tally] = {title: defaultdict(Counter) for title in forms}
@@ -133,8 +139,9 @@ def results(asked: Asked, kept: Kept | None = None, processes: int = 2) -> dict[
         _add(asked, tallies, {title: found for title, found in before.items() if found})
         if missing := tuple(title for title, found in before.items() if not found):
             works.append((asked, suite, task, missing))
-    began = monotonic()
-    for number, (suite, task, found) in enumerate(_shared(works, processes), 1):
+    began, used = monotonic(), 0.0
+    for number, (suite, task, found, cpu) in enumerate(_shared(works, processes), 1):
+        used += cpu
         _add(asked, tallies, found)
         if kept:
             kept.keep(suite, task, {forms[title]: columns_ for title, columns_ in found.items()})
@@ -142,6 +149,9 @@ def results(asked: Asked, kept: Kept | None = None, processes: int = 2) -> dict[
         rest = spent / number * (len(works) - number)
         line = f"  {number}/{len(works)} {suite} {task}, {spent:.0f} s, about {rest:.0f} s to go"
         print(line, file=sys.stderr, flush=True)
+        if used > budget and number < len(works):
+            print(f"  out of budget: {len(works) - number} tasks are left", file=sys.stderr, flush=True)
+            break
     plain = tallies[PLAIN.title]
     for form in asked.forms():
         if form.attack_alone:
@@ -158,7 +168,7 @@ def _before(kept: Kept | None, names: list[str], suite: str, task: str, form: Fo
     return whole if len(whole) == len(said) else {}
 
 
-def _shared(works: list[Work], processes: int) -> Iterator[tuple[str, str, Found]]:
+def _shared(works: list[Work], processes: int) -> Iterator[tuple[str, str, Found, float]]:
     """The works as they are done."""
     if processes == 1 or len(works) < WORTH_A_PROCESS:
         yield from map(measured, works)

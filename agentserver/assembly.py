@@ -126,23 +126,22 @@ class Server(ServerIngress):
 
     Args:
         organism: the checked configuration.
-        rules: of its conversations.
+        rules: decide its conversations.
         engine: stores conversations.
         clock: time and randomness.
         trace: recent events.
-        approver: shows waiting messages to a person. Without one, and without a journal that the command line
-            writes answers to, messages that need an approval are refused.
-        handoffs: file for the record of handoffs; with None only the engine has one.
+        approver: shows waiting messages to a person. Without an approver, and without a journal through which the
+            command line answers, messages that need an approval are refused.
+        handoffs: file of the handoff record; None leaves the record to the engine.
         stalled: ends the process when a handler has blocked the event loop for ``limits.stall``; None only logs it.
-        heads: stores the end of that file; by default it is next to the file.
-        observers: those of the program.
+        heads: stores the last hash of the handoff record; by default a note next to the file.
+        observers: the program's.
         completer: replaces the organism's language models.
-        guards: those of the program, by name.
-        unattended: whether it sends what is due and the files of inboxes, and announces approvals (``schedules:``,
-            ``inbox:`` and ``notify:``).
+        guards: the program's, by name.
+        unattended: whether schedules, inboxes and notices of approvals run.
         door: URL of the pages that announcements link to; set before the server is entered.
         delegations: exchanges tokens of users for handlers; set before the server is entered.
-        stream: of the records of committed steps; ``trace`` is its first sink.
+        stream: records of committed steps; ``trace`` is its first sink.
     """
 
     organism: Organism

@@ -336,7 +336,7 @@ class Request:
     pieces: PieceSink | None = None
 
 
-class Recorded(StrEnum):
+class RecordingExtent(StrEnum):
     """Extent to which completions are recorded with their conversation."""
 
     OFF = "off"
@@ -355,7 +355,7 @@ class PromptRecording:
         roles: the roles of principals that may read completions in the live view.
     """
 
-    recorded: Recorded = Recorded.OFF
+    recorded: RecordingExtent = RecordingExtent.OFF
     sample: float = 1.0
     retention: float = 7 * 86400.0
     roles: frozenset[str] = frozenset({"operator"})

@@ -71,10 +71,11 @@ LABELS: Final = 16_000_000
 @click.option("--junit", type=project.FILE, help="Write the report to this file as JUnit XML.")
 @click.option("--markdown", type=project.FILE, help="Write the report to this file as Markdown.")
 def command(policy: Path, organism: Path | None, **asked: Any) -> None:
-    """Try POLICY on recorded conversations: count what it would allow, ask about and refuse.
+    """Try POLICY on recorded conversations: count the calls that it would allow, ask about and refuse.
 
-    No handler runs. Counts by rule, by listener and by field, next to the current policy. Without --labels, every
-    call counts as honest. Traces and logs of other programs need no organism; their tools are the listeners of POLICY.
+    No handler runs. The counts are by rule, listener and field, with those of the current policy next to them. Without
+    --labels, every call counts as honest. Traces and logs of other programs need no organism: POLICY declares their
+    tools as its listeners.
 
     A CONDITION is MEASURE<NUMBER or MEASURE<NUMBER%, with <, <=, > or >=. Measures: benign and attacks (shares of
     honest calls that run, and of marked attacks that are stopped), refused and asked (honest calls), newly-stopped,

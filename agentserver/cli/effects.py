@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the external effects of the journal without an answer, oldest first.
 
-    The outcome of one that is unknown waits for agentserver effects settle. One that is claimed is being done, or was
-    when the server stopped.
+    An unknown one waits for agentserver effects settle. A claimed one is in progress, or was when the server stopped.
     """
     kept, secrets = reading.find_source_and_secrets(given)
     found = [_redact(one, secrets) for one in _list_effects(kept)]
@@ -43,10 +42,10 @@ def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> N
 @click.option("--not-done", is_flag=True, help="It was not done: the next attempt does it.")
 @reading.journal_option
 def settle(given: reading.JournalArguments, effect: str, *, answer: str | None, not_done: bool) -> None:
-    """Decide what became of EFFECT, an id or its beginning. The verdict goes on record with your user name.
+    """Record the outcome of EFFECT, an id or its beginning, under your user name.
 
-    Then queue the message again with agentserver dead requeue: its handler gets the answer, or does the work. The
-    verdict on an effect of an ended conversation only takes it off the list.
+    Then requeue the message with agentserver dead requeue: its handler gets the answer, or does the work. Settling an
+    effect of an ended conversation only removes it from the list.
     """
     from agentserver.core.messages import EffectVerdict
     from agentserver.engines.journal import records

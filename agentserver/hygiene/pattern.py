@@ -7,9 +7,9 @@ characters     a literal, ``.``, ``\d``, ``\D``, an escape such as ``\.`` or ``\
 classes        ``[A-Za-z0-9_]``, ``[^,]``, ``[a-z-[aeiou]]``
 groups         ``(...)``, with alternatives ``(jan|jun|jul)``
 repetitions    ``?``, ``*``, ``+``, ``{2}``, ``{2,}``, ``{2,5}``
-one reading    where a part may end or be left out, the next character says whether it goes on: ``[a-z]+(-[a-z]+)*``,
+one reading    where a part may end or be left out, the next character says whether it continues:``[a-z]+(-[a-z]+)*``,
                and not ``[a-z]*[a-z0-9]*``; alternatives may begin alike, if they differ at a later single character
-an ending      behind the last repeated class may come what it admits, in a fixed length: ``[a-z.]+\.(md|json)``
+an ending      behind the last repeated class may come its own characters, in a fixed length: ``[a-z.]+\.(md|json)``
 =============  ======================================================================================================
 
 An engine that backtracks has one way to take each character, so it never takes more than a pass over the value. An

@@ -172,7 +172,7 @@ def read_schema(kind: SchemaLanguage, data: bytes, place: Reference | None = Non
 
 
 def identity(schema: Schema) -> str:
-    """Return the name by which schemas are compared: ``$id`` or target namespace, with the version."""
+    """Return the name that identifies a schema: ``$id`` or target namespace, with the version."""
     if schema.kind is SchemaLanguage.XSD:
         return str(schema.tree.get("targetNamespace", ""))
     own = schema.tree.get("$id") if isinstance(schema.tree, dict) else None

@@ -83,7 +83,7 @@ class SharedQuota:
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """Client by which people sign in to the live view.
+    """OAuth client with which people sign in to the live view.
 
     Args:
         client: its id at the provider.
@@ -120,7 +120,7 @@ class IdentityProvider:
         audience: identifiers of this server; a token is for one of them.
         algorithms: of the signatures that are accepted.
         rules: the first that matches counts; a user without one is no principal.
-        skew: seconds by which the two clocks may differ.
+        skew: greatest difference of the two clocks, in seconds.
         stale: seconds for which keys count without an answer of the provider.
         loopback: whether http is accepted for a provider on this machine.
         sign_in: the client of the live view; without one, people paste a token.
@@ -145,7 +145,7 @@ class IdentityProvider:
 
 
 def is_loopback(host: str) -> bool:
-    """Check whether a host is this machine, so that what is sent to it needs no TLS."""
+    """Check whether a host is this machine, so that requests to it need no TLS."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:

@@ -34,7 +34,7 @@ class Recurrence(Protocol):
     """Series of due times, in seconds since the epoch."""
 
     def next_after(self, at: float) -> float:
-        """Return the first due time after ``at``. Raises ValueError if there is none."""
+        """Return the first due time after ``at``. Raises ValueError at the end of the series."""
 
     def back_from(self, at: float) -> Iterator[float]:
         """Yield the due times up to ``at``, the latest first."""
@@ -76,7 +76,7 @@ class CronExpression:
     zone: str = "UTC"
 
     def next_after(self, at: float) -> float:
-        """Return the first due time after ``at``. Raises ValueError for faulty fields, and if there is none."""
+        """Return the first due time after ``at``. Raises ValueError for faulty fields, and at the end of the series."""
         for due in self._ticks(floor(at), reverse=False):
             return due
         raise ValueError("it is never due")

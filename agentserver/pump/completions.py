@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from agentserver.characters.printing import truncate_counting
-from agentserver.completion import Recorded, RecordedCompletion
+from agentserver.completion import RecordedCompletion, RecordingExtent
 from agentserver.ports import EngineError
 from agentserver.supervision import run_errand
 from agentserver.trace.completions import map_content
@@ -76,7 +76,7 @@ class RecordingCompleter:
     def locate(self, found: RecordedCompletion) -> RecordedCompletion:
         """Add the place, and remove secrets or all texts."""
         delivery, content = self.delivery, None
-        if self.log.wanted.recorded is Recorded.FULL and found.content is not None:
+        if self.log.wanted.recorded is RecordingExtent.FULL and found.content is not None:
             redact = self.log.redact
             content = map_content(found.content, lambda text: truncate_counting(redact(text), TEXT))
         return replace(

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 import anyio
 import anyio.to_thread
 
-from agentserver.completion import Recorded
+from agentserver.completion import RecordingExtent
 from agentserver.config.organism import refuse_call
 from agentserver.flow.handler import bind_flow
 from agentserver.pump.editions import Callee
@@ -372,7 +372,7 @@ async def bound_listeners(
     if tracing is not None:
         tracing.know({bound.listener.name: bound.listener.agent for bound in organism.listeners})
     prompts = None if organism.models is None else organism.models.prompts
-    log = None if prompts is None or prompts.recorded is Recorded.OFF else lasting.recorder(prompts)
+    log = None if prompts is None or prompts.recorded is RecordingExtent.OFF else lasting.recorder(prompts)
     tools = await _tools(organism, lasting.shared, stack)
     remotes = await _workers(organism, rules, lasting, stack)
     handlers = {

@@ -14,7 +14,7 @@ class FakeClock:
     Args:
         now: current time, in seconds since the epoch.
         step: seconds from one moment to the next.
-        jumped: seconds by which it was set forward.
+        jumped: seconds that it was set forward.
     """
 
     now: float = 1_000_000_000.0

@@ -437,7 +437,7 @@ class Testbed:
         return self._check_strict(payload, None if reply is None else self._decode(reply))
 
     async def advance(self, time: timedelta) -> None:
-        """Let time pass once no message is at work, and handle what is due then, timers and sleeping flows.
+        """Let time pass once no message is at work, and handle timers and sleeping flows that are due then.
 
         Raises TypeError for an organism with another clock than a ``FakeClock``.
         """

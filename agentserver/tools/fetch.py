@@ -3,8 +3,8 @@
 Resolves a host once, checks every address, and connects to one of them under the host's name, so DNS rebinding cannot
 redirect it. Redirects are checked like the first address. Bytes, time and redirects are bounded.
 
-Declare it as ``trust: source``: anybody may have written the page. Its argument is a ``Link``, so an agent that was
-given untrusted text cannot fetch an address of its own making.
+Declare it as ``trust: source``: any stranger may have written the page; its argument is a ``Link``, so an agent with
+untrusted text cannot fetch an address of its own making.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class FetchSettings:
             Empty by default.
         ports: allowed ports.
         networks: allowed in addition to the public internet, such as ``10.1.0.0/16``. Empty by default: private,
-            loopback and link-local addresses are refused, whatever their name.
+            loopback and link-local addresses are refused, under any name.
         seconds: timeout for one page, including redirects.
         size: maximum bytes of one page.
         redirects: maximum for one page.

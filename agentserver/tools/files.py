@@ -89,7 +89,7 @@ class FileEntry:
     """One file.
 
     Args:
-        file: its name, by which it is read and written.
+        file: its name, for reading and writing.
         size: in bytes.
     """
 

@@ -15,7 +15,7 @@ from agentserver.completion import (
     CompletionError,
     CompletionFault,
     PromptRecording,
-    Recorded,
+    RecordingExtent,
     Request,
     Tool,
     ToolCall,
@@ -81,7 +81,7 @@ def make_engine(request, tmp_path):
     return lambda: SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), retention=50.0)
 
 
-async def asked(engine, said=ANSWER, extent=Recorded.FULL, **more):
+async def asked(engine, said=ANSWER, extent=RecordingExtent.FULL, **more):
     """Ask a model for the handler of a delivery; return the conversation's outcome."""
     outcome = SampleConversation().receive(SampleConversation().start(), "1")
     await keep(engine, outcome)
@@ -114,7 +114,7 @@ async def test_a_completion_is_recorded_with_its_conversation_without_secrets(ma
 
 async def test_metadata_hold_no_text(make_engine):
     async with make_engine() as engine:
-        (one,) = await listed(engine, await asked(engine, extent=Recorded.METADATA))
+        (one,) = await listed(engine, await asked(engine, extent=RecordingExtent.METADATA))
     assert one.content is None
     assert one.characters == sum(len(each["content"]) for each in PROMPT)
     assert len(one.digest) == 64
@@ -126,7 +126,7 @@ async def test_a_failure_is_recorded_and_raised(make_engine):
     async with make_engine() as engine:
         outcome = SampleConversation().receive(SampleConversation().start(), "1")
         await keep(engine, outcome)
-        log = CompletionLog(PromptRecording(Recorded.FULL), engine, Clock(), str)
+        log = CompletionLog(PromptRecording(RecordingExtent.FULL), engine, Clock(), str)
         with pytest.raises(CompletionError):
             await log.wrap(Model(failure), outcome.ready[0]).complete(
                 "writer", Request(PROMPT, "clerk", 99.0)
@@ -154,7 +154,7 @@ async def test_a_deleted_conversation_takes_its_completions_along(tmp_path):
 
 
 async def test_a_request_that_is_not_sampled_costs_nothing():
-    log, model = CompletionLog(PromptRecording(Recorded.FULL, sample=0.0), None, None, str), Model()
+    log, model = CompletionLog(PromptRecording(RecordingExtent.FULL, sample=0.0), None, None, str), Model()
     assert log.wrap(model, SimpleNamespace(request="r")) is model
     assert [is_sampled(str(one), 0.5) for one in range(1000)].count(True) in range(400, 600)
 

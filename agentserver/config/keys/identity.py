@@ -172,7 +172,7 @@ class SharedQuotaEntry(Strict):
 
 
 class SignInEntry(Strict):
-    """Client by which people sign in to the live view in their browser."""
+    """OAuth client with which people sign in to the live view."""
 
     client: Line = Field(description="The id of this client at the provider.", examples=["desk"])
     secret: Annotated[str, Field(min_length=1, max_length=1000)] | None = Field(

@@ -14,7 +14,7 @@ from agentserver.completion import (
     Finish,
     ModelChoice,
     Provider,
-    Recorded,
+    RecordingExtent,
     Strategy,
 )
 from agentserver.config.keys.fields import Deadline, Line, Name, RelativePath, Retention, Strict
@@ -195,13 +195,13 @@ class BudgetsEntry(Strict):
 def _read_recorded(value: Any) -> Any:
     """Read the text of a member; ``off`` of YAML 1.1 is false."""
     said = "off" if value is False else value
-    return Recorded(said) if isinstance(said, str) and said in set(Recorded) else said
+    return RecordingExtent(said) if isinstance(said, str) and said in set(RecordingExtent) else said
 
 
 class PromptsEntry(Strict):
     """Recording of prompts and answers with the conversation, for the trace and the live view."""
 
-    record: Annotated[Recorded, BeforeValidator(_read_recorded)] = Field(
+    record: Annotated[RecordingExtent, BeforeValidator(_read_recorded)] = Field(
         default=_PROMPTS.recorded,
         description="off: nothing. metadata: model, backends, tokens, cost, finish and the names of tools. full: also "
         "messages, tools, arguments and answers, without secrets.",

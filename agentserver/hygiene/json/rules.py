@@ -90,7 +90,7 @@ def _media(value: Any) -> bool:
 
 
 def _is_wordless(value: Any) -> bool:
-    """Check that a pattern has no more literal text than a listed value may."""
+    """Check that a pattern has at most as much literal text as a listed value may."""
     return not isinstance(value, str) or count_words(_LITERALS.sub("-", value)) <= BUDGET * 2
 
 

@@ -7,7 +7,7 @@ from textwrap import indent
 
 import pytest
 
-from agentserver.completion import Price, PromptRecording, Recorded
+from agentserver.completion import Price, PromptRecording, RecordingExtent
 from agentserver.spending import Budget, Budgets
 from tests.config.conftest import ONE
 
@@ -53,11 +53,11 @@ def test_backends_and_models_are_frozen_values(desk):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("record: full", PromptRecording(Recorded.FULL)),
-        ("record: off", PromptRecording(Recorded.OFF)),
+        ("record: full", PromptRecording(RecordingExtent.FULL)),
+        ("record: off", PromptRecording(RecordingExtent.OFF)),
         (
             "record: metadata, sample: 0.5, retention: 1h, roles: [viewer]",
-            PromptRecording(Recorded.METADATA, 0.5, 3600.0, frozenset({"viewer"})),
+            PromptRecording(RecordingExtent.METADATA, 0.5, 3600.0, frozenset({"viewer"})),
         ),
     ],
 )

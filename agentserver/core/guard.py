@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agentserver.core.pieces import Work
     from agentserver.core.records.details import Detail
     from agentserver.core.state.conversation import Conversation
+    from agentserver.core.state.ledger import LedgerEffect
     from agentserver.findings import Origins
     from agentserver.payload.codec import Codecs
     from agentserver.payload.conditions import SumBound
@@ -251,6 +252,18 @@ class WatchfulGuard(Protocol):
 
     def miss(self, memory: object) -> object:
         """Return the memory after a message that the guard could not observe."""
+
+
+@runtime_checkable
+class EffectReadingGuard(Protocol):
+    """Guard that reads the answers of external effects."""
+
+    @property
+    def name(self) -> str:
+        """The key of the guard's memory."""
+
+    def observe_effect(self, memory: object, effect: LedgerEffect, at: float) -> object:
+        """Return the memory after a listener got the answer of an effect. Pure."""
 
 
 @runtime_checkable
@@ -523,6 +536,17 @@ class Rules:
         for guard in self._observing:
             after[guard.name] = guard.observe(memory.get(guard.name), delivery, element, at)
         return after
+
+    def note_effect(
+        self, memory: Mapping[str, object], effect: LedgerEffect, at: float
+    ) -> Mapping[str, object]:
+        """Return each guard's memory after a listener got the answer of an external effect."""
+        changed = {
+            guard.name: guard.observe_effect(memory.get(guard.name), effect, at)
+            for guard in self.guards
+            if isinstance(guard, EffectReadingGuard)
+        }
+        return {**memory, **changed} if changed else memory
 
     def note_missed(self, memory: Mapping[str, object]) -> Mapping[str, object]:
         """Return each guard's memory after a message that could not be observed."""

@@ -21,6 +21,7 @@ from agentserver.core.messages import (
     TurnedAway,
 )
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
+from agentserver.core.state.ledger import effect_id
 from agentserver.history.replay import Deviation, decide_again, describe_step
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ _PER_MESSAGE: Final = 16
 """Ids of each of its messages and records, at most."""
 
 _LEFT_OUT: Final = (ReserveRequest, SettleRequest, ClaimRequest, ConcludeRequest, EffectVerdict)
-"""Causes of steps that a fork does not inherit: charges and external effects."""
+"""Causes of steps that a fork does not inherit: charges and external effects, except those whose answers it knows."""
+
+_OF_NO_SERVER: Final = -1
+"""Token of an effect that a fork inherits until the end of its invocation, for the label of its answer."""
 
 
 class ForkError(ValueError):
@@ -108,13 +112,13 @@ def fork(
     names.add(begun.id, first.id(0))
     names.add(begun.root, first.id(1))
     old, new = begun.conversation(), Origin(first.id(0), begun.principal, first.id(1), rights).conversation()
-    handled = _list_handled(recorded, steps, rules)
+    handled, answered = _list_handled(recorded, steps, rules), _list_answered(recorded, steps, rules)
     deliveries: dict[str, Delivery] = {}
     for step in steps:
         again, cause = decide_again(recorded, step, old, rules), recorded.cause(step, rules)
         if isinstance(again, Deviation):
             raise ForkError(f"it would be decided differently today: {again}")
-        if _is_inherited(cause, old, handled):
+        if _is_inherited(cause, old, handled, answered):
             moment = moments()
             names.add_moment(step.moment, moment, again)
             if isinstance(cause, OutsideMessage | TurnedAway | DismissedMessage | RedrivenLetter):
@@ -142,8 +146,21 @@ def _list_handled(recorded: RecordedConversation, steps: list[RecordedStep], rul
     return frozenset(one.delivery.id for one in causes if isinstance(one, FinishedInvocation | GivenUp))
 
 
-def _is_inherited(cause: Cause, before: Conversation, handled: frozenset[str]) -> bool:
-    """Check whether a fork repeats a step. An approval counts if its message was handled."""
+def _list_answered(recorded: RecordedConversation, steps: list[RecordedStep], rules: Rules) -> frozenset[str]:
+    causes = (recorded.cause(step, rules) for step in steps)
+    return frozenset(
+        one.effect for one in causes if isinstance(one, ConcludeRequest) and one.answer is not None
+    )
+
+
+def _is_inherited(
+    cause: Cause, before: Conversation, handled: frozenset[str], answered: frozenset[str]
+) -> bool:
+    """Check whether a fork repeats a step. An approval or the answer of an effect counts if its message was handled."""
+    if isinstance(cause, ClaimRequest) and cause.delivery.id in handled:
+        return effect_id(before.id, cause.delivery.to, cause.key) in answered
+    if isinstance(cause, ConcludeRequest) and cause.delivery.id in handled:
+        return cause.answer is not None
     if isinstance(cause, ApprovalAnswer) and cause.answer is not Answer.DENY:
         waiting = {one.id: one.delivery.id for one in before.approvals()}
         return waiting.get(cause.approval, "") in handled
@@ -162,6 +179,11 @@ def _rename(
         return cause._replace(digest=digest, answer=answer)
     if isinstance(cause, OutsideMessage | TurnedAway | DismissedMessage):
         return cause._replace(key=None)
+    if isinstance(cause, ClaimRequest):
+        return cause._replace(token=_OF_NO_SERVER, passing=True)
+    if isinstance(cause, ConcludeRequest):
+        mine = (one.id for one in new.ledger.values() if one.delivery == cause.delivery.id and not one.answer)
+        return cause._replace(effect=next(mine, cause.effect))
     return cause
 
 

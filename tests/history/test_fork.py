@@ -19,7 +19,7 @@ from agentserver.engines.sqlite.file import JournalOptions, open_writing
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.flow import Refused, ask, once, random
 from agentserver.history.fork import ForkError, ForkPlan, fork, list_steps
-from agentserver.history.replay import replay
+from agentserver.history.replay import decide_again, replay
 from agentserver.payload.codec import Codecs
 from agentserver.payload.functions import payload_of
 from agentserver.testing import listener, organism_of
@@ -81,6 +81,13 @@ async def sink(payload: Ask, metadata):
     return HandlerResponse.respond(Said(f"sunk {payload.text}"))
 
 
+async def look(invoice: Invoice) -> Paid:
+    await once(CALLS.append, "looked")
+    await ask("ledger", FindVendor(invoice.vendor))
+    return Paid("done")
+
+
+LOOK = organism_of(listener("desk", look, peers=["ledger"]), listener("ledger", find_vendor))
 DESK = organism_of(
     listener("desk", pay, peers=["ledger", "bank"]),
     listener("ledger", find_vendor),
@@ -186,6 +193,34 @@ async def test_a_dry_fork_does_no_external_effect(tmp_path):
         await until(lambda: server._pump._accounts.rest.is_set())
         await anyio.sleep(0.05)
     assert CALLS == []
+
+
+@pytest.mark.parametrize("dry", [None, ()])
+async def test_a_fork_knows_the_label_of_an_effect_but_not_the_effect(tmp_path, dry):
+    path = tmp_path / "journal.sqlite"
+    async with running(path, LOOK) as server:
+        old, _ = await send(server, Invoice("Ada", Decimal(30)), "desk")
+    found = next(
+        version for version, what in await in_thread(steps_of, path, LOOK, old) if "ledger finished" in what
+    )
+    new = await in_thread(make_fork, path, LOOK, old, found, dry=dry)
+    labels, left = await in_thread(effects_in, path, LOOK, new)
+    assert (labels, left) == (["untrusted"], {})
+    async with running(path, LOOK) as server:
+        assert "done" in (await answers_of(server, new))[0]
+    assert CALLS.count("looked") == 1
+
+
+def effects_in(path, organism, conversation):
+    """The labels of the answers that a conversation got, and its ledger at last."""
+    rules = build(organism).rules
+    with closing(open_writing(JournalOptions(path))) as connection:
+        recorded = Reader(connection, rules.guards).recorded_conversation(conversation)
+        now, labels = recorded.beginning.conversation(), []
+        for step in recorded.steps:
+            now = decide_again(recorded, step, now, rules).conversation
+            labels += [one.label for one in now.ledger.values() if one.label]
+        return labels, dict(now.ledger)
 
 
 async def test_a_changed_value_is_the_principals_text(tmp_path):

@@ -23,7 +23,7 @@ def objection(conversation: Conversation, asked: ClaimRequest) -> str:
     """Return why an effect may not be claimed, or an empty text."""
     if conversation.working_on(asked.delivery) is None:
         return "the invocation has ended"
-    if conversation.rights.dry is not None:
+    if conversation.rights.dry is not None and asked.token >= 0:  # a fork inherits answers without a token
         return "the conversation is a dry fork"
     if len(conversation.ledger) >= MOST_EFFECTS and find(conversation, asked) is None:
         return f"the ledger of the conversation holds {MOST_EFFECTS} effects"
@@ -78,14 +78,15 @@ def conclude(
         step.drop_effect(effect)
     else:
         label = "trusted" if trusted else "untrusted"
-        step.put_effect(
+        _put_answered(
+            step,
             effect._replace(
                 state=EffectState.DONE,
                 answer=answer,
                 label=label,
                 delivery=delivery.id,
                 attempt=delivery.attempt,
-            )
+            ),
         )
     return step.finish()
 
@@ -101,16 +102,23 @@ def settle(
     if verdict.answer is None:
         step.drop_effect(effect, verdict.by)
     else:
-        step.put_effect(
+        _put_answered(
+            step,
             effect._replace(
                 state=EffectState.DONE,
                 answer=verdict.answer,
                 label="untrusted",
                 by=verdict.by,
                 passing=False,
-            )
+            ),
         )
     return step.finish()
+
+
+def _put_answered(step: Step, effect: LedgerEffect) -> None:
+    """Write an effect with its answer into the ledger, and into the guards' memory by its label."""
+    step.put_effect(effect)
+    step.memory = step.rules.note_effect(step.rules.recall(step.before), effect, step.moment.now)
 
 
 def is_unknown(conversation: Conversation, effect: LedgerEffect) -> bool:

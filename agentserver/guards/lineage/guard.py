@@ -20,6 +20,7 @@ from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
 from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM_NAMES, Drafts, HandlerReturn
 from agentserver.core.records.details import Ground
+from agentserver.effects import load_answer
 from agentserver.findings import SenderExposure
 from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage.exposure import FirstText
@@ -32,7 +33,7 @@ from agentserver.guards.lineage.trust import Parties, TrustSettings
 from agentserver.guards.lineage.viewer import Viewer
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
-from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.evidence.leaves import leaves, text_of
 from agentserver.provenance.exits import count_bits
 from agentserver.provenance.judgement import find_origins, judge
 from agentserver.provenance.ledger import Ledger
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Draft, FinishedInvocation
     from agentserver.core.pieces import Work
     from agentserver.core.refusals import Refusal
+    from agentserver.core.state.ledger import LedgerEffect
     from agentserver.core.state.principals import Trust
     from agentserver.findings import Delegation, Origins
     from agentserver.guards.lineage.references import InsertedValues
@@ -145,6 +147,21 @@ class LineageGuard:
         after = self._observe(memory, delivery, element, at)
         self._observed = key, at, after
         return after
+
+    def observe_effect(self, memory: object, effect: LedgerEffect, at: float) -> object:
+        """Return the memory after a listener got the answer of an external effect.
+
+        An answer that is labelled untrusted is text of the service, whatever the listener is declared to be.
+        """
+        if effect.label == "trusted":
+            return memory
+        found = tuple(map(_disown, leaves(load_answer(effect.answer))))
+        known = _recall(memory).next_step()
+        source = f"effect of {effect.listener}"
+        seen = Observation(source, found, known.step, at, trace=effect.delivery)
+        return self._reach.deliver_answer(
+            known.grow(known.ledger.learn(self._policy, seen)), effect.listener, effect.thread, source, found
+        )
 
     def _observe(self, memory: object, delivery: Delivery, element: etree._Element, at: float) -> object:
         if delivery.to in self.viewers:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from agentserver.guards.lineage.memory import Memory
     from agentserver.guards.lineage.reading import ObservedMessage, Readings
     from agentserver.guards.lineage.trust import Parties, TrustSettings
+    from agentserver.provenance.evidence.labels import Leaf
 
 
 class Reach:
@@ -63,6 +64,19 @@ class Reach:
         if self._fits_budget(memory, bits + SENT):
             return memory.spend_closed(bits + SENT)
         return memory.expose(said.to, thread, recall, text)
+
+    def deliver_answer(
+        self, memory: Memory, listener: str, thread: str, source: str, answer: tuple[Leaf, ...]
+    ) -> Memory:
+        """Record that a listener got the untrusted answer of an external effect on a thread."""
+        recall = self._trusted.recall_of(listener)
+        if memory.exposure.find_text(listener, thread, recall) is not None:
+            return memory
+        closed = all(isinstance(leaf.value, bool | None) for leaf in answer)
+        bits = len(answer) + SENT if closed else math.inf
+        if closed and self._fits_budget(memory, bits):
+            return memory.spend_closed(bits)
+        return memory.expose(listener, thread, recall, FirstText(source, memory.step, source))
 
     def find_exposure(self, memory: Memory, sender: str, thread: str) -> FirstText | None:
         """Find the untrusted text that may influence a sender; None if it received none.

@@ -207,7 +207,7 @@ class Clients:
         while not self.ending:
             conversation = await self.open()
             for _ in range(self.random.randint(1, 6)):
-                kind = self.random.choice(["plain", "plain", "plain", "tool", "tool", "slow", "vault"])
+                kind = self.random.choice(["plain", "plain", "tool", "tool", "flow", "slow", "vault"])
                 if self.random.random() < 0.7:
                     await self.answer_all(conversation, kind)
                 else:

@@ -18,8 +18,10 @@ CODE = '''
 import asyncio
 import os
 from dataclasses import dataclass
+from uuid import uuid4
 
 from agentserver import HandlerResponse, invocation, xmlify
+from agentserver.flow import EffectUnknown, ask, gather, once
 
 LOG = os.open(os.environ.get("CRASH_LOG", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
@@ -62,7 +64,7 @@ async def desk(payload: object, metadata) -> HandlerResponse:
     log("desk", payload.text)
     if payload.kind == "slow":
         await asyncio.sleep(SECONDS)
-    if payload.kind in {"tool", "vault"}:
+    if payload.kind in {"tool", "vault", "flow"}:
         return HandlerResponse(Ask(payload.text), payload.kind)
     return HandlerResponse.respond(Answer(payload.text))
 
@@ -70,6 +72,21 @@ async def desk(payload: object, metadata) -> HandlerResponse:
 async def tool(payload: Ask, metadata) -> HandlerResponse:
     log("tool", payload.text)
     return HandlerResponse.respond(Answer(payload.text))
+
+
+def pay(text):
+    """A payment of a flow: two of them are two ids in the log."""
+    os.write(LOG, f"{os.environ.get('CRASH_SERVER', '-')} bank {uuid4()} {text}\\n".encode())
+    return "paid"
+
+
+async def flow(order: Ask) -> Answer:
+    await gather(ask("tool", Ask(f"{order.text}-a")), ask("tool", Ask(f"{order.text}-b")))
+    try:
+        await once(pay, order.text)
+    except EffectUnknown:
+        return Answer(order.text)
+    return await ask("tool", Ask(f"{order.text}-c"), reply=Answer)
 '''
 
 YAML = """\
@@ -82,8 +99,9 @@ listeners:
     payload_class: crash_desk.Order
     handler: crash_desk.desk
     replies: crash_desk.Answer
-    peers: [tool, vault]
+    peers: [tool, vault, flow]
     concurrency: 64
+  - {{name: flow, description: Asks and pays once., handler: crash_desk.flow, peers: [tool], concurrency: 64}}
   - {{name: tool, description: Answers., payload_class: crash_desk.Ask, handler: crash_desk.tool}}
   - {{name: vault, description: Answers once a person agrees., payload_class: crash_desk.Ask, handler: crash_desk.tool, approval: required}}
 limits: {{drain: 2s, principal_conversations: 1000000, principal_queue: 100000, queue: 100000, fatal_ends: 100}}

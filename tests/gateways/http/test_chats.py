@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
 from collections import defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -540,6 +543,40 @@ async def test_a_principal_at_a_quota_gets_a_rate_limit_error():
         assert chats.said == ["one"]
         chats.free.set()
         assert [each async for each in stream]
+
+
+def find_node() -> tuple[str, dict[str, str]]:
+    """Find node and the SDK for TypeScript: in NODE_PATH, or installed globally. Skips the test without them."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip("NOT TRIED: the OpenAI SDK for TypeScript needs node and npm, which are not installed")
+    places = (
+        os.environ.get("NODE_PATH")
+        or subprocess.run([npm, "root", "-g"], capture_output=True, text=True, check=True).stdout.strip()
+    )
+    if not any((Path(each) / "openai").is_dir() for each in places.split(os.pathsep)):
+        pytest.skip("NOT TRIED: the OpenAI SDK for TypeScript is not installed (npm install -g openai)")
+    return node, {**os.environ, "NODE_PATH": places}
+
+
+async def test_the_sdk_for_typescript_talks_to_the_door():
+    node, environ = await anyio.to_thread.run_sync(find_node)
+    script = str(Path(__file__).with_name("openai_client.cjs"))
+    async with room() as (door, _client, chats):
+        with anyio.fail_after(HANGS):
+            done = await anyio.run_process([node, script, door.url, "ada"], env=environ, check=False)
+        assert done.returncode == 0, done.stderr.decode()
+    _, models, *turns, refused, responses = map(json.loads, done.stdout.splitlines())
+    assert "echo" in models["names"]
+    assert [each["text"] for each in turns] == [f"You said message {number}" for number in (1, 3, 5)]
+    assert refused == {
+        "step": "refused",
+        "status": 400,
+        "code": "history",
+        "type": "invalid_request_error",
+    }
+    assert responses["texts"] == ["You said one", "You said two"]
+    assert chats.said == ["message 1", "message 3", "message 5", "one", "two"]
 
 
 PAGE = (Path(__file__).parents[3] / "docs" / "openai.md").read_text("utf-8")

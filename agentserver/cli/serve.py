@@ -227,12 +227,12 @@ class _Doorway:
         options = DoorOptions(hosts, origins, body=keys.body, connections=most, idle=keys.idle)
         return replace(options, root=keys.root_path, foreign=foreign, logs=keys.access_log)
 
-    def url(self, prefix: str = "") -> str:
-        """Return the URL for clients, with the prefix of its paths."""
+    def url(self) -> str:
+        """Return the URL for clients, with the prefix of a proxy."""
         host, port = self.listening.getsockname()[:2]
         scheme = "https" if self.secure is not None else "http"
         address = self.keys.public_url or f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-        return f"{address}{prefix}"
+        return f"{address}{self.keys.root_path}"
 
 
 def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Hangups) -> None:
@@ -247,7 +247,7 @@ def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Han
     tokens, rates = _open_principals(server, doorway.url())
     keeper = TokenKeeper(tokens, rates)
     sessions = _open_sessions(organism, tokens, doorway.url())
-    serving = DoorServing(server, organism, tokens, sessions, keeper, options.body, doorway.url(options.root))
+    serving = DoorServing(server, organism, tokens, sessions, keeper, options.body, doorway.url())
     with project.refuse_on(ValueError):
         parts = [part for each in PARTS for part in each(serving)]
     metrics = Metrics(bind.listener.name for bind in organism.listeners)

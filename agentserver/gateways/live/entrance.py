@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
+from agentserver.gateways.http.parts import path_to
 from agentserver.gateways.live.pages import HEADERS
 from agentserver.gateways.principals.identity import RefusedTokenError
 from agentserver.ports.principals import UnusableError
@@ -109,7 +110,7 @@ class _Entrance:
             return _page(503)
         if not key:
             return _page(401)
-        answer = _redirect("/")
+        answer = _redirect(path_to(request, "/"))
         set_cookie(answer, COOKIE, key)
         return answer
 

@@ -18,13 +18,15 @@ async function asked(method, path, body) {
   return told;
 }
 
-const at = (parts) => `/live/${parts.map(encodeURIComponent).join("/")}`;
+// The prefix below which a proxy serves the door is in the address of this file.
+export const place = (path) => new URL(`../${path}`, import.meta.url).href;
+const at = (parts) => place(parts.map(encodeURIComponent).join("/"));
 
 export const read = (...parts) => asked("GET", at(parts));
-export const find = (path, query) => asked("GET", `/live/${path}?${new URLSearchParams(query)}`);
+export const find = (path, query) => asked("GET", place(`${path}?${new URLSearchParams(query)}`));
 export const send = (body, ...parts) => asked("POST", at(parts), body);
-export const login = (token) => asked("POST", "/live/session", { token });
-export const logout = () => asked("DELETE", "/live/session");
+export const login = (token) => asked("POST", place("session"), { token });
+export const logout = () => asked("DELETE", place("session"));
 
 const PAUSE = 1000; // milliseconds between two readings
 

@@ -1,6 +1,6 @@
 // The frame: who is logged in, which page is shown, and the stream of news that all pages share.
 
-import { Refused, login, logout, read } from "./api.js";
+import { Refused, login, logout, place, read } from "./api.js";
 import { button, el, link, put, replace } from "./dom.js";
 import { Kept } from "./news.js";
 import * as approvals from "./approvals.js";
@@ -125,7 +125,7 @@ function caught() {
 // The server tells something at once. From then on nothing is lost, and what a page has read before may be old.
 function listen() {
   feed?.close();
-  const mine = new EventSource("/live/feed");
+  const mine = new EventSource(place("feed"));
   feed = mine;
   let anew = true;
   mine.onmessage = (event) => {
@@ -152,7 +152,7 @@ function listen() {
 let issuers = []; // identity providers at which one can sign in
 
 const door = (issuer) => button(`Sign in at ${new URL(issuer).host}`,
-  () => location.assign(`/live/sign-in?${new URLSearchParams({ issuer })}`), "good");
+  () => location.assign(place(`sign-in?${new URLSearchParams({ issuer })}`)), "good");
 
 function ask(why = "") {
   me = null;

@@ -21,10 +21,15 @@ DEPTH: Final = 2
 """Nested encodings that are undone."""
 
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]{8,}={0,2}")
-_BASE32: Final = re.compile(r"\b[A-Z2-7]{16,}={0,6}")
-_HEX: Final = re.compile(r"(?:(?:0x|\\x|%)?[0-9A-Fa-f]{2}[\s:,-]?){6,}")
+_BASE32: Final = re.compile(r"[A-Z2-7](?<!\w[A-Z2-7])[A-Z2-7]{15,}={0,6}")
+_PAIR: Final = r"(?:0x|\\x|%)?[0-9A-Fa-f]{2}[\s:,-]?"
+_HEX: Final = re.compile(
+    rf"[0-9A-Fa-f%\\](?:(?<=0)x[0-9A-Fa-f]{{2}}|(?<=\\)x[0-9A-Fa-f]{{2}}|(?<=%)[0-9A-Fa-f]{{2}}|(?<=[0-9A-Fa-f])[0-9A-Fa-f])"
+    rf"[\s:,-]?(?:{_PAIR}){{5,}}"
+)
+"""Pattern of six or more pairs. Patterns that begin with a class of characters are searched for fast."""
 _HEX_NOISE: Final = re.compile(r"0x|\\x|[%\s:,-]")
-_CODES: Final = re.compile(r"\b\d{2,3}(?:[\s,;]+\d{2,3}){5,}\b")
+_CODES: Final = re.compile(r"\d(?<!\w\d)\d{1,2}(?:[\s,;]+\d{2,3}){5,}\b")
 _UNSEEN: Final = re.compile(
     "[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufe00-\ufe0f\ufeff]+"
 )
@@ -84,12 +89,15 @@ def _unwrap_layer(outer: DecodedText) -> Iterator[DecodedText]:
 
 
 def _base64(text: str) -> Iterator[str]:
-    for match in _BASE64.finditer(text):
-        body = match.group().rstrip("=")
-        if len(body) % 4 == 1:
-            body = body[:-1]
-        padded = (body + "=" * (-len(body) % 4)).replace("-", "+").replace("_", "/")
-        yield from _keep_readable(binascii.a2b_base64(padded))
+    known: dict[str, tuple[str, ...]] = {}
+    for word in _BASE64.findall(text):
+        if word not in known:
+            body = word.rstrip("=")
+            if len(body) % 4 == 1:
+                body = body[:-1]
+            padded = (body + "=" * (-len(body) % 4)).replace("-", "+").replace("_", "/")
+            known[word] = tuple(_keep_readable(binascii.a2b_base64(padded)))
+        yield from known[word]
 
 
 def _base32(text: str) -> Iterator[str]:
@@ -141,7 +149,7 @@ def _decode_words(text: str, mark: str, decode: Callable[[str], str]) -> Iterato
 
 def _join_spoken(text: str) -> Iterator[str]:
     """Decode spelled-out addresses such as ``bob at evil dot com``, but leave prose with ``at`` alone."""
-    if _DOT.search(text):
+    if "dot" in text.lower() and _DOT.search(text):
         for match in _ADDRESS_LIKE.finditer(text):
             if _DOT.search(match.group()):
                 yield _SPOKEN.sub(lambda word: _SPOKEN_AS[word[1].casefold()], match.group())

@@ -68,8 +68,10 @@ _MARKED: Final = frozenset({ValueKind.LINK, ValueKind.ADDRESS})
 _LOOSE: Final = frozenset({ValueKind.PHONE, ValueKind.KEY})
 _SHORTEST: Final = 7
 """Characters of a telephone number at least; fewer are an extension, a year or a room."""
-_LIKELY: Final = re.compile(r"(?<!\S)(?=\S*?(?:[@\d]|[.:/]\w))\S+(?:[ \t]{1,2}(?=\S*?\d)\S+)*")
-"""Words that may be part of a value; all others are skipped."""
+_LIKELY: Final = re.compile(
+    r"(?<!\S)[^\s@\d.:/]*+(?:[.:/](?!\w)[^\s@\d.:/]*+)*+[@\d.:/]\S*+(?:[ \t]{1,2}[^\s\d]*+\d\S*+)*+"
+)
+"""Words with ``@``, a digit, or a point, colon or slash before a letter: all others are part of no value."""
 
 _QUOTE: Final = re.compile(r"[\"'<>]")
 _DATE: Final = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}")

@@ -31,8 +31,10 @@ COUNT: Final = 50_000
 _ADJUSTED: Final = 10_000
 """Decimal places on either side of the point up to which numbers are written out for comparison."""
 
-_NUMBER: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[, _]\d{3}){1,9}|\d{1,30})(?:\.\d{1,30})?")
-_ISO: Final = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
+_DIGITS: Final = re.compile(r"\d(?:\d{0,2}(?:[, _]\d{3}){1,9}|\d{0,29})(?:\.\d{1,30})?")
+"""Pattern of a number without its sign. Patterns that begin with a digit are searched for fast."""
+_NUMBER: Final = re.compile(rf"[+-]?{_DIGITS.pattern}")
+_ISO: Final = re.compile(r"(\d\d{3})-(\d{1,2})-(\d{1,2})")
 _MONTHS: Final = (
     "january",
     "february",
@@ -53,7 +55,14 @@ _SPOKEN: Final = re.compile(
     r"(?:,?\s+(\d{4}))?\b",
     re.IGNORECASE,
 )
-_LOCAL: Final = re.compile(r"(?<![\w.,/-])(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?![\w/-]|\.\d)")
+_MONTH_WORDS: Final = frozenset(word.encode() for name in _MONTHS for word in (name, name[:3]))
+_WORD_BYTES: Final = bytes(
+    byte if bytes((byte,)).isalnum() or byte == ord("_") else ord(" ") for byte in range(256)
+)
+_LIKE_ASCII: Final = frozenset("\u0130\u0131\u017f")
+"""Letters that a pattern takes for ``i`` and ``s`` where letter case does not count."""
+_ORDINALS: Final = ("st", "nd", "rd", "th")
+_LOCAL: Final = re.compile(r"(\d(?<![\w.,/-]\d)\d?)([./-])(\d{1,2})\2(\d{4})(?![\w/-]|\.\d)")
 _WEEKDAY: Final = re.compile(
     r"^(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|mon|tue|wed|thu|fri|sat|sun)\.?,?\s+", re.IGNORECASE
 )
@@ -228,7 +237,7 @@ def find_typed_keys(text: str) -> Iterator[str]:
     for iso in _ISO.finditer(text):
         if key := _date(*map(int, iso.groups())):
             yield key
-    for spoken in _SPOKEN.finditer(text):
+    for spoken in _find_spoken(text):
         number, day = _month_and_day(spoken)
         key = _date(int(spoken[5]), number, day) if spoken[5] else f"day {number:02}-{day:02}"
         if key:
@@ -236,9 +245,50 @@ def find_typed_keys(text: str) -> Iterator[str]:
     for local in _LOCAL.finditer(text):
         if key := _local_date(local):
             yield key
-    for written in dict.fromkeys(_NUMBER.findall(text)):
+    for written in dict.fromkeys(map(_with_sign, _DIGITS.finditer(text))):
         if key := _number(written):
             yield key
+
+
+def _with_sign(number: re.Match[str]) -> str:
+    start = number.start()
+    return number.string[start - 1] + number[0] if start and number.string[start - 1] in "+-" else number[0]
+
+
+def _find_spoken(text: str) -> Iterator[re.Match[str]]:
+    """Find what the pattern of a spoken date finds. It is tried only beside the names of months that occur."""
+    plain = text.lower()
+    if not text.isascii() and (len(plain) != len(text) or not _LIKE_ASCII.isdisjoint(text)):
+        yield from _SPOKEN.finditer(text)
+        return
+    names = _MONTH_WORDS.intersection(plain.encode("utf-8", "replace").translate(_WORD_BYTES).split())
+    end = 0
+    for start in sorted({start for name in names for start in _list_starts(plain, name.decode())}):
+        if start >= end and (spoken := _SPOKEN.match(text, start)):
+            end = spoken.end()
+            yield spoken
+
+
+def _list_starts(plain: str, name: str) -> Iterator[int]:
+    """List where a spoken date may start with the name of its month, or with the day before it."""
+    at = plain.find(name)
+    while at >= 0:
+        yield at
+        before = _skip_space(plain, at)
+        if 2 <= before < at and plain.startswith("of", before - 2):  # noqa: PLR2004
+            before = _skip_space(plain, before - 2)
+        if before < at:
+            before -= 2 if plain[max(0, before - 2) : before] in _ORDINALS else 0
+            yield from (
+                start for start in (before - 1, before - 2) if start >= 0 and plain[start].isdecimal()
+            )
+        at = plain.find(name, at + 1)
+
+
+def _skip_space(text: str, end: int) -> int:
+    while end and text[end - 1].isspace():
+        end -= 1
+    return end
 
 
 def parse_spoken_date(text: str) -> date | None:

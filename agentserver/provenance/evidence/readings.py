@@ -23,7 +23,7 @@ from unicodedata import numeric
 from agentserver.provenance.evidence.lexicon import LETTER, find_words, fold_word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from agentserver.provenance.evidence.labels import Scalar
     from agentserver.provenance.evidence.lexicon import Lexicon, Word
@@ -33,9 +33,9 @@ _GAP: Final = r"[ \t\u00a0\u202f]{1,3}"
 _FEW: Final = rf"(?:{WORD}{{1,5}}\.?{_GAP}){{0,2}}?"
 _ORDINAL: Final = rf"(?:\.|º|ª|{WORD}{{1,3}})?"
 _RANGE: Final = rf"(?:(\d{{1,2}}){_ORDINAL}[ \u00a0]?([-–—]|(?<=[ \u00a0]){WORD}{{1,5}})[ \u00a0]?)?"
-_ISO: Final = re.compile(r"(?<![\w/-])(?<!\d[.,])(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?![\d/-]|\.\w)")
+_ISO: Final = re.compile(r"(\d(?<![\w/-]\d)(?<!\d[.,]\d)\d{3})([-/.])(\d{1,2})\2(\d{1,2})(?![\d/-]|\.\w)")
 _EAST: Final = re.compile(r"(?:(\d{4})[ ]?[年년][ ]?)?(?<!\d)(\d{1,2})[ ]?[月월][ ]?(\d{1,2})[ ]?[日일号號]")
-_DIGITS: Final = re.compile(r"(?<![\w.,/-])(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?![\w/-]|\.\w)")
+_DIGITS: Final = re.compile(r"(\d(?<![\w.,/-]\d)\d?)([./-])(\d{1,2})\2(\d{4})(?![\w/-]|\.\w)")
 _DAY_FIRST: Final = tuple(
     re.compile(
         rf"(?<![\w.,/-]){_RANGE}(?<!\d)(\d{{1,2}}){_ORDINAL}{_GAP}(?:{WORD}{{1,5}}\.?{_GAP}){{{between}}}({WORD}{{2,}})\.?"
@@ -48,7 +48,7 @@ _MONTH_FIRST: Final = re.compile(
     rf"(?<!\w)({WORD}{{2,}})\.?{_GAP}{_RANGE}(?<!\d)(\d{{1,2}})(?!\d|[.,:]\d){_ORDINAL}(?:,?{_GAP}{_FEW}(\d{{4}})(?!\d))?(?!\w)"
 )
 _YEAR_FIRST: Final = re.compile(
-    rf"(?<![\w.,/-])(\d{{4}})\.?{_GAP}{_FEW}({WORD}{{2,}})\.?{_GAP}(\d{{1,2}})(?!\w)"
+    rf"(\d(?<![\w.,/-]\d)\d{{3}})\.?{_GAP}{_FEW}({WORD}{{2,}})\.?{_GAP}(\d{{1,2}})(?!\w)"
 )
 _ZONE: Final = r"(?:[ ]?(Z|UTC|GMT)?[ ]?([+-]\d{2}:?\d{2})?(?!\w))?"
 _HALF: Final = r"([aApP]\.?[ ]?[mM]\b\.?)"
@@ -118,7 +118,7 @@ def find_days(text: str, words: list[Word]) -> list[DayReading]:
 def _find_written(text: str) -> Iterator[DayReading]:
     for match in _ISO.finditer(text):
         yield from _make_day(match, int(match[1]), int(match[3]), int(match[4]))
-    for match in _EAST.finditer(text):
+    for match in () if text.isascii() else _EAST.finditer(text):
         yield from _make_day(match, int(match[1] or 0), int(match[2]), int(match[3]))
     for match in _DIGITS.finditer(text):
         first, second, year = int(match[1]), int(match[3]), int(match[4])
@@ -143,6 +143,8 @@ def _make_day(
 
 def _find_named(text: str) -> Iterator[DayReading]:
     months = _lexicon().months
+    if not _may_name_month(text, months):
+        return
     for match in _YEAR_FIRST.finditer(text):
         for month, language in months.get(fold_word(match[2]), ()):
             yield from _make_day(match, int(match[1]), month, int(match[3]), language)
@@ -152,6 +154,18 @@ def _find_named(text: str) -> Iterator[DayReading]:
     for match in _MONTH_FIRST.finditer(text):
         if match[1].casefold() in months or fold_word(match[1]) in months:
             yield from _read_named(match, match[1], match[2], match[3], match[4], match[5])
+
+
+def _may_name_month(text: str, months: Mapping[str, object]) -> bool:
+    """Check whether a word of a text is a month. A word that a mark divides may contain another, and always counts."""
+    if text.isascii():
+        return not months.keys().isdisjoint(_PLAIN_WORD.findall(text.lower()))
+    words = _LETTERS.findall(text)
+    return any(word.casefold() in months or fold_word(word) in months or not word.isalnum() for word in words)
+
+
+_PLAIN_WORD: Final = re.compile(r"[a-z]{2,}")
+_LETTERS: Final = re.compile(rf"{WORD}{{2,}}")
 
 
 def _read_named(
@@ -245,9 +259,19 @@ def list_moment_keys(text: str, days: list[DayReading], clocks: list[ClockReadin
         yield _tag(f"wall {clock.shown} {day.key}", day)
         if clock.zone is None:
             yield _tag(f"clock {clock.shown} {day.key}", day)
-        elif day.key.startswith("date "):
-            at = datetime.fromisoformat(day.key[5:]) + timedelta(minutes=clock.minutes - clock.zone)
-            yield _tag(f"utc {at:%Y-%m-%dT%H:%M}", day)
+        elif day.key.startswith("date ") and (key := _utc_key(date.fromisoformat(day.key[5:]), clock)):
+            yield _tag(key, day)
+
+
+def _utc_key(day: date, clock: ClockReading) -> str:
+    """Build the key of a moment in Greenwich; empty without a zone, or beyond the years that Python counts."""
+    if clock.zone is None:
+        return ""
+    try:
+        at = datetime.combine(day, time()) + timedelta(minutes=clock.minutes - clock.zone)
+    except OverflowError:
+        return ""
+    return f"utc {at:%Y-%m-%dT%H:%M}"
 
 
 def _tag(key: str, day: DayReading) -> str:
@@ -333,11 +357,11 @@ class AmountReading:
 
 def read_number(written: str) -> list[tuple[Decimal, str]]:
     """Read digits with marks in every way that they allow, each with its convention; empty if there is none."""
+    if written.isdecimal():
+        return [(Decimal(written), "")]
     body = written.translate(_PLAIN)
     groups = re.split(r"[.,' ]", body)
     marks = re.sub(r"\d", "", body)
-    if not marks:
-        return [(Decimal(body), "")]
     whole = _grouped(groups, marks)
     last = marks[-1]
     decimal = (
@@ -397,7 +421,7 @@ def _find_in_digits(text: str, taken: list[tuple[int, int]]) -> Iterator[AmountR
         tail = _TAIL.match(text, end)
         attached = bool(WORD_START.match(after))
         first, second = (fold_word(tail[1] or ""), fold_word(tail[2] or "")) if tail else ("", "")
-        yield from _scale(match, first, second, code=code, attached=attached)
+        yield from _scale(match, first, second, lexicon, code=code, attached=attached)
 
 
 WORD_START: Final = re.compile(r"\w")
@@ -417,10 +441,9 @@ def _overlaps(taken: list[tuple[int, int]], start: int, end: int) -> bool:
 
 
 def _scale(
-    match: re.Match[str], first: str, second: str, *, code: bool, attached: bool
+    match: re.Match[str], first: str, second: str, lexicon: Lexicon, *, code: bool, attached: bool
 ) -> Iterator[AmountReading]:
     """Apply the word behind a number: a scale, a smaller unit or a percentage."""
-    lexicon = _lexicon()
     start, end = match.span()
     text = match.string
     sign = (
@@ -570,6 +593,8 @@ def _add_values(total: int, here: int, values: list[int], *, fresh: bool) -> tup
 
 def _find_eastern(text: str, taken: list[tuple[int, int]]) -> Iterator[AmountReading]:
     """Find numbers in Chinese characters, also after digits."""
+    if text.isascii():
+        return
     for match in _EAST_NUMBER.finditer(text):
         if len(match[0]) > 1 and not _overlaps(taken, *match.span()) and len(match[0]) <= _LONGEST:
             yield AmountReading(_read_eastern(match[0]), *match.span())
@@ -653,10 +678,7 @@ class MomentValue:
     @property
     def utc_key(self) -> str:
         """Key of the moment in Greenwich; empty without a zone."""
-        if self.day is None or self.clock is None or self.clock.zone is None:
-            return ""
-        at = datetime.combine(self.day, time()) + timedelta(minutes=self.clock.minutes - self.clock.zone)
-        return f"utc {at:%Y-%m-%dT%H:%M}"
+        return "" if self.day is None or self.clock is None else _utc_key(self.day, self.clock)
 
 
 _WEEK: Final = 7
@@ -726,16 +748,29 @@ def list_evidence_keys(text: str) -> Iterator[str]:
 
     Only sentences with a digit or the word for a number are read.
     """
+    spoken = _list_spoken(text)
+    for line in text.split("\n"):
+        if _DIGIT.search(line) or not line.isascii() or not spoken.isdisjoint(line.casefold().split()):
+            for sentence in _SENTENCE.split(line):
+                yield from _list_sentence_keys(sentence, spoken)
+
+
+def _list_spoken(text: str) -> frozenset[str]:
+    """List the words of a text that may begin a number in words."""
     strong = _lexicon().strong
-    for sentence in _SENTENCE.split(text):
-        if _DIGIT.search(sentence):
-            yield from _list_digit_keys(sentence)
-        elif not sentence.isascii():
-            yield from (f"number {each.value.normalize():f}" for each in _find_eastern(sentence, []))
-        spoken = sentence.casefold().split()
-        if not strong.isdisjoint(spoken) or any(len(word) > _GLUED and word[:3] in strong for word in spoken):
-            found = _find_in_words(sentence, find_words(sentence))
-            yield from (f"number {amount.value.normalize():f}" for amount in found)
+    words = frozenset(text.casefold().split())
+    glued = (word for word in words if len(word) > _GLUED and word[:3] in strong)
+    return words.intersection(strong).union(glued)
+
+
+def _list_sentence_keys(sentence: str, spoken: frozenset[str]) -> Iterator[str]:
+    if _DIGIT.search(sentence):
+        yield from _list_digit_keys(sentence)
+    elif not sentence.isascii():
+        yield from (f"number {each.value.normalize():f}" for each in _find_eastern(sentence, []))
+    if not spoken.isdisjoint(sentence.casefold().split()):
+        found = _find_in_words(sentence, find_words(sentence))
+        yield from (f"number {amount.value.normalize():f}" for amount in found)
 
 
 def _list_digit_keys(sentence: str) -> Iterator[str]:
@@ -748,7 +783,7 @@ def _list_digit_keys(sentence: str) -> Iterator[str]:
             yield f"number {amount.value.normalize():f}"
 
 
-_SENTENCE: Final = re.compile(r"\n|(?<=\w{5}[.!?])\s")
+_SENTENCE: Final = re.compile(r"(?<=\w{5}[.!?])\s")
 _DIGIT: Final = re.compile(r"\d")
 
 

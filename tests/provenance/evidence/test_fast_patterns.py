@@ -1,0 +1,177 @@
+"""Patterns that are searched for fast find what their plain forms find."""
+
+import re
+import sysconfig
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from agentserver.provenance.evidence import encodings, inventory, leaves, readings
+from agentserver.provenance.evidence.lexicon import find_words
+from agentserver.provenance.evidence.readings import list_evidence_keys, read_keys, read_moment
+
+LETTER = readings.WORD
+PLAIN = {
+    (leaves, "_ISO"): re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})"),
+    (leaves, "_LOCAL"): re.compile(r"(?<![\w.,/-])(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?![\w/-]|\.\d)"),
+    (leaves, "_NUMBER"): re.compile(r"[+-]?(?:\d{1,3}(?:[, _]\d{3}){1,9}|\d{1,30})(?:\.\d{1,30})?"),
+    (readings, "_ISO"): re.compile(
+        r"(?<![\w/-])(?<!\d[.,])(\d{4})([-/.])(\d{1,2})\2(\d{1,2})(?![\d/-]|\.\w)"
+    ),
+    (readings, "_DIGITS"): re.compile(r"(?<![\w.,/-])(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?![\w/-]|\.\w)"),
+    (readings, "_YEAR_FIRST"): re.compile(
+        rf"(?<![\w.,/-])(\d{{4}})\.?{readings._GAP}{readings._FEW}({LETTER}{{2,}})\.?{readings._GAP}(\d{{1,2}})(?!\w)"
+    ),
+    (encodings, "_BASE32"): re.compile(r"\b[A-Z2-7]{16,}={0,6}"),
+    (encodings, "_HEX"): re.compile(r"(?:(?:0x|\\x|%)?[0-9A-Fa-f]{2}[\s:,-]?){6,}"),
+    (encodings, "_CODES"): re.compile(r"\b\d{2,3}(?:[\s,;]+\d{2,3}){5,}\b"),
+    (inventory, "_LIKELY"): re.compile(r"(?<!\S)(?=\S*?(?:[@\d]|[.:/]\w))\S+(?:[ \t]{1,2}(?=\S*?\d)\S+)*"),
+}
+PIECES = [
+    *(
+        "may",
+        "May",
+        "MAR",
+        "march",
+        "of",
+        "nine",
+        "thousand",
+        "zweihundert",
+        "fünf",
+        "ſeptember",
+        "aprıl",
+        "APRİL",
+    ),
+    *(
+        "5",
+        "12",
+        "2026",
+        "1,000",
+        "1.234,5",
+        "3rd",
+        "st",
+        "th",
+        "-5",
+        "x5",
+        "5x",
+        "1e5",
+        "٣",
+        "十二",
+        "万",
+        "5月3日",
+    ),
+    *(
+        "年",
+        "März",
+        "mai",
+        "мая",
+        "пять",
+        "janv.",
+        "µ",
+        "🎉",
+        "5🎉March",
+        "\u00ad",
+        "\u0301",
+        "’s",
+        "€",
+        "EUR",
+        "%",
+    ),
+    *(
+        ".",
+        ",",
+        "-",
+        "/",
+        ":",
+        "+",
+        "(",
+        ")",
+        "#",
+        "=",
+        "\n",
+        " ",
+        "  ",
+        "\t",
+        "\x1c",
+        "\x85",
+        "\u2028",
+        "hello.\r\n",
+    ),
+    *(
+        "deadbeefcafe",
+        "0x41 0x42",
+        "\\x41\\x42",
+        "%41%42%43%44%45%46",
+        "41 42 43 44 45 46",
+        "99 100 101 102 103 104",
+    ),
+    *(
+        "MFRGGZDFMZTWQ2LK",
+        "Zm9vYmFyYmF6",
+        "a@b.c",
+        "x.y/z",
+        "2026-05-12",
+        "12/05/2026",
+        "12.5.2026",
+        "2026 May 5",
+    ),
+]
+
+
+def make_texts():
+    """Texts of the library of Python, and random texts of pieces that touch."""
+    random = Random(7)
+    for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("[a-f]*.py")):
+        yield path.read_text("utf-8")[:4000]
+    for _ in range(6000):
+        yield "".join(
+            random.choice(PIECES) + random.choice(("", " ")) for _ in range(random.randrange(1, 12))
+        )
+
+
+TEXTS = [*make_texts()]
+
+
+@pytest.mark.parametrize(("module", "name"), PLAIN, ids=lambda part: getattr(part, "__name__", part))
+def test_a_fast_pattern_finds_what_its_plain_form_finds(module, name):
+    fast, plain = getattr(module, name), PLAIN[module, name]
+    for text in TEXTS:
+        wanted = [(match.span(), match.groups()) for match in plain.finditer(text)]
+        assert [(match.span(), match.groups()) for match in fast.finditer(text)] == wanted, text
+
+
+def test_spoken_dates_and_signed_numbers_are_those_of_one_scan_of_the_whole_text():
+    for text in TEXTS:
+        spans = [match.span() for match in leaves._SPOKEN.finditer(text)]
+        assert [match.span() for match in leaves._find_spoken(text)] == spans, text
+        numbers = PLAIN[leaves, "_NUMBER"].findall(text)
+        assert [*map(leaves._with_sign, leaves._DIGITS.finditer(text))] == numbers, text
+
+
+def list_keys_of_each_sentence(text):
+    """List the keys of evidence with every check in every sentence, as the first form of the reader did."""
+    strong = readings._lexicon().strong
+    for sentence in re.split(r"\n|(?<=\w{5}[.!?])\s", text):
+        if re.search(r"\d", sentence):
+            yield from readings._list_digit_keys(sentence)
+        elif not sentence.isascii():
+            yield from (f"number {each.value.normalize():f}" for each in readings._find_eastern(sentence, []))
+        spoken = sentence.casefold().split()
+        if not strong.isdisjoint(spoken) or any(len(word) > 5 and word[:3] in strong for word in spoken):
+            found = readings._find_in_words(sentence, find_words(sentence))
+            yield from (f"number {amount.value.normalize():f}" for amount in found)
+
+
+def test_lines_without_numbers_are_skipped_and_nothing_else(monkeypatch):
+    fast = [[*list_evidence_keys(text)] for text in TEXTS]
+    monkeypatch.setattr(readings, "_may_name_month", lambda text, months: True)
+    for text, keys in zip(TEXTS, fast, strict=True):
+        assert keys == [*list_keys_of_each_sentence(text)], text
+
+
+@pytest.mark.parametrize("text", ["9999-12-31 23:59 -05:00", "0001-01-01 00:00 +05:00"])
+def test_a_moment_beyond_the_years_of_python_has_no_moment_in_greenwich(text):
+    assert not any(key.startswith("utc ") for key in read_keys(text))
+    moment = read_moment(text)
+    assert moment is None or moment.utc_key == ""

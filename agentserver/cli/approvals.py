@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from agentserver.characters.printing import escape_unseen
 from agentserver.cli import project, reading
 from agentserver.cli.project import Verbs
+from agentserver.payload.names import local
 
 if TYPE_CHECKING:
     from agentserver.config.yaml.secrets import Secrets
@@ -192,16 +194,15 @@ def _redact_approval(one: Approval, secrets: Secrets) -> Approval:
 
 
 def _describe_route(one: Approval) -> str:
-    from agentserver.characters.printing import escape_unseen
-    from agentserver.payload.names import local
+    return escape_unseen(_format_route(one))
 
+
+def _format_route(one: Approval) -> str:
     delivery = one.delivery
-    return escape_unseen(f"{delivery.sender} -> {delivery.to} {local(delivery.root)}")
+    return f"{delivery.sender} -> {delivery.to} {local(delivery.root)}"
 
 
 def _describe_answer(answered: ApprovalAnswer | None) -> str:
-    from agentserver.characters.printing import escape_unseen
-
     return (
         ""
         if answered is None
@@ -210,11 +211,10 @@ def _describe_answer(answered: ApprovalAnswer | None) -> str:
 
 
 def _approval_line(one: Approval, answered: ApprovalAnswer | None) -> str:
-    from agentserver.characters.printing import escape_unseen
     from agentserver.core.records.wording import WORDING
 
-    question = escape_unseen(WORDING.first(one.questions[0].why))[:200]
-    return f"{one.id}  {reading.format_time(one.at)}  {_describe_route(one)}  {question}{_describe_answer(answered)}"
+    question = WORDING.first(one.questions[0].why)[:200]
+    return f"{one.id}  {reading.format_time(one.at)}  {_format_route(one)}  {question}{_describe_answer(answered)}"
 
 
 def _question_fields(question: Question) -> dict[str, object]:
@@ -231,8 +231,6 @@ def _question_fields(question: Question) -> dict[str, object]:
 
 
 def _approval_fields(one: Approval, answered: ApprovalAnswer | None) -> dict[str, object]:
-    from agentserver.payload.names import local
-
     delivery = one.delivery
     return {
         "id": one.id,

@@ -13,6 +13,7 @@ import click
 
 from agentserver.characters.printing import format_amount
 from agentserver.cli import project, reading
+from agentserver.extras import require
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -84,7 +85,6 @@ def command(policy: Path, organism: Path | None, **asked: Any) -> None:
 
     The exit code is 1 if a condition holds.
     """
-    from agentserver.extras import require
     from agentserver.history.backtest import Tally
     from agentserver.history.backtest_report import BacktestReport, format_junit, format_markdown, format_text
 
@@ -276,8 +276,6 @@ def suggest_over(over: Sequence[Path], marks: Path | None) -> str:
 
     Ends the command on a file that cannot be read, and on a journal.
     """
-    from agentserver.extras import require
-
     require("agentserver provenance suggest --over", "provenance")
     from agentserver.history import savings
     from agentserver.history.backtest import Tally

@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
+from agentserver.characters.printing import escape_markup, escape_unseen, one_line
 from agentserver.cli import host, project
 from agentserver.cli.process import GracefulEnd
+from agentserver.payload.names import local
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -77,7 +79,6 @@ class CallCommand(click.Command):
 def codecs_of(rules: Rules, listener: str) -> Mapping[str, Codec]:
     """Map the root names of a listener's payloads to codecs. Raises click.UsageError for an unknown listener."""
     from agentserver.config.findings import did_you_mean
-    from agentserver.payload.names import local
 
     known = rules.blueprint.listeners
     if listener not in known:
@@ -97,7 +98,6 @@ def select_codecs(rules: Rules, listener: str, root: str | None) -> Sequence[Cod
 def _help_lines(ctx: click.Context, rules: Rules, listener: str, codec: Codec) -> Iterator[str]:
     """Yield the help lines for one payload of a listener."""
     from agentserver.gateways.form import INDEX, form_fields
-    from agentserver.payload.names import local
 
     root = local(codec.name)
     several = len(rules.blueprint.listeners[listener].payloads) > 1
@@ -148,7 +148,6 @@ def _element_words(
     element: Any, known: Mapping[tuple[str, ...], FormField], path: tuple[str, ...], typed: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
     from agentserver.gateways.form import INDEX
-    from agentserver.payload.names import local
 
     if path in known:
         if (element.text or "") != known[path].default:
@@ -370,14 +369,10 @@ def _compose_message(server: Server, call: CallOptions, values: list[tuple[str, 
     made = form.compose(codec, values)
     if isinstance(made, bytes):
         return made
-    from agentserver.characters.printing import one_line
-
     raise click.UsageError("\n".join(map(one_line, (*made.lines, f"{call.listener} takes: {usage(codec)}"))))
 
 
 def _codec(server: Server, listener: str, root: str | None) -> Codec:
-    from agentserver.payload.names import local
-
     codecs = select_codecs(server.rules, listener, root)
     if len(codecs) > 1:
         names = ", ".join(local(codec.name) for codec in codecs)
@@ -446,7 +441,6 @@ def _show_trace(form: str | None, records: Sequence[AuditRecord]) -> None:
 
 def _report_approvals(records: Sequence[AuditRecord]) -> None:
     """Report each approval that was needed: a call cannot ask a person."""
-    from agentserver.characters.printing import escape_unseen
     from agentserver.core.records.audit import Event
     from agentserver.core.records.wording import WORDING
 
@@ -491,7 +485,6 @@ def _print_answer(server: Server, reply: Reply, output: Output) -> bool:
 
 def reply_markup(reply: Reply) -> str:
     """Format the payload of a reply as one line of XML, invisible characters as character references."""
-    from agentserver.characters.printing import escape_markup
     from agentserver.wire import envelope
     from agentserver.wire.envelope import canonical
 

@@ -14,12 +14,14 @@ import click
 
 from agentserver.characters.printing import format_amount
 from agentserver.cli import project, reading
+from agentserver.config.findings import ConfigMistake, Severity
+from agentserver.payload.names import local
+from agentserver.remedies.configuration import ConfigCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from agentserver.config import Organism
-    from agentserver.config.findings import ConfigMistake, Severity
     from agentserver.config.organism import BoundListener, Provenance, SourceLine
     from agentserver.core.blueprint import Blueprint
     from agentserver.core.guard import Rules
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codec, Codecs
     from agentserver.provenance.flows import FlowReport
     from agentserver.provenance.policy.quarantine import Channel
+    from agentserver.remedies import Remedy
+
 
 FOUND = 1
 
@@ -51,7 +55,6 @@ def check_command(
     Prints each finding as file:line: path: message [code], the provenance class of each listener and its
     reason, then a summary. "agentserver explain CODE" explains a code. Exit code 1 when there are errors.
     """
-    from agentserver.config.findings import Severity
     from agentserver.config.loading import inspect
 
     path = project.find_organism_or_raise(organism)
@@ -115,11 +118,9 @@ def find_schema_mistakes(organism: Organism, codecs: Codecs) -> Iterator[ConfigM
     looked_at = tuple(_inspected_payloads(organism))
     if not looked_at:
         return
-    from agentserver.config.findings import ConfigMistake
     from agentserver.hygiene.objections import Objection, SchemaLanguage
     from agentserver.hygiene.rules import inspect, read_schema
     from agentserver.remedies import remedy_of
-    from agentserver.remedies.configuration import ConfigCode
 
     inspected: set[type] = set()
     for severity, payload, whose, place in looked_at:
@@ -130,13 +131,18 @@ def find_schema_mistakes(organism: Organism, codecs: Codecs) -> Iterator[ConfigM
         for found in (schema,) if isinstance(schema, Objection) else inspect(schema):
             message = f"the schema of {payload.__qualname__}, {whose}: {found}"
             code = remedy_of("hygiene", found.rule) or ConfigCode.PAYLOAD.value
-            yield ConfigMistake(code, severity, place.file, place.line, "", message)
+            yield _mistake(code, severity, place, "", message)
+
+
+def _mistake(
+    code: Remedy, severity: Severity, place: SourceLine, path: str, message: str, suggestion: str = ""
+) -> ConfigMistake:
+    """Make a finding about the line of a listener or a key."""
+    return ConfigMistake(code, severity, place.file, place.line, path, message, suggestion)
 
 
 def _inspected_payloads(organism: Organism) -> Iterator[tuple[Severity, type, str, SourceLine]]:
     """Yield each payload whose schema is inspected: severity, payload, owner and place of declaration."""
-    from agentserver.config.findings import Severity
-
     handoffs, taking_part = organism.handoffs, handoff_parties(organism)
     if handoffs is not None and handoffs.source is not None:
         for payload in handoffs.payloads:
@@ -156,9 +162,7 @@ def find_database_risks(organism: Organism) -> Iterator[ConfigMistake]:
     import anyio
 
     from agentserver.assembly import postgres_options
-    from agentserver.config.findings import ConfigMistake, Severity
     from agentserver.ports import EngineError
-    from agentserver.remedies.configuration import ConfigCode
 
     options, place = postgres_options(organism.engine), organism.engine_source
     from agentserver.engines.postgres.operations import find_weaknesses  # needs an extra
@@ -168,18 +172,13 @@ def find_database_risks(organism: Organism) -> Iterator[ConfigMistake]:
         found = anyio.run(find_weaknesses, options)
     except EngineError as error:
         found, severity = (organism.secrets.redact(str(error)),), Severity.ERROR
-    for line in found:
-        yield ConfigMistake(
-            ConfigCode.ENGINE.value, severity, place.file, place.line, "engine.postgres", line
-        )
+    yield from (_mistake(ConfigCode.ENGINE.value, severity, place, "engine.postgres", line) for line in found)
 
 
 def find_pending_breaks(organism: Organism, rules: Rules, journal: Path) -> Iterator[ConfigMistake]:
     """Report the waiting flows and messages of a journal that the organism could not continue."""
-    from agentserver.config.findings import ConfigMistake, Severity
     from agentserver.flow.handler import FlowHandler
     from agentserver.history.flows import find_breaks
-    from agentserver.remedies.configuration import ConfigCode
 
     named = {bound.listener.name: bound for bound in organism.listeners}
     flows = {name: bound.handler for name, bound in named.items() if isinstance(bound.handler, FlowHandler)}
@@ -188,42 +187,41 @@ def find_pending_breaks(organism: Organism, rules: Rules, journal: Path) -> Iter
         for found in find_breaks(reader, rules, flows):
             place = named.get(found.listener, organism.listeners[0]).source
             text = f"conversation {found.conversation}: {found.why}"
-            yield ConfigMistake(
-                ConfigCode.PENDING.value, Severity.ERROR, place.file, place.line, found.listener, text
-            )
+            yield _mistake(ConfigCode.PENDING.value, Severity.ERROR, place, found.listener, text)
 
 
 def find_unrepeatable(organism: Organism) -> Iterator[ConfigMistake]:
     """Report what a flow does that may differ when it is run again."""
     from agentserver.config.code.flow_lint import find_hidden_inputs
-    from agentserver.config.findings import ConfigMistake, Severity
+    from agentserver.config.organism import SourceLine
     from agentserver.flow.handler import FlowHandler
-    from agentserver.remedies.configuration import ConfigCode
 
     for bound in organism.listeners:
         if isinstance(bound.handler, FlowHandler):
             for found in find_hidden_inputs(bound.handler.function):
-                file = Path(os.path.relpath(found.file))
-                facts = (Severity.WARNING, file, found.line, bound.listener.name, found.text, found.help)
-                yield ConfigMistake(ConfigCode.FLOW.value, *facts)
+                place = SourceLine(Path(os.path.relpath(found.file)), found.line)
+                yield _mistake(
+                    ConfigCode.FLOW.value,
+                    Severity.WARNING,
+                    place,
+                    bound.listener.name,
+                    found.text,
+                    found.help,
+                )
 
 
 def find_unservable(organism: Organism, rules: Rules) -> Iterator[ConfigMistake]:
     """Report the first listener exposed to MCP hosts that cannot be a tool."""
     if organism.serving is None:
         return
-    from agentserver.config.findings import ConfigMistake, Severity
     from agentserver.mcp.serving.calls import tools_of
-    from agentserver.remedies.configuration import ConfigCode
 
     try:
         tools_of(rules, organism.serving.expose)
     except ValueError as error:
         named = (bound for bound in organism.listeners if bound.listener.name in str(error).split())
         place = next(named, organism.listeners[0]).source
-        yield ConfigMistake(
-            ConfigCode.MCP.value, Severity.ERROR, place.file, place.line, "mcp_server.expose", str(error)
-        )
+        yield _mistake(ConfigCode.MCP.value, Severity.ERROR, place, "mcp_server.expose", str(error))
 
 
 def find_unreferable(organism: Organism, codecs: Codecs) -> Iterator[ConfigMistake]:
@@ -232,9 +230,6 @@ def find_unreferable(organism: Organism, codecs: Codecs) -> Iterator[ConfigMista
     Each warning names the listener that sees them. Fields that are never hidden are left out: closed types, and
     fields of a source that rank above prose.
     """
-    from agentserver.config.findings import ConfigMistake, Severity
-    from agentserver.remedies.configuration import ConfigCode
-
     for viewer, sender, payload in _reference_viewers(organism):
         from agentserver.guards.lineage.viewer import find_refusing_fields  # imports numpy
 
@@ -245,9 +240,9 @@ def find_unreferable(organism: Organism, codecs: Codecs) -> Iterator[ConfigMista
             end = "is required, so the message is refused" if required else "is left out"
             said = f"in messages from {sender} to {viewer.listener.name}, it {end}"
             message = f"{payload.__qualname__}.{path} cannot hold a reference: {said}"
-            place = viewer.source
-            code = ConfigCode.PROVENANCE.value
-            yield ConfigMistake(code, Severity.WARNING, place.file, place.line, "view", message, _LOOSEN)
+            yield _mistake(
+                ConfigCode.PROVENANCE.value, Severity.WARNING, viewer.source, "view", message, _LOOSEN
+            )
 
 
 _LOOSEN = "make it text, give it bounds, or declare its rank under provenance: fields"
@@ -368,8 +363,6 @@ def _channels(organism: Organism, codecs: Codecs, name: str) -> Iterator[tuple[s
 
 def summary_lines(path: Path, blueprint: Blueprint, findings: Sequence[ConfigMistake]) -> tuple[str, ...]:
     """Yield the roots that need a named recipient, and the summary of the organism's parts."""
-    from agentserver.payload.names import local
-
     listeners = blueprint.listeners.values()
     agents = sum(listener.agent for listener in listeners)
     peers = sum(len(listener.peers) for listener in listeners)

@@ -11,6 +11,7 @@ import click
 from agentserver.cli import project, reading
 from agentserver.cli.journal import open_changing, open_for_writing
 from agentserver.cli.project import Verbs
+from agentserver.payload.names import local
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,8 +50,6 @@ class _ListedDelivery(NamedTuple):
 
     def fields(self) -> dict[str, object]:
         """Return its fields for programs, without secrets."""
-        from agentserver.payload.names import local
-
         one, redact = self.delivery, self.secrets.redact
         names = {"id": one.id, "conversation": one.conversation, "sender": one.sender, "to": one.to}
         texts = {**names, "root": local(one.root), "reason": self.reason}

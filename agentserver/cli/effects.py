@@ -12,6 +12,7 @@ import click
 
 from agentserver.cli import project, reading
 from agentserver.cli.project import Verbs
+from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
 
 if TYPE_CHECKING:
     from agentserver.config.yaml.secrets import Secrets
@@ -78,7 +79,6 @@ def _find(kept: reading.Source, prefix: str) -> tuple[LedgerEffect, bool]:
 def _read_answer(text: str) -> str:
     """Return the answer as JSON; a text that is no JSON is a string."""
     from agentserver import effects
-    from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
 
     value = parse_json(text, JsonLimits(bytes=effects.LONGEST_ANSWER))
     with project.refuse_on(ValueError):

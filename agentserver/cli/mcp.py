@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentserver.characters.printing import clean_lines
 from agentserver.cli import host, project
 from agentserver.cli.project import Verbs
 from agentserver.extras import require
@@ -203,8 +204,6 @@ def _description_lines(what: str, schema: Any) -> Iterator[str]:
 
 def _foreign_lines(text: str) -> Iterator[str]:
     """Yield a foreign text, on lines that mark it as foreign."""
-    from agentserver.characters.printing import clean_lines
-
     for line in clean_lines(text, WIDTH, LINES).split("\n"):
         yield f"    | {line}"
 

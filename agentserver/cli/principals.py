@@ -283,17 +283,15 @@ def _principal_fields(entry: PrincipalEntry) -> dict[str, object]:
 
 
 def _principal_line(entry: PrincipalEntry) -> str:
-    from agentserver.characters.printing import escape_unseen
-
     caller, may = entry.caller, entry.caller.principal.may
     state = "" if entry.revoked is None else f"  revoked {reading.format_time(entry.revoked)}"
     if entry.former is not None:
         state += f"  former token until {reading.format_time(entry.former.until)}"
     if caller.listener:
-        of = f"worker    of {escape_unseen(caller.listener)}  {caller.rate}"
-        return f"{escape_unseen(caller.name)}  {of}  added {reading.format_time(entry.added)}{state}"
+        of = f"worker    of {caller.listener}  {caller.rate}"
+        return f"{caller.name}  {of}  added {reading.format_time(entry.added)}{state}"
     to = "all" if may is None else ",".join(may) or "none"
     return (
-        f"{escape_unseen(caller.name)}  {caller.role:8}  {caller.principal.trust:8}  to {escape_unseen(to)}  "
+        f"{caller.name}  {caller.role:8}  {caller.principal.trust:8}  to {to}  "
         f"{caller.rate}  {caller.open} open  added {reading.format_time(entry.added)}{state}"
     )

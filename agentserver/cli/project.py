@@ -66,6 +66,15 @@ UNUSABLE = 2
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 """Type of an argument that names a file."""
 
+TOKEN: Final = "AGENTSERVER_TOKEN"  # noqa: S105 - the name of a variable
+"""Environment variable with the token, if no file is named."""
+
+token_option = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help=f"File with the token; by default the variable {TOKEN}.",
+)
+
 output_option = click.option("-o", "--output", type=FILE, help="Write to this file.")
 
 
@@ -81,6 +90,19 @@ def organism_option(function: F) -> F:
         type=FILE,
         help="Organism file; by default config/organism.yaml, then organism.yaml.",
     )(function)
+
+
+def read_token(file: Path | None) -> str:
+    """Read the token for a door from a file, or from the environment if none is named. Ends the command without one."""
+    try:
+        found = os.environ.get(TOKEN, "") if file is None else file.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        refuse(f"{file}: contains no readable token")
+    if not found and file is not None:
+        refuse(f"{file}: is empty; it should contain the token that agentserver principals add has printed")
+    if not found:
+        refuse(f"a token is needed: set {TOKEN}, or name a file with --token-file")
+    return found
 
 
 def find_organism(path: Path | None) -> Path | None:

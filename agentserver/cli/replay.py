@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agentserver.characters.printing import format_amount
+from agentserver.characters.printing import escape_unseen, format_amount
 from agentserver.cli import project, reading
 
 if TYPE_CHECKING:
@@ -101,7 +101,6 @@ def _check_options(conversations: Sequence[str], asked: dict[str, Any]) -> None:
 
 def _redacting_printer(*organisms: Organism | None) -> Callable[[str], None]:
     """Make a function that prints a line without the organisms' secrets and with control characters escaped."""
-    from agentserver.characters.printing import escape_unseen
 
     def say(text: str) -> None:
         for organism in organisms:

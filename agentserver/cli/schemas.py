@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
+from agentserver.payload.names import local, namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,8 +62,6 @@ def schemas_command(organism: Path | None, output: Path, *, check: bool) -> None
 
 def schema_files(bound: BoundListener, codecs: Codecs) -> Iterator[tuple[Path, str]]:
     """Yield the files of one listener: path relative to the directory of schemas, and text."""
-    from agentserver.payload.names import local
-
     for number, payload in enumerate(_classes(bound)):
         codec = codecs.of(payload)
         prefix = "" if number == 0 else f"{local(codec.name)}."
@@ -74,7 +73,6 @@ def schema_files(bound: BoundListener, codecs: Codecs) -> Iterator[tuple[Path, s
 def derived_names(bound: BoundListener, codecs: Codecs) -> Iterator[str]:
     """Yield a line for each class that is derived from a function: its names, and where it comes from."""
     from agentserver.payload.functions import source_function
-    from agentserver.payload.names import local, namespace
 
     for payload in _classes(bound):
         function, name = source_function(payload), codecs.of(payload).name
@@ -95,8 +93,6 @@ def _classes(bound: BoundListener) -> tuple[type, ...]:
 
 def _version(codec: Codec) -> str:
     """Find the version at the end of a payload's namespace; v1 if it has none."""
-    from agentserver.payload.names import namespace
-
     found = re.search(r"(?:^|[:/])(v[0-9]+)$", namespace(codec.name))
     return found[1] if found else "v1"
 

@@ -6,24 +6,24 @@ The token is never taken from the command line, where other users of the machine
 from __future__ import annotations
 
 import json
-import os
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from agentserver.characters.printing import escape_markup, escape_unseen
 from agentserver.cli import project
 from agentserver.cli.reading import format_time
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.foreign_json.reading import parse_json as read_json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from agentserver.client import Client, DeltaEvent, RemoteConversation, ReplyEvent, UnansweredError
     from agentserver.client.conversations import Message
 
-TOKEN: Final = "AGENTSERVER_TOKEN"  # noqa: S105 - the name of a variable
 URL: Final = "AGENTSERVER_URL"
 
 REFUSED: Final = 1
@@ -54,11 +54,7 @@ class SendOptions(NamedTuple):
     show_default=True,
     help=f"URL of the door; may be set in {URL}.",
 )
-@click.option(
-    "--token-file",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help=f"File with the token; by default the variable {TOKEN}.",
-)
+@project.token_option
 @click.option("--conversation", help="An open conversation; by default a new one.")
 @click.option("--keep", is_flag=True, help="Leave the conversation open, and print its id to standard error.")
 @click.option(
@@ -91,7 +87,7 @@ def command(message: str, url: str, token_file: Path | None, **asked: Any) -> No
     """
     plain = asked.pop("plain")
     sending = SendOptions(**asked)
-    token, data = _read_token(token_file), _read_message(message)
+    token, data = project.read_token(token_file), _read_message(message)
     import anyio
 
     from agentserver.client import Client
@@ -99,20 +95,6 @@ def command(message: str, url: str, token_file: Path | None, **asked: Any) -> No
     with project.refuse_on(ValueError):
         client = Client(url, token, patience=sending.within, plain=plain)
     project.exit_command(anyio.run(_send, client, data, sending))
-
-
-def _read_token(file: Path | None) -> str:
-    try:
-        found = os.environ.get(TOKEN, "") if file is None else file.read_text("ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        project.refuse(f"{file}: contains no readable token")
-    if not found and file is not None:
-        project.refuse(
-            f"{file}: is empty; it should contain the token that agentserver principals add has printed"
-        )
-    if not found:
-        project.refuse(f"a token is needed: set {TOKEN}, or name a file with --token-file")
-    return found
 
 
 def _read_message(text: str) -> Message:
@@ -239,8 +221,6 @@ class _FollowedLine:
 
     def add(self, delta: DeltaEvent) -> None:
         """Show a piece or a call. After a gap, the text is left to the answer."""
-        from agentserver.characters.printing import escape_unseen
-
         match delta.kind:
             case "text" if delta.offset == self._size:
                 self._size += len(delta.text)
@@ -307,8 +287,6 @@ async def _close(conversation: RemoteConversation) -> None:
 
 
 def _print_answer(found: ReplyEvent | None) -> int:
-    from agentserver.characters.printing import escape_markup
-
     if found is None:
         click.echo("ended without an answer", err=True)
         return SILENT

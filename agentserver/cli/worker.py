@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from agentserver.cli import process, project
+from agentserver.extras import require
 
 if TYPE_CHECKING:
     import asyncio
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
     from agentserver.config import Organism
 
 F = TypeVar("F", bound="Callable[..., Any]")
-
-TOKEN = "AGENTSERVER_TOKEN"  # noqa: S105 - the name of a variable
-"""Environment variable with the token, if no file is named."""
 
 INTERRUPTED = 130
 
@@ -44,7 +42,7 @@ def _file(option: str, text: str) -> Callable[[F], F]:
     metavar="URL",
     help="URL of a server's door; may be repeated.",
 )
-@_file("--token-file", f"File with this worker's token; by default the variable {TOKEN}.")
+@project.token_option
 @_file("--ca", "PEM file of the certificates to trust; the system's by default.")
 @_file("--certificate", "PEM file of this worker's certificate and key, for a proxy that requires one.")
 @click.option(
@@ -67,13 +65,12 @@ def command(listener: str, organism: Path | None, **said: Any) -> None:
 
     import anyio
 
-    from agentserver.extras import require
     from agentserver.worker.remote_host import UselessError
     from agentserver.worker.wall.raising import WallError
 
     require("agentserver worker", "client")
     found = _read_listener(project.find_organism_or_raise(organism), listener)
-    token = _token(said["token_file"])
+    token = project.read_token(said["token_file"])
     tls = _tls(said["ca"], said["certificate"])
     https = [_connect(url, token, tls) for url in dict.fromkeys(said["servers"])]
     process.collect_as_usual()
@@ -95,21 +92,6 @@ def _read_listener(path: Path, listener: str) -> Organism:
         project.refuse(*(each.coded() for each in mistakes))
     project.set_up_logging(found.secrets)
     return found
-
-
-def _token(path: Path | None) -> str:
-    if path is None:
-        token = os.environ.get(TOKEN, "")
-        if not token:
-            project.refuse(f"there is no token: name its file with --token-file, or set {TOKEN}")
-        return token
-    try:
-        token = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        project.refuse(f"--token-file: {path}: {getattr(error, 'strerror', None) or 'is no text'}")
-    if not token:
-        project.refuse(f"--token-file: {path}: is empty")
-    return token
 
 
 def _tls(ca: Path | None, own: Path | None) -> ssl.SSLContext | None:

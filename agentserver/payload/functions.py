@@ -64,7 +64,8 @@ class FunctionForm:
         keywords: parameters that are passed by name.
         answers: the classes that it answers with.
         tuples: the derived class of each NamedTuple that it answers with.
-        result: the derived class around a simple value; None when it returns none.
+        result: the derived class around a simple value, or of the acknowledgement; None when it returns neither.
+        acknowledges: whether it is declared to return None: its caller learns that the work is done.
         stream: whether it is an async generator.
     """
 
@@ -76,6 +77,7 @@ class FunctionForm:
     answers: tuple[type, ...]
     tuples: Mapping[type, type]
     result: type | None
+    acknowledges: bool
     stream: bool
 
     def arguments(self, payload: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -86,16 +88,18 @@ class FunctionForm:
         return by_place, {name: getattr(payload, name) for name in self.keywords}
 
     def answer(self, value: Any) -> Any:
-        """Return the payload that carries a returned value.
+        """Return the payload that carries a returned value; None for a None that ends the work without an answer.
 
         Raises TypeError for a value of another type than the annotation names.
         """
+        if value is None:
+            return self.result() if self.acknowledges and self.result else None
         kind = type(value)
         if kind in self.tuples:
             return self.tuples[kind](*value)
         if kind in self.answers and kind is not self.result:
             return value
-        if self.result is None or hasattr(kind, "__xml_name__"):
+        if self.result is None or self.acknowledges or hasattr(kind, "__xml_name__"):
             known = ", ".join(each.__name__ for each in self.answers) or "nothing"
             raise TypeError(
                 f"{self.name} answered with {kind.__name__}, and is declared to answer with {known}"
@@ -146,7 +150,8 @@ def derive(handler: FunctionType | MethodType) -> FunctionForm:
     simple = [each for each in kinds if not _is_record(each)]
     if len(simple) > 1:
         raise SignatureError("return", "has several simple types; return a dataclass with a field for each")
-    result = _result_class(function, simple[0]) if simple else None
+    acknowledges = returned is NoneType and not stream
+    result = _result_class(function, simple[0] if simple else None) if simple or acknowledges else None
     answers = tuple(dict.fromkeys([*classes, *([result] if result else [])]))
     _check_names(function, payloads[0], whole=whole, answers=answers)
     positional = [each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_ONLY]
@@ -160,6 +165,7 @@ def derive(handler: FunctionType | MethodType) -> FunctionForm:
         answers,
         MappingProxyType(tuples),
         result,
+        acknowledges,
         stream,
     )
 
@@ -352,9 +358,9 @@ def _payload_class(
 
 
 def _result_class(function: FunctionType, hint: Any) -> type:
-    """Return the class around a simple answer."""
+    """Return the class around a simple answer; without a field for None, which acknowledges the work."""
     name, doc = f"{class_name(function.__name__)}Result", f"The answer of {function.__name__}."
-    fields = [("value", hint, dataclasses.field())]
+    fields = [] if hint is None else [("value", hint, dataclasses.field())]
     return _keep(function, "__result_class__", lambda: _make(name, fields, doc, function))
 
 
@@ -412,7 +418,7 @@ def _make(
         return make_payload(made, {})
     except PayloadError as error:
         found = re.fullmatch(rf"{re.escape(name)}\.(\w+): (.*)", str(error), re.DOTALL)
-        answer = function is None or (name.endswith("Result") and fields[0][0] == "value")
+        answer = function is None or (name.endswith("Result") and [each[0] for each in fields] == ["value"])
         if found is None or answer:
             raise SignatureError("return" if answer else "", found[2] if found else str(error)) from None
         raise SignatureError(found[1], found[2]) from None

@@ -56,6 +56,15 @@ async def find_again(iban: str) -> str:
     return f"{first.value} {second.value}"
 
 
+async def notify(text: str) -> None:
+    """Return nothing, which the caller learns."""
+
+
+async def pay_and_notify(iban: str) -> str:
+    done = await ask("desk", payload_of(notify)(iban))
+    return type(done).__name__
+
+
 def forgetting(bound):
     return replace(bound, handler=Forgetful(bound.handler.run, bound.handler.codecs))
 
@@ -166,3 +175,10 @@ async def test_an_effect_is_on_record_at_the_server_also_behind_a_wall(project):
         assert [one.state for one in changes] == ["claimed", "done", "claimed", "unknown"]
         failed = [r.detail for r in o.trace().records if r.event == "failed"]
         assert failed == [Ground.EFFECT.of(changes[-1].id)]
+
+
+async def test_a_function_that_returns_none_acknowledges_its_work():
+    """A flow that asks it would wait in vain otherwise, and its own caller with it."""
+    made = organism_of(listener("payer", pay_and_notify, peers=["desk"]), listener("desk", notify))
+    async with organism(made) as o:
+        assert (await o.ask(payload_of(pay_and_notify)("DE02"), to="payer")).value == "NotifyResult"

@@ -372,7 +372,7 @@ def compile_handler(function: Callable[..., Any], form: FunctionForm) -> FlowHan
         by_place, by_name = form.arguments(payload)
         made = function(*by_place, **by_name)
         value = await (_last_value(made, form) if form.stream else made)
-        return None if value is None else form.answer(value)
+        return form.answer(value)
 
     run.__module__, run.__qualname__ = inner.__module__, inner.__qualname__
     run.__wrapped__ = inner  # type: ignore[attr-defined]

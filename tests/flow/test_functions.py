@@ -65,6 +65,9 @@ async def pay_and_notify(iban: str) -> str:
     return type(done).__name__
 
 
+NOTIFYING = organism_of(listener("payer", pay_and_notify, peers=["desk"]), listener("desk", notify))
+
+
 def forgetting(bound):
     return replace(bound, handler=Forgetful(bound.handler.run, bound.handler.codecs))
 
@@ -179,6 +182,5 @@ async def test_an_effect_is_on_record_at_the_server_also_behind_a_wall(project):
 
 async def test_a_function_that_returns_none_acknowledges_its_work():
     """A flow that asks it would wait in vain otherwise, and its own caller with it."""
-    made = organism_of(listener("payer", pay_and_notify, peers=["desk"]), listener("desk", notify))
-    async with organism(made) as o:
+    async with organism(NOTIFYING) as o:
         assert (await o.ask(payload_of(pay_and_notify)("DE02"), to="payer")).value == "NotifyResult"

@@ -149,12 +149,8 @@ def _logging_option(name: str, words: type[StrEnum], text: str, **more: Any) -> 
 def _override_logging(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
     """Let a logging option after the verb override the one before it."""
     if value is not None and isinstance(ctx.obj, Logging):
-        before = ctx.obj
-        ctx.obj = (
-            replace(before, level=Level(value))
-            if param.name == "log_level"
-            else replace(before, format=Format(value))
-        )
+        level = param.name == "log_level"
+        ctx.obj = replace(ctx.obj, level=Level(value)) if level else replace(ctx.obj, format=Format(value))
 
 
 def _add_verb(group: click.Group, command: click.Command) -> None:
@@ -164,20 +160,9 @@ def _add_verb(group: click.Group, command: click.Command) -> None:
     while below:
         each = below.pop()
         below += each.commands.values() if isinstance(each, click.Group) else ()
-        _logging_option(
-            "level",
-            Level,
-            "Overrides the option before the verb.",
-            callback=_override_logging,
-            expose_value=False,
-        )(each)
-        _logging_option(
-            "format",
-            Format,
-            "Overrides the option before the verb.",
-            callback=_override_logging,
-            expose_value=False,
-        )(each)
+        for name, words in (("level", Level), ("format", Format)):
+            text = "Overrides the option before the verb."
+            _logging_option(name, words, text, callback=_override_logging, expose_value=False)(each)
 
 
 @click.group(

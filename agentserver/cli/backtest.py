@@ -277,8 +277,8 @@ def suggest_over(over: Sequence[Path], marks: Path | None) -> str:
     Ends the command on a file that cannot be read, and on a journal.
     """
     require("agentserver provenance suggest --over", "provenance")
-    from agentserver.history import savings
     from agentserver.history.backtest import Tally
+    from agentserver.history.backtest_report import describe_whole, measure_lines, shape_tools
     from agentserver.history.foreign import judge_foreign
     from agentserver.provenance.evidence.labels import Mode
     from agentserver.provenance.policy.file import read_policy
@@ -295,12 +295,12 @@ def suggest_over(over: Sequence[Path], marks: Path | None) -> str:
             progress.note(tally)
         return tally
 
-    tools = tuple(savings.shape_tools(found))
+    tools = tuple(shape_tools(found))
     suggestion = suggest(tools, f"Proposed for {len(tools)} tools.", mode="audit", alternatives=True)
     whole = judge(suggestion)
     _check_found(whole, labels)
-    notes = savings.measure_lines(suggestion, judge)
-    return replace(suggestion, heads=(*suggestion.heads, savings.describe_whole(whole))).format(notes)
+    notes = measure_lines(suggestion, judge)
+    return replace(suggestion, heads=(*suggestion.heads, describe_whole(whole))).format(notes)
 
 
 def _read_foreign(over: Sequence[Path]) -> list[ForeignConversation]:

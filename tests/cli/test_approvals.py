@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from agentserver.cli import approvals, project
+from agentserver.cli.reading import ListPrinter
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.core.messages import Delivery, Question
 from agentserver.core.records.details import GuardNote
@@ -337,3 +338,13 @@ def test_a_user_who_bears_a_listeners_name_cannot_ask_where_others_must_approve(
     monkeypatch.setattr(project, "user", lambda: "c1erk")
     said = verb("call", "clerk", "--name", "Ada", status=1)
     assert "the name of this user, c1erk, is the name of a listener, or looks like it" in said
+
+
+def test_a_backslash_in_a_list_is_escaped_once(capsys):
+    delivery = Delivery("d", "c", "r", "t", "o", "clerk", "vault", "Greet", b"<Greet/>", 1)
+    question = Question("approval", GuardNote("approval", "C:\\temp?"))
+    waiting = Approval("a", delivery, (question,), 1.0, "digest")
+    ListPrinter(as_json=False, limit=9).print(
+        [waiting], lambda one: approvals._approval_line(one, None), dict, "nothing waits"
+    )
+    assert "C:\\\\temp?" in capsys.readouterr().out.replace("C:\\\\\\\\", "twice")

@@ -33,7 +33,7 @@ from agentserver.provenance.evidence.words import WordIndex
 from agentserver.provenance.observations.lazy import Incremental
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from agentserver.provenance.evidence.encodings import DecodedText
     from agentserver.provenance.evidence.labels import Text
@@ -63,20 +63,25 @@ class ValueIndex:
     texts: int = 0
     beyond: bool = False
 
-    def add(self, bodies: Sequence[str]) -> ValueIndex:
-        """Add the values of further texts by their evidence forms."""
-        found = self._add_scanned(bodies, values, lambda _, value: (value.key,), MOST_VALUES)
-        named = enumerate(bodies, self.texts)
+    def add(self, bodies: Sequence[str], scanned: Iterable[Iterable[Value]] | None = None) -> ValueIndex:
+        """Add the values of further texts, which ``scan_values`` found, by their evidence forms."""
+        named = (
+            (one for one in found if one.kind is not ValueKind.FILE)
+            for found in scanned or map(scan_values, bodies)
+        )
+        found = self._add_scanned(bodies, named, lambda _, value: (value.key,), MOST_VALUES)
         whole = [
             (whole_key(body), number)
-            for number, body in named
+            for number, body in enumerate(bodies, self.texts)
             if SHORTEST_WHOLE <= len(fold_bytes(body)) < SPAN
         ]
         return replace(found, table=found.table.add(whole))
 
-    def add_places(self, bodies: Sequence[str]) -> ValueIndex:
-        """Add the values of further texts by the places that they denote."""
-        return self._add_scanned(bodies, scan_values, place_hashes, MOST_PLACES)
+    def add_places(
+        self, bodies: Sequence[str], scanned: Iterable[Iterable[Value]] | None = None
+    ) -> ValueIndex:
+        """Add the values of further texts, which ``scan_values`` found, by the places that they denote."""
+        return self._add_scanned(bodies, scanned or map(scan_values, bodies), place_hashes, MOST_PLACES)
 
     def add_kinds(self, bodies: Sequence[str]) -> ValueIndex:
         """Add the numbers and dates of further texts by value."""
@@ -98,16 +103,16 @@ class ValueIndex:
     def _add_scanned(
         self,
         bodies: Sequence[str],
-        scan: Callable[[str], Iterator[Value]],
+        scanned: Iterable[Iterable[Value]],
         keys: Callable[[str, Value], Iterable[int]],
         most: int,
     ) -> ValueIndex:
         known: dict[tuple[ValueKind, str, str], Iterable[int]] = {}
         entries: list[tuple[int, int]] = []
         count, beyond = self.count, self.beyond
-        for number, body in enumerate(bodies, self.texts):
+        for number, (body, found) in enumerate(zip(bodies, scanned, strict=True), self.texts):
             here: set[tuple[ValueKind, str, str]] = set()
-            for value in scan(body) if count < most else ():
+            for value in found if count < most else ():
                 about = value.kind, value.text, trailing_brackets(body, value)
                 if about in here:
                     continue
@@ -175,13 +180,16 @@ class WrappedTexts:
             found += inner
             outer += [number] * len(inner)
             offered += [(text.origin.place, decoded.body) for decoded in inner]
+        if not found:
+            return replace(self, read=read, seen=self.seen + len(texts), over=over)
         bodies = [decoded.body for decoded in found]
+        by_form, by_place = _add_values(self.values, self.places, bodies)
         return WrappedTexts(
             (*self.inner, *found),
             (*self.outer, *outer),
             _extend_spans(self.index, bodies),
-            self.values.add(bodies),
-            self.places.add_places(bodies),
+            by_form,
+            by_place,
             self.words.add(bodies),
             read,
             self.seen + len(texts),
@@ -201,6 +209,20 @@ def _extend_spans(index: Index, bodies: Sequence[str]) -> Index:
 
 def _bodies(texts: Sequence[Text]) -> list[str]:
     return [text.body for text in texts]
+
+
+def _extend_values(
+    made: tuple[ValueIndex, ValueIndex], texts: Sequence[Text]
+) -> tuple[ValueIndex, ValueIndex]:
+    """Add the values of further texts by form and by place, which one scan finds."""
+    return _add_values(*made, _bodies(texts))
+
+
+def _add_values(
+    by_form: ValueIndex, by_place: ValueIndex, bodies: Sequence[str]
+) -> tuple[ValueIndex, ValueIndex]:
+    scanned = [tuple(scan_values(body)) if by_form.count < MOST_VALUES else () for body in bodies]
+    return by_form.add(bodies, scanned), by_place.add_places(bodies, scanned)
 
 
 def _extend_offers(offers: Offers, texts: Sequence[Text]) -> Offers:
@@ -228,11 +250,8 @@ class UntrustedTexts:
     _spans: Incremental[Text, Index] = field(
         default_factory=lambda: Incremental(Index()), repr=False, compare=False
     )
-    _values: Incremental[Text, ValueIndex] = field(
-        default_factory=lambda: Incremental(ValueIndex()), repr=False, compare=False
-    )
-    _places: Incremental[Text, ValueIndex] = field(
-        default_factory=lambda: Incremental(ValueIndex()), repr=False, compare=False
+    _values: Incremental[Text, tuple[ValueIndex, ValueIndex]] = field(
+        default_factory=lambda: Incremental((ValueIndex(), ValueIndex())), repr=False, compare=False
     )
     _words: Incremental[Text, WordIndex] = field(
         default_factory=lambda: Incremental(WordIndex()), repr=False, compare=False
@@ -260,7 +279,6 @@ class UntrustedTexts:
             self.size if self.made else self.indexed,
             self._spans.extend_to(count),
             self._values.extend_to(count),
-            self._places.extend_to(count),
             self._words.extend_to(count),
             self._wrapped.extend_to(count),
             self._offers.extend_to(count),
@@ -280,7 +298,7 @@ class UntrustedTexts:
     @property
     def made(self) -> bool:
         """True if every index is complete."""
-        parts = self._spans, self._values, self._places, self._words, self._wrapped, self._offers, self._kinds
+        parts = self._spans, self._values, self._words, self._wrapped, self._offers, self._kinds
         return all(part.made is not None for part in parts)
 
     @property
@@ -290,7 +308,7 @@ class UntrustedTexts:
 
     def index_all(self) -> None:
         """Complete every index that a decision may need. It is thread-safe."""
-        parts = self.index, self.values, self.places, self.words, self.wrapped, self._offered, self.kinds
+        parts = self.index, self.values, self.words, self.wrapped, self._offered, self.kinds
         assert parts
 
     @property
@@ -303,14 +321,12 @@ class UntrustedTexts:
     @property
     def values(self) -> ValueIndex:
         """Index of their values by evidence form."""
-        return self._values.compute(self.texts, lambda made, texts: made.add(_bodies(texts)), _index_key)
+        return self._values.compute(self.texts, _extend_values, _index_key)[0]
 
     @property
     def places(self) -> ValueIndex:
         """Index of their values by place."""
-        return self._places.compute(
-            self.texts, lambda made, texts: made.add_places(_bodies(texts)), _index_key
-        )
+        return self._values.compute(self.texts, _extend_values, _index_key)[1]
 
     @property
     def kinds(self) -> ValueIndex:

@@ -599,12 +599,14 @@ def check_conditions(
     known = {item.entry.name: item for item in declared}
     for item in bound:
         rule = item.listener.approval
-        if rule is None:
-            continue
-        kept = [None if item.schema else vars(kind).get("__payload__") for kind in item.listener.payloads]
-        try:
-            fit_conditions([each if isinstance(each, PayloadType) else None for each in kept], rule.when)
-            check_windows(rule.when, retention)
-        except ConditionError as error:
-            where = known[item.listener.name].locate("approval", "when")
-            report.error(ConfigCode.CONDITION, where, str(error), error.suggestion)
+        asked = () if rule is None else rule.when
+        for keys, conditions in ((("approval", "when"), asked), (("limits",), item.listener.limits)):
+            if not conditions:
+                continue
+            kept = [None if item.schema else vars(kind).get("__payload__") for kind in item.listener.payloads]
+            try:
+                fit_conditions([each if isinstance(each, PayloadType) else None for each in kept], conditions)
+                check_windows(conditions, retention)
+            except ConditionError as error:
+                where = known[item.listener.name].locate(*keys)
+                report.error(ConfigCode.CONDITION, where, str(error), error.suggestion)

@@ -52,6 +52,35 @@ class PeersGuard:
         return DenyVerdict(Code.ROUTING, Ground.NO_PEER.of(proposal.to, proposal.sender.name))
 
 
+class LimitsGuard:
+    """Guard that denies messages whose fields meet a condition.
+
+    Args:
+        listeners: by name, the conditions on each payload by its root element. A payload without conditions passes: it
+            answers a question of the listener.
+    """
+
+    name = "limits"
+    passes_answers = True
+    observe = keep_memory
+
+    def __init__(self, listeners: Mapping[str, Mapping[str, Sequence[FieldTest]]]) -> None:
+        self._listeners = listeners
+
+    def approve(self, memory: object, about: tuple[str, ...]) -> object:  # noqa: ARG002 - a guard's signature
+        """Return the memory unchanged, since no person is asked."""
+        return memory
+
+    def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
+        """Deny a message that meets a condition."""
+        rule = self._listeners.get(proposal.to)
+        tests = () if rule is None else rule.get(proposal.root, ())
+        met = next((told for one in tests if (told := one.explain(proposal.element))), "")
+        return (
+            DenyVerdict(Code.DENIED, Ground.LIMIT.of(proposal.sender.name, proposal.to, met)) if met else None
+        )
+
+
 class ApprovalGuard:
     """Guard that asks a person before certain messages reach certain listeners.
 
@@ -161,6 +190,15 @@ def _make_approval(facts: OrganismFacts) -> CoreGuard:
     )
 
 
+def _make_limits(facts: OrganismFacts) -> CoreGuard | None:
+    fitted = {
+        name: fit_conditions((facts.codecs.of(kind).described for kind in each.payloads), each.limits)
+        for name, each in facts.listeners.items()
+        if each.limits
+    }
+    return LimitsGuard(fitted) if fitted else None
+
+
 def _make_lineage(facts: OrganismFacts) -> CoreGuard | None:
     if facts.trusted is None:
         return None
@@ -172,6 +210,7 @@ def _make_lineage(facts: OrganismFacts) -> CoreGuard | None:
 BUILTIN_GUARDS: Mapping[str, Callable[[OrganismFacts], CoreGuard | None]] = MappingProxyType(
     {
         "peers": lambda _: PeersGuard(),
+        "limits": _make_limits,
         "approval": _make_approval,
         "lineage": _make_lineage,
     }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
 
 from agentserver.config.keys.fields import Retention, Strict
 from agentserver.core.blueprint import ApprovalRule
@@ -112,6 +112,28 @@ class ApprovalEntry(Strict):
         """Make the rule for the core."""
         when = tuple(each for path, one in (self.when or {}).items() for each in one.conditions(path))
         return ApprovalRule(when, self.approvers, self.within)
+
+
+def _without_sums(value: dict[str, ConditionEntry]) -> dict[str, ConditionEntry]:
+    for path, one in value.items():
+        if one.total is not None:
+            raise ValueError(
+                f"{path}: a sum belongs under approval:, which denies too if no person may be asked"
+            )
+    return value
+
+
+DenialsKey: TypeAlias = Annotated[
+    dict[_FieldName, ConditionEntry], Field(max_length=100), AfterValidator(_without_sums)
+]
+
+_LIMITS: Final[TypeAdapter[dict[str, ConditionEntry]]] = TypeAdapter(DenialsKey)
+
+
+def read_limits(limits: Mapping[str, ConditionEntry | Mapping[str, Any]]) -> tuple[FieldCondition, ...]:
+    """Make the conditions of messages that are denied. Raises pydantic.ValidationError."""
+    entries = _LIMITS.validate_python(limits)
+    return tuple(each for path, one in entries.items() for each in one.conditions(path))
 
 
 def read_rule(value: bool | Mapping[str, Any]) -> ApprovalRule | None:  # noqa: FBT001 - a value of the YAML

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import AfterValidator, Field
 
-from agentserver.config.keys.approval import ApprovalKey  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.approval import ApprovalKey, DenialsKey  # noqa: TC001 - pydantic reads them
 from agentserver.config.keys.fields import (
     Deadline,
     Line,
@@ -57,6 +57,11 @@ class McpToolEntry(Strict):
     approval: ApprovalKey = Field(
         default=None,
         description="required: every call waits until a person approves it; a mapping limits this to some calls.",
+    )
+    limits: DenialsKey = Field(
+        default_factory=dict,
+        description="Conditions on arguments, as under approval: when:. A call that meets one is denied, and no person "
+        "is asked.",
     )
 
 

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from agentserver.config.keys.approval import ApprovalKey  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.approval import ApprovalKey, DenialsKey  # noqa: TC001 - pydantic reads them
 from agentserver.config.keys.endpoints import (
     MaybeHttp,  # noqa: TC001 - pydantic reads it
     MaybeOtel,  # noqa: TC001 - pydantic reads it
@@ -134,6 +134,11 @@ class ListenerEntry(Strict):
         default=None,
         description="required: every message to it waits until a person approves it; a mapping limits this to some "
         "messages.",
+    )
+    limits: DenialsKey = Field(
+        default_factory=dict,
+        description="Conditions on fields of the payload, as under approval: when:. A message that meets one is "
+        "denied, and no person is asked.",
     )
     progress: bool = Field(
         default=False,

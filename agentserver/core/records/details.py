@@ -37,6 +37,7 @@ class Ground(StrEnum):
     KILLS = "kills"
     LATE = "late"
     LATER_ANSWER = "later answer"
+    LIMIT = "limit"
     MESSAGES = "messages"
     NO_PAYLOAD = "no payload"
     NO_PEER = "no peer"

@@ -54,6 +54,14 @@ class _ExchangedToken(NamedTuple):
     until: float
 
 
+UNSEEN: Final = (
+    "this server has no token of the user, which it takes from the user's requests and never stores. It was started, or"
+    " took over the conversation, after the last one: ask the user to send a message, and call the tool again then"
+)
+
+EXPIRED: Final = "the user's token has expired: ask the user to send a message, and call the tool again then"
+
+
 class UserDelegations:
     """Exchange of the tokens that users have shown.
 
@@ -83,10 +91,10 @@ class UserDelegations:
         """Exchange the token of a principal for one that a resource accepts. Raises DelegationError."""
         shown = self._shown.get(principal)
         if shown is None:
-            raise DelegationError("the user has shown no token since this server began")
+            raise DelegationError(UNSEEN)
         if not self._tokens.stands(shown.caller):
             del self._shown[principal]
-            raise DelegationError("the token of the user has expired: the next request brings another")
+            raise DelegationError(EXPIRED)
         client = self._tokens.providers[shown.caller.grant.split(" ")[0]].provider.exchange
         if client is None or resource not in client.resources:
             raise DelegationError("identity: exchange: resources: does not name this server")

@@ -34,6 +34,9 @@ MANY, FEW = 100_000, 2_000
 AIM = 100.0
 """Milliseconds."""
 
+OVERVIEW_AIM = 1_000.0
+"""Milliseconds for the sums of the overview over all conversations, which the live view reads once in 30 seconds."""
+
 NOW = 1_796_000_000.0
 QUERIES = {
     "first page": "",
@@ -114,6 +117,14 @@ def measure(reader: Reader, where: str, backend: int | None, rounds: int) -> tup
     return spent / rounds, len(found.rows)
 
 
+def measure_overview(reader: Reader, since: float, backend: int | None, rounds: int) -> float:
+    """Measure the sums of the overview's page in milliseconds of CPU, the mean of the rounds."""
+    before = time.process_time() * 1000 + (0.0 if backend is None else cpu_of(backend))
+    for _ in range(rounds):
+        reader.list_activity(since, NOW + MANY + 1, 24)
+    return (time.process_time() * 1000 + (0.0 if backend is None else cpu_of(backend)) - before) / rounds
+
+
 def report(name: str, reader: Reader, backend: int | None, rounds: int) -> bool:
     """Print a row for each query. Returns whether all are within the aim."""
     within = True
@@ -121,6 +132,10 @@ def report(name: str, reader: Reader, backend: int | None, rounds: int) -> bool:
         spent, rows = measure(reader, where, backend, rounds)
         within = within and spent < AIM
         print(f"{name:9} {title:22} {spent:7.1f} ms CPU  {rows:3} rows  {where}", flush=True)
+    for title, since in (("overview of all", NOW), ("overview of the last hour", NOW + MANY - 3_600)):
+        spent = measure_overview(reader, since, backend, rounds)
+        within = within and spent < OVERVIEW_AIM
+        print(f"{name:9} {title:22} {spent:7.1f} ms CPU, aim {OVERVIEW_AIM:.0f} ms", flush=True)
     page, pages, start = reader.list_conversations(), 1, time.process_time()
     while page.after and pages < 20:
         page, pages = reader.list_conversations(after=page.after), pages + 1

@@ -60,6 +60,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "init": "init.command",
         "graph": "check.graph_command",
         "schemas": "schemas.schemas_command",
+        "overview": "overview.command",
         "conversations": "conversations.conversations_command",
         "schedules": "schedules.command",
         "approvals": "approvals.command",

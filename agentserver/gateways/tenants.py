@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from agentserver.completion import RecordedCompletion
     from agentserver.core.encoding.history import (
+        ActivitySum,
         ChargeSum,
         ConversationPage,
         DeadLetter,
@@ -80,6 +81,10 @@ class OwnedReader:
     def list_charges(self, since: float = 0.0) -> Sequence[ChargeSum]:
         """Sum the charges since a time."""
         return [each for each in self._reader.list_charges(since) if owns(self._owner, each.principal)]
+
+    def list_activity(self, since: float, until: float, parts: int) -> Sequence[ActivitySum]:
+        """Sum up the owner's conversations that were opened in a time."""
+        return self._reader.list_activity(since, until, parts, self._owner)
 
     def list_schedule_orders(self) -> Sequence[ScheduleOrder]:
         """List no orders: schedules are the organism's own."""

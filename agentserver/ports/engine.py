@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from agentserver.completion import RecordedCompletion
     from agentserver.core.encoding.history import (
+        ActivitySum,
         ChargeSum,
         ConversationFilter,
         ConversationPage,
@@ -103,6 +104,18 @@ class EngineReader(Protocol):
 
     def list_charges(self, since: float = 0.0) -> Sequence[ChargeSum]:
         """List the charges since a time by listener, model and principal, the largest first."""
+
+    def list_activity(self, since: float, until: float, parts: int, owner: str = "") -> Sequence[ActivitySum]:
+        """Sum up the conversations that were opened in a time: by interval, by principal and by listener.
+
+        Args:
+            since: seconds since the epoch.
+            until: the same; later conversations are not counted.
+            parts: intervals of equal length, each with a sum, oldest first.
+            owner: only conversations of this principal or tenant; empty for all.
+
+        Of principals and of listeners, the MOST_NAMES with the most conversations follow.
+        """
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Read the steps of a conversation. Raises LookupError for an unknown one, UnrecordedError without steps."""

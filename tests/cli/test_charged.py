@@ -44,6 +44,24 @@ def test_the_list_of_conversations_has_what_was_charged_in_each(journal):
     assert f"{total.tokens} tokens, ${total.money / 1e6:.6f}" in verb(path, "conversations")
 
 
+def test_the_overview_sums_conversations_up_by_time_principal_and_listener(journal):
+    path, conversation = journal
+    found = json.loads(verb(path, "overview", "--last", "year", "--json"))
+    total = conversation.spending.total
+    listed = [json.loads(line) for line in verb(path, "conversations", "--json").splitlines()]
+    recent = [row for row in listed if found["since"] <= row["opened"] < found["until"]]
+    assert (
+        found["total"]["conversations"]
+        == len(recent)
+        == sum(each["conversations"] for each in found["times"])
+    )
+    if recent:
+        assert found["total"]["tokens"] == total.tokens == found["principals"][0]["tokens"]
+    text = verb(path, "overview", "--last", "year")
+    assert "waiting for approval: " in text
+    assert "dead letters: " in text
+
+
 def test_a_trace_has_each_charge(journal):
     path, conversation = journal
     told = verb(path, "trace", conversation.id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.core.encoding import codecs, decision_codec
 from agentserver.core.encoding.search import FAILED, REFUSED
@@ -11,10 +11,11 @@ from agentserver.core.messages import Reply
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import ApprovalGiven, Charge
 from agentserver.core.records.wording import WORDING
+from agentserver.core.state.principals import owns
 from agentserver.spending import Amount
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from decimal import Decimal
 
     from agentserver.core.encoding.decision_codec import Origin
@@ -279,6 +280,71 @@ class ChargeSum(NamedTuple):
     calls: int
     tokens: int
     money: int
+
+
+class ActivitySum(NamedTuple):
+    """Total of the conversations that were opened in a time, or of those among them with one name.
+
+    Args:
+        kind: ``time`` for an interval, ``principal``, or ``listener`` for conversations with a message to it.
+        name: of the principal or listener; empty for an interval.
+        start: of the time, in seconds since the epoch.
+        conversations: how many.
+        refused: those in which a message was refused.
+        failed: those in which a handler failed.
+        tokens: charged.
+        money: charged, in millionths of a US dollar.
+        seconds: from their first steps to their last, summed up.
+        longest: seconds of the longest one.
+    """
+
+    kind: str
+    name: str
+    start: float
+    conversations: int = 0
+    refused: int = 0
+    failed: int = 0
+    tokens: int = 0
+    money: int = 0
+    seconds: float = 0.0
+    longest: float = 0.0
+
+    def add(self, one: ListedConversation) -> ActivitySum:
+        """Add a conversation."""
+        lasted = one.summary.touched - one.summary.opened
+        return self._replace(
+            conversations=self.conversations + 1,
+            refused=self.refused + one.refused,
+            failed=self.failed + one.failed,
+            tokens=self.tokens + one.summary.tokens,
+            money=self.money + one.summary.money,
+            seconds=self.seconds + lasted,
+            longest=max(self.longest, lasted),
+        )
+
+
+MOST_NAMES: Final = 50
+"""Principals, and listeners, with the most conversations that a sum of activity names."""
+
+
+def sum_activity(
+    rows: Iterable[ListedConversation], since: float, until: float, parts: int, owner: str = ""
+) -> tuple[ActivitySum, ...]:
+    """Sum up conversations by interval, principal and listener: see ``EngineReader.list_activity``."""
+    width = (until - since) / parts
+    times = [ActivitySum("time", "", since + width * at) for at in range(parts)]
+    named: dict[tuple[str, str], ActivitySum] = {}
+    for one in rows:
+        opened, principal = one.summary.opened, one.summary.principal
+        if not since <= opened < until or (owner and not owns(owner, principal)):
+            continue
+        at = min(parts - 1, int((opened - since) / width))
+        times[at] = times[at].add(one)
+        for key in (("principal", principal), *(("listener", name) for name in one.listeners)):
+            named[key] = named.get(key, ActivitySum(*key, since)).add(one)
+    ranked = sorted(named.values(), key=lambda one: (-one.conversations, one.name))
+    kinds = ([one for one in ranked if one.kind == kind] for kind in ("principal", "listener"))
+    return (*times, *(one for each in kinds for one in each[:MOST_NAMES]))
 
 
 def read_decided_approval(

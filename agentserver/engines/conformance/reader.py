@@ -385,6 +385,49 @@ async def operators_see_what_was_charged(subject: Subject) -> None:
         hold([one.model for one in later] == ["large"], "charges can be limited to those since a time")
 
 
+async def operators_see_what_was_done(subject: Subject) -> None:
+    """Check that conversations are summed by interval, principal and listener."""
+    sample = SampleConversation()
+    said = sample.receive(sample.start("ada"), "1")
+    steps = [said]
+    steps.append(sample.fail(steps[-1].conversation, said.ready[0]))
+    steps.append(sample.receive(sample.start("bob"), "2"))
+    async with subject.open() as engine:
+        for outcome in steps:
+            await keep(engine, outcome)
+        opened = await engine.read(
+            lambda reader: [one.summary.opened for one in reader.list_conversations().rows]
+        )
+        sums = await engine.read(lambda reader: list(reader.list_activity(min(opened), max(opened) + 1.0, 2)))
+        alone = await engine.read(
+            lambda reader: list(reader.list_activity(min(opened), max(opened) + 1.0, 1, "bob"))
+        )
+        times = [one for one in sums if one.kind == "time"]
+        hold(
+            [one.conversations for one in times] in ([1, 1], [2, 0], [0, 2]),
+            "each conversation counts in one interval",
+        )
+        named = {(one.kind, one.name): one for one in sums if one.kind != "time"}
+        hold(named["principal", "ada"].conversations == 1, "and for its principal")
+        if await _is_recorded(engine):
+            hold(
+                named["listener", "worker"].conversations == len(opened),
+                "and for each listener that got a message",
+            )
+            hold(
+                sum(one.failed for one in times) == named["principal", "ada"].failed == 1
+                and named["principal", "bob"].failed == 0
+                and named["listener", "worker"].failed == 1,
+                "failed ones are counted everywhere",
+            )
+        hold(
+            {one.name for one in alone if one.kind == "principal"} == {"bob"}
+            and alone[0].conversations == 1
+            and alone[0].failed == 0,
+            "sums can be limited to one owner",
+        )
+
+
 async def operators_see_effects_without_an_answer(subject: Subject) -> None:
     """Check that claimed and unknown effects are listed, oldest first, until the end of the retention."""
     sample = SampleConversation()
@@ -418,6 +461,7 @@ READER = (
     operators_see_effects_without_an_answer,
     operators_see_what_people_decided,
     operators_see_what_was_charged,
+    operators_see_what_was_done,
     an_engine_says_what_it_can_do,
     a_conversation_is_found_and_listed,
     conversations_are_listed_by_page,

@@ -28,6 +28,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.ledger import EffectState
 from agentserver.engines.journal import events, records, seal, suspension
+from agentserver.engines.journal.activity import Activity
 from agentserver.engines.journal.events import EVENT, make_event
 from agentserver.engines.journal.finding import SQLITE_WORDS, find_conversations, find_wrong_terms
 from agentserver.engines.journal.retention import find_broken_link
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from agentserver.completion import RecordedCompletion
     from agentserver.core.encoding.history import (
+        ActivitySum,
         ChargeSum,
         DecidedApproval,
         SuspendedConversation,
@@ -279,6 +281,12 @@ class Reader:
     def list_charges(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
         """The charges since a time. Raises UnreadableError."""
         return read_charges(self._connection, since)
+
+    def list_activity(
+        self, since: float, until: float, parts: int, owner: str = ""
+    ) -> tuple[ActivitySum, ...]:
+        """Sum up the conversations that were opened in a time: see the port."""
+        return Activity(self._connection, since, until, owner).sums(parts)
 
     def find_altered(self, recorded: RecordedConversation) -> int | None:
         """The first version whose step does not continue the chain."""

@@ -12,6 +12,7 @@ from agentserver.core.encoding import codecs, decision_codec
 from agentserver.core.encoding.decision_codec import Origin
 from agentserver.core.encoding.history import (
     EVERY_CONVERSATION,
+    ActivitySum,
     Charges,
     ChargeSum,
     ConversationFilter,
@@ -25,6 +26,7 @@ from agentserver.core.encoding.history import (
     UnrecordedError,
     given_up,
     read_decided_approval,
+    sum_activity,
 )
 from agentserver.core.encoding.search import Facet, find_words, list_facets
 from agentserver.core.messages import RedrivenLetter, RequeuedLetter, ReserveRequest, SettleRequest
@@ -246,6 +248,13 @@ class MemoryReader(NamedTuple):
     def list_charges(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
         """Sum the charges since a time."""
         return () if self.record is None else self.record.list_charges(since)
+
+    def list_activity(
+        self, since: float, until: float, parts: int, owner: str = ""
+    ) -> tuple[ActivitySum, ...]:
+        """Sum up the conversations that were opened in a time: see the port."""
+        rows = (self._make_candidate(one).row for one in self._list_known().values())
+        return sum_activity(rows, since, until, parts, owner)
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Collect the record of a conversation. Raises LookupError."""

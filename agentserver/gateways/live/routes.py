@@ -25,6 +25,7 @@ from agentserver.gateways.live.feed import Feed
 from agentserver.gateways.live.pages import HEADERS
 from agentserver.gateways.live.views import Scenery
 from agentserver.gateways.tenants import OwnedReader
+from agentserver.history.overview import PERIODS
 from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
 from agentserver.ports.principals import UnusableError
 from agentserver.trace.redact import EVERY, Redaction, names_of
@@ -140,6 +141,7 @@ class LiveView:
     def view_routes(self) -> list[Route]:
         """List the routes that show data or decide."""
         return [
+            self._view_route("/live/overview", self._overview),
             self._view_route("/live/organism", self._organism),
             self._view_route("/live/conversations", self._conversations),
             self._view_route("/live/conversations/{conversation}", self._conversation),
@@ -259,6 +261,16 @@ class LiveView:
     async def _organism(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
         told = await self._scenery.describe(self._host.rules.blueprint)
         return self._respond({**told, "queues": self._host.queues() if caller.sees is None else {}})
+
+    async def _overview(self, request: Request, caller: Caller) -> Response:
+        period = request.query_params.get("period", "")
+        if period and period not in PERIODS:
+            return _refuse(400, f"a period is one of {', '.join(PERIODS)}")
+        queues = self._host.queues() if caller.sees is None else {}
+        waiting = list_approvals(self._host, caller)
+        now = time.time()
+        found = await self._read(caller, lambda reader: views.overview(reader, period, now))
+        return self._respond({**found, **views.pending(queues, waiting, now)})
 
     async def _conversations(self, request: Request, caller: Caller) -> Response:
         redaction = self._redaction(caller)

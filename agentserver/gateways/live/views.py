@@ -32,6 +32,7 @@ from agentserver.gateways.console.view import ASKS, MARGIN
 from agentserver.gateways.live.layout import HEIGHT, draw_picture
 from agentserver.graph import Graph
 from agentserver.history.filters import parse_filter
+from agentserver.history.overview import describe_activity
 from agentserver.payload.names import local
 from agentserver.ports.schedules import find_state
 from agentserver.spending import Amount
@@ -41,7 +42,7 @@ from agentserver.trace.redact import EVERY, redact_records
 from agentserver.trace.terminal import cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from agentserver.completion import RecordedCompletion
     from agentserver.core.blueprint import Blueprint
@@ -72,6 +73,24 @@ PREVIEW = 120
 """Characters of the first message in a list."""
 
 _MARKUP = re.compile(r"<[^>]*>")
+
+
+def overview(reader: EngineReader, period: str, now: float) -> dict[str, Any]:
+    """Sum up the stored conversations of a period, and count the dead letters."""
+    dead = len(reader.dead(MOST + 1))
+    return {**describe_activity(reader, period, now, name), "dead": min(dead, MOST), "more": dead > MOST}
+
+
+def pending(queues: Mapping[str, tuple[int, int]], waiting: Iterable[Approval], now: float) -> dict[str, Any]:
+    """Describe the deliveries that a server runs or has queued, and the messages that wait for a person."""
+    return {
+        "queues": [
+            {"name": listener, "queued": queued, "running": running}
+            for listener, (queued, running) in sorted(queues.items())
+            if queued or running
+        ],
+        "waiting": [{"id": one.id, **_route(one.delivery), "age": now - one.at} for one in waiting],
+    }
 
 
 def conversations(

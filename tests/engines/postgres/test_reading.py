@@ -56,6 +56,8 @@ def examined(reader):
         "decided": reader.list_decisions(),
         "decided for one": reader.list_decisions(1, "ada"),
         "charged": reader.list_charges(),
+        "done": reader.list_activity(0, 1e12, 3),
+        "done by one": reader.list_activity(0, 1e12, 1, "ann"),
         "charged late": reader.list_charges(1e12),
         "dead": reader.dead(),
         "one dead": reader.dead(1, "nobody's"),

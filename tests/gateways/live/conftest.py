@@ -48,7 +48,7 @@ def visit(chromium):
     """
     contexts, faults = [], []
 
-    def visited(running, role="operator", path="", address="", *, still=False, **how):
+    def visited(running, role="operator", path="/#/organism", address="", *, still=False, **how):
         context = chromium.new_context(
             **{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **how}
         )

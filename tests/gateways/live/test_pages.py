@@ -122,7 +122,27 @@ def test_a_table_stands_beside_the_picture(running, visit):
     expect(names).to_have_count(5)
 
 
+def test_the_overview_has_what_was_done_before(running, visit):
+    page = visit(running, path="/")
+    attacked(running, page)
+    page.reload()
+    expect(page.get_by_role("heading", level=1, name="Overview")).to_be_visible()
+    row = page.get_by_role("table", name="By listener").get_by_role("row").filter(has_text="clerk")
+    expect(row).to_have_count(1)
+    chart = page.get_by_role("img", name=re.compile("^Conversations: at most"))
+    expect(chart.locator("rect.all")).not_to_have_count(0)
+    expect(chart.locator("rect.refused")).not_to_have_count(0)
+    page.get_by_text("As a table").first.click()
+    behind = page.get_by_role("table", name="Conversations", exact=True)
+    expect(behind.get_by_role("row")).not_to_have_count(0)
+    row.get_by_role("link", name="clerk").click()
+    expect(page.get_by_role("heading", level=1, name="Conversations")).to_be_visible()
+    expect(page.get_by_role("searchbox")).to_have_value('listener="clerk"')
+    expect(page.get_by_role("table").get_by_role("row")).not_to_have_count(0)
+
+
 PATHS = {
+    "overview": "Overview",
     "organism": "Organism",
     "conversations": "Conversations",
     "approvals": "Approvals",
@@ -157,7 +177,7 @@ def test_who_wants_less_motion_sees_none(running, visit):
 
 def test_every_page_is_reached_with_the_keyboard_alone(running, visit):
     page = visit(running)
-    for title in ("Conversations", "Approvals", "Dead letters", "Usage", "Organism"):
+    for title in ("Overview", "Conversations", "Approvals", "Dead letters", "Usage", "Organism"):
         page.get_by_role("link", name="Skip to the page").focus()
         for _ in range(12):
             page.keyboard.press("Tab")

@@ -30,12 +30,12 @@ export const logout = () => asked("DELETE", place("session"));
 
 const PAUSE = 1000; // milliseconds between two readings
 
-// At most one reading a second, one at a time, and none while the page is hidden.
-export function paced(again) {
+// At most one reading in a pause, which is a second, one at a time, and none while the page is hidden.
+export function paced(again, pause = PAUSE) {
   let [timer, more, over] = [0, false, false];
   const soon = () => {
     more = true;
-    if (!over) timer ||= setTimeout(turn, PAUSE);
+    if (!over) timer ||= setTimeout(turn, pause);
   };
   const turn = async () => {
     if (!document.hidden) {

@@ -7,9 +7,11 @@ import * as approvals from "./approvals.js";
 import * as conversations from "./conversations.js";
 import * as dead from "./dead.js";
 import * as organism from "./organism.js";
+import * as overview from "./overview.js";
 import * as usage from "./usage.js";
 
 const PAGES = [
+  ["overview", "Overview", overview],
   ["organism", "Organism", organism],
   ["conversations", "Conversations", conversations],
   ["approvals", "Approvals", approvals],
@@ -43,7 +45,7 @@ function frame() {
   const [name] = parts();
   const links = PAGES.map(([key, title]) => {
     const node = link([key], title);
-    if (key === (name ?? "organism")) node.setAttribute("aria-current", "page");
+    if (key === (name ?? PAGES[0][0])) node.setAttribute("aria-current", "page");
     return el("li", {}, node, key === "approvals" && el("span", { class: "badge", id: "waiting" }));
   });
   replace(header,

@@ -1,0 +1,93 @@
+"""``agentserver overview``: figures of the stored conversations, and what waits for people."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agentserver.cli import project, reading
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from agentserver.ports import EngineReader
+
+
+@click.command("overview", short_help="Show figures of the journal, and what waits.")
+@reading.journal_option
+@click.option(
+    "--last",
+    type=click.Choice(["hour", "day", "week", "month", "year"]),
+    help="Period that ends now. Default: the shortest one, from a day on, with a conversation.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(given: reading.JournalArguments, *, last: str | None, as_json: bool) -> None:
+    """Show how many conversations the journal has in a period, by time, principal and listener.
+
+    Each row has those refused and failed, tokens, cost, and the mean and longest duration. Waiting approvals and dead
+    letters follow. The figures are those of the live view's first page.
+    """
+    with reading.open_reader(reading.find_source(given)) as reader:
+        found = _describe(reader, last or "")
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for line in _format_overview(found):
+        click.echo(line)
+
+
+_HEADS = f"{'conversations':>13} {'refused':>8} {'failed':>7} {'tokens':>10} {'cost':>11} {'mean':>9} {'longest':>9}"
+
+
+def _describe(reader: EngineReader, period: str) -> dict[str, Any]:
+    from agentserver.characters.printing import escape_unseen
+    from agentserver.history.overview import describe_activity
+
+    now = time.time()
+    asked = [each for key in reader.list_asking() for each in reader.approvals(key)]
+    return {
+        **describe_activity(reader, period, now, escape_unseen),
+        "waiting": [
+            {
+                "approval": one.id,
+                "conversation": one.delivery.conversation,
+                "to": escape_unseen(one.delivery.to),
+                "age": now - one.at,
+            }
+            for one in sorted(asked, key=lambda one: one.at)
+        ],
+        "dead": len(reader.dead()),
+    }
+
+
+def _format_overview(found: Mapping[str, Any]) -> Iterator[str]:
+    total = found["total"]
+    yield f"{reading.format_time(found['since'])} to {reading.format_time(found['until'])} (last {found['period']})"
+    yield f"{'':30} {_HEADS}"
+    yield _format_row("all", total)
+    for key, title in (("principals", "by principal"), ("listeners", "by listener")):
+        if found[key]:
+            yield f"{title}:"
+            yield from (_format_row(f"  {one['name']}", one) for one in found[key])
+    times = [one for one in found["times"] if one["conversations"]]
+    if times:
+        yield "by time:"
+        yield from (_format_row(f"  {reading.format_time(one['start'])}", one) for one in times)
+    yield f"waiting for approval: {len(found['waiting'])}"
+    for one in found["waiting"]:
+        key = one["approval"]
+        yield f"  {key}  to {one['to']}  for {one['age']:.0f} s  (agentserver approvals show {key[:12]})"
+    yield f"dead letters: {found['dead']}{'  (agentserver dead list)' if found['dead'] else ''}"
+    if not total["conversations"]:
+        project.say("no conversation was opened in this period; --last year looks further back", err=True)
+
+
+def _format_row(name: str, one: Mapping[str, Any]) -> str:
+    cost = f"${one['money'] / 1_000_000:.4f}"
+    return (
+        f"{name[:30]:30} {one['conversations']:13} {one['refused']:8} {one['failed']:7} {one['tokens']:10} {cost:>11}"
+        f" {one['mean']:7.1f} s {one['longest']:7.1f} s"
+    )

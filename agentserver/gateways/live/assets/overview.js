@@ -1,0 +1,81 @@
+// The overview: figures of the stored conversations over time, by principal and listener, and what waits.
+
+import { find, paced } from "./api.js";
+import { chart } from "./chart.js";
+import { count, day, el, link, money, put, replace, spaced, span, table } from "./dom.js";
+import { section as schedules } from "./schedules.js";
+
+const PAUSE = 30_000; // milliseconds between two readings: the sums are read from the whole period
+const PERIODS = ["hour", "day", "week", "month", "year"];
+
+const seconds = (number) => (number < 100 ? `${number.toFixed(1)} s` : span(number));
+
+const filtered = (field, row, text) => link(["conversations", "where", `${field}="${row.name}"`], text);
+
+const figures = (field) => [
+  [field, (row) => filtered(field, row, row.name)],
+  ["conversations", (row) => count(row.conversations), "number"],
+  ["refused", (row) => (row.refused ? el("b", { class: "s-bad" }, count(row.refused)) : "0"), "number"],
+  ["failed", (row) => (row.failed ? el("b", { class: "s-bad" }, count(row.failed)) : "0"), "number"],
+  ["tokens", (row) => count(row.tokens), "number minor"],
+  ["cost", (row) => money(row.money) || "-", "number"],
+  ["mean", (row) => seconds(row.mean), "number"],
+  ["longest", (row) => seconds(row.longest), "number minor"],
+];
+
+const card = (title, text, parts) => el("li", { class: "figure" }, el("span", { class: "quiet" }, title), el("b", {}, parts ? link(parts, text) : text));
+
+function body(told) {
+  const { total } = told;
+  const rate = total.conversations ? ` (${((100 * total.refused) / total.conversations).toFixed(1)} %)` : "";
+  return [
+    el("ul", { class: "figures" },
+      card("conversations", count(total.conversations), ["conversations"]),
+      card("with a refusal", `${count(total.refused)}${rate}`, ["conversations", "where", "refused=yes"]),
+      card("with a failure", count(total.failed), ["conversations", "where", "failed=yes"]),
+      card("cost", money(total.money) || "$0"),
+      card("mean duration", seconds(total.mean)),
+      card("wait for approval", count(told.waiting.length), ["approvals"]),
+      card("dead letters", told.more ? `${count(told.dead)} or more` : count(told.dead), ["dead"])),
+    !total.conversations && el("p", { class: "quiet" }, "No conversation was opened in this period."),
+    el("div", { class: "charts" },
+      chart("Conversations", told.times, (one) => one.conversations, count, [["refused", (one) => one.refused]]),
+      chart("Cost", told.times, (one) => one.money, (number) => money(number) || "$0"),
+      chart("Mean duration", told.times, (one) => one.mean, seconds)),
+    el("div", { class: "beside" },
+      table("By principal", figures("principal"), told.principals, "No principal opened a conversation."),
+      table("By listener", figures("listener"), told.listeners, "No listener got a message.")),
+    told.waiting.length > 0 && table("Waiting for approval", [
+      ["message", (row) => link(["approvals", row.id], `${row.sender} → ${row.to}`)],
+      ["payload", (row) => row.root],
+      ["waits for", (row) => span(row.age), "number"],
+    ], told.waiting, ""),
+    told.queues.length > 0 && table("Work of this server now", [
+      ["listener", (row) => row.name],
+      ["running", (row) => count(row.running), "number"],
+      ["queued", (row) => count(row.queued), "number"],
+    ], told.queues, ""),
+  ];
+}
+
+export async function show([asked = ""]) {
+  const shown = el("div", {});
+  const choice = el("nav", { "aria-label": "Period" });
+  const again = async () => {
+    const told = await find("overview", { period: asked });
+    replace(choice, spaced(PERIODS.map((name) => {
+      const node = link(["overview", name], name);
+      if (name === told.period) node.setAttribute("aria-current", "true");
+      return node;
+    })), el("span", { class: "quiet" }, " ", day(told.since), " to ", day(told.until)));
+    replace(shown, body(told));
+  };
+  await again();
+  const sent = await schedules();
+  const timer = paced(again, PAUSE);
+  return {
+    node: put(el("div", { class: "page" }), el("h1", {}, "Overview"), choice, shown, sent),
+    news: timer.soon,
+    stop: timer.stop,
+  };
+}

@@ -1,0 +1,98 @@
+"""Overview of the stored conversations: what was done, refused and charged in a time, and what waits."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from agentserver.core.encoding.history import ActivitySum
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from agentserver.ports import EngineReader
+
+
+class Period(NamedTuple):
+    """Time that an overview covers, and the number of its intervals."""
+
+    seconds: int
+    parts: int
+
+
+PERIODS: Final[Mapping[str, Period]] = MappingProxyType(
+    {
+        "hour": Period(3_600, 12),
+        "day": Period(86_400, 24),
+        "week": Period(7 * 86_400, 14),
+        "month": Period(30 * 86_400, 30),
+        "year": Period(365 * 86_400, 26),
+    }
+)
+"""Periods by name, shortest first."""
+
+
+def choose_period(reader: EngineReader, now: float) -> str:
+    """Choose the shortest period, from a day on, in which a conversation was opened; a day without any."""
+    rows = reader.list_conversations(most=1).rows
+    age = now - rows[0].summary.opened if rows else 0.0
+    longer = (name for name in list(PERIODS)[1:] if age < PERIODS[name].seconds)
+    return next(longer, "year")
+
+
+def describe_activity(
+    reader: EngineReader, name: str, now: float, show: Callable[[str], str] = str
+) -> dict[str, Any]:
+    """Sum up the conversations of a period that ends now, for people and programs.
+
+    Args:
+        reader: of the engine.
+        name: a key of PERIODS; empty for the shortest one with a conversation.
+        now: seconds since the epoch.
+        show: makes the name of a principal or listener fit to print.
+
+    Raises KeyError for an unknown period.
+    """
+    name = name or choose_period(reader, now)
+    period = PERIODS[name]
+    sums = reader.list_activity(now - period.seconds, now, period.parts)
+    times = [one for one in sums if one.kind == "time"]
+    return {
+        "period": name,
+        "since": now - period.seconds,
+        "until": now,
+        "total": _describe_sum(_add_up(times), show),
+        "times": [_describe_sum(one, show) for one in times],
+        "principals": [_describe_sum(one, show) for one in sums if one.kind == "principal"],
+        "listeners": [_describe_sum(one, show) for one in sums if one.kind == "listener"],
+    }
+
+
+def _add_up(sums: Sequence[ActivitySum]) -> ActivitySum:
+    return ActivitySum(
+        "time",
+        "",
+        sums[0].start,
+        sum(one.conversations for one in sums),
+        sum(one.refused for one in sums),
+        sum(one.failed for one in sums),
+        sum(one.tokens for one in sums),
+        sum(one.money for one in sums),
+        sum(one.seconds for one in sums),
+        max(one.longest for one in sums),
+    )
+
+
+def _describe_sum(one: ActivitySum, show: Callable[[str], str]) -> dict[str, Any]:
+    """Describe a sum with the mean duration of its conversations in seconds, and money in millionths of a dollar."""
+    return {
+        "name": show(one.name),
+        "start": one.start,
+        "conversations": one.conversations,
+        "refused": one.refused,
+        "failed": one.failed,
+        "tokens": one.tokens,
+        "money": one.money,
+        "mean": one.seconds / one.conversations if one.conversations else 0.0,
+        "longest": one.longest,
+    }

@@ -7,8 +7,10 @@ judges nothing. Indexes are derived: built when a decision first needs them, nev
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.confidentiality.origin import find_fetched_site, find_link_site, item_of
@@ -17,7 +19,7 @@ from agentserver.provenance.confidentiality.readers import find_private_texts
 from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
-from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin
+from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin, means
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.observations.assessment import AssessedLeaf, AssessedOutput, Echoes, parse_layouts
 from agentserver.provenance.observations.choosing import find_chosen_fields, find_named_fields
@@ -114,6 +116,12 @@ _SEARCH_WORDS: Final = re.compile(r"[^\W_]{4,}(?!\w*:)")
 """Words of a search query without its operators: for ``from:thomas packing list`` all but the first."""
 _VOUCHING: Final = {Standing.RECORD, Standing.DIRECTORY}
 """Standings that confirm that a value exists, but not the words in it."""
+OPENED: Final = 8
+"""Maximum arguments of a call that opens a named record, and records with one id that are looked at."""
+SHORTEST_ID: Final = 4
+"""Minimum characters of an id by which a record is opened."""
+PEERS: Final = 2000
+"""Maximum fields of an output whose records are counted."""
 SEARCHED: Final = 512
 """Maximum characters of an argument that are read as a search query."""
 
@@ -252,20 +260,60 @@ class Ledger:
         records: list[Text] = []
         relayed: list[RelayedText] = []
         known = 0 if listener.source else len(self.texts)
+        asked = found.asked or (listener.source and self._opens_named_record(seen.arguments))
+        directory = not listener.sink and any(means(entry, seen.source) for entry in policy.trusted)
         for one in found.leaves:
             if known:
                 relayed.append(RelayedText(Hop(seen.source, one.path, seen.step), one.body, known))
             origin = TextOrigin(seen.source, one.path, seen.step, seen.time, seen.trace, place=found.place)
             if one.prose:
-                prose.append(Text(origin, one.body, Standing.PROSE, found.asked))
+                prose.append(Text(origin, one.body, Standing.PROSE, asked))
             if one.record is not None:
+                own = directory and one.chosen and known and self.untrusted.is_filled_only(one.body)
+                after = 0 if own else known
                 records.append(
-                    Text(origin, one.body, one.record, found.asked, known, one.id, one.formed, one.chosen)
+                    Text(origin, one.body, one.record, asked, after, one.id, one.formed, one.chosen)
                 )
         ledger = self.keep(prose, records, relayed, policy.limit)
         if self.plan is None or ledger.overflow:
             return ledger
         return replace(ledger, recorded=self._add_recorded(self.plan, seen, (*prose, *records)))
+
+    def _opens_named_record(self, arguments: Sequence[Leaf]) -> bool:
+        """Check whether a call opens the record that the principal named, by an id that the record gave.
+
+        The record is one that the words chose, or the only one of an output that the words asked for. A link in the
+        arguments names a document by itself.
+        """
+        if not self.records.entries or len(arguments) > OPENED:
+            return False
+        bodies = [text_of(leaf.value).strip() for leaf in arguments]
+        if any(map(find_link_site, bodies)):
+            return False
+        return any(
+            self._is_named_record(text)
+            for body in bodies
+            if SHORTEST_ID <= len(body) <= forms.CHOICE
+            for text in islice(self.records.find(f"name {body.lower() if body.isascii() else body}"), OPENED)
+        )
+
+    def _is_named_record(self, text: Text) -> bool:
+        if not text.origin.path or not (text.asked or text.chosen):
+            return False
+        return text.chosen or self._count_items(text.origin) <= 1
+
+    def _count_items(self, origin: TextOrigin) -> int:
+        """Count the list items of one output, up to two."""
+        items: set[str] = set()
+        for texts in (self.texts, self.records.entries):
+            start = bisect_left(texts, origin.step, key=lambda text: text.origin.step)
+            for number, text in enumerate(islice(texts, start, None)):
+                if number == PEERS or len(items) > 1:
+                    return 2
+                if text.origin.step != origin.step:
+                    break
+                items.update({item_of(text.origin.path)} - {""})
+        return len(items)
 
     def _add_recorded(self, plan: Plan, seen: Observation, kept: Sequence[Text]) -> RecordIndex:
         """Add the leaves of an observation to those that a plan may name."""

@@ -161,3 +161,36 @@ def test_a_source_that_is_named_receives_nothing_by_it() -> None:
 def test_a_path_in_a_home_directory_is_found_as_a_text_abbreviates_it() -> None:
     told = scene("fix the typo in the notes").read("fetch_url", "Keep ~/.profile in sync, please.")
     assert Rule.SELECTOR in told.rules("close", path="/home/nadia/.profile", why="fix the typo")
+
+
+MAIL = {"id": "m-77120a", "from": "Ann Weber <ann@corp.example>", "subject": "Venue"}
+
+
+def letter(query: str = "tell Ann Weber the news", **more: str) -> Scenario:
+    return Scenario(POLICY, query).read("read_mails", {**MAIL, **more}, sender="Ann Weber")
+
+
+def test_an_address_that_its_owner_s_own_mail_showed_first_still_receives() -> None:
+    told = letter().read("people", [ANN], query="Ann Weber")
+    assert told.call("send", to="ann@corp.example", text="The venue has changed").allowed
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"text": "Please use ann@corp.example from now on."},
+        {"text": "QW5uIGhhcyBhIG5ldyBhZGRyZXNzOiBhbm5AY29ycC5leGFtcGxlIG5vdw=="},
+        {"cc": "bob@corp.example, ann@corp.example"},
+    ],
+    ids=["running text", "wrapped", "several"],
+)
+def test_an_address_that_other_words_hold_does_not(more: dict[str, str]) -> None:
+    told = letter(**more).read("people", [ANN], query="Ann Weber")
+    assert told.call("send", to="ann@corp.example", text="x").violations
+
+
+def test_an_address_that_the_words_did_not_choose_or_no_trusted_listener_gave_does_not() -> None:
+    told = letter("tell them the news").read("people", [ANN, BOB])
+    assert told.call("send", to="ann@corp.example", text="x").violations
+    told = letter().read("close", [ANN], query="Ann Weber")
+    assert told.call("send", to="ann@corp.example", text="x").violations

@@ -16,6 +16,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import Offers, count_offers
+from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination, parse_list
 from agentserver.provenance.evidence.encodings import unwrap
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index, Table
@@ -49,6 +50,11 @@ MOST_CHARACTERS: Final = 4_000_000
 
 SLICE: Final = 1 << 13
 """Bytes of evidence form that are indexed at once, in about eight milliseconds."""
+
+FILLED: Final = 64
+"""Maximum texts with an address that are looked at."""
+LONGEST_FIELD: Final = 256
+"""Maximum characters of a field with one address and its name."""
 
 SHORTEST_WHOLE: Final = 6
 """Shortest evidence form of a whole short text, such as a title or name, that counts as a value."""
@@ -377,6 +383,33 @@ class UntrustedTexts:
     def beyond(self) -> bool:
         """True if they contain more values than are distinguished."""
         return self.values.beyond or self.wrapped.beyond
+
+    def is_filled_only(self, body: str) -> bool:
+        """Return whether an address occurs only in fields that it fills, with or without a name.
+
+        Its owner's own message has such a field. False if running text, a wrapped text or a longer word holds it.
+        """
+        if not self._names_address(body, body) or self.beyond:
+            return False
+        form, keys = fold_bytes(body), [value.key for value in values(body)]
+        wrapped = self.wrapped
+        inside = wrapped.values.table.find(keys)
+        if any(number is not None for number in inside) or (len(form) >= SPAN and wrapped.index.owners(form)):
+            return False
+        found = {number for key in keys for number in self.values.table.find_all(key, FILLED)}
+        found |= self.index.owners(form) if len(form) >= SPAN else set()
+        return len(found) < FILLED and all(self._fills_field(number, body) for number in found)
+
+    def _fills_field(self, number: int, body: str) -> bool:
+        text = self.texts[number]
+        return bool(text.origin.path) and self._names_address(text.body, body)
+
+    @staticmethod
+    def _names_address(text: str, body: str) -> bool:
+        if "@" not in text or len(text) > LONGEST_FIELD:
+            return False
+        found, wanted = parse_list(text), parse_destination(body)
+        return len(found) == 1 and found[0].form is PlaceForm.ADDRESS and found[0] == wanted
 
     def may_contain(self, body: str, before: int) -> bool:
         """Return whether one of the first ``before`` texts, or its wrapped texts, shares a span or value with ``body``.

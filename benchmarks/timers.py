@@ -3,6 +3,10 @@
 Each conversation delays one message by a day. Then the time comes at once, for all of them. The clock is a fake one.
 
     ./run bench timers [--timers N] [--engine sqlite|memory]
+
+With --rows, one sleeping conversation is copied as rows, and the engine is asked for those that are due first.
+
+    ./run bench timers --rows 1000000 [--engine sqlite|postgres]
 """
 
 from __future__ import annotations
@@ -10,9 +14,11 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import sqlite3
 import sys
 import tempfile
 import time
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,11 +26,16 @@ from typing import TYPE_CHECKING
 
 import anyio
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from agentserver import HandlerMetadata, HandlerResponse, invocation, xmlify
 from agentserver.assembly import build
 from agentserver.config.keys.models import Journal
 from agentserver.core.blueprint import Limits
+from agentserver.engines.postgres import PostgresEngine, PostgresOptions
+from agentserver.engines.sqlite.file import read_journal
 from agentserver.testing import FakeClock, listener, organism_of
+from tests.postgres import Postgres, running
 
 if TYPE_CHECKING:
     from agentserver.assembly import Server
@@ -146,12 +157,114 @@ async def in_memory(folder: Path, timers: int) -> None:
         await release(server, clock, timers)
 
 
+_COPY = """
+    {numbers} insert into {table} ({columns})
+    select {values} from {table} c, {source} where c.due is not null
+"""
+"""Copies of the only sleeping conversation, one due each second."""
+_CHANGED = {"number": "c.number + g.n", "id": "c.id || '-' || g.n", "due": "c.due + g.n"}
+_NUMBERS = "with recursive g(n) as (select 1 union all select n + 1 from g where n < {})"
+AT_ONCE = 100
+"""Due conversations that the server asks for."""
+
+
+def copy(columns: list[str], rows: int, table: str, *, recursive: bool) -> str:
+    """Make the statement that copies the sleeping conversation."""
+    values = ", ".join(_CHANGED.get(name, f"c.{name}") for name in columns)
+    source = "g" if recursive else f"generate_series(1, {rows}) g(n)"
+    numbers = _NUMBERS.format(rows) if recursive else ""
+    return _COPY.format(
+        numbers=numbers, table=table, columns=", ".join(columns), values=values, source=source
+    )
+
+
+def print_search(times: list[float]) -> None:
+    """Print how long it takes to find the conversations that are due first."""
+    times.sort()
+    print(
+        f"{f'ms to find the first {AT_ONCE}, least and median':<44}{times[0] * 1e3:>12.2f}{times[10] * 1e3:>8.2f}"
+    )
+
+
+async def rows_in_sqlite(folder: Path, rows: int) -> None:
+    """Print the figures of rows in a file."""
+    organism = await anyio.to_thread.run_sync(house, folder)
+    async with build(organism, clock=FakeClock(), durable=True) as server:
+        await fill(server, 1)
+
+    def insert() -> float:
+        path = next(folder.rglob("*.sqlite"))
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("pragma wal_checkpoint(truncate)")
+            before = path.stat().st_size
+            columns = [row[1] for row in connection.execute("pragma table_info(conversation)")]
+            connection.execute(copy(columns, rows, "conversation", recursive=True))
+            connection.commit()
+            connection.execute("pragma wal_checkpoint(truncate)")
+        return (path.stat().st_size - before) / rows
+
+    def search() -> None:
+        with read_journal(next(folder.rglob("*.sqlite"))) as reader:
+            times = []
+            for _ in range(20):
+                began = time.perf_counter()
+                assert len(reader.list_sleeping(AT_ONCE)) == AT_ONCE
+                times.append(time.perf_counter() - began)
+            print_search(times)
+
+    print(f"{'bytes a row, with its indexes':<44}{await anyio.to_thread.run_sync(insert):>12,.0f}")
+    await anyio.to_thread.run_sync(search)
+
+
+async def rows_in_postgres(folder: Path, database: Postgres, rows: int) -> None:
+    """Print the figures of rows in a database."""
+    made = replace(await anyio.to_thread.run_sync(house, folder), journal=None)
+    guards, table = build(made).rules.guards, "agentserver.conversation"
+    first = PostgresEngine(PostgresOptions(database.url(), name="a"), guards)
+    async with build(made, engine=first, clock=FakeClock()) as server:
+        await fill(server, 1)
+
+    def insert() -> float:
+        asked = f"select attname from pg_attribute where attrelid = '{table}'::regclass and attnum > 0"
+        columns = [name for (name,) in database.execute(asked)]
+        before = database.execute(f"select pg_total_relation_size('{table}')")[0][0]
+        database.execute(copy(columns, rows, table, recursive=False))
+        database.execute(f"analyze {table}")
+        return float(database.execute(f"select pg_total_relation_size('{table}')")[0][0] - before) / rows
+
+    print(f"{'bytes a row, with its indexes':<44}{await anyio.to_thread.run_sync(insert):>12,.0f}")
+    async with PostgresEngine(PostgresOptions(database.url(), name="b"), guards) as engine:
+        times = []
+        for _ in range(20):
+            began = time.perf_counter()
+            assert len(await engine.list_sleeping(AT_ONCE)) == AT_ONCE
+            times.append(time.perf_counter() - began)
+        print_search(times)
+
+
+def measure_rows(folder: Path, engine: str, rows: int) -> None:
+    """Print what a sleeping conversation costs as a row."""
+    print(f"{rows:,} rows, engine {engine}")
+    if engine == "postgres":
+        with running() as database:
+            anyio.run(rows_in_postgres, folder, database, rows)
+    else:
+        anyio.run(rows_in_sqlite, folder, rows)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--timers", type=int, default=10_000)
-    parser.add_argument("--engine", choices=["sqlite", "memory"], default="sqlite")
+    parser.add_argument("--engine", choices=["sqlite", "memory", "postgres"], default="sqlite")
+    parser.add_argument("--rows", type=int, default=0, help="copy a sleeping conversation as so many rows")
     parser.add_argument("--quick", action="store_true", help="with few timers")
     options = parser.parse_args()
+    if options.engine == "postgres" and not options.rows:
+        parser.error("--engine postgres needs --rows")
+    if options.rows:
+        with tempfile.TemporaryDirectory() as name:
+            measure_rows(Path(name), options.engine, options.rows)
+        return 0
     timers = 300 if options.quick else options.timers
     print(f"{timers:,} conversations, engine {options.engine}")
     with tempfile.TemporaryDirectory() as name:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Generator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from agentserver.contract import CancelTimer, TimerFired
 from agentserver.effects import EffectUnknown, LedgerEntry, NotDone, open_effect
@@ -270,29 +270,30 @@ class FlowRunner:
                 dropped.append(each)
                 del self._open[key]
                 if asked.to == TIMER:
-                    self._record(AskRequest(TIMER, CancelTimer(*key), waits=False), 0)
+                    self._record(AskRequest(TIMER, CancelTimer(*key), waits=False), None)
         for each in dropped:
             _close(each, part)
 
     def _send(self, part: FlowPart, asked: AskRequest) -> None:
-        place = self._record(asked, _line_in(part))
+        place = self._record(asked, part)
         if asked.waits:
             self._open[self._key, place] = part, asked
         else:
             self._ready.append((part, None, None))
 
-    def _record(self, asked: AskRequest, line: int) -> int:
-        """Add a message to the result of the invocation, and return its place there."""
-        event = FlowEvent(
-            "ask" if asked.waits else "tell",
-            asked.to,
-            sha256(self.encode(asked.payload).encode()).hexdigest(),
-            line,
-        )
+    def _record(self, asked: AskRequest, part: FlowPart | None) -> int:
+        """Add a message to the result of the invocation, and return its place there.
+
+        ``part`` sends it; None for a message without a line of source.
+        """
+        kind: Literal["ask", "tell"] = "ask" if asked.waits else "tell"
+        digest = sha256(self.encode(asked.payload).encode()).hexdigest()
         told = f"it sends {type(asked.payload).__name__} to {asked.to}"
-        recorded = self._next_recorded(event.kind, event.name, told)
-        if recorded is not None and recorded.text != event.text:
-            raise self._make_divergence(f"{told}, with another content", recorded)
+        event = self._next_recorded(kind, asked.to, told)
+        if event is None:
+            event = FlowEvent(kind, asked.to, digest, 0 if part is None else _line_in(part))
+        elif event.text != digest:
+            raise self._make_divergence(f"{told}, with another content", event)
         place = len(self.sent)
         self.sent.append(SentMessage(asked.to, asked.payload))
         self.events.append(event)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from agentserver.completion import AnswerWriter, Completer
     from agentserver.effects import Effect, EffectLedger, Reconcile
+    from agentserver.notes import NoteAccess
     from agentserver.spending import Purse
 
 __all__ = ["CancelTimer", "SetTimer", "TimerFired"]
@@ -326,6 +327,7 @@ class Invocation:
         delay: receives the messages of ``later``.
         ledger: records external effects; None outside of a server.
         delegate: exchanges the user's token; None outside of a server, and without an identity provider that does so.
+        notes: the notes that outlive conversations; None for a listener that keeps none.
         stream_answer: begins to show a ready-made agent's answer as it comes, given the name of its text; None outside
             of a server.
     """
@@ -367,6 +369,7 @@ class Invocation:
     ledger: EffectLedger | None = None
     stream_answer: Callable[[str], AnswerWriter] | None = None
     delegate: Callable[[str, str], Awaitable[str]] | None = None
+    notes: NoteAccess | None = None
 
     async def user_token(self, resource: str, *, scope: str = "") -> str:
         """Exchange the user's token for use at another server (RFC 8693).

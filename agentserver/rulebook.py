@@ -107,7 +107,14 @@ def _lineage_settings(
     bits = {} if handoffs is None else count_intent_bits(handoffs.vocabulary)
     carrying = find_carriers(said.policy, said.memory, peers, addressed)
     return TrustSettings(
-        said.policy, said.quarantined, said.planners, said.memory, carrying, bits, said.viewers
+        said.policy,
+        said.quarantined,
+        said.planners,
+        said.memory,
+        carrying,
+        bits,
+        said.viewers,
+        said.keepers,
     )
 
 

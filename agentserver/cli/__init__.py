@@ -67,6 +67,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "approve": "approvals.approve",
         "deny": "approvals.deny",
         "effects": "effects.command",
+        "memory": "memory.command",
         "top": "conversations.top_command",
         "trace": "conversations.trace_command",
         "explain": "explain.command",

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 from agentserver.config.code.userland import NoFile
 from agentserver.config.findings import SourceSpan, did_you_mean
 from agentserver.config.keys.models import OrganismFile
-from agentserver.config.organism import Provenance
+from agentserver.config.organism import Provenance, list_keepers
 from agentserver.config.yaml.document import Document
 from agentserver.guards.lineage.exposure import Recall
 from agentserver.provenance.evidence.labels import covers, means
@@ -130,13 +130,14 @@ class PolicyReader:
         if parts is None:
             return None
         keys = {key: value for part in parts for key, value in convert_entry(part.entry).items()}
-        made = self._make_policy(keys)
+        made = self._make_policy(keys, list_keepers(bound))
         _Check(made.policy, parts, bound, _handoff_values(handoffs), self._report).run()
         self._check_contradictions(made.policy)
         self._check_planners(made)
         self._idle(made.policy)
         self._warn_undeclared(made.policy)
         self._check_bytes(made.policy, bound)
+        self._check_keepers(made.policy, bound)
         return made
 
     def _parts(self) -> tuple[_Part, ...] | None:
@@ -189,7 +190,7 @@ class PolicyReader:
 
     # Policy
 
-    def _make_policy(self, keys: dict[str, Any]) -> Provenance:
+    def _make_policy(self, keys: dict[str, Any], keepers: frozenset[str]) -> Provenance:
         """Make one policy from the keys and the entries of listeners."""
         given = {rule.name for rule in keys.get("sinks", ())}
         own = tuple(SinkRule(name) for name in self._check_listeners("sink") if name not in given)
@@ -202,7 +203,8 @@ class PolicyReader:
         keys["relays"] = (*keys.get("relays", ()), *self._check_listeners("relay"))
         keys["relays"] = (*keys["relays"], *self._agents(Policy(**keys), planners))
         viewers = frozenset(declared.entry.name for declared in self._declared if declared.entry.view)
-        return Provenance(Policy(**keys), frozenset(quarantined), planners, self._memory(), viewers)
+        recalls = {**self._memory(), **dict.fromkeys(keepers, Recall.THREAD)}
+        return Provenance(Policy(**keys), frozenset(quarantined), planners, recalls, viewers, keepers)
 
     def _memory(self) -> Mapping[str, Recall]:
         """Map each listener with ``memory`` to its extent."""
@@ -284,6 +286,18 @@ class PolicyReader:
                 where = SourceSpan(item.source.file, item.source.line)
                 told = f'"{item.listener.name}" is a source and returns bytes, whose text chooses the payload class'
                 self._report.error(ConfigCode.PROVENANCE, where, told, "return a HandlerResponse")
+
+    def _check_keepers(self, policy: Policy, bound: Sequence[BoundListener]) -> None:
+        """Refuse a trust of the memory tool that would override the origins in its notes."""
+        keepers = list_keepers(bound)
+        for item in (one for one in bound if one.listener.name in keepers):
+            found = policy.classify(item.listener.name)
+            if not found.known or found.source or found.sink or found.relay:
+                where = SourceSpan(item.source.file, item.source.line)
+                told = f'"{item.listener.name}" keeps notes, each with the origin of its words'
+                self._report.error(
+                    ConfigCode.PROVENANCE, where, told, "write trust: trusted, and nothing else"
+                )
 
     def _warn_undeclared(self, policy: Policy) -> None:
         """Warn of each undeclared listener, which counts as source and sink."""

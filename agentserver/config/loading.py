@@ -33,7 +33,7 @@ from agentserver.config.keys.endpoints import McpServerEntry, OtelEntry, read_ht
 from agentserver.config.keys.identity import read_identity
 from agentserver.config.keys.models import IncludedFile, OrganismFile, read_engine, sound_engine
 from agentserver.config.notify import read_notifiers
-from agentserver.config.organism import McpServing, Organism, Otel, SourceLine
+from agentserver.config.organism import McpServing, Organism, Otel, SourceLine, list_keepers
 from agentserver.config.schedules import read_schedules
 from agentserver.config.validation import merge_limits, parse
 from agentserver.config.yaml.secrets import Secrets
@@ -236,7 +236,17 @@ def _provenance(
     report: Mistakes,
 ) -> Provenance | None:
     bound, handoffs, policy = known
+    keepers = list_keepers(bound)
+    for item in (one for one in bound if one.listener.name in keepers and one.isolation is not None):
+        told = f'"{item.listener.name}" keeps notes in the server\'s engine, which no other process reaches'
+        report.error(
+            ConfigCode.PROVENANCE, SourceSpan(item.source.file, item.source.line), told, "leave isolation out"
+        )
     if policy is None and "provenance" not in main.document.data.keys() - main.faulty:
+        for item in (one for one in bound if one.listener.name in keepers):
+            told = f'"{item.listener.name}" keeps notes with the origin of their words, which nothing tracks here'
+            where = SourceSpan(item.source.file, item.source.line)
+            report.error(ConfigCode.PROVENANCE, where, told, "declare provenance:")
         return None
     from agentserver.config.lineage import PolicyReader  # with all that it needs, which others do without
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from agentserver.core.state.principals import Trust
 from agentserver.handoff.scrub import Scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
 
@@ -82,6 +83,17 @@ class BoundListener:
     isolation: Isolation | None = None
 
 
+MEMORY: Final = "agentserver.tools.memory"
+"""Module of the handlers that keep notes; imported if a listener names one."""
+
+
+def list_keepers(bound: Iterable[BoundListener]) -> frozenset[str]:
+    """List the listeners whose handlers keep notes: those of the module itself, not functions that call them."""
+    module = sys.modules.get(MEMORY)
+    handlers = () if module is None else (module.remember, module.recall)
+    return frozenset(item.listener.name for item in bound if any(item.handler is one for one in handlers))
+
+
 @dataclass(frozen=True, slots=True)
 class Handoffs:
     """Rules for handoffs between listeners.
@@ -112,6 +124,7 @@ class Provenance:
         memory: how far the code of a listener remembers its inputs; by default across all its threads of a
             conversation.
         viewers: listeners that get references in place of untrusted values.
+        keepers: listeners that keep notes, with the origins of their words.
     """
 
     policy: Policy
@@ -119,6 +132,7 @@ class Provenance:
     planners: frozenset[str] = frozenset()
     memory: Mapping[str, Recall] = field(default_factory=dict)
     viewers: frozenset[str] = frozenset()
+    keepers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.ledger import LedgerEffect
     from agentserver.findings import Origins
+    from agentserver.notes import MessageLineage
     from agentserver.payload.codec import Codecs
     from agentserver.payload.conditions import SumBound
     from agentserver.wire.envelope import Bounds
@@ -355,6 +356,24 @@ class TracingGuard(Protocol):
         """Return the origins of the values of a waiting message."""
 
 
+@runtime_checkable
+class NoteKeepingGuard(Protocol):
+    """Guard that knows the origin of a message to a listener that keeps notes."""
+
+    @property
+    def name(self) -> str:
+        """The key of the guard's memory."""
+
+    @property
+    def keepers(self) -> frozenset[str]:
+        """The listeners that keep notes."""
+
+    def describe_lineage(
+        self, memory: object, delivery: Delivery, element: etree._Element, principal: str
+    ) -> MessageLineage:
+        """Return the origin of a message that a listener gets. ``principal`` is the conversation's."""
+
+
 def open_memories(guards: Iterable[CoreGuard], trust: Trust = Trust.ORDERS) -> dict[str, object]:
     """Return each guard's memory of a new conversation.
 
@@ -412,6 +431,8 @@ class Rules:
     """The root elements that the rewriter may change or deny."""
     viewers: frozenset[str] = field(init=False, compare=False, repr=False)
     """The listeners that see references in place of values."""
+    keepers: frozenset[str] = field(init=False, compare=False, repr=False)
+    """The listeners that keep notes."""
     narrowed: Callable[[str, frozenset[str]], NarrowedListener] = field(init=False, compare=False, repr=False)
     """Returns a listener limited to these peers."""
     _presenters: tuple[Presenter, ...] = field(init=False, compare=False, repr=False)
@@ -442,6 +463,8 @@ class Rules:
         object.__setattr__(self, "_presenters", presenters)
         viewers = frozenset(name for guard in presenters for name in guard.viewers)
         object.__setattr__(self, "viewers", viewers)
+        keeping = [guard.keepers for guard in self.guards if isinstance(guard, NoteKeepingGuard)]
+        object.__setattr__(self, "keepers", frozenset().union(*keeping))
         object.__setattr__(self, "narrowed", _make_narrower(self.blueprint.listeners, self.explain))
         watchful = any(isinstance(guard, WatchfulGuard) for guard in self.guards)
         object.__setattr__(
@@ -471,6 +494,19 @@ class Rules:
         if tracing is None or isinstance(read, envelope.Malformed):
             return None
         return tracing.origins(self.recall(conversation).get(tracing.name), delivery, read.payload)
+
+    def describe_lineage(
+        self, conversation: Conversation, delivery: Delivery, element: etree._Element
+    ) -> MessageLineage | None:
+        """Return the origin of a message to a listener that keeps notes."""
+        guard = next(
+            (one for one in self.guards if isinstance(one, NoteKeepingGuard) and delivery.to in one.keepers),
+            None,
+        )
+        if guard is None:
+            return None
+        memory = self.recall(conversation).get(guard.name)
+        return guard.describe_lineage(memory, delivery, element, conversation.principal)
 
     def present(
         self, conversation: Conversation, delivery: Delivery, element: etree._Element

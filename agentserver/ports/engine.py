@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.elapsed_time import Calendar
     from agentserver.core.state.ledger import LedgerEffect
+    from agentserver.notes import NoteStore
     from agentserver.ports.claims import Arrival, Claim, Fate, GainedClaims, LostClaims, News
     from agentserver.ports.ingress import Answers, ConversationFound, RejectReason
     from agentserver.ports.schedules import ScheduleOrder
@@ -314,6 +315,10 @@ class Engine(Protocol):
     @property
     def answers(self) -> Answers | None:
         """Answers of people from other processes; None if not supported."""
+
+    @property
+    def notes(self) -> NoteStore | None:
+        """The notes that outlive conversations; None for an engine that is not durable."""
 
     async def read(self, work: Callable[[EngineReader], T]) -> T:
         """Run a read for operators without blocking the event loop on a file.

@@ -43,6 +43,7 @@ from agentserver.core.messages import (
 from agentserver.core.records.details import Failure, Ground
 from agentserver.core.refusals import UnsentError
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
+from agentserver.notes import NoteAccess
 from agentserver.ports import EngineError
 from agentserver.pump.calls import RunningCall, Stage
 from agentserver.pump.ledger import DeliveryLedger, find_unknown_effect
@@ -56,7 +57,8 @@ if TYPE_CHECKING:
 
     from agentserver.completion import AnswerWriter, Completer
     from agentserver.core.decide.decisions import AcceptedDelivery
-    from agentserver.core.messages import Call
+    from agentserver.core.messages import Call, Delivery
+    from agentserver.notes import MessageLineage, NoteStore
     from agentserver.ports import Marks
     from agentserver.pump.editions import Callee, Editions
     from agentserver.pump.parsing import OffloadedParser
@@ -69,7 +71,6 @@ if TYPE_CHECKING:
     _Made: TypeAlias = tuple[Invocation, ThreadStorage, ThreadTodos, list[DelayedResponse]]
     from collections.abc import Awaitable, Callable
 
-    from agentserver.core.messages import Delivery
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Clock
@@ -339,6 +340,9 @@ class Invoker:
         shows: passes progress on, begins to show an answer as it comes, and exchanges tokens of users.
     """
 
+    notes: NoteStore | None = None
+    """The engine's notes; None if it keeps none."""
+
     def __init__(
         self,
         editions: Editions,
@@ -530,8 +534,16 @@ class Invoker:
             self._purses.ledger_of(delivery, call.epoch),
             None if bound.completer is None else partial(self._stream_answer, accepted, call),
             None if self._delegate is None else partial(self._delegate, delivery.conversation),
+            None if accepted.lineage is None else self._open_notes(delivery, accepted.lineage),
         )
         return current, storage, todos, delayed
+
+    def _open_notes(self, delivery: Delivery, lineage: MessageLineage) -> NoteAccess | None:
+        """Return the access of a listener that keeps notes; None if the engine keeps none."""
+        if self.notes is None:
+            return None
+        at = self._purses.clock.moment().now
+        return NoteAccess(self.notes, lineage, delivery.id, delivery.conversation, at)
 
     def _teller(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> Teller | None:
         """Return the sender of a handler's progress, if its listener may send any."""

@@ -129,8 +129,7 @@ class Pump:
         hooks: PumpHooks = NO_HOOKS,
     ) -> None:
         self._editions = editions = Editions(rules, bound)
-        self._engine = engine
-        self._clock = clock
+        self._engine, self._clock = engine, clock
         self._waiting = PendingApprovals(rules.blueprint.approval_time, hooks.approver, hooks.answers)
         self._parser = OffloadedParser(editions)
         self._time = Timekeeper(clock, engine)
@@ -142,6 +141,7 @@ class Pump:
         self._claims = ClaimTable()
         seen, shows = (self._marks, self._claims), self._open_shows(editions, hooks)
         self._invoker = Invoker(editions, resources, self._parser, seen, purses, shows)
+        self._invoker.notes = engine.notes
         self._lay_out(editions, PendingVerdicts(hooks.answers))
         remote = RemoteConversations()
         self._finder = Finder(self._copies, self._suspend, self._show_gained, remote)

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.logs import Logs
     from agentserver.core.state.threads import Thread
     from agentserver.core.state.todos import Todo
+    from agentserver.notes import MessageLineage
     from agentserver.payload.codec import Codec
 
 
@@ -75,6 +76,7 @@ class AcceptedDelivery(NamedTuple):
         todos: the thread's todos.
         room: the permitted size of the result.
         call: the call that it answers; None when it is itself a call.
+        lineage: the origin of the message, for a listener that keeps notes; None for any other.
     """
 
     delivery: Delivery
@@ -87,6 +89,7 @@ class AcceptedDelivery(NamedTuple):
     room: Room
     shown: etree._Element
     call: Call | None
+    lineage: MessageLineage | None
 
 
 def receive(
@@ -206,9 +209,12 @@ def accept(
     spare = room(rules.blueprint.limits, conversation, delivery.request)
     call = None if delivery.origin == thread.parent else delivery.call
     storage, logs = thread.storage, thread.logs
+    lineage = (
+        rules.describe_lineage(conversation, delivery, element) if delivery.to in rules.keepers else None
+    )
     return _new(
         AcceptedDelivery,
-        (delivery, codec, element, metadata, storage, logs, todos, spare, shown, call),
+        (delivery, codec, element, metadata, storage, logs, todos, spare, shown, call, lineage),
     )
 
 

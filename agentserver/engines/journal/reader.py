@@ -27,7 +27,7 @@ from agentserver.core.receipts import Receipt
 from agentserver.core.records.audit import Event
 from agentserver.core.state.approvals import ApprovalAnswer
 from agentserver.core.state.ledger import EffectState
-from agentserver.engines.journal import events, records, seal, suspension
+from agentserver.engines.journal import events, notes, records, seal, suspension
 from agentserver.engines.journal.activity import Activity
 from agentserver.engines.journal.events import EVENT, make_event
 from agentserver.engines.journal.finding import SQLITE_WORDS, find_conversations, find_wrong_terms
@@ -543,6 +543,7 @@ def find_faults(
     yield from suspension.find_damaged_suspensions(connection)
     yield from records.find_damaged_names(connection)
     yield from records.find_damaged_completions(connection)
+    yield from notes.find_damaged_notes(connection)
 
 
 def _conversations(

@@ -183,6 +183,44 @@ _TABLES: Final = """
         size integer not null
     ) @lookup;
 
+    create table note (
+        number counter primary key,
+        id text not null unique,
+        scope text not null,
+        owner text not null,
+        name text not null,
+        principal text not null,
+        at real not null,
+        stranger integer not null,
+        size integer not null,
+        salt blob not null,
+        data blob not null,
+        words text not null,
+        seal blob not null
+    ) @table;
+    create index note_owned on note(scope, owner, name);
+    create index note_principal on note(principal);
+
+    create table note_source (
+        note text not null,
+        name text not null,
+        place text not null,
+        host text not null,
+        primary key (note, name, place)
+    ) @lookup;
+
+    create table note_log (
+        number counter primary key,
+        at real not null,
+        action text not null,
+        note text not null,
+        by text not null,
+        digest blob not null,
+        link blob not null
+    ) @table;
+
+    create table note_head (one integer primary key, link blob not null) @table;
+
     create table calendar (
         jumps text not null,
         last real not null,
@@ -200,7 +238,8 @@ _TABLES: Final = """
 ``state``, ``step.changes``, ``delivery.call``: see engines/journal/stored.py. Seals, marks and chains: see
 engines/journal/seal.py; ``value``: see core/encoding/snapshot.py; ``receipt``: see core/receipts.py; ``handoff``:
 see engines/sqlite/handoffs.py; ``completion``: engines/journal/completions.py;
-``suspension``: engines/journal/suspension.py; the others: engines/journal/records.py.
+``suspension``: engines/journal/suspension.py; ``note`` and its log: engines/journal/notes.py; the
+others: engines/journal/records.py.
 """
 
 NAMES: Final = tuple(re.findall(r"create table (\w+)", _TABLES))

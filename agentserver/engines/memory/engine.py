@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from agentserver.core.receipts import Receipt
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
+    from agentserver.notes import NoteStore
     from agentserver.ports import Answers, Claim, EngineReader, Marks
 
     Event = Reply | Done
@@ -198,6 +199,7 @@ class MemoryEngine(SinglePartition):
 
     marks: Marks | None = None
     answers: Answers | None = None
+    notes: NoteStore | None = None
     prompt = True
     durable = False
 

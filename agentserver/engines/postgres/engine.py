@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -16,6 +17,7 @@ from agentserver.engines.journal import records, retention, suspension
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.events import make_event
 from agentserver.engines.journal.finding import POSTGRES_WORDS
+from agentserver.engines.journal.notes import POSTGRES_NOTES, StoredNotes
 from agentserver.engines.journal.reader import JournalReads, Reader
 from agentserver.engines.journal.records import StoredAnswers
 from agentserver.engines.journal.rows import Acknowledgement
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.engines.journal.stored import RowCache
     from agentserver.engines.postgres.connection import PostgresOptions
+    from agentserver.notes import NoteStore
     from agentserver.ports import (
         Answers,
         Arrival,
@@ -156,6 +159,9 @@ class PostgresEngine(JournalReads):
         self._writer = Writer(options, ties, self._rows, self._steps, self._notify)
         self.marks = ServerMarks(self._link, self._lease, self._thread)
         self.answers: Answers = StoredAnswers(lambda work: self._do(lambda: work(self._thread.connection)))
+        self.notes: NoteStore = StoredNotes(
+            lambda work: self._do(lambda: work(self._thread.connection)), POSTGRES_NOTES, os.urandom
+        )
 
     @property
     def trouble(self) -> str:

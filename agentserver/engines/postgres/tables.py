@@ -52,6 +52,7 @@ TABLES: Final = """
     create index conversation_closed on @conversation(closed) where closed is not null;
 
     create index wordlist_words on @wordlist using gin (array_to_tsvector(string_to_array(words, ' ')));
+    create index note_words on @note using gin (array_to_tsvector(string_to_array(words, ' ')));
 
     alter table @step add primary key (number, conversation);
     alter table @delivery add primary key (number, conversation);

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Self, TypeVar
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.elapsed_time import STEADY, Calendar
 from agentserver.engines.journal import records, retention
+from agentserver.engines.journal.notes import SQLITE_NOTES, StoredNotes
 from agentserver.engines.journal.reader import JournalReads, Reader
 from agentserver.engines.journal.records import StoredAnswers
 from agentserver.engines.journal.rows import Acknowledgement, make_gone_test
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.records.outcome import Outcome
     from agentserver.engines.journal.step_data import EncodedOutcome
+    from agentserver.notes import NoteStore
     from agentserver.ports import Answers, Claim, EngineReader, SleepingConversation
 
     Waiting = tuple[EncodedOutcome, asyncio.Future[None]]
@@ -79,6 +82,9 @@ class SqliteEngine(JournalReads, SinglePartition):
     ) -> None:
         self.marks = MarkFile(options.path)
         self.answers: Answers = StoredAnswers(lambda work: self._do(lambda: work(self._connection)))
+        self.notes: NoteStore = StoredNotes(
+            lambda work: self._do(lambda: work(self._connection)), SQLITE_NOTES, os.urandom
+        )
         self._options = options
         self._path = options.path
         self._guards = tuple(guards)

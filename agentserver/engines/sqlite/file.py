@@ -185,7 +185,8 @@ def has_other_tables(connection: sqlite3.Connection) -> bool:
 def _tables(connection: sqlite3.Connection) -> list[tuple[object, ...]]:
     query = (
         "select type, name, tbl_name, sql from main.sqlite_master"
-        " where name not glob 'wordindex_*' order by type, name"  # SQLite's own, of its version
+        " where name not glob 'wordindex_*' and name not glob 'noteindex_*'"  # SQLite's own, of its version
+        " order by type, name"
     )
     return connection.execute(query).fetchall()
 
@@ -264,6 +265,16 @@ _OWN = """
         insert into wordindex (wordindex, rowid, words)
             values ('delete', old.conversation << 20 | old.version, old.words);
     end;
+
+    create virtual table noteindex using fts5(
+        words, content = '', detail = none, columnsize = 0, tokenize = 'unicode61 remove_diacritics 0'
+    );
+    create trigger note_added after insert on note begin
+        insert into noteindex (rowid, words) values (new.number, new.words);
+    end;
+    create trigger note_removed after delete on note begin
+        insert into noteindex (noteindex, rowid, words) values ('delete', old.number, old.words);
+    end;
 """
 SQLITE: Final = Dialect(
     {
@@ -283,7 +294,9 @@ SQLITE: Final = Dialect(
 )
 
 TABLES: Final = SQLITE.tables() + _OWN
-"""The tables. ``claim``: see ``count_opening``; ``head``: see head.py; ``wordindex``: engines/journal/finding.py."""
+"""The tables. ``claim``: see ``count_opening``; ``head``: see head.py; ``wordindex``: engines/journal/finding.py;
+``noteindex``: engines/journal/notes.py.
+"""
 
 
 def count_opening(connection: sqlite3.Connection) -> int:

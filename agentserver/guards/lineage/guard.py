@@ -20,17 +20,20 @@ from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
 from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM_NAMES, Drafts, HandlerReturn
 from agentserver.core.records.details import Ground
+from agentserver.core.state.principals import Trust
 from agentserver.effects import load_answer
 from agentserver.findings import SenderExposure
 from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage.exposure import FirstText
 from agentserver.guards.lineage.hiding import HidingRules
 from agentserver.guards.lineage.memory import Memory
+from agentserver.guards.lineage.notes import describe_lineage, is_recalled, learn_recalled, read_recalled
 from agentserver.guards.lineage.plan import COUNTED, Planning, combine_verdicts
 from agentserver.guards.lineage.reach import Reach, describe_outward
 from agentserver.guards.lineage.reading import ObservedMessage, Readings, list_task_leaves, list_texts
 from agentserver.guards.lineage.trust import Parties, TrustSettings
 from agentserver.guards.lineage.viewer import Viewer
+from agentserver.notes import SpanAuthor
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.evidence.leaves import leaves, text_of
@@ -52,9 +55,9 @@ if TYPE_CHECKING:
     from agentserver.core.pieces import Work
     from agentserver.core.refusals import Refusal
     from agentserver.core.state.ledger import LedgerEffect
-    from agentserver.core.state.principals import Trust
     from agentserver.findings import Delegation, Origins
     from agentserver.guards.lineage.references import InsertedValues
+    from agentserver.notes import MessageLineage
     from agentserver.payload.codec import Codecs
     from agentserver.provenance.policy.declarations import ListenerClass
     from agentserver.provenance.verdict import Finding
@@ -104,6 +107,7 @@ class LineageGuard:
         self._watched = trusted.planners | trusted.quarantined
         self._planning = Planning(trusted, self._parties, self._readings, self._reach, redact)
         self.viewers = trusted.viewers & self._classes.keys()
+        self.keepers = trusted.keepers & self._classes.keys()
         hiding = HidingRules(trusted, self._classes, self._parties, self._readings, self._reach)
         self._viewer = Viewer(hiding, self._readings)
         relays = {name for name, each in self._classes.items() if each.relay} - self._watched
@@ -250,11 +254,14 @@ class LineageGuard:
         """Add a sender's output to the ledger, except a plan."""
         ledger = memory.ledger
         sender = self._parties.classify(said.sender, memory)
+        recalled = is_recalled(self.keepers, said)
         if said.sender in self._trusted.quarantined and ledger.tainted:
             ledger = ledger.spend(self._readings[said.root].channel.bits)
         if self._policy.readers or said.root not in self._readings.unmarked:
             private = Observation(said.sender, said.leaves, memory.step, at, trace=said.trace)
             ledger = ledger.confide(self._policy, private)
+        if recalled:
+            return self._learn_notes(ledger, memory, said, at)
         if sender.relay:
             return ledger.relay(said.sender, said.leaves, memory.step) if ledger.tainted else ledger
         asked = memory.latest_request(said.thread)
@@ -265,6 +272,33 @@ class LineageGuard:
         answers = memory.answered_steps(said.thread)
         seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace, answers)
         return ledger.learn(self._policy, seen, self._outputs)
+
+    def _learn_notes(self, ledger: Ledger, memory: Memory, said: ObservedMessage, at: float) -> Ledger:
+        """Add the contents of notes under their sources at the time of writing."""
+        words = read_recalled(said, memory.step, at)
+        asked = memory.latest_request(said.thread)
+        if asked is None:  # as in ``_learn``: no record tells what it merely repeats
+            words = words._replace(records=())
+        arguments = tuple(Leaf("", text) for text in asked or ())
+        answers = memory.answered_steps(said.thread)
+        seen = Observation(said.sender, (), memory.step, at, arguments, said.trace, answers)
+        return learn_recalled(ledger, self._policy, words, seen)
+
+    def describe_lineage(
+        self, memory: object, delivery: Delivery, element: etree._Element, principal: str
+    ) -> MessageLineage:
+        """Describe the origin of a message to a listener that keeps notes."""
+        known, said = _recall(memory), self._read_delivery(delivery, element)
+        outside = delivery.sender not in self._classes
+        if outside and delivery.hop == 1 and self._parties.gives_orders(delivery.sender, known):
+            return describe_lineage(known, said, principal, SpanAuthor.PRINCIPAL)
+        text = self._reach.find_exposure(known, said.sender, said.thread)
+        text = text or _first_text(self._find_put_in(known, said), said, known)
+        if text is not None:
+            return describe_lineage(known, said, principal, SpanAuthor.STRANGER, (text.source,))
+        if outside or known.trust is not Trust.ORDERS or self._parties.classify(said.sender, known).source:
+            return describe_lineage(known, said, principal, SpanAuthor.STRANGER, (said.sender,))
+        return describe_lineage(known, said, principal, SpanAuthor.LISTENER)
 
     def _find_put_in(self, memory: Memory, said: ObservedMessage) -> InsertedValues | None:
         """Find the values in a message that its sender did not read."""
@@ -393,7 +427,10 @@ class LineageGuard:
         if ordered:
             # The principal's own message is an order: only the deny list can refuse it.
             return judge(Ledger(), self._orders, self._make_call(said, memory, at, exposed=False)), None
-        if self._parties.classify(said.sender, memory).source or said.sender in self._trusted.quarantined:
+        speaks = (
+            self._parties.classify(said.sender, memory).source or said.sender in self._trusted.quarantined
+        )
+        if speaks or is_recalled(self.keepers, said):
             memory = self._planning.adopt(memory, said)
             memory = memory.suppose(self._learn(memory, said, at))
         text = self._reach.find_exposure(memory, said.sender, said.thread)

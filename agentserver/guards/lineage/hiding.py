@@ -19,6 +19,7 @@ from agentserver.core.drafts.routing import Route
 from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM_NAMES
 from agentserver.core.state.principals import Trust
+from agentserver.guards.lineage.notes import RECALLED
 from agentserver.guards.lineage.reading import NameCounts, Place, list_places, structure_bits
 from agentserver.guards.lineage.references import stamp_message
 from agentserver.payload.codec import is_system_name
@@ -169,7 +170,7 @@ class HidingRules:
         """Assess how much of a message may be a stranger's. It never decreases during a conversation."""
         if said.sender in SYSTEM_NAMES or is_system_name(said.root):
             return _Suspicion.NOTHING
-        if memory.ledger.overflow:
+        if memory.ledger.overflow or (said.sender in self._trusted.keepers and said.root == RECALLED):
             return _Suspicion.EVERYTHING
         known = self._classes.get(said.sender)
         if known is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agentserver.core.drafts.routing import Route
 from agentserver.core.handoffs import TASK
 from agentserver.guards.lineage.exposure import CLOSED, ERROR, SENT, UNKNOWN_TEXT, FirstText
+from agentserver.guards.lineage.notes import is_recalled, read_recalled
 from agentserver.payload.codec import is_system_name
 from agentserver.provenance.ledger import steers
 
@@ -109,6 +110,10 @@ class Reach:
 
     def _find_text(self, memory: Memory, said: ObservedMessage, before: Memory) -> FirstText | None:
         """Find the untrusted text that a message may hold: a source's own words, or text that its sender received."""
+        if is_recalled(self._trusted.keepers, said):
+            source = read_recalled(said, memory.step, 0.0).source
+            if source is not None:
+                return FirstText(source, memory.step, said.sender)
         if self._parties.writes(said.sender, memory):
             policy = self._trusted.policy
             wrote = steers(policy, said.sender, said.leaves, before.ledger, memory.ledger)

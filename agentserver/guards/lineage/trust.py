@@ -36,6 +36,7 @@ class TrustSettings:
         carriers: listeners that may bring words of other conversations: they count as exposed from the start.
         intents: the bits that the values of each intent reveal, without free text.
         viewers: listeners that see references in place of untrusted values.
+        keepers: listeners that keep notes, with the origins of their words.
     """
 
     policy: Policy
@@ -45,6 +46,7 @@ class TrustSettings:
     carriers: frozenset[str] = frozenset()
     intents: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     viewers: frozenset[str] = frozenset()
+    keepers: frozenset[str] = frozenset()
 
     def recall_of(self, listener: str) -> Recall:
         """Look up how far a listener's code remembers its messages."""

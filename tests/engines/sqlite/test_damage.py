@@ -26,7 +26,7 @@ from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.core.state.elapsed_time import Calendar, Jump
 from agentserver.engines.conformance.suite import SampleConversation
-from agentserver.engines.journal import records, retention, suspension
+from agentserver.engines.journal import notes, records, retention, suspension
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.rows import Acknowledgement
 from agentserver.engines.sqlite import file as journal_file
@@ -41,6 +41,7 @@ from agentserver.engines.sqlite.file import (
 from agentserver.engines.sqlite.lock import HEAD, find_companion
 from agentserver.engines.sqlite.maintenance import findings, leave
 from agentserver.engines.sqlite.writer import Writer
+from agentserver.notes import Note, NoteFilter, NoteLimits, NoteScope, NoteSource, NoteSpan, SpanAuthor
 from agentserver.ports import EngineError
 from tests.fuzzing import examples
 
@@ -60,6 +61,10 @@ TABLES = (
     "claim",
     "facet",
     "wordlist",
+    "note",
+    "note_source",
+    "note_log",
+    "note_head",
 )
 KEYS = {
     "facet": "conversation",
@@ -69,6 +74,8 @@ KEYS = {
     "receipt": "conversation",
     "answer": "approval",
     "opening": "name",
+    "note_source": "name",
+    "note_head": "one",
 }
 """What stands for the number of a row where there is none."""
 
@@ -120,6 +127,12 @@ def everything(tmp_path_factory):
         records.claim_name(connection, "name", outcomes[0].conversation.id, 5.0)
         asked = outcomes[0].conversation.id, "request", "delivery", "clerk", "model"
         records.add_completion(connection, RecordedCompletion(*asked, at=5.0, took=1.0), 99.0)
+        for key in ("first", "second", "third"):
+            spans = (NoteSpan("text", f"the words of {key}", SpanAuthor.STRANGER),)
+            sources = (NoteSource(f"web {key}", "https://example.org"),)
+            note = Note(key, NoteScope.PRINCIPAL, "ada", key, "ada", "desk", "one", 5.0, spans, sources)
+            assert notes.add_note(connection, note, NoteLimits(9, 999), key.encode())
+        assert notes.forget_notes(connection, NoteFilter(id="second"), "operator", 6.0) == 1
         count_opening(connection)
         records.write_calendar(connection, Calendar((Jump(5.0, 9.0),), 11.0))
         for number in (3, 4, 5):
@@ -161,11 +174,16 @@ def columns():
                 for row in fresh.execute(
                     "select name from sqlite_master where type = 'table' and name != 'handoff'"
                     " and name not glob 'wordindex*'"  # FTS5's own, made of wordlist
+                    " and name not glob 'noteindex*'"  # and of note
                 )
             )
             for _, name, *_ in fresh.execute(f"pragma table_info({table})")
             if (table, name)
-            != ("completion", "number")  # the order in which they came, which says nothing of one
+            not in {
+                ("completion", "number"),  # the order in which they came, which says nothing of one
+                ("note", "number"),
+                ("note_log", "number"),
+            }
         ]
 
 

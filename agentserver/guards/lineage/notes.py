@@ -1,0 +1,237 @@
+"""Origins of notes: described when a listener writes one, learned again by the conversation that reads it.
+
+A note never orders anything. Clean words are directory entries for the principal of their writer, and records for any
+other principal. Words of a sender that untrusted text had reached count as the text of every source that the sender's
+conversation had seen.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+from unicodedata import normalize
+
+from agentserver.core.state.principals import Trust
+from agentserver.notes import SOURCES, UNKNOWN_SOURCE, MessageLineage, NoteSource, NoteSpan, SpanAuthor
+from agentserver.provenance.evidence.inventory import scan_values
+from agentserver.provenance.evidence.labels import Leaf, Observation, Standing, Text, TextOrigin
+from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.request.trusted_words import find_ignored_spans
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from agentserver.guards.lineage.memory import Memory
+    from agentserver.guards.lineage.reading import ObservedMessage
+    from agentserver.provenance.ledger import Ledger
+    from agentserver.provenance.policy.declarations import Policy
+    from agentserver.provenance.request.trusted_words import TrustedWords
+
+RECALLED: Final = "{urn:agentserver-tools:memory:v1}RecalledNotes"
+"""Root element of the answer that holds notes. It counts only from a listener that keeps notes."""
+
+VALUES: Final = 64
+"""Maximum receivers of one text that a note vouches for."""
+
+_SENTENCE: Final = re.compile(r"[^\n.!?\u3002]*(?:[.!?\u3002](?!\s|$)[^\n.!?\u3002]*)*[.!?\u3002]*\s*")
+_PATH: Final = re.compile(r"notes\[(\d+)\]\.(?:(\w+)\[(\d+)\]\.)?(\w+)(?:\[\d+\])?")
+
+
+def split_sentences(text: str) -> Iterator[tuple[int, str]]:
+    """Split a text into lines and sentences, each with its offset. Nothing but blank ones is lost."""
+    for found in _SENTENCE.finditer(text):
+        if found.group().strip():
+            yield found.start(), found.group()
+
+
+# Writing
+
+
+def list_own_sentences(asked: TrustedWords) -> frozenset[str]:
+    """List the principal's whole sentences, without quotations, pasted lines and exclusions."""
+    own = set()
+    for words, ignored in zip(asked.queries, asked.ignored, strict=True):
+        for start, sentence in split_sentences(words):
+            if ignored.may_order(start, start + len(sentence.rstrip())):
+                own.add(_normalize(sentence))
+    return frozenset(own)
+
+
+def _normalize(sentence: str) -> str:
+    """Normalize white space and composition, and nothing else: words that authorise are never folded."""
+    return " ".join(normalize("NFC", sentence).split())
+
+
+def describe_spans(leaves: Iterable[Leaf], author: SpanAuthor, asked: TrustedWords) -> tuple[NoteSpan, ...]:
+    """List the texts of a message with their author.
+
+    Of a text that may be a stranger's, the sentences are the principal's that the principal wrote in exactly this form.
+    """
+    said = [(leaf.path, text) for leaf in leaves if (text := text_of(leaf.value)).strip()]
+    if author is not SpanAuthor.STRANGER:
+        return tuple(NoteSpan(path, text, author) for path, text in said)
+    own = list_own_sentences(asked)
+    spans: list[NoteSpan] = []
+    for path, text in said:
+        for _, sentence in split_sentences(text):
+            mine = _normalize(sentence) in own
+            one = NoteSpan(path, sentence, SpanAuthor.PRINCIPAL if mine else author)
+            last = spans[-1] if spans else None
+            if last is not None and (last.field, last.author) == (path, one.author):
+                spans[-1] = last._replace(text=last.text + sentence)
+            else:
+                spans.append(one)
+    return tuple(spans)
+
+
+def list_sources(memory: Memory, also: Iterable[str]) -> tuple[NoteSource, ...]:
+    """List the sources of all untrusted text that a conversation has seen.
+
+    Args:
+        memory: of the conversation.
+        also: names of further sources; an empty one is unknown.
+    """
+    ledger = memory.ledger
+    found = dict.fromkeys(NoteSource(text.origin.source, text.origin.place) for text in ledger.texts)
+    found.update(dict.fromkeys(NoteSource(text.source) for text in memory.exposure.first.values()))
+    found.update(dict.fromkeys(map(NoteSource, also)))
+    named = {source.name for source in found if source.place}
+    kept = [one for one in found if one.name and (one.place or one.name not in named)]
+    unknown = not kept or ledger.overflow or memory.exposure.everyone is not None or len(kept) > SOURCES
+    unknown = unknown or any(not one.name for one in found)
+    return (*kept[:SOURCES], *([NoteSource(UNKNOWN_SOURCE)] if unknown else []))
+
+
+def describe_lineage(
+    memory: Memory, said: ObservedMessage, principal: str, author: SpanAuthor, also: Iterable[str] = ()
+) -> MessageLineage:
+    """Describe the origin of a message that a listener gets.
+
+    Args:
+        memory: of the conversation.
+        said: the message.
+        principal: of the conversation.
+        author: of its words.
+        also: sources in addition to those that the conversation has learned.
+    """
+    if author is SpanAuthor.STRANGER and memory.trust is not Trust.ORDERS:
+        also = (*also, principal)
+    spans = describe_spans(said.leaves, author, memory.ledger.asked)
+    strange = any(span.author is SpanAuthor.STRANGER for span in spans)
+    sources = list_sources(memory, also) if strange else ()
+    groups = (group for pool in memory.ledger.private.pools for group in pool.readers)
+    readers = ((),) if memory.ledger.private.overflow else tuple(dict.fromkeys(groups))
+    return MessageLineage(principal, said.sender, spans, sources, readers)
+
+
+# Reading
+
+
+@dataclass(slots=True)
+class _RecalledNote:
+    """Note of an answer, collected from its scalars."""
+
+    number: int
+    own: bool = False
+    spans: dict[int, dict[str, str]] = field(default_factory=dict)
+    sources: dict[int, dict[str, str]] = field(default_factory=dict)
+    readers: dict[int, list[str]] = field(default_factory=dict)
+
+
+def _collect(leaves: Iterable[Leaf]) -> list[_RecalledNote]:
+    notes: dict[int, _RecalledNote] = {}
+    for leaf in leaves:
+        found = _PATH.fullmatch(leaf.path)
+        if found is None:
+            continue
+        number, part, index, name = found.groups()
+        note = notes.setdefault(int(number), _RecalledNote(int(number)))
+        if part is None:
+            note.own = note.own or (name == "own" and leaf.value is True)
+        elif part == "readers":
+            group = note.readers.setdefault(int(index), [])
+            group += (
+                [text_of(leaf.value)] if name == "entries" and leaf.value else []
+            )  # an empty one admits no receiver
+        else:
+            known = note.spans if part == "spans" else note.sources
+            known.setdefault(int(index), {})[name] = text_of(leaf.value)
+    return list(notes.values())
+
+
+class RecalledWords(NamedTuple):
+    """Contents of the notes in an answer, by trust.
+
+    Args:
+        records: parts that no stranger wrote.
+        prose: parts that a stranger may have written, once for each source.
+        private: parts with limited readers.
+    """
+
+    records: tuple[Leaf, ...] = ()
+    prose: tuple[Text, ...] = ()
+    private: tuple[tuple[Text, tuple[tuple[str, ...], ...]], ...] = ()
+
+    @property
+    def source(self) -> str | None:
+        """The source of the first untrusted words; None without any."""
+        return self.prose[0].origin.source if self.prose else None
+
+
+def read_recalled(said: ObservedMessage, step: int, at: float) -> RecalledWords:
+    """Read the contents of the notes in an answer. Everything but clean words counts as a stranger's."""
+    records: list[Leaf] = []
+    prose: list[Text] = []
+    private: list[tuple[Text, tuple[tuple[str, ...], ...]]] = []
+    for note in _collect(said.leaves):
+        clean: dict[str, list[str]] = {}
+        sources = [NoteSource(one.get("name", ""), one.get("place", "")) for one in note.sources.values()]
+        groups = tuple(tuple(entries) for entries in note.readers.values())
+        for number, span in sorted(note.spans.items()):
+            name, body = span.get("field", ""), span.get("text", "")
+            path = f"notes[{note.number}].{name or number}"
+            origin = TextOrigin(said.sender, path, step, at, said.trace)
+            if groups and body:
+                private.append((Text(origin, body, Standing.RECORD), groups))
+            if span.get("author") in (SpanAuthor.PRINCIPAL, SpanAuthor.LISTENER):
+                clean.setdefault(path, []).append(body)
+                continue
+            for source in sources or [NoteSource(UNKNOWN_SOURCE)]:
+                known = replace(origin, source=source.name or UNKNOWN_SOURCE, place=source.place)
+                prose.append(Text(known, body, Standing.PROSE))
+        standing = Standing.DIRECTORY if note.own else Standing.RECORD
+        for path, texts in clean.items():
+            records += _list_records(path, "\n".join(texts), standing)
+    return RecalledWords(tuple(records), tuple(text for text in prose if text.body.strip()), tuple(private))
+
+
+def _list_records(path: str, body: str, standing: Standing) -> Iterator[Leaf]:
+    """List a clean text, and the receivers that it names outside of quotations and exclusions."""
+    yield Leaf(path, body, standing)
+    ignored = find_ignored_spans(body)
+    values = (value for value in scan_values(body) if value.text != body.strip())
+    for number, value in enumerate(islice(values, VALUES)):
+        if ignored.may_order(value.start, value.start + len(value.text)):
+            yield Leaf(f"{path}_{number}", value.text, standing)
+
+
+def learn_recalled(ledger: Ledger, policy: Policy, words: RecalledWords, seen: Observation) -> Ledger:
+    """Add the contents of notes under their original sources.
+
+    Args:
+        ledger: of the conversation that reads them.
+        policy: of the organism.
+        words: of the notes.
+        seen: the answer, whose leaves are replaced.
+    """
+    ledger = ledger.learn(policy, replace(seen, leaves=words.records))
+    if words.private:
+        ledger = replace(ledger, private=ledger.private.add(list(words.private), policy.limit))
+    return ledger.keep(words.prose, (), (), policy.limit)
+
+
+def is_recalled(keepers: frozenset[str], said: ObservedMessage) -> bool:
+    """Check whether a message holds notes of a listener that keeps them."""
+    return said.root == RECALLED and said.sender in keepers

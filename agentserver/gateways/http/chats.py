@@ -296,6 +296,7 @@ class SentChat:
         at: seconds since the epoch.
         turns: the history before it, for a chat without a name; else None.
         single: whether the conversation was opened for this message alone.
+        keyed: whether the client can send the message again, by its Idempotency-Key.
     """
 
     asked: ChatRequest
@@ -304,6 +305,7 @@ class SentChat:
     at: int
     turns: tuple[Turn, ...] | None = None
     single: bool = False
+    keyed: bool = False
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -512,7 +514,14 @@ class ChatStream:
                 await say(event)
 
     async def abandon(self) -> None:
-        """Do nothing: the same message, sent again, gets the answer."""
+        """End the request, since its client has closed the connection; a key lets it continue."""
+        if self.over or self.sent.keyed:
+            return
+        with suppress(LookupError, EngineError):
+            sent, who = self.sent, self.caller.name
+            await self.server.cancel(who, sent.conversation, sent.submitted.request, by=who)
+            if sent.single:
+                await end_chats(self.server, self.caller, [sent.conversation])
 
     def end(self, held: HeldConnection) -> bytes:
         """Return the final events, encoded."""
@@ -668,7 +677,8 @@ class ChatRoutes:
                 submitted = await server.submit(who.name, conversation, message, asked.model, request=own)
         check_stored(submitted)
         single = turns == () and key is None and not request.url.path.endswith("/v1/responses")
-        return SentChat(asked, conversation, submitted, int(time.time()), turns, single=single)
+        at, keyed = int(time.time()), key is not None
+        return SentChat(asked, conversation, submitted, at, turns, single=single, keyed=keyed)
 
     async def _continue(
         self, request: Request, asked: ChatRequest, message: bytes

@@ -65,6 +65,8 @@ def chatting(chats: Chats, **limits):
         chats.said.append(payload.text)
         if payload.text == "fail":
             raise RuntimeError("a secret reason")
+        if payload.text == "wait":
+            await chats.free.wait()
         return HandlerResponse.respond(Said(f"You said {payload.text}"))
 
     async def breaker(payload: Ask, metadata: HandlerMetadata) -> HandlerResponse:
@@ -298,6 +300,41 @@ async def test_a_turn_that_failed_may_be_attempted_again_with_any_message():
         assert await say(client, history, "three", model="moody") == "You said three"
         assert chats.said == ["one", "fail", "fail", "two", "three"]
         assert len(await stored(door)) == 1
+
+
+async def start_and_leave(client, history: list, **more) -> None:
+    """Send a message, and close the stream after its first event."""
+    sent = [*history, user("wait")]
+    stream = await client.chat.completions.create(model="moody", messages=sent, stream=True, **more)
+    await anext(aiter(stream))
+    await stream.close()
+
+
+async def test_a_stream_that_the_client_closes_ends_its_request_and_the_chat_continues():
+    async with room() as (door, client, _chats):
+        await start_and_leave(client, [])
+        with anyio.fail_after(HANGS):
+            while await stored(door):  # noqa: ASYNC110 - a conversation that ends
+                await anyio.sleep(0.01)
+        history: list = []
+        await say(client, history, "one", model="moody")
+        (conversation,) = await stored(door)
+        await start_and_leave(client, history)
+        with anyio.fail_after(HANGS):
+            while door.server.conversation(conversation).requests:  # noqa: ASYNC110 - a request that ends
+                await anyio.sleep(0.01)
+        assert await say(client, history, "two", model="moody") == "You said two"
+        assert await stored(door) == [conversation]
+
+
+async def test_a_message_with_a_key_continues_when_the_client_closes_its_stream():
+    key = {"extra_headers": {"Idempotency-Key": "k"}}
+    async with room() as (_, client, chats):
+        await start_and_leave(client, [], **key)
+        chats.free.set()
+        found = await client.chat.completions.create(model="moody", messages=[user("wait")], **key)
+        assert found.choices[0].message.content == "You said wait"
+        assert chats.said == ["wait"]
 
 
 async def test_messages_without_an_answer_between_them_are_one_message():

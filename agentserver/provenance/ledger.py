@@ -300,9 +300,9 @@ class Ledger:
     def _is_named_record(self, text: Text) -> bool:
         if not text.origin.path or not (text.asked or text.chosen):
             return False
-        return text.chosen or self._count_items(text.origin) <= 1
+        return text.chosen or self.count_items(text.origin) <= 1
 
-    def _count_items(self, origin: TextOrigin) -> int:
+    def count_items(self, origin: TextOrigin) -> int:
         """Count the list items of one output, up to two."""
         items: set[str] = set()
         for texts in (self.texts, self.records.entries):

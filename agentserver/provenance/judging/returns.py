@@ -41,15 +41,18 @@ TELLING: Final = 4
 
 _HANDLE: Final = re.compile(r"[A-Za-z]{1,3}\d{1,4}")
 """Handle that a page gives to one of its parts: no word, so that it grants nothing by itself."""
+_MESSAGE: Final = re.compile(r"<(?=(?:[^@]*\d){4})[\w.+=$/-]{12,128}@[\w.-]{1,128}>")
+"""Number of a message, as its header gives it: no person's mailbox has so many digits and no name."""
 _DAYS: Final = ("date ", "day ", "in ", "weekday ")
 
 
 def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     """Check whether an address is the only one that fills a field of all untrusted texts, under a name that was said.
 
-    The principal named all these texts, and the display name of the address. A second address in any field, such as one
-    to reply to, leaves none, and so does a record with an address that the words chose. The content may repeat nothing
-    that a trusted listener said and the principal did not.
+    The principal named all these texts, and the display name of the address or, if each output is one record, a word of
+    it. A second address in any field, such as one to reply to, leaves none unless it shows an unrelated name, and so
+    does a record with an address that the words chose. The content may repeat nothing that a trusted listener said and
+    the principal did not.
     """
     receivers = sum(each.rule.role is Role.DESTINATION for each in case.arguments)
     alone = receivers == 1 and argument.body.count("@") == 1 and len(case.arguments) <= ARGUMENTS
@@ -59,13 +62,13 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     if not texts or case.ledger.foreign or not all(text.asked for text in texts):
         return False
     holders = [(text, each) for text in texts if text.origin.path for each in _list_addresses(text)]
-    places = {each.alike[-1] for _, each in holders}
     records = case.ledger.records.entries[: RECORDS + 1]
-    if places != {place.alike[-1]} or len(records) > RECORDS:
+    if len(records) > RECORDS or any(text.chosen and _list_addresses(text) for text in records):
         return False
-    if any(text.chosen and _list_addresses(text) for text in records):
-        return False
-    if not any(_is_display_named(case, text) for text, _ in holders):
+    mine = [text for text, each in holders if each.alike[-1] == place.alike[-1]]
+    others = [text for text, each in holders if each.alike[-1] != place.alike[-1]]
+    named = bool(mine) and not others and any(_is_display_named(case, text) for text in mine)
+    if not (named or _is_only_said(case, mine, others)):
         return False
     return not any(_repeats_record(case, each) for each in case.arguments if each is not argument)
 
@@ -85,6 +88,31 @@ def _list_addresses(text: Text) -> tuple[Destination, ...]:
 def _is_display_named(case: Case, text: Text) -> bool:
     shown = text.body.partition("<")[0].strip(' "')
     return len(shown) >= TELLING and case.ledger.asked.mentions(shown, any_case=True)
+
+
+def _is_only_said(case: Case, mine: list[Text], others: list[Text]) -> bool:
+    """Check whether one address alone shows a word that was said, and outputs of one record each hold all addresses.
+
+    Each other address shows a name of its own, such as that of the reader, without a word of the request or of the
+    first one's name. One without a name may be anyone's, but for the number of a message.
+    """
+    asked = case.ledger.asked
+    others = [text for text in others if not _MESSAGE.fullmatch(text.body.strip())]
+    single = {text.body for text in (*mine, *others) if case.ledger.count_items(text.origin) <= 1}
+    if not mine or any(text.body not in single for text in (*mine, *others)):
+        return False
+    names = frozenset(word for text in mine for word in _list_name_words(text))
+    shown = [_list_name_words(text) for text in others]
+    if not all(shown) or not any(asked.mentions(word, any_case=True) for word in names):
+        return False
+    return not any(word in names or asked.mentions(word, any_case=True) for words in shown for word in words)
+
+
+def _list_name_words(text: Text) -> frozenset[str]:
+    """List the longer words of the name before the one address of a field; empty without a name."""
+    shown, mark, _ = text.body.partition("<")
+    words = shown.split() if mark and text.body.count("@") == 1 else ()
+    return frozenset(word for each in words if len(word := each.strip('",.').casefold()) >= TELLING)
 
 
 def _repeats_record(case: Case, argument: Argument) -> bool:

@@ -54,6 +54,13 @@ _BY_NUMBER: Final = {
 }
 """Columns of the tables that refer to the number of a conversation."""
 
+_NOTES: Final = {
+    "note": "id scope owner name principal at stranger size salt data words seal",
+    "note_source": "note name place host",
+    "note_log": "at action note by digest link",
+}
+"""Columns of the tables of notes that are copied in the order of their rows."""
+
 FAULTS: Final = 3
 """Most faults of a journal that its error names."""
 
@@ -113,6 +120,7 @@ def import_journal(path: Path, options: PostgresOptions, report: Callable[[int, 
             moved = move(source, target, report)
             with transaction(target):
                 _take_up(source, target, options.schema)
+                copy_notes(source, target)
         return moved
 
 
@@ -129,11 +137,32 @@ def export_journal(options: PostgresOptions, path: Path, report: Callable[[int, 
             moved = move(source, target, report)
             with transaction(target):
                 _begin_journal(source, target)
+                copy_notes(source, target)
             target.execute("pragma wal_checkpoint(truncate)").fetchall()
             target.execute("pragma journal_mode = delete").fetchall()
         part.rename(path)
     find_companion(part, LOCK).unlink(missing_ok=True)
     return moved
+
+
+def copy_notes(source: Connection, target: Connection) -> None:
+    """Copy the notes with the chain of their log, unless the target has the chain. Raises EngineError.
+
+    Run in a transaction of the target. A target with another chain is refused, since two chains cannot be joined.
+    """
+    (link,) = source.execute("select link from note_head where one = 1").fetchone() or (None,)
+    known = target.execute("select link from note_head where one = 1").fetchone()
+    if link is None or (known is not None and bytes(known[0]) == bytes(link)):
+        return
+    if known is not None:
+        raise EngineError("the target has notes of its own: move into an empty one")
+    for table, columns in _NOTES.items():
+        text = ", ".join(columns.split())
+        order = "note, name, place" if table == "note_source" else "number"
+        rows = source.execute(f"select {text} from {table} order by {order}").fetchall()  # noqa: S608 - our own names
+        places = ", ".join("?" * len(columns.split()))
+        target.executemany(f"insert into {table} ({text}) values ({places})", rows)  # noqa: S608 - our own names
+    target.execute("insert into note_head (one, link) values (1, ?)", (link,))
 
 
 def _take_up(source: Connection, target: Connection, schema: str) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from agentserver.core.messages import Done, Reply
 from agentserver.core.state.elapsed_time import Calendar, Jump
 from agentserver.engines.conformance.claiming import CLAIMING
+from agentserver.engines.conformance.notes import NOTES
 from agentserver.engines.conformance.outbox import LEFT, RECEIPTS
 from agentserver.engines.conformance.reader import READER
 from agentserver.engines.conformance.sample import (
@@ -495,6 +496,7 @@ _CHECKS: tuple[Check, ...] = (
     *WATCHING,
     the_calendar_outlives_a_restart,
     *SUSPENSION,
+    *NOTES,
     *READER,
 )
 

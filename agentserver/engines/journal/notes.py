@@ -50,7 +50,8 @@ _SUMS: Final = (
     " from note where scope = ? and owner = ?"
 )
 _REPLACED: Final = (
-    "select id from note where scope = ? and owner = ? and name = ? and principal = ? and stranger >= ?"
+    "select id, size, stranger from note"
+    " where scope = ? and owner = ? and name = ? and principal = ? and stranger >= ?"
 )
 
 
@@ -109,12 +110,15 @@ def add_note(connection: Connection, note: Note, limits: NoteLimits, salt: bytes
         link = _lock_log(connection)
         if connection.execute("select 1 from note where id = ?", (note.id,)).fetchone() is not None:
             return True
+        old: list[Any] = []
         if note.name:
             old = connection.execute(_REPLACED, (*owner, note.name, note.principal, stranger)).fetchall()
-            link = _erase(connection, link, [key for (key,) in old], ("replace", note.listener, note.at))
-        if not _fits(connection.execute(_SUMS, owner).fetchone(), note.size, limits, stranger):
-            _unlock_log(connection, link)
+        sums = list(map(int, connection.execute(_SUMS, owner).fetchone()))
+        for _, size, strange in old:
+            sums = [sums[0] - 1, sums[1] - size, sums[2] - strange, sums[3] - size * strange]
+        if not _fits(sums, note.size, limits, stranger):
             return False
+        link = _erase(connection, link, [row[0] for row in old], ("replace", note.listener, note.at))
         columns = (note.id, *owner, note.name, note.principal, note.at, stranger, note.size)
         connection.execute(
             "insert into note (id, scope, owner, name, principal, at, stranger, size, salt, data, words, seal)"
@@ -132,7 +136,7 @@ def add_note(connection: Connection, note: Note, limits: NoteLimits, salt: bytes
 
 def _fits(sums: Sequence[int], size: int, limits: NoteLimits, stranger: int) -> bool:
     """Check the limits of an owner. A stranger's notes may use half of each."""
-    count, total, strange_count, strange_total = map(int, sums)
+    count, total, strange_count, strange_total = sums
     fits = count < limits.notes and total + size <= limits.size
     if not stranger:
         return fits

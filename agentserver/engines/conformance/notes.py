@@ -1,0 +1,76 @@
+"""Checks of notes that outlive conversations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentserver.engines.conformance.sample import hold
+from agentserver.notes import Note, NoteLimits, NoteQuery, NoteScope, NoteSource, NoteSpan, SpanAuthor
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from agentserver.engines.conformance.sample import Subject
+
+LIMITS = NoteLimits(4, 1000)
+
+
+def make_note(key: str, author: SpanAuthor, *, name: str = "", owner: str = "ada", text: str = "") -> Note:
+    """Make a note of one span, with a source if it is a stranger's."""
+    sources = (NoteSource("web", "https://example.org"),) if author is SpanAuthor.STRANGER else ()
+    spans = (NoteSpan("text", text or f"the words of {key}", author),)
+    return Note(key, NoteScope.PRINCIPAL, owner, name, owner, "desk", "c1", 5.0, spans, sources)
+
+
+async def a_note_keeps_its_origin(subject: Subject) -> None:
+    """Check that notes outlive the engine with their origins, and are found by key, name and words."""
+    clean, strange = make_note("1", SpanAuthor.LISTENER), make_note("2", SpanAuthor.STRANGER, name="n")
+    mine = NoteQuery(NoteScope.PRINCIPAL, "ada", "ada")
+    async with subject.open() as engine:
+        if engine.notes is None:
+            return
+        for note in (strange, clean, strange):
+            hold(await engine.notes.add(note, LIMITS), "a note is kept, and a repetition too")
+    async with subject.open() as engine:
+        assert engine.notes is not None
+        found = await engine.notes.find(mine)
+        hold([*found.notes] == [clean, strange], "notes are kept with their origins, clean ones first")
+        first = await engine.notes.find(mine._replace(most=1))
+        hold((len(first.notes), first.more) == (1, True), "an answer says that there are more")
+        for query in (mine._replace(id="2"), mine._replace(name="n"), mine._replace(words="Words 2 OF")):
+            hold(
+                [*(await engine.notes.find(query)).notes] == [strange], "a note is found by each of its keys"
+            )
+        other = mine._replace(owner="bob", principal="bob")
+        hold(not (await engine.notes.find(other)).notes, "another principal's notes are others")
+
+
+async def a_stranger_crowds_out_no_note(subject: Subject) -> None:
+    """Check the limits, and that a stranger's words replace no clean note."""
+    mine = NoteQuery(NoteScope.PRINCIPAL, "ada", "ada")
+    async with subject.open() as engine:
+        if engine.notes is None:
+            return
+        add = engine.notes.add
+        hold(await add(make_note("1", SpanAuthor.PRINCIPAL, name="rent"), LIMITS), "a note is kept")
+        for key in ("2", "3"):
+            hold(await add(make_note(key, SpanAuthor.STRANGER, name="rent" + key), LIMITS), "a note is kept")
+        hold(not await add(make_note("4", SpanAuthor.STRANGER), LIMITS), "a stranger has half of the room")
+        hold(
+            await add(make_note("5", SpanAuthor.STRANGER, name="rent2"), LIMITS), "a stranger's replaces one"
+        )
+        found = await engine.notes.find(mine)
+        hold(found.notes[0].id == "1", "and no clean one")
+        refused = make_note("8", SpanAuthor.PRINCIPAL, name="rent", text="x" * 1000)
+        hold(not await add(refused, LIMITS), "bytes are bounded")
+        hold((await engine.notes.find(mine)).notes == found.notes, "a refused note replaces none")
+        hold(await add(make_note("6", SpanAuthor.LISTENER, name="rent"), LIMITS), "a clean one replaces one")
+        kept = {one.id for one in (await engine.notes.find(mine)).notes}
+        hold(kept == {"6", "3", "5"}, "a clean note replaces a clean one")
+        hold(not await add(make_note("7", SpanAuthor.LISTENER, text="x" * 1000), LIMITS), "bytes are bounded")
+
+
+NOTES: tuple[Callable[[Subject], Awaitable[None]], ...] = (
+    a_note_keeps_its_origin,
+    a_stranger_crowds_out_no_note,
+)

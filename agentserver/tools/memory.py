@@ -150,6 +150,7 @@ class RecalledNote:
         id: of the note.
         written: when.
         own: whether a conversation of the same principal wrote it. Another principal's note orders nothing.
+        principal: of that conversation.
         spans: the words, in order.
         sources: of the spans by strangers.
         readers: who may receive it; anybody if empty.
@@ -158,6 +159,7 @@ class RecalledNote:
     id: str
     written: datetime
     own: bool
+    principal: str
     spans: list[RecalledSpan] = field(default_factory=list)
     sources: list[RecalledSource] = field(default_factory=list)
     readers: list[ReaderGroup] = field(default_factory=list)
@@ -285,6 +287,7 @@ def _show(note: Note, principal: str) -> RecalledNote:
         note.id,
         datetime.fromtimestamp(note.at, UTC),
         note.principal == principal,
+        note.principal,
         [RecalledSpan(*span) for span in note.spans],
         [RecalledSource(*source) for source in note.sources],
         [ReaderGroup(list(group) or [""]) for group in note.readers],

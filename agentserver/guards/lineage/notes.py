@@ -135,6 +135,7 @@ class _RecalledNote:
 
     number: int
     own: bool = False
+    principal: str = ""
     spans: dict[int, dict[str, str]] = field(default_factory=dict)
     sources: dict[int, dict[str, str]] = field(default_factory=dict)
     readers: dict[int, list[str]] = field(default_factory=dict)
@@ -150,6 +151,7 @@ def _collect(leaves: Iterable[Leaf]) -> list[_RecalledNote]:
         note = notes.setdefault(int(number), _RecalledNote(int(number)))
         if part is None:
             note.own = note.own or (name == "own" and leaf.value is True)
+            note.principal = text_of(leaf.value) if name == "principal" else note.principal
         elif part == "readers":
             group = note.readers.setdefault(int(index), [])
             group += (
@@ -197,6 +199,10 @@ def read_recalled(said: ObservedMessage, step: int, at: float) -> RecalledWords:
                 private.append((Text(origin, body, Standing.RECORD), groups))
             if span.get("author") in (SpanAuthor.PRINCIPAL, SpanAuthor.LISTENER):
                 clean.setdefault(path, []).append(body)
+                if not note.own:  # a record, and the words of a principal who orders nothing here
+                    prose.append(
+                        Text(replace(origin, source=note.principal or UNKNOWN_SOURCE), body, Standing.PROSE)
+                    )
                 continue
             for source in sources or [NoteSource(UNKNOWN_SOURCE)]:
                 known = replace(origin, source=source.name or UNKNOWN_SOURCE, place=source.place)

@@ -74,17 +74,25 @@ def standing_of(path: str, value: Scalar) -> Standing:
 def names_receiver(text: str) -> bool:
     """Check whether a text is an address, a link, an account, a list of addresses, or a word with one in it."""
     body = text.strip()
-    if is_file(body) or is_object_id(body):
+    if not _MARK.search(body) or is_file(body) or is_object_id(body):
         return False
     if any(places and all(map(_receives, places)) for places in map(parse_list, (body, loosen(body)))):
         return True
     words = [word for word in _BETWEEN.split(body) if word]
-    if words and all(_receives(parse_destination(word)) for word in words):
+    if words and all(_word_receives(word) for word in words):
         return True
     slashed = "://" in body or (
         "//" in body and len(body) <= CHOICE
     )  # two slashes stand in long base64 as well
     return len(body.split()) <= WORDS and (slashed or ("@" in body[1:] and "." in body))
+
+
+def _word_receives(word: str) -> bool:
+    return _MARK.search(word) is not None and _receives(parse_destination(word))
+
+
+_MARK: Final = re.compile(r"[^\x00-\x7f]|[.:@/\[\d]")
+"""One of the characters without which a text is no address, link, host or account."""
 
 
 def is_object_id(text: str) -> bool:
@@ -112,8 +120,8 @@ def has_prose(text: str) -> bool:
     """
     words = [word for word in _BETWEEN.split(text.strip()) if word]
     if len(text.split()) > WORDS and len(words) > WORDS:
-        return not all(_receives(parse_destination(word)) for word in words)
-    return 0 < sum(_receives(parse_destination(word)) for word in words) < len(words)
+        return not all(_word_receives(word) for word in words)
+    return 0 < sum(_word_receives(word) for word in words) < len(words)
 
 
 def is_long(text: str) -> bool:

@@ -8,8 +8,10 @@ from random import Random
 import pytest
 
 from agentserver.provenance.evidence import encodings, inventory, leaves, readings
+from agentserver.provenance.evidence.destinations import loosen, parse_destination, parse_list
 from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.evidence.readings import list_evidence_keys, read_keys, read_moment
+from agentserver.provenance.policy import forms
 
 LETTER = readings.WORD
 PLAIN = {
@@ -168,6 +170,18 @@ def test_lines_without_numbers_are_skipped_and_nothing_else(monkeypatch):
     monkeypatch.setattr(readings, "_may_name_month", lambda text, months: True)
     for text, keys in zip(TEXTS, fast, strict=True):
         assert keys == [*list_keys_of_each_sentence(text)], text
+
+
+def test_a_text_without_a_mark_of_places_receives_nothing():
+    words = {word for text in TEXTS for word in (*text.split(), text)}
+    plain = [word for word in words if not forms._MARK.search(word)]
+    assert len(plain) > 1000
+    for word in plain:
+        assert not any(
+            map(forms._receives, (*parse_list(word), *parse_list(loosen(word)), parse_destination(word)))
+        )
+        assert "//" not in word
+        assert "@" not in word
 
 
 @pytest.mark.parametrize("text", ["9999-12-31 23:59 -05:00", "0001-01-01 00:00 +05:00"])

@@ -141,6 +141,7 @@ class ValueOrigin(NamedTuple):
         source: the listener whose words hold it; empty where no listener's do.
         field: the field in which they do.
         step: the number of the observation.
+        trace: id of the delivery that brought them, else empty.
     """
 
     argument: str
@@ -149,6 +150,7 @@ class ValueOrigin(NamedTuple):
     source: str = ""
     field: str = ""
     step: int = 0
+    trace: str = ""
 
 
 class AnsweredText(NamedTuple):

@@ -487,7 +487,13 @@ def _describe(argument: Argument, held: list[tuple[str, Text | None]]) -> Iterat
             yield ValueOrigin(path, value, kind)
         else:
             yield ValueOrigin(
-                path, value, kind, text.origin.source, strip_indices(text.origin.path), text.origin.step
+                path,
+                value,
+                kind,
+                text.origin.source,
+                strip_indices(text.origin.path),
+                text.origin.step,
+                text.origin.trace,
             )
 
 

@@ -151,7 +151,9 @@ class TraceReader:
         """Add the next record and return it with context."""
         self._request = record.request or self._request
         if record.event is Event.RECEIVED or self._request not in self._began:
-            self._began[self._request], self._cause = record.at, None
+            if not self._request or self._request not in self._began:
+                self._began[self._request] = record.at
+            self._cause = None
             self._depths.setdefault(record.thread, 0)
         if record.event in _CAUSES:
             self._cause = record

@@ -146,7 +146,7 @@ class LiveView:
             self._view_route("/live/conversations", self._conversations),
             self._view_route("/live/conversations/{conversation}", self._conversation),
             self._view_route("/live/conversations/{conversation}/completions/{completion}", self._completion),
-            self._read_route("/live/conversations/{conversation}/messages/{delivery}", views.message),
+            self._view_route("/live/conversations/{conversation}/messages/{number}", self._message),
             self._view_route("/live/approvals", self._approvals),
             self._view_route("/live/approvals/{approval}", self._approval),
             self._decision_route("/live/approvals/{approval}", self._answer),
@@ -312,6 +312,14 @@ class LiveView:
             await self._read(
                 caller, lambda reader: views.conversation(reader, redaction, key, prompts=prompts)
             )
+        )
+
+    async def _message(self, request: Request, caller: Caller) -> Response:
+        redaction, named = self._redaction(caller), request.path_params
+        await self._check_owner(caller, named)
+        rules = None if caller.redacted else self._host.rules
+        return self._respond(
+            await self._read(caller, lambda reader: views.message(reader, redaction, rules, **named))
         )
 
     async def _completion(self, request: Request, caller: Caller) -> Response:

@@ -15,6 +15,7 @@ import anyio
 
 from agentserver.characters.printing import escape_unseen
 from agentserver.contract import Code
+from agentserver.core.messages import TODO
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import (
     ApprovalGiven,
@@ -29,6 +30,7 @@ from agentserver.core.records.wording import WORDING
 from agentserver.findings import PHRASES, Findings
 from agentserver.gateways import approval_view
 from agentserver.gateways.console.view import ASKS, MARGIN
+from agentserver.gateways.live.fields import describe_message, lines_of, trace_message
 from agentserver.gateways.live.layout import HEIGHT, draw_picture
 from agentserver.graph import Graph
 from agentserver.history.filters import parse_filter
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from agentserver.completion import RecordedCompletion
     from agentserver.core.blueprint import Blueprint
     from agentserver.core.encoding.history import ChargeSum, DeadLetter, DecidedApproval, ListedConversation
+    from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Question
     from agentserver.core.records.details import Detail
     from agentserver.core.state.approvals import Approval
@@ -152,11 +155,12 @@ def conversation(
         if isinstance(one, text.TracedHop):
             places.note(one)
     keys = {id(one): key for key, one in _number_completions(found)}
+    numbers = {id(record): number for number, record in enumerate(records)}
     return {
         "id": recorded.beginning.id,
         "principal": name(recorded.beginning.principal),
         "rows": [
-            row(one)
+            row(one, numbers[id(one.record)])
             if isinstance(one, text.TracedHop)
             else completion_row(one, keys[id(one)], places.find(one), redaction, readable=prompts)
             for one in hops[-ROWS:]
@@ -225,16 +229,31 @@ def completion(
     if shown.content is not None:
         offered = [each for each in shown.content.tools if each.description or each.schema]
         parts += [(f"tool {each.name}", f"{each.description}\n{each.schema}".strip()) for each in offered]
-    return {"parts": [{"heading": name(heading), "lines": _lines_of(said)} for heading, said in parts]}
+    return {"parts": [{"heading": name(heading), "lines": lines_of(said)} for heading, said in parts]}
 
 
-def message(reader: EngineReader, redaction: Redaction, conversation: str, delivery: str) -> dict[str, Any]:
-    """Show one message of a conversation, complete. Raises LookupError."""
-    records = reader.recorded_conversation(conversation).records()
-    for one in text.visible_hops(redact_records(records, redaction)):
-        if one.record.message and one.record.delivery == delivery:
-            return {"said": row(one, whole=True)["said"]}
-    raise LookupError(delivery)
+def message(
+    reader: EngineReader,
+    redaction: Redaction,
+    rules: Rules | None,
+    conversation: str,
+    number: str,
+) -> dict[str, Any]:
+    """Show one message of a conversation, complete, as fields with the origins of their values. Raises LookupError.
+
+    Args:
+        reader: of the engine.
+        redaction: for the reader's role.
+        rules: by which origins are found; None for readers without access to content.
+        conversation: its id.
+        number: of the message's record.
+    """
+    recorded = reader.recorded_conversation(conversation)
+    records = redact_records(recorded.records(), redaction)
+    numbers = {str(at): at for at, one in enumerate(records) if one.message}
+    at = numbers[number]
+    traced = None if rules is None else trace_message(recorded, rules, records[at])
+    return describe_message(records, at, traced, redaction)
 
 
 # Decisions and usage
@@ -408,15 +427,9 @@ def hop(record: AuditRecord) -> dict[str, Any]:
     }
 
 
-def row(one: TracedHop, *, whole: bool = False) -> dict[str, Any]:
-    """Describe a record in the tree of its conversation.
-
-    Args:
-        one: the record with its place.
-        whole: whether the message is shown completely.
-    """
+def row(one: TracedHop, number: int) -> dict[str, Any]:
+    """Describe a record in the tree of its conversation, with its number among the records."""
     record, detail = one.record, one.record.detail
-    message = record.message.decode("utf-8", "backslashreplace")
     return {
         **hop(record),
         "depth": one.depth,
@@ -428,18 +441,19 @@ def row(one: TracedHop, *, whole: bool = False) -> dict[str, Any]:
         "more": [escape_unseen(each[:SAID]) for each in WORDING.lines(detail)[1:]],
         "cost": [detail.tokens, detail.money] if isinstance(detail, Charge) else None,
         "ways": ways(detail),
-        "said": _content(one, whole=whole) if message else [],
-        "cut": bool(message) and not whole and len(message) > SAID,
+        "number": number,
+        "message": bool(record.message),
+        "plumbing": is_plumbing(record),
     }
 
 
-def _content(one: TracedHop, *, whole: bool) -> list[str]:
-    payload = text.payload(one.record.message)
-    return _lines_of(payload if whole or len(payload) <= SAID else payload[:SAID])
+PLUMBING = frozenset({Event.RESERVED, Event.SETTLED, Event.HANDLED, Event.CLOSED})
+"""Events that say how the server worked, and not what listeners did."""
 
 
-def _lines_of(said: str) -> list[str]:
-    return [escape_unseen(each) for each in said.replace("\t", "    ").split("\n")]
+def is_plumbing(record: AuditRecord) -> bool:
+    """Check whether a record is folded away at first: charges, ends of invocations and threads, todos."""
+    return not record.code and (record.event in PLUMBING or TODO in (record.sender, record.to))
 
 
 # Lineage

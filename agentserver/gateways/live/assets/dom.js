@@ -4,7 +4,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 const ATTRIBUTES = new Set([
-  "aria-current", "aria-hidden", "aria-label", "aria-labelledby", "aria-live", "autocomplete", "class", "colspan", "cx",
+  "aria-current", "aria-expanded", "aria-hidden", "aria-label", "aria-labelledby", "aria-live", "aria-pressed", "autocomplete", "class", "colspan", "cx",
   "cy", "d", "datetime", "disabled", "for", "height", "id", "marker-end", "marker-start", "markerHeight", "markerUnits", "markerWidth",
   "name", "open", "orient", "points", "r", "refX", "refY", "required", "role", "rx", "scope", "spellcheck", "tabindex",
   "text-anchor", "transform", "type", "viewBox", "width", "x", "y",

@@ -244,6 +244,11 @@ def about_the_file(error: sqlite3.Error) -> bool:
     return name.startswith((*FATAL, "SQLITE_FULL", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_BUSY"))
 
 
+WORDS: Final = """fts5(
+        words, content = '', detail = none, columnsize = 0, tokenize = 'unicode61 remove_diacritics 0'
+    )"""
+"""The kind of the index of words."""
+
 _OWN = """
     create table claim (epoch integer not null, seal blob not null) strict;
 
@@ -255,9 +260,7 @@ _OWN = """
     ) strict;
     insert into head values (randomblob(16), 0, zeroblob(32), x'');
 
-    create virtual table wordindex using fts5(
-        words, content = '', detail = none, columnsize = 0, tokenize = 'unicode61 remove_diacritics 0'
-    );
+    create virtual table wordindex using @words;
     create trigger wordlist_added after insert on wordlist begin
         insert into wordindex (rowid, words) values (new.conversation << 20 | new.version, new.words);
     end;
@@ -293,7 +296,7 @@ SQLITE: Final = Dialect(
     literal=("x'", "'"),
 )
 
-TABLES: Final = SQLITE.tables() + _OWN
+TABLES: Final = SQLITE.tables() + _OWN.replace("@words", WORDS)
 """The tables. ``claim``: see ``count_opening``; ``head``: see head.py; ``wordindex``: engines/journal/finding.py;
 ``noteindex``: engines/journal/notes.py.
 """

@@ -10,7 +10,7 @@ import os
 import sqlite3
 from contextlib import ExitStack, closing, contextmanager
 from itertools import count, islice
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from agentserver.engines.journal import records
 from agentserver.engines.journal.reader import Reader, find_faults
@@ -19,6 +19,7 @@ from agentserver.engines.journal.rows import DeliveryEnd
 from agentserver.engines.sqlite import head as journal_head
 from agentserver.engines.sqlite.file import (
     DRIVER,
+    WORDS,
     convert_error,
     find_count_damage,
     has_other_tables,
@@ -151,6 +152,39 @@ def _faults(connection: sqlite3.Connection, path: Path, said: HeadRecord | None)
         yield from _head(connection, path, said)
         yield from find_faults(connection, (sqlite3.Error,))
         yield from find_count_damage(connection)
+        yield from _find_wrong_words(connection)
+
+
+_INDEXES: Final = f"""
+    create virtual table temp.right_index using {WORDS};
+    insert into temp.right_index (rowid, words) select conversation << 20 | version, words from main.wordlist;
+    create virtual table temp.right_words using fts5vocab(temp, right_index, instance);
+    create virtual table temp.found_words using fts5vocab(main, wordindex, instance);
+"""  # noqa: S608 - our own text
+"""Builds the index of words again, next to the stored one."""
+
+_WRONG: Final = (
+    "select count(*) from (select term, doc from {} except select term, doc from {})"  # two of our own tables
+)
+
+
+def _find_wrong_words(connection: sqlite3.Connection) -> Iterator[str]:
+    """Compare the index of words with the words that it is made of."""
+    for statement in _INDEXES.split(";")[:-1]:
+        connection.execute(statement)
+    try:
+        missing, foreign = (
+            connection.execute(_WRONG.format(*names)).fetchone()[0]
+            for names in (("right_words", "found_words"), ("found_words", "right_words"))
+        )
+    except sqlite3.DatabaseError as error:
+        yield f"the index of words: it cannot be read, so searches by text are wrong ({error})"
+        return
+    if missing or foreign:
+        yield (
+            f"the index of words: {missing} entries are missing and {foreign} belong to no message,"
+            " so searches by text are wrong"
+        )
 
 
 def _head(connection: sqlite3.Connection, path: Path, said: HeadRecord | None) -> Iterator[str]:

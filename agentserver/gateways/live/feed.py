@@ -47,6 +47,9 @@ class LiveHost(ServerView, Protocol):
     def records(self, principal: str | None = None) -> AsyncIterator[tuple[AuditRecord, ...] | RecordGap]:
         """Iterate over the records of each committed step, until the server stops, with a count of missed ones."""
 
+    async def cancel(self, principal: str | None, conversation: str, request: str, *, by: str = "") -> bool:
+        """Cancel one request. Returns False if it is settled or unknown. Raises LookupError."""
+
     async def requeue(self, delivery: str, by: str) -> str:
         """Queue a dead letter again; gives the conversation in which it is. Raises LookupError."""
 

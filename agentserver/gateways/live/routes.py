@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from contextlib import suppress
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+
+_LOG: Final = logging.getLogger(__name__)
 
 HEADER: Final = "x-agentserver"
 """A page of another origin cannot send it without being allowed to, and nobody is."""
@@ -145,6 +148,9 @@ class LiveView:
             self._view_route("/live/organism", self._organism),
             self._view_route("/live/conversations", self._conversations),
             self._view_route("/live/conversations/{conversation}", self._conversation),
+            self._view_route("/live/conversations/{conversation}/requests", self._requests),
+            self._decision_route("/live/conversations/{conversation}/requests/{request}", self._cancel),
+            self._view_route("/live/conversations/{conversation}/download", self._download),
             self._view_route("/live/conversations/{conversation}/completions/{completion}", self._completion),
             self._view_route("/live/conversations/{conversation}/messages/{number}", self._message),
             self._view_route("/live/approvals", self._approvals),
@@ -343,6 +349,35 @@ class LiveView:
     def _list_schedules(self, reader: Any) -> Sequence[Schedule]:
         """List the schedules; none for a tenant, because they are the organism's own."""
         return () if isinstance(reader, OwnedReader) else self._host.schedules
+
+    async def _requests(self, request: Request, caller: Caller) -> Response:
+        """List the open requests of a conversation, oldest first."""
+        key = request.path_params["conversation"]
+        await self._check_owner(caller, request.path_params)
+        found = self._host.conversation(key)
+        return self._respond({"open": [] if found is None else list(found.requests)})
+
+    async def _cancel(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
+        """Cancel a request; the record of its cancellation names the operator."""
+        if asked.get("do") != "cancel":
+            return _refuse(400, "it wants cancel")
+        named = request.path_params
+        if not await self._host.cancel(caller.sees, named["conversation"], named["request"], by=caller.name):
+            return _refuse(409, "it is settled, or unknown")
+        return self._respond({})
+
+    async def _download(self, request: Request, caller: Caller) -> Response:
+        """Return the records of a conversation as JSON lines, as ``agentserver trace --json`` prints them."""
+        redaction, key = self._redaction(caller), request.path_params["conversation"]
+        await self._check_owner(caller, request.path_params)
+        found = await self._read(caller, lambda reader: views.download(reader, redaction, key))
+        _LOG.info("conversation %s was downloaded by %s (%s)", key, caller.name, caller.role)
+        headers = {
+            **HEADERS,
+            "cache-control": "no-store",
+            "content-disposition": 'attachment; filename="conversation.jsonl"',
+        }
+        return Response(found, media_type="application/x-ndjson", headers=headers)
 
     async def _settle(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
         """Try a dead letter again, or give it up."""

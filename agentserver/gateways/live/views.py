@@ -170,6 +170,12 @@ def conversation(
     }
 
 
+def download(reader: EngineReader, redaction: Redaction, conversation: str) -> str:
+    """Write the records of a conversation as JSON lines, without completions. Raises LookupError."""
+    records = redact_records(reader.recorded_conversation(conversation).records(), redaction)
+    return "".join(f"{line}\n" for line in text.json_lines(records))
+
+
 def _number_completions(found: Iterable[RecordedCompletion]) -> Iterator[tuple[str, RecordedCompletion]]:
     """Yield completions with a key of each: its delivery and its number there."""
     numbers: Counter[str] = Counter()

@@ -10,6 +10,7 @@ import pytest
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
+from agentserver.engines.sqlite.maintenance import findings
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.history.replay import replay
 
@@ -67,3 +68,30 @@ def test_a_decision_that_cannot_be_taken(told, monkeypatch):
 
     monkeypatch.setattr("agentserver.history.replay.decision_codec.decide", gone)
     assert replay(story, rules).now == "none can be taken: no such thing"
+
+
+REMOVAL = """insert into wordindex (wordindex, rowid, words)
+    select 'delete', conversation << 20 | version, words from wordlist"""
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("insert into wordindex (rowid, words) values (99, 'stray')", "1 belong to no message"),
+        (REMOVAL, "0 belong to no message"),
+        ("update wordindex_data set block = x'00ff00ff00ff00ff' where id > 10", "it cannot be read"),
+    ],
+)
+def test_a_damaged_index_of_words_is_found(tmp_path, change, told):
+    story, path = SampleConversation(), tmp_path / "j"
+    said = story.receive(story.start(), "1")
+    answered = story.answer(said.conversation, said.ready[0])
+    with closing(open_writing(JournalOptions(path))) as connection:
+        assert Writer(connection, path).commit([said, answered]) == [None] * 2
+        assert connection.execute("select count(*) from wordlist").fetchone() != (0,)
+    assert list(findings(path)) == []
+    with closing(open_writing(JournalOptions(path))) as connection:
+        connection.execute(change)
+    found = list(findings(path))
+    assert len(found) == 1
+    assert told in found[0]

@@ -153,3 +153,17 @@ def test_what_was_asked_after_the_page_was_read_and_before_its_stream_began_is_s
     expect(page.locator(".card")).to_have_count(1)
     running.do(handle.close())
     expect(page.locator(".card")).to_have_count(0)
+
+
+def test_a_request_is_cancelled_when_that_was_said_twice(running, visit):
+    handle = running.open("ann")
+    running.say(handle, running.wish(ORDER), "clerk")
+    page = visit(running, path="/#/approvals")
+    expect(page.get_by_role("link", name="Read and decide: clerk to bank").first).to_be_visible()
+    page.goto(f"{running.address}/#/conversations/{handle.id}")
+    page.get_by_role("button", name="Cancel request").click()
+    page.get_by_role("button", name="for good").click()
+    expect(page.get_by_role("status")).to_contain_text("The record names you.")
+    expect(page.get_by_role("button", name="Cancel request")).to_have_count(0)
+    expect(page.locator(".tree")).to_contain_text("operator-ann")
+    running.do(handle.close())

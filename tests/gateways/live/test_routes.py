@@ -330,3 +330,34 @@ def test_conversations_are_searched_by_who_may_read_them(client):
     assert "only roles that may read messages" in find("text=hello", viewer).json()["title"]
     assert "colour: no such field" in find("colour=red", operator).json()["title"]
     assert find("text=hello", viewer).status_code == find("colour=red", operator).status_code == 400
+
+
+def test_an_operator_cancels_a_request_and_is_named_in_the_record(running, client, waiting):
+    operator, viewer = session(client, "operator"), session(client, "viewer")
+    found = client.get(f"/live/approvals/{waiting}", headers=operator).json()
+    key = found["conversation"]
+    (request,) = client.get(f"/live/conversations/{key}/requests", headers=operator).json()["open"]
+    path = f"/live/conversations/{key}/requests/{request}"
+    said = {"json": {"do": "cancel"}}
+    assert client.post(path, headers=OURS, **said).status_code == 401
+    assert client.post(path, headers={**viewer, **OURS}, **said).status_code == 403
+    assert client.post(path, headers=operator, **said).status_code == 400
+    assert client.post(path, headers={**operator, **OURS}, json={"do": "end"}).status_code == 400
+    assert client.post(path, headers={**operator, **OURS}, **said).status_code == 200
+    assert client.post(path, headers={**operator, **OURS}, **said).status_code == 409
+    assert client.get(f"/live/conversations/{key}/requests", headers=operator).json()["open"] == []
+    records = client.get(f"/live/conversations/{key}/download", headers=operator)
+    assert records.headers["content-disposition"].startswith("attachment")
+    told = [json.loads(line) for line in records.text.splitlines()]
+    assert any("operator-ann" in str(each.get("detail")) for each in told)
+    assert "MALLORY" in records.text
+    assert "MALLORY" not in client.get(f"/live/conversations/{key}/download", headers=viewer).text
+    assert client.get(f"/live/conversations/{key}/download").status_code == 401
+
+
+def test_an_overview_is_asked_for_by_a_known_period(client):
+    headers = session(client, "viewer")
+    assert client.get("/live/overview", headers=headers).json()["period"] == "day"
+    assert client.get("/live/overview?period=year", headers=headers).json()["period"] == "year"
+    assert client.get("/live/overview?period=aeon", headers=headers).status_code == 400
+    assert client.get("/live/overview").status_code == 401

@@ -1,12 +1,13 @@
 // The page of one conversation: each request as a tree and a waterfall, what each message says and where its values come
 // from, and the prompts and answers of its models.
 
+import { actions } from "./actions.js";
 import { paced, read } from "./api.js";
 import { count, day, el, link, look, money, plain, put, replace, sign, spaced, way } from "./dom.js";
 import { concerns } from "./news.js";
 import { lineage } from "./lineage.js";
 
-export async function show(key) {
+export async function show(key, frame) {
   const head = el("div", {});
   const requests = el("div", { class: "requests" });
   const page = { key, opened: new Map(), read: new Map(), plumbing: false };
@@ -34,11 +35,16 @@ export async function show(key) {
     shown = keys;
   };
   await again();
-  const timer = paced(again);
+  const acts = actions(key, frame);
+  await acts.again();
+  const timer = paced(async () => {
+    await again();
+    await acts.again();
+  });
   return {
     node: el("div", { class: "page" },
       el("p", {}, link(["conversations"], "All conversations")),
-      el("h1", {}, "Conversation ", el("span", { class: "id" }, key)), head, el("p", {}, fold), requests),
+      el("h1", {}, "Conversation ", el("span", { class: "id" }, key)), head, acts.node, el("p", {}, fold), requests),
     news: (told) => concerns(told, (each) => each.conversation === key) && timer.soon(),
     stop: timer.stop,
   };

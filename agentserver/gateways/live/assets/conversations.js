@@ -4,9 +4,9 @@ import { find, paced } from "./api.js";
 import { show as one } from "./conversation.js";
 import { count, day, el, link, money, put, replace, spaced, table } from "./dom.js";
 
-export async function show([key, typed = "", after = ""]) {
+export async function show([key, typed = "", after = ""], frame) {
   const where = typed === ANY ? "" : typed;
-  return key && key !== "where" ? one(key) : all(where, after);
+  return key && key !== "where" ? one(key, frame) : all(where, after);
 }
 
 const ANY = "*"; // stands for no filter in an address, which has no empty part

@@ -154,7 +154,7 @@ def _format_trace(
         case TraceFormat.JSON:
             return "\n".join(text.json_lines(records, completions, lines_of=lines_of))
         case TraceFormat.HTML:
-            return text.page(title, records, completions)
+            return text.page(title, records, completions, lines_of=lines_of)
         case _:
             return text.tree_text(records, completions, payloads=True, lines_of=lines_of)
 

@@ -265,11 +265,16 @@ def tree(
             request = hop.record.request
             lines.append(request_heading(hop.record))
         lines += todo_line(hop)
-        place = lines_of.get(hop.record.delivery, 0) if hop.record.event is Event.SENT else 0
-        lines.append((*line(hop, wording), *([(Style.DIM, f"  line {place}")] if place else ())))
+        lines.append((*line(hop, wording), *_source_line(hop, lines_of)))
         lines += detail_lines(hop, wording=wording)
         lines += message_lines(hop) if payloads and hop.record.message else ()
     return tuple(lines)
+
+
+def _source_line(hop: TracedHop, lines_of: Mapping[str, int]) -> Line:
+    """Format the line of source at which a flow sent a message; empty for another record."""
+    place = lines_of.get(hop.record.delivery, 0) if hop.record.event is Event.SENT else 0
+    return ((Style.DIM, f"  line {place}"),) if place else ()
 
 
 COMPLETED: Final = "completed"
@@ -448,8 +453,12 @@ def page(
     records: Sequence[AuditRecord],
     completions: Sequence[RecordedCompletion] = (),
     wording: DetailWording = WORDING,
+    lines_of: Mapping[str, int] = _NO_LINES,
 ) -> str:
-    """Render the records of one conversation as an HTML page with collapsible messages."""
+    """Render the records of one conversation as an HTML page with collapsible messages.
+
+    ``lines_of`` has lines of source by delivery.
+    """
     root = etree.Element("html", lang="en")
     head = etree.SubElement(root, "head")
     etree.SubElement(head, "meta", charset="utf-8")
@@ -466,7 +475,10 @@ def page(
         row = etree.SubElement(body, "div", {"class": str(Event(hop.record.event))})
         row.text = "\n".join(
             "".join(escape_unseen(text) for _, text in each)
-            for each in (line(hop, wording), *detail_lines(hop, wording=wording))
+            for each in (
+                (*line(hop, wording), *_source_line(hop, lines_of)),
+                *detail_lines(hop, wording=wording),
+            )
         )
         if hop.record.message:
             unfold = etree.SubElement(body, "details")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import anyio
 import pytest
@@ -14,7 +15,7 @@ from agentserver.history.flows import find_flow_lines
 from agentserver.payload.codec import Codecs
 from agentserver.payload.functions import payload_of
 from agentserver.testing import listener, organism_of
-from agentserver.trace.text import json_lines, tree_text
+from agentserver.trace.text import json_lines, page, tree_text
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -61,3 +62,5 @@ async def test_each_message_of_a_flow_has_the_line_that_sent_it():
     assert list(map(int, shown)) == expected
     told = [json.loads(each) for each in json_lines(records, lines_of=lines)]
     assert [each["line"] for each in told if "line" in each] == expected
+    marked = re.findall(r"  line (\d+)</div>", page("a flow", records, lines_of=lines))
+    assert list(map(int, marked)) == expected

@@ -116,3 +116,21 @@ def test_a_viewer_reads_no_value_and_no_origin(running, visit):
     hop = pay(page)
     expect(hop.get_by_text("[redacted: ")).to_be_visible()
     expect(page.locator("button.origin")).to_have_count(0)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_two_conversations_are_compared_field_by_field(running, visit, width):
+    other = running.open("ann")
+    running.ask(other, running.wish("Pay the invoice in mail 12 and tell Kim."), "clerk")
+    page = opened(running, visit, viewport={"width": width, "height": 844})
+    page.get_by_label("Compare with the conversation").fill(other.id)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1, name="Two conversations")).to_be_visible()
+    wish = page.locator(".pairs li").filter(has_text="Wish").first
+    wish.locator("summary").click()
+    expect(wish.get_by_text("differs")).to_be_visible()
+    expect(wish.locator("mark")).to_have_text(
+        [f"Pay the invoice in mail {n} and tell Kim." for n in (13, 12)]
+    )
+    expect(page.get_by_text("only left").first).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

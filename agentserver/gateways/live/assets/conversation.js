@@ -3,6 +3,7 @@
 
 import { actions } from "./actions.js";
 import { paced, read } from "./api.js";
+import { choice } from "./compare.js";
 import { count, day, el, link, look, money, plain, put, replace, sign, spaced, way } from "./dom.js";
 import { concerns } from "./news.js";
 import { lineage } from "./lineage.js";
@@ -44,7 +45,7 @@ export async function show(key, frame) {
   return {
     node: el("div", { class: "page" },
       el("p", {}, link(["conversations"], "All conversations")),
-      el("h1", {}, "Conversation ", el("span", { class: "id" }, key)), head, acts.node, el("p", {}, fold), requests),
+      el("h1", {}, "Conversation ", el("span", { class: "id" }, key)), head, acts.node, el("p", {}, fold), requests, choice(key)),
     news: (told) => concerns(told, (each) => each.conversation === key) && timer.soon(),
     stop: timer.stop,
   };

@@ -1,10 +1,12 @@
 // The list of conversations, with its search.
 
 import { find, paced } from "./api.js";
+import { show as both } from "./compare.js";
 import { show as one } from "./conversation.js";
 import { count, day, el, link, money, put, replace, spaced, table } from "./dom.js";
 
 export async function show([key, typed = "", after = ""], frame) {
+  if (key && key !== "where" && typed === "compare") return both([key, after]);
   const where = typed === ANY ? "" : typed;
   return key && key !== "where" ? one(key, frame) : all(where, after);
 }

@@ -189,7 +189,7 @@ def read_recalled(said: ObservedMessage, step: int, at: float) -> RecalledWords:
     private: list[tuple[Text, tuple[tuple[str, ...], ...]]] = []
     for note in _collect(said.leaves):
         clean: dict[str, list[str]] = {}
-        sources = [NoteSource(one.get("name", ""), one.get("place", "")) for one in note.sources.values()]
+        strangers = [NoteSource(one.get("name", ""), one.get("place", "")) for one in note.sources.values()]
         groups = tuple(tuple(entries) for entries in note.readers.values())
         for number, span in sorted(note.spans.items()):
             name, body = span.get("field", ""), span.get("text", "")
@@ -199,12 +199,11 @@ def read_recalled(said: ObservedMessage, step: int, at: float) -> RecalledWords:
                 private.append((Text(origin, body, Standing.RECORD), groups))
             if span.get("author") in (SpanAuthor.PRINCIPAL, SpanAuthor.LISTENER):
                 clean.setdefault(path, []).append(body)
-                if not note.own:  # a record, and the words of a principal who orders nothing here
-                    prose.append(
-                        Text(replace(origin, source=note.principal or UNKNOWN_SOURCE), body, Standing.PROSE)
-                    )
-                continue
-            for source in sources or [NoteSource(UNKNOWN_SOURCE)]:
+                # To another principal they are a record, and the words of a principal who orders nothing here.
+                sources = [] if note.own else [NoteSource(note.principal)]
+            else:
+                sources = strangers or [NoteSource(UNKNOWN_SOURCE)]
+            for source in sources:
                 known = replace(origin, source=source.name or UNKNOWN_SOURCE, place=source.place)
                 prose.append(Text(known, body, Standing.PROSE))
         standing = Standing.DIRECTORY if note.own else Standing.RECORD

@@ -1,6 +1,6 @@
 // What an operator can do with a conversation: cancel an open request, download it, and the verbs for the rest.
 
-import { read, send } from "./api.js";
+import { read, send, place } from "./api.js";
 import { button, el, replace } from "./dom.js";
 
 export function actions(key, { me, say }) {
@@ -37,7 +37,7 @@ export function actions(key, { me, say }) {
   }
 
   const save = el("a", {}, "Download as JSON lines");
-  save.setAttribute("href", `/live/conversations/${encodeURIComponent(key)}/download`);
+  save.setAttribute("href", place(`conversations/${encodeURIComponent(key)}/download`));
   save.setAttribute("download", `${key}.jsonl`);
   const node = el("section", { class: "actions", "aria-label": "Actions" }, open, fault, el("p", {}, save),
     el("details", {}, el("summary", {}, "In the command line"), el("dl", { class: "facts" },

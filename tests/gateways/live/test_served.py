@@ -153,7 +153,6 @@ def test_the_live_view_works_below_the_prefix_of_a_proxy(tmp_path, visit):
                 [sys.executable, "-m", "agentserver", "send", ORDER, "--to", "clerk", "--url", proxy.origin + PREFIX],
                 env={**ENVIRON, "AGENTSERVER_TOKEN": amy}, capture_output=True, check=True, timeout=HANGS,
             )  # fmt: skip
-            expect(page.locator(".organism .mark.bad")).to_have_count(4)
             page.get_by_role("link", name="Conversations").click()
             expect(page.get_by_role("table").get_by_role("cell", name="amy")).to_have_count(1)
             page.reload()

@@ -234,7 +234,7 @@ def main(argv: list[str]) -> int:
         rows = select(asked.names, short=asked.short)
     except KeyError as error:
         print(
-            f"no adapter {error}; these there are: {', '.join(each.name for each in ADAPTERS)}",
+            f"unknown adapter {error}; adapters: {', '.join(each.name for each in ADAPTERS)}",
             file=sys.stderr,
         )
         return UNKNOWN

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
 from html import escape
 from itertools import dropwhile
 from pathlib import Path
@@ -34,15 +35,19 @@ HOP = re.compile(r"^\s*\+\d+\.\d+s ")
 
 def transcript() -> list[str]:
     """What the console prints: the answer that quotes the page, and all that comes of mailing it."""
-    done = subprocess.run(
-        [sys.executable, "-m", "agentserver", "run"],
-        input=f"{ASKED}\n{TOLD}\n/quit\n",
-        cwd=HERE.parent,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
+    with tempfile.TemporaryDirectory() as folder:  # the journal of the checkout stays as it is
+        for each in HERE.parent.iterdir():
+            if each.name != "out":
+                (Path(folder) / each.name).symlink_to(each)
+        done = subprocess.run(
+            [sys.executable, "-m", "agentserver", "run"],
+            input=f"{ASKED}\n{TOLD}\n/quit\n",
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=120,
+        )
     lines = done.stdout.splitlines()
     again = max(number for number, line in enumerate(lines) if line.endswith("console -> router  Question"))
     answer = dropwhile(HOP.match, lines[:again])

@@ -46,7 +46,7 @@ def open_for_writing(path: Path) -> Iterator[Any]:
 
     if not path.is_file():
         project.refuse(
-            f"{path}: there is no journal; agentserver run creates it, and --journal names another"
+            f"{path}: there is no journal yet; agentserver run creates it, or name one with --journal"
         )
     with (
         reading.report_storage_errors(),

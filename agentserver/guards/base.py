@@ -126,7 +126,7 @@ def describe_unfit(kind: type) -> str:
     """Explain why a class cannot be used as a guard; empty if it can."""
     name = kind.__qualname__
     if not issubclass(kind, Guard):
-        return f"{name} is no guard: derive it from agentserver.guards.Guard"
+        return f"{name} is not a guard; derive it from agentserver.guards.Guard"
     if inspect.isabstract(kind):
         return f"{name} does not define judge"
     hooks = {hook: getattr(kind, hook) for hook in HOOKS}
@@ -134,7 +134,7 @@ def describe_unfit(kind: type) -> str:
         if not callable(method):
             return f"{name}.{hook} is no method"
         if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
-            return f"{name}.{hook} must be declared with def: a guard waits for nothing"
+            return f"{name}.{hook} must be declared with def, because a guard cannot await"
         if inspect.isgeneratorfunction(method):
-            return f"{name}.{hook} yields: what a guard is asked it returns"
+            return f"{name}.{hook} is a generator; return the value instead"
     return ""

@@ -180,12 +180,12 @@ def test_a_setting_may_come_from_the_environment(project):
         ("- top.Night", "organism.yaml:8: guards[0]: a mapping of keys was expected"),
         (
             "- {use: top.NoGuard}",
-            "organism.yaml:8: guards[0].use: NoGuard is no guard: derive it from agentserver.guards.Guard",
+            "organism.yaml:8: guards[0].use: NoGuard is not a guard; derive it from agentserver.guards.Guard",
         ),
         ("- {use: top.Jugde}", "organism.yaml:8: guards[0].use: Jugde does not define judge"),
         (
             "- {use: top.Waiting}",
-            "organism.yaml:8: guards[0].use: Waiting.judge must be declared with def: a guard waits for nothing",
+            "organism.yaml:8: guards[0].use: Waiting.judge must be declared with def, because a guard cannot await",
         ),
         (
             "- {use: top.it}",
@@ -219,7 +219,7 @@ def test_a_setting_may_come_from_the_environment(project):
             "organism.yaml:8: guards[0].use: Changeling gives int, no guard of its own class (define no __new__)",
         ),
         ("- {use: top.Blank}", "organism.yaml:8: guards[0].use: Blank.judge is no method"),
-        ("- {use: top.Yielding}", "organism.yaml:8: guards[0].use: Yielding.judge yields: "),
+        ("- {use: top.Yielding}", "organism.yaml:8: guards[0].use: Yielding.judge is a generator"),
         (
             "- use: top.Night\n  opens: '08:00'\n  listeners: [gone]",
             'organism.yaml:8: guards[0]: "gone" is no listener',

@@ -359,11 +359,15 @@ def _explain_indentation(at: int, before: int | None, lines: Sequence[str]) -> s
         {_depth(each) for each in lines[:at] if each.strip() and not each.lstrip().startswith("#")}
     )
     near = f" (line {before + 1} has {_depth(lines[before])})" if before is not None else ""
-    told = f"is indented by {here} {'space' if here == 1 else 'spaces'}, as nothing around it{near}"
+    spaces = f"{here} {'space' if here == 1 else 'spaces'}"
     inside = [each for each in others if each < here]
-    if here in others or not inside:
-        told = f"does not belong where its {here} spaces put it{near}"
-    return f"{told}: keys of one thing stand in one column"
+    misplaced = here in others or not inside
+    problem = (
+        f"does not fit its indentation of {spaces}"
+        if misplaced
+        else f"is indented by {spaces}, unlike the lines around it"
+    )
+    return f"{problem}{near}; align the keys of one mapping"
 
 
 def _previous_line(at: int, lines: Sequence[str]) -> int | None:

@@ -200,7 +200,7 @@ def open_reading(path: Path) -> sqlite3.Connection:
     """Open a journal for reading, also while a server writes it. Raises EngineError if it is missing."""
     if not path.is_file():
         raise EngineError(
-            f"{path}: there is no journal; agentserver run begins it, and --journal names another one"
+            f"{path}: there is no journal yet; agentserver run creates it, or name one with --journal"
         )
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)

@@ -33,9 +33,9 @@ HEAD = "name: d\nlisteners:\n"
         (
             HEAD + "  - name: say\n   handler: m.say\n",
             4,
-            "is indented by 3 spaces, as nothing around it (line 3 has 4)",
+            "is indented by 3 spaces, unlike the lines around it (line 3 has 4)",
         ),
-        ("name: d\n listeners:\n", 2, "is indented by 1 space, as nothing around it (line 1 has 0)"),
+        ("name: d\n listeners:\n", 2, "is indented by 1 space, unlike the lines around it (line 1 has 0)"),
         (
             "name: d\nlisteners\n  - name: say\n",
             2,

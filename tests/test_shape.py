@@ -646,7 +646,9 @@ def test_each_way_to_read_foreign_json_is_seen(text):
 
 
 def test_the_front_door_is_small():
-    assert len(agentserver.__all__) <= EXPORTS, "publish the name in a module of its own, or raise EXPORTS with a reason"
+    assert len(agentserver.__all__) <= EXPORTS, (
+        "publish the name in a module of its own, or raise EXPORTS with a reason"
+    )
     assert sorted(set(agentserver.__all__)) == list(agentserver.__all__)
 
 

@@ -17,9 +17,12 @@ def test_the_models_hold_the_fields_and_defaults_of_the_core():
         if field.name not in {"payloads", "exclusive", "answers", "chat"}:  # derived when it is bound
             value = getattr(entry, field.name)
             expected = getattr(Listener("a", (), "d"), field.name)
-            told = {"peers": frozenset, "limits": tuple, "agent": bool, "approval": lambda said: said and said.rule()}.get(
-                field.name
-            )
+            told = {
+                "peers": frozenset,
+                "limits": tuple,
+                "agent": bool,
+                "approval": lambda said: said and said.rule(),
+            }.get(field.name)
             assert (value if told is None else told(value)) == expected
 
 

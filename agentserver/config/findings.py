@@ -169,7 +169,7 @@ def format_path(loc: Loc) -> str:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Suggest the nearest known name; empty without one."""
     by_fold = {name.casefold(): name for name in known}
-    near = difflib.get_close_matches(word[:100].casefold(), by_fold, n=1)
+    near = difflib.get_close_matches(word[:100].casefold(), by_fold, n=1, cutoff=0.65)
     return f'did you mean "{by_fold[near[0]]}"?' if near else ""
 
 

@@ -20,7 +20,7 @@ PARTS: Final = (
     "keys",
     "codes",
     "commands",
-    "reference",
+    "contract",
     "payloads",
     "lives",
     "picture",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from lxml import etree
+
 from agentserver import HandlerResponse
 from agentserver.contract import Code
 from agentserver.core.guard import DenyVerdict
@@ -82,3 +84,47 @@ def test_guards_observe_what_a_listener_was_given_before_it_crashed():
     assert len(p.seen("a")) == 2
     p.say(Ask("x"), "sink")
     assert errors(p.replies)[-1:] == ["denied"]
+
+
+class Tracer:
+    """Tells its memory, the payload's text and the principal of a message, for listeners that keep notes."""
+
+    name = "tracer"
+    keepers = frozenset({"notes"})
+
+    def observe(self, memory, delivery, element, at):
+        return (memory or 0) + 1
+
+    def judge(self, memory, proposal, at):
+        return None
+
+    def origins(self, memory, delivery, element):
+        return (memory, element[0].text)
+
+    def describe_lineage(self, memory, delivery, element, principal):
+        return (memory, element[0].text, principal)
+
+
+def waiting_for(name, *guards):
+    """Hand a message to a listener, and return the conversation in which it waits, its delivery and the rules."""
+    shop = rules(listener("notes"), listener("desk"), guards=guards)
+    p = Paper(shop, {})
+    p.say(Ask("hi"), name)
+    (delivery,) = p.waiting
+    return p.conversation, delivery, shop
+
+
+def test_the_origins_of_a_waiting_message_are_asked_of_the_guard_that_traces_values():
+    conversation, delivery, shop = waiting_for("desk", Tracer())
+    assert shop.origins(conversation, delivery) == (None, "hi")
+    conversation, delivery, shop = waiting_for("desk", Taint())
+    assert shop.origins(conversation, delivery) is None
+
+
+def test_only_a_message_to_a_listener_that_keeps_notes_has_its_origin_described():
+    for name, expected in (("notes", (None, "hi", "console")), ("desk", None)):
+        conversation, delivery, shop = waiting_for(name, Tracer())
+        element = shop.codecs.of(Ask).encode(Ask("hi"))
+        read = etree.fromstring(element)
+        assert shop.describe_lineage(conversation, delivery, read) == expected
+    assert shop.keepers == frozenset({"notes"})

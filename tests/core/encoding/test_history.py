@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from agentserver.core.encoding.history import Charges, ChargeSum, read_decided_approval
+from agentserver.core.encoding.history import (
+    Charges,
+    ChargeSum,
+    ListedConversation,
+    Summary,
+    read_decided_approval,
+    sum_activity,
+)
+from agentserver.core.encoding.search import Facet
 from agentserver.core.messages import Moment
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import ApprovalGiven, Charge
@@ -37,3 +45,34 @@ def test_a_decision_says_who_decided_and_when_or_why_the_message_went():
     assert (given.answer, given.by, given.at) == ("once", "bob", 5.0)
     gone = read_decided_approval("c", "ada", "a1", record(Event.WITHDRAWN))
     assert (gone.answer, gone.by) == ("", "")
+
+
+def listed(number, principal, opened, lasted=1.0, **facets):
+    summary = Summary(f"c{number}", principal, opened, opened + lasted, None, 1, 0, 0, tokens=10, money=2)
+    found = [Facet(kind, value) for kind, values in facets.items() for value in values]
+    return ListedConversation(summary, "finished").with_facets(found)
+
+
+def test_activity_is_summed_by_time_principal_and_listener_the_most_active_first():
+    rows = [
+        listed(1, "ada", 0.0, 2.0, listener=["writer"], mark=["refused"]),
+        listed(2, "bob", 5.0, 4.0, listener=["writer", "reader"], mark=["failed"]),
+        listed(3, "bob", 9.0, listener=["writer"]),
+        listed(4, "eve", 10.0),  # after the end
+    ]
+    found = sum_activity(rows, 0.0, 10.0, 2)
+    assert [(one.kind, one.name, one.start, one.conversations) for one in found] == [
+        ("time", "", 0.0, 1),
+        ("time", "", 5.0, 2),
+        ("principal", "bob", 0.0, 2),
+        ("principal", "ada", 0.0, 1),
+        ("listener", "writer", 0.0, 3),
+        ("listener", "reader", 0.0, 1),
+    ]
+    writer = next(one for one in found if one.name == "writer")
+    assert (writer.refused, writer.failed, writer.tokens, writer.money) == (1, 1, 30, 6)
+    assert (writer.seconds, writer.longest) == (7.0, 4.0)
+    assert [one.name for one in sum_activity(rows, 0.0, 10.0, 1, owner="ada") if one.name] == [
+        "ada",
+        "writer",
+    ]

@@ -24,13 +24,13 @@ from agentserver.payload.codec import Codec, GeneratedCodec
 from agentserver.payload.corrections import FAULTS, LENGTH
 from agentserver.payload.fields.describe import table
 from agentserver.payload.xsd_codec import Binding, XsdCodec
+from tests.fuzzing import USUAL, examples
 
 AT_ONCE = 20
 """Texts of one example: the fuzz profile looks at 100,000 of each kind."""
 
-USUAL = 100
-"""Examples of the usual profile, of which these tests need fewer."""
-KIND = settings(max_examples=settings().max_examples if settings().max_examples > USUAL else 8)
+KIND = settings(max_examples=settings().max_examples if settings().max_examples > USUAL else examples(8))
+"""The usual profile needs fewer examples here."""
 
 SPACES = ("", " ", "\n", "\t", "\r", "\u00a0", "\u2003", "\u3000")
 LETTERS = "0123456789+-.,:_eEINFinfaxTZPYMDHS=/#%A '\"\u0663\u0967\u00b2\u2167\u00a0\n\t"

@@ -70,7 +70,7 @@ def visit(chromium):
         if role is not None:
             page.get_by_label("Token of a principal").fill(TOKENS[role])
             page.get_by_role("button", name="Log in").click()
-            page.get_by_role("navigation").wait_for()
+            page.get_by_role("navigation", name="Pages").wait_for()
         return page
 
     visited.faults = faults

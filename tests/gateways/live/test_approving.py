@@ -42,7 +42,7 @@ def test_a_message_is_approved_by_keyboard_alone_on_a_phone(running, asked, visi
     expect(page.get_by_label("Token of a principal")).to_be_focused()
     page.keyboard.type("operator-token".ljust(43, "x"))
     page.keyboard.press("Enter")
-    expect(page.get_by_role("navigation")).to_be_visible()
+    expect(page.get_by_role("navigation", name="Pages")).to_be_visible()
     expect(page.locator("#waiting")).to_have_text("1 wait")
     tab_to(page, "Approvals")
     page.keyboard.press("Enter")

@@ -382,7 +382,7 @@ async def test_a_browser_signs_in_sees_the_organism_and_leaves_by_the_provider(t
         page.set_default_timeout(120_000)
         await page.goto(at.url)
         await page.get_by_role("button", name="Sign in at 127.0.0.1").click()
-        await page.get_by_role("navigation").wait_for()
+        await page.get_by_role("navigation", name="Pages").wait_for()
         assert await page.get_by_text("#olga, operator").count() == 1
         kept = {each["name"]: each for each in await page.context.cookies()}
         assert (kept[COOKIE]["httpOnly"], kept[COOKIE]["secure"], kept[COOKIE]["sameSite"]) == (

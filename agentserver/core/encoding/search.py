@@ -38,7 +38,7 @@ TEXT: Final = 65_536
 LONGEST: Final = 64
 """Characters of a word that are compared."""
 
-_MARKUP: Final = re.compile(rb"<(?:(?:from|to|thread)>[^<]*</)?[^>]*>")
+_MARKUP: Final = re.compile(rb"<(?:(?:from|to|thread)>[^<]*</)?[^<>]*>")
 _WORD: Final = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W_぀-ヿ㐀-鿿가-힯]+")
 """A word is a run of letters and digits; in scripts without spaces each character is one."""
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from agentdojo.task_suite.load_suites import get_suites
 
 from agentserver.provenance.evidence.labels import Mode
-from agentserver.provenance.policy.declarations import PlanSource, Policy, SinkRule
+from agentserver.provenance.policy.declarations import PlanSource, Policy
 from agentserver.provenance.policy.file import read_policy
 from benchmarks.agentdojo.defences import AgentSleuth, Defence, Ours, Planned
 from benchmarks.agentdojo.referred import Referred
 from benchmarks.agentdojo.variations.guise import written
+from benchmarks.outside.defences import reduce_to_trust
 
 if TYPE_CHECKING:
     from benchmarks.agentdojo.variations.guise import Guise
@@ -64,7 +65,7 @@ def columns(guise: Guise) -> list[Defence]:
         Defence(),
         AgentSleuth("agent-sleuth 0.1.0", lambda: Sleuth(mode="enforce"), structured=True),
         Ours("zero configuration", Policy(mode=Mode.ENFORCE)),
-        Ours("plain policy", reduce_to_trust(general)),
+        Ours("plain policy", reduce_to_trust(general, general.trusted)),
         Ours("general policy", general),
         Planned("general policy and plans", required, guise),
         Referred("general policy, plans and references", required, guise),
@@ -79,11 +80,6 @@ COLUMNS = (
     "general policy, plans and references",
 )
 """The columns of the report that are shown unless others are asked for."""
-
-
-def reduce_to_trust(declared: Policy) -> Policy:
-    """Keep of a policy which tools are sources, sinks and trusted, and nothing of any field or argument."""
-    return replace(declared, fields=(), sinks=tuple(SinkRule(rule.name) for rule in declared.sinks))
 
 
 def tools(guise: Guise) -> list[str]:

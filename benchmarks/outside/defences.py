@@ -77,11 +77,11 @@ TRUSTED = ("people_searchContacts", "list_payment_methods", "get_current_time")
 """Tools that the account holder alone fills, as the plain policy has it."""
 
 
-def reduce_to_trust(declared: Policy) -> Policy:
+def reduce_to_trust(declared: Policy, trusted: tuple[str, ...]) -> Policy:
     """Keep of a policy which tools are sources, sinks and trusted, and nothing of any field or argument."""
-    sources = tuple(name for name in declared.sources if name not in TRUSTED)
+    sources = tuple(name for name in declared.sources if name not in trusted)
     sinks = tuple(SinkRule(rule.name) for rule in declared.sinks)
-    return replace(declared, fields=(), sources=sources, trusted=TRUSTED, sinks=sinks)
+    return replace(declared, fields=(), sources=sources, trusted=trusted, sinks=sinks)
 
 
 def contestants() -> list[Defence]:
@@ -90,7 +90,7 @@ def contestants() -> list[Defence]:
     return [
         Defence(),
         Ours("zero configuration", Policy(mode=Mode.ENFORCE)),
-        Ours("plain policy", reduce_to_trust(declared)),
+        Ours("plain policy", reduce_to_trust(declared, TRUSTED)),
         Ours("general policy", declared),
         Ours("general policy, confirm", replace(declared, mode=Mode.CONFIRM)),
     ]

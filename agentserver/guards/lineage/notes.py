@@ -154,9 +154,8 @@ def _collect(leaves: Iterable[Leaf]) -> list[_RecalledNote]:
             note.principal = text_of(leaf.value) if name == "principal" else note.principal
         elif part == "readers":
             group = note.readers.setdefault(int(index), [])
-            group += (
-                [text_of(leaf.value)] if name == "entries" and leaf.value else []
-            )  # an empty one admits no receiver
+            if name == "entries" and leaf.value:  # an empty one admits no receiver
+                group.append(text_of(leaf.value))
         else:
             known = note.spans if part == "spans" else note.sources
             known.setdefault(int(index), {})[name] = text_of(leaf.value)

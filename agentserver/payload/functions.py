@@ -65,7 +65,8 @@ class FunctionForm:
         answers: the classes that it answers with.
         tuples: the derived class of each NamedTuple that it answers with.
         result: the derived class around a simple value, or of the acknowledgement; None when it returns neither.
-        acknowledges: whether it is declared to return None: its caller learns that the work is done.
+        wraps: whether ``result`` has a value.
+        acknowledges: whether it may return None, which is answered with an empty ``result``.
         stream: whether it is an async generator.
     """
 
@@ -77,6 +78,7 @@ class FunctionForm:
     answers: tuple[type, ...]
     tuples: Mapping[type, type]
     result: type | None
+    wraps: bool
     acknowledges: bool
     stream: bool
 
@@ -88,21 +90,22 @@ class FunctionForm:
         return by_place, {name: getattr(payload, name) for name in self.keywords}
 
     def answer(self, value: Any) -> Any:
-        """Return the payload that carries a returned value; None for a None that ends the work without an answer.
+        """Return the payload that carries a returned value.
 
         Raises TypeError for a value of another type than the annotation names.
         """
-        if value is None:
-            return self.result() if self.acknowledges and self.result else None
+        if value is None and self.acknowledges and self.result is not None:
+            return self.result()
         kind = type(value)
         if kind in self.tuples:
             return self.tuples[kind](*value)
         if kind in self.answers and kind is not self.result:
             return value
-        if self.result is None or self.acknowledges or hasattr(kind, "__xml_name__"):
+        if value is None or self.result is None or not self.wraps or hasattr(kind, "__xml_name__"):
             known = ", ".join(each.__name__ for each in self.answers) or "nothing"
             raise TypeError(
-                f"{self.name} answered with {kind.__name__}, and is declared to answer with {known}"
+                f"{self.name} answered with {'None' if value is None else kind.__name__}, and is declared to "
+                f"answer with {known}"
             )
         return self.result(value)
 
@@ -150,8 +153,10 @@ def derive(handler: FunctionType | MethodType) -> FunctionForm:
     simple = [each for each in kinds if not _is_record(each)]
     if len(simple) > 1:
         raise SignatureError("return", "has several simple types; return a dataclass with a field for each")
-    acknowledges = returned is NoneType and not stream
-    result = _result_class(function, simple[0] if simple else None) if simple or acknowledges else None
+    acknowledges = NoneType in members(_answers_of_stream(returned) if stream else returned)
+    result = None
+    if simple or acknowledges:
+        result = _result_class(function, simple[0] if simple else None, optional=acknowledges)
     answers = tuple(dict.fromkeys([*classes, *([result] if result else [])]))
     _check_names(function, payloads[0], whole=whole, answers=answers)
     positional = [each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_ONLY]
@@ -165,6 +170,7 @@ def derive(handler: FunctionType | MethodType) -> FunctionForm:
         answers,
         MappingProxyType(tuples),
         result,
+        bool(simple),
         acknowledges,
         stream,
     )
@@ -357,10 +363,21 @@ def _payload_class(
     return _keep(function, "__payload_class__", lambda: _make(name, fields, function.__doc__, function))
 
 
-def _result_class(function: FunctionType, hint: Any) -> type:
-    """Return the class around a simple answer; without a field for None, which acknowledges the work."""
+def _result_class(function: FunctionType, hint: Any, *, optional: bool) -> type:
+    """Return the class around a simple answer.
+
+    Args:
+        function: that returns it.
+        hint: its type; None for a class without a field, which acknowledges the work.
+        optional: whether the value may be missing. A missing list is an empty one.
+    """
     name, doc = f"{class_name(function.__name__)}Result", f"The answer of {function.__name__}."
-    fields = [] if hint is None else [("value", hint, dataclasses.field())]
+    field: Any = dataclasses.field()
+    if optional and typing.get_origin(hint) is list:
+        field = dataclasses.field(default_factory=list)
+    elif optional and hint is not None:
+        hint, field = hint | None, dataclasses.field(default=None)
+    fields = [] if hint is None else [("value", hint, field)]
     return _keep(function, "__result_class__", lambda: _make(name, fields, doc, function))
 
 

@@ -48,7 +48,7 @@ async def balance(account: str) -> Decimal:
 
 
 async def last_booking(account: str) -> Booking | None:
-    """Return the latest booking of an account, and nothing for an empty one."""
+    """Return the latest booking of an account, or None for an empty one."""
     return Booking(date(2026, 11, 2), "Rent", Decimal("-900.00")) if account == "current" else None
 
 

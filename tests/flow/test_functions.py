@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import pytest
 
@@ -98,7 +98,7 @@ async def test_a_generator_awaits_messages_between_its_progress():
 
 
 FORMS = """
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from agentserver import xmlify
 
 @xmlify
@@ -178,6 +178,55 @@ async def test_an_effect_is_on_record_at_the_server_also_behind_a_wall(project):
         assert [one.state for one in changes] == ["claimed", "done", "claimed", "unknown"]
         failed = [r.detail for r in o.trace().records if r.event == "failed"]
         assert failed == [Ground.EFFECT.of(changes[-1].id)]
+
+
+async def find_alias(name: str) -> str | None:
+    return name.upper() if name else None
+
+
+async def find_last(name: str) -> Vendor | None:
+    return Vendor(name, "DE") if name else None
+
+
+async def list_all(name: str) -> list[str] | None:
+    return [name] if name else None
+
+
+async def count_slowly(name: str) -> AsyncIterator[str]:
+    yield name
+
+
+async def forget_it(name: str) -> Vendor:  # noqa: RET503 - which is tried
+    """Fall off the end of a branch, as people do."""
+    if name:
+        return Vendor(name, "DE")
+
+
+DESKS = {
+    each: organism_of(listener("desk", each))
+    for each in (find_alias, find_last, list_all, count_slowly, forget_it)
+}
+
+
+@pytest.mark.parametrize(
+    ("function", "found", "missing"),
+    [
+        (find_alias, {"value": "ADA"}, {"value": None}),
+        (find_last, {"name": "Ada", "iban": "DE"}, {}),
+        (list_all, {"value": ["Ada"]}, {"value": []}),
+        (count_slowly, {}, {}),
+    ],
+)
+async def test_none_is_an_answer_as_well(function, found, missing):
+    """A caller that waits would wait in vain otherwise, and end without an answer itself."""
+    async with organism(DESKS[function]) as o:
+        for name, fields in (("Ada", found), ("", missing)):
+            assert asdict(await o.ask(payload_of(function)(name), to="desk")) == fields
+
+
+async def test_none_from_a_function_that_is_declared_to_answer_is_a_failure():
+    async with organism(DESKS[forget_it]) as o:
+        assert (await o.ask(payload_of(forget_it)(""), to="desk")).code == "internal"
 
 
 async def test_a_function_that_returns_none_acknowledges_its_work():

@@ -125,7 +125,7 @@ def test_a_single_parameter_that_is_a_payload_is_the_payload():
 
 
 def test_what_a_function_answers_with():
-    assert derive(pay).answers == (Receipt,)
+    assert [each.__name__ for each in derive(pay).answers] == ["Receipt", "PayResult"]
     assert Receipt.__xml_name__ == "{urn:agentserver:payload:Receipt:v1}Receipt"
     vendor, pinged, stamped = derive(find_vendor), derive(ping), derive(stamp)
     assert [each.__name__ for each in (*vendor.answers, *pinged.answers, *stamped.answers)] == [
@@ -140,10 +140,16 @@ def test_what_a_function_answers_with():
 
 
 def test_a_value_of_another_type_than_the_annotation_names_is_an_error():
-    with pytest.raises(TypeError, match="pay answered with Order, and is declared to answer with Receipt"):
+    with pytest.raises(
+        TypeError, match="pay answered with Order, and is declared to answer with Receipt, PayResult"
+    ):
         derive(pay).answer(Order(1))
     with pytest.raises(TypeError, match="ping answered with Order"):
         derive(ping).answer(Order(1))
+    with pytest.raises(
+        TypeError, match="find_vendor answered with None, and is declared to answer with Vendor"
+    ):
+        derive(find_vendor).answer(None)
 
 
 def test_a_mutable_default_is_made_for_each_payload():

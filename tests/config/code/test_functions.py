@@ -44,7 +44,7 @@ class Desk:
     [
         (add, {"a": 2, "b": 3}, Sum(5)),
         (add, {"a": 2}, Sum(3)),
-        (add, {"a": 0}, None),
+        (add, {"a": 0}, payload_of(f"{__name__}.AddResult")()),
         (halve, {"a": 3}, 1.5),
         (halve, {"a": 1}, Code.VALIDATION),
         (count, {"to": 2}, Sum(2)),

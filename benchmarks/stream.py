@@ -32,7 +32,7 @@ from agentserver.assembly import Principal, build
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind, serve
-from agentserver.gateways.principals import Caller, Rate, Role
+from agentserver.gateways.principals import Caller, Delay, Rate, Role
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -167,8 +167,8 @@ class Ada:
 class NoPace:
     """No rate."""
 
-    def take(self, caller: Caller) -> float:  # noqa: ARG002 - of the protocol
-        return 0.0
+    def take(self, caller: Caller) -> Delay:  # noqa: ARG002 - of the protocol
+        return Delay()
 
     def refuse(self, address: str) -> float:  # noqa: ARG002 - of the protocol
         return 0.0

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     )
     from agentserver.gateways.principals import Caller
     from agentserver.ports import EngineReader
-    from agentserver.ports.identity import WindowBudget
     from agentserver.ports.schedules import ScheduleOrder
 
 T = TypeVar("T")
@@ -104,7 +103,7 @@ class ChargeReader(Protocol):
 
 
 class SpentBudgets:
-    """Spending of owners within sliding windows, as last read from the engine.
+    """Spending of callers, tenants and groups within sliding windows, as last read from the engine.
 
     Args:
         server: whose engine has the charges, of all servers that share it.
@@ -122,18 +121,18 @@ class SpentBudgets:
         self._read: dict[float, tuple[float, Sequence[ChargeSum]]] = {}
         self._lock = anyio.Lock()
 
-    async def find_overspent(self, caller: Caller) -> WindowBudget | None:
-        """Find an exhausted budget of the caller or of its tenant. Raises EngineError."""
+    async def find_overspent(self, caller: Caller) -> str | None:
+        """Find the owner of an exhausted budget: the caller, its tenant or a group. Raises EngineError."""
         for owner, budget in caller.budgets:
             spent = Amount()
             for each in await self._list_charges(budget.window):
-                if owns(owner, each.principal):
+                if owns(owner, each.principal) or owner in each.payers:
                     spent += Amount(each.tokens, each.money)
             if any(
                 most is not None and used >= most
                 for used, most in ((spent.tokens, budget.tokens), (spent.money, budget.money))
             ):
-                return budget
+                return owner
         return None
 
     async def _list_charges(self, window: float) -> Sequence[ChargeSum]:

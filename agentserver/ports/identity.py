@@ -72,7 +72,7 @@ class SharedQuota:
         tenant: its name, or * for each tenant; empty for a group.
         group: its name, or * for each group; empty for a tenant.
         rate: requests, such as 100/s; empty for no limit.
-        budget: of their spending; for tenants only.
+        budget: of their spending. A group's counts conversations that were opened in it.
     """
 
     tenant: str = ""

@@ -66,7 +66,6 @@ def test_a_provider_is_a_frozen_value_with_its_rules_in_order(project):
         ("    rules:\n", "    sign_in: {client: desk, scope: groups}\n    rules:\n", "identity[0].sign_in.scope: has no openid"),
         ("    rules:\n", "    quotas: [{tenant: acme}]\n    rules:\n", "identity[0].quotas[0]: needs rate or budget"),
         ("    rules:\n", "    quotas: [{rate: 1/s}]\n    rules:\n", "identity[0].quotas[0]: is for a tenant or for a group"),
-        ("    rules:\n", "    quotas: [{group: a, budget: {tokens: 1}}]\n    rules:\n", "identity[0].quotas[0]: a group has no budget"),
         ("    rules:\n", "    quotas: [{tenant: a, budget: {tokens: 1, window: 40d}}]\n    rules:\n", "identity[0].quotas[0].budget.window"),
         ("    rules:\n", "    exchange: {client: a, secret: b, resources: [ftp://x]}\n    rules:\n", "identity[0].exchange.resources[0]"),
         ("http: {}\n", "http: {}\nmcp: [{name: far, url: 'https://far.example/mcp', on_behalf: true, tools: [{name: a, trust: sink}]}]\n", "mcp[0].on_behalf: no identity provider exchanges tokens for this server"),

@@ -253,10 +253,10 @@ def test_a_refused_request_takes_nothing_out_of_any_bucket():
         Caller(person, Role.USER, Rate(5, "h"), 1, shares=shared)
         for person in map(principal_of, ("ada", "bob"))
     )
-    assert [rates.take(one), rates.take(two)] == [0.0, 0.0]
-    assert rates.take(one) > 0
+    assert [rates.take(one).seconds, rates.take(two).seconds] == [0.0, 0.0]
+    assert rates.take(one).seconds > 0
     clock.now += 3600
-    assert [rates.take(one) > 0 for _ in range(3)] == [False, False, True]
+    assert [rates.take(one).seconds > 0 for _ in range(3)] == [False, False, True]
 
 
 def principal_of(name):
@@ -279,14 +279,14 @@ class Charges:
         return work(self)
 
 
-async def test_a_budget_of_a_principal_and_of_its_tenant_is_used_up_within_its_window():
+async def test_a_budget_of_a_principal_its_tenant_and_its_group_is_used_up_within_its_window():
     from agentserver.core.encoding.history import ChargeSum
 
     ada, bob = (provided_name("https://a.example", each, "acme") for each in ("ada", "bob"))
     eve = provided_name("https://a.example", "eve", "rival")
     engine = Charges(
         ChargeSum("clerk", "small", ada, 1, 60, 0),
-        ChargeSum("clerk", "small", bob, 1, 50, 0),
+        ChargeSum("clerk", "small", bob, 1, 50, 0, ("oidc:group 1",)),
         ChargeSum("clerk", "small", eve, 1, 10, 900),
     )
     clock = Hand()
@@ -297,15 +297,61 @@ async def test_a_budget_of_a_principal_and_of_its_tenant_is_used_up_within_its_w
 
     tenant = WindowBudget(110, None, 3600.0)
     own = WindowBudget(60, None, 3600.0)
-    assert await spent.find_overspent(caller(ada, (ada, own))) == own
+    assert await spent.find_overspent(caller(ada, (ada, own))) == ada
     assert await spent.find_overspent(caller(bob, (bob, own))) is None
-    assert await spent.find_overspent(caller(bob, (bob, own), (scope_of("acme"), tenant))) == tenant
+    assert await spent.find_overspent(caller(bob, (bob, own), (scope_of("acme"), tenant))) == scope_of("acme")
+    group = WindowBudget(50, None, 3600.0)
+    assert await spent.find_overspent(caller(ada, ("oidc:group 1", group))) == "oidc:group 1"
+    assert await spent.find_overspent(caller(ada, ("oidc:group 2", group))) is None
     assert await spent.find_overspent(caller(eve, (scope_of("rival"), tenant))) is None
     assert await spent.find_overspent(caller(eve, (eve, WindowBudget(None, 900, 3600.0)))) is not None
     assert engine.reads == [1400.0]
     clock.now += 5
     await spent.find_overspent(caller(eve, (eve, own)))
     assert engine.reads == [1400.0, 1400.0]
+
+
+@pytest.mark.parametrize(
+    ("quota", "told"),
+    [
+        (
+            SharedQuota(group="desk", budget=WindowBudget(0, None, 60.0)),
+            "The budget of one of your groups is",
+        ),
+        (SharedQuota(tenant="acme", budget=WindowBudget(None, 0, 60.0)), "The budget of your tenant is"),
+        (SharedQuota(group="*", rate="1/h"), "The rate of 1/h of one of your groups is"),
+        (SharedQuota(tenant="*", rate="1/h"), "The rate of 1/h of your tenant is"),
+    ],
+)
+async def test_a_refusal_says_whose_limit_is_used_up_and_holds_for_its_owner_alone(tmp_path, quota, told):
+    async with provider() as idp, desk(tmp_path, idp, rules=RULES, quotas=(quota,)) as at:
+
+        async def ask(sub, group, org):
+            return await at.client.post("/v1/conversations", headers=bearer(idp, sub, group, org))
+
+        if quota.rate:
+            assert (await ask("bob", "desk", "acme")).status_code == 201
+        refused = await ask("ada", "desk", "acme")
+        problem = refused.json()
+        code = (429, None) if quota.rate else (402, "budget")
+        assert (refused.status_code, problem.get("code")) == code
+        assert problem["detail"].startswith(told)
+        assert not any(each in refused.text for each in ("desk", "acme", "bob"))
+        other = ("heads", "acme") if quota.group == "desk" else ("desk", "rival")
+        assert (await ask("eve", *other)).status_code == 201
+
+
+async def test_a_conversation_counts_for_the_groups_with_a_budget_that_its_token_names(tmp_path):
+    budget = WindowBudget(None, 5, 60.0)
+    quotas = (SharedQuota(group="*", budget=budget), SharedQuota(group="desk", rate="100/s"))
+    async with provider() as idp, desk(tmp_path, idp, rules=RULES, quotas=quotas) as at:
+        payers = []
+        for org in ("acme", "acme", "rival"):
+            began = await at.client.post("/v1/conversations", headers=bearer(idp, "ada", "desk", org))
+            key = began.headers["location"].rpartition("/")[2]
+            payers.append(at.server.conversation(key).rights.payers)
+        assert [len(each) for each in payers] == [1, 1, 1]
+        assert payers[0] == payers[1] != payers[2]  # the same group of another tenant
 
 
 async def test_a_message_beyond_a_budget_is_answered_with_402_and_a_cancellation_is_not(tmp_path):

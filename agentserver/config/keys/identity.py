@@ -152,7 +152,9 @@ class SharedQuotaEntry(Strict):
     )
     rate: _Rate | None = Field(default=None, description="Requests of all together.")
     budget: WindowBudgetEntry | None = Field(
-        default=None, description="What all users of the tenant may spend on language models."
+        default=None,
+        description="What all of them may spend on language models. A conversation counts for the groups with which it "
+        "was opened.",
     )
 
     @model_validator(mode="after")
@@ -161,8 +163,6 @@ class SharedQuotaEntry(Strict):
             raise ValueError("is for a tenant or for a group")
         if self.rate is None and self.budget is None:
             raise ValueError("needs rate or budget")
-        if self.group is not None and self.budget is not None:
-            raise ValueError("a group has no budget: give each of its users one in rules, or their tenant")
         return self
 
     def build_quota(self) -> SharedQuota:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from agentserver.core.encoding import codecs, decision_codec
 from agentserver.core.encoding.search import FAILED, REFUSED
@@ -264,7 +264,7 @@ class GrantedMessage(NamedTuple):
 
 
 class ChargeSum(NamedTuple):
-    """Total charge for a listener's work with one model for one principal.
+    """Total charge for a listener's work with one model for one principal and its groups.
 
     Args:
         listener: its name; empty if the record of it was deleted.
@@ -272,6 +272,7 @@ class ChargeSum(NamedTuple):
         calls: how often.
         tokens: charged; for unsettled work, the greatest cost.
         money: the same, in millionths of a US dollar.
+        payers: names of the groups whose budgets it counts in.
     """
 
     listener: str
@@ -280,6 +281,7 @@ class ChargeSum(NamedTuple):
     calls: int
     tokens: int
     money: int
+    payers: tuple[str, ...] = ()
 
 
 class ActivitySum(NamedTuple):
@@ -361,23 +363,27 @@ def read_decided_approval(
     return DecidedApproval(*parts, record.event is Event.APPROVED, *said, record.at)
 
 
+_ChargeKey: TypeAlias = tuple[str, str, str, tuple[str, ...]]
+"""Listener, model, principal and its groups that pay."""
+
+
 class Charges:
     """Sums of charges, built in the order of the steps."""
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[tuple[str, str, str], Amount]] = {}
-        self._sums: dict[tuple[str, str, str], tuple[int, Amount]] = {}
+        self._open: dict[str, tuple[_ChargeKey, Amount]] = {}
+        self._sums: dict[_ChargeKey, tuple[int, Amount]] = {}
 
-    def reserve(self, principal: str, moment: Moment, record: AuditRecord) -> None:
+    def reserve(self, principal: str, payers: tuple[str, ...], moment: Moment, record: AuditRecord) -> None:
         """Add a reservation. Its id is the first of the moment."""
         if isinstance(record.detail, Charge):
             what = record.detail.what.partition(" ")[0]  # as llm/completer.py says it
             most = Amount(record.detail.tokens, record.detail.money)
-            self._open[moment.id(0)] = ((record.to, what, principal), most)
+            self._open[moment.id(0)] = ((record.to, what, principal, payers), most)
 
-    def settle(self, principal: str, reservation: str, cost: Amount) -> None:
+    def settle(self, principal: str, payers: tuple[str, ...], reservation: str, cost: Amount) -> None:
         """Replace a reservation by the actual cost."""
-        key, _ = self._open.pop(reservation, (("", "", principal), cost))
+        key, _ = self._open.pop(reservation, (("", "", principal, payers), cost))
         self._add(key, cost)
 
     def sums(self) -> tuple[ChargeSum, ...]:
@@ -385,10 +391,13 @@ class Charges:
         for key, most in self._open.values():
             self._add(key, most)
         self._open.clear()
-        found = [ChargeSum(*key, calls, cost.tokens, cost.money) for key, (calls, cost) in self._sums.items()]
+        found = [
+            ChargeSum(*key[:3], calls, cost.tokens, cost.money, key[3])
+            for key, (calls, cost) in self._sums.items()
+        ]
         return tuple(sorted(found, key=lambda one: (-one.money, -one.tokens, one[:3])))
 
-    def _add(self, key: tuple[str, str, str], cost: Amount) -> None:
+    def _add(self, key: _ChargeKey, cost: Amount) -> None:
         calls, so_far = self._sums.get(key, (0, Amount()))
         self._sums[key] = (calls + 1, so_far + cost)
 

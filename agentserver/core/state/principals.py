@@ -88,11 +88,13 @@ class Rights(NamedTuple):
         trust: in its messages.
         may: the only listeners that it may address; None for all.
         dry: listeners whose handlers are not called, in a dry run, which does no external effect either; else None.
+        payers: names of the groups whose budgets its charges count in.
     """
 
     trust: Trust = Trust.ORDERS
     may: tuple[str, ...] | None = None
     dry: tuple[str, ...] | None = None
+    payers: tuple[str, ...] = ()
 
 
 FULL: Final = Rights()
@@ -107,12 +109,14 @@ class Principal(NamedTuple):
         trust: in its messages. A program that speaks for others, such as an MCP host, is a stranger.
         may: the only listeners that it may address; None for all.
         dry: as of ``Rights``.
+        payers: as of ``Rights``.
     """
 
     name: str
     trust: Trust = Trust.ORDERS
     may: tuple[str, ...] | None = None
     dry: tuple[str, ...] | None = None
+    payers: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, principal: Principal | str) -> Principal:
@@ -123,12 +127,12 @@ class Principal(NamedTuple):
         if isinstance(principal, str):
             return cls(principal)
         may = None if principal.may is None else tuple(principal.may)
-        return cls(principal.name, Trust(principal.trust), may, principal.dry)
+        return cls(principal.name, Trust(principal.trust), may, principal.dry, tuple(principal.payers))
 
     @property
     def rights(self) -> Rights:
         """All but the name."""
-        return Rights(self.trust, self.may, self.dry)
+        return Rights(self.trust, self.may, self.dry, self.payers)
 
 
 def reserved_looks(listeners: Iterable[str]) -> frozenset[str]:

@@ -16,6 +16,7 @@ from agentserver.core.encoding.history import (
 )
 from agentserver.core.records.details import ApprovalGiven
 from agentserver.core.state.approvals import Answer
+from agentserver.core.state.principals import Principal
 from agentserver.engines.conformance.sample import (
     AskingGuard,
     BrokenPromiseError,
@@ -362,9 +363,9 @@ async def operators_see_what_people_decided(subject: Subject) -> None:
 
 
 async def operators_see_what_was_charged(subject: Subject) -> None:
-    """Check that charges are summed by listener, model and principal; open reservations count in full."""
+    """Check that charges are summed by listener, model, principal and payers; open reservations count in full."""
     sample = SampleConversation()
-    said = sample.receive(sample.start("ada"), "1")
+    said = sample.receive(sample.start(Principal("ada", payers=("desk",))), "1")
     steps = [said]
     for what, cost in (("small", 5), ("small", 7), ("large", None)):
         steps += sample.charge(steps[-1].conversation, said.ready[0], what, cost)
@@ -380,6 +381,7 @@ async def operators_see_what_was_charged(subject: Subject) -> None:
             seen == [("worker", "large", "ada", 1, 100), ("worker", "small", "ada", 2, 12)],
             "charges are summed by listener, model and principal",
         )
+        hold(all(one.payers == ("desk",) for one in found), "charges count for the groups of their principal")
         late = steps[-1].conversation.touched
         later = await engine.read(lambda reader: list(reader.list_charges(late)))
         hold([one.model for one in later] == ["large"], "charges can be limited to those since a time")

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval
+    from agentserver.core.state.principals import Principal
     from agentserver.ports import Engine
 
 
@@ -141,7 +142,7 @@ class SampleConversation:
         self._moments += 1
         return Moment(float(self._moments), self._moments.to_bytes(16, "big"))
 
-    def start(self, principal: str = "console") -> Conversation:
+    def start(self, principal: Principal | str = "console") -> Conversation:
         """Start a conversation without committing anything."""
         return Conversation.begin(principal, self.moment())
 

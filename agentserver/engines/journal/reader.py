@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.ledger import LedgerEffect
+    from agentserver.core.state.principals import Rights
     from agentserver.engines.journal.connection import Connection
     from agentserver.ports.schedules import ScheduleOrder
 
@@ -302,10 +303,7 @@ class Reader:
         number, principal, root, rights = row
         steps = tuple(self._step(conversation, number, one) for one in self._step_rows(number))
         deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
-        try:
-            origin = Origin(conversation, principal, root, parts.rights_in(rights))
-        except (TypeError, ValueError) as error:
-            raise UnreadableError(f"conversation {conversation}: its rights cannot be read") from error
+        origin = Origin(conversation, principal, root, _read_rights(conversation, rights))
         return RecordedConversation(origin, steps, deliveries)
 
     def dead(self, most: int | None = None, prefix: str = "") -> list[DeadLetter]:
@@ -409,22 +407,31 @@ def read_granted_messages(
     return found
 
 
+def _read_rights(conversation: str, text: str) -> Rights:
+    """Read the rights of a conversation's principal. Raises UnreadableError."""
+    try:
+        return parts.rights_in(text)
+    except (TypeError, ValueError) as error:
+        raise UnreadableError(f"conversation {conversation}: its rights cannot be read") from error
+
+
 def read_charges(connection: Connection, since: float) -> tuple[ChargeSum, ...]:
     """Sum the charges of the steps since a time."""
     rows = connection.execute(
-        "select c.number, c.id, c.principal, s.at, s.seed, s.cause, s.records from step s"  # noqa: S608 - our own text
+        "select c.number, c.id, c.principal, c.rights, s.at, s.seed, s.cause, s.records from step s"  # noqa: S608 - our own text
         f" join conversation c on c.number = s.conversation where {_PRICED} and s.at >= ?"
         " order by s.at, s.number",
         (since,),
     )
     charges = Charges()
-    for number, key, principal, at, seed, cause, record_bytes in rows:
+    for number, key, principal, rights, at, seed, cause, record_bytes in rows:
         priced = read_cause(cause)
+        payers = _read_rights(key, rights).payers
         if isinstance(priced, KeptSettling):
-            charges.settle(principal, priced.reservation, priced.cost)
+            charges.settle(principal, payers, priced.reservation, priced.cost)
         else:
             record = _find_record(connection, (number, key, at), record_bytes, {Event.RESERVED})
-            charges.reserve(principal, Moment(at, seed), record)
+            charges.reserve(principal, payers, Moment(at, seed), record)
     return charges.sums()
 
 

@@ -113,13 +113,14 @@ class MemoryRecord:
         """Sum the charges since a time."""
         charges = Charges()
         for outcome in self._priced:
-            principal, cause = outcome.conversation.principal, outcome.cause
+            opened, cause = outcome.conversation, outcome.cause
+            principal, payers = opened.principal, opened.rights.payers
             if outcome.moment is None or outcome.moment.now < since:
                 continue
             if isinstance(cause, SettleRequest):
-                charges.settle(principal, cause.reservation, cause.cost)
+                charges.settle(principal, payers, cause.reservation, cause.cost)
             else:
-                charges.reserve(principal, outcome.moment, outcome.records[0])
+                charges.reserve(principal, payers, outcome.moment, outcome.records[0])
         return charges.sums()
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:

@@ -92,11 +92,11 @@ class TokenKeeper:
     def count(self, found: Caller) -> None:
         """Count a request. Raises ProblemAnswer (429) if it exceeds the rate."""
         delay = self._pace.take(found)
-        if delay:
-            seconds = int(delay) + 1
-            helps = f"come again in {seconds} s, or have an operator give you a higher rate"
-            shared = ", and share the rates of your tenant and groups" if found.shares else ""
-            raise too_many(f"You may make {found.rate} requests{shared}: {helps}.", str(seconds))
+        if delay.seconds:
+            seconds = int(delay.seconds) + 1
+            told = f"{found.describe_limit(delay.owner, f'rate of {delay.rate}')} is used up"
+            helps = f"come again in {seconds} s, or have an operator raise it"
+            raise too_many(f"{told}: {helps}.", str(seconds))
 
     def refuse(self, scope: Scope, status: int) -> ProblemAnswer | None:
         """Count the refusal of a request for its address. Gives another answer where there are too many of them."""
@@ -133,7 +133,7 @@ class Admission:
         keeper: of the tokens.
         holding: the streams.
         connections: of the door.
-        budgets: of callers and tenants.
+        budgets: of callers, tenants and groups.
     """
 
     def __init__(
@@ -187,11 +187,12 @@ class Admission:
             raise ProblemAnswer(503, told, {"retry-after": AGAIN, "connection": "close"})
 
     async def check_budget(self, part: DoorPart, scope: Scope, caller: Caller | None) -> None:
-        """Raise ProblemAnswer (402) for a message of a caller whose budget, or whose tenant's, is used up."""
+        """Raise ProblemAnswer (402) for a message of a caller if its budget, its tenant's or a group's is used up."""
         if caller is None or not caller.budgets or not part.spends or scope.get("method", "POST") != "POST":
             return
-        if await self._budgets.find_overspent(caller) is not None:
-            raise by_code(Code.BUDGET, "Your budget, or that of your tenant, is used up for now.")
+        owner = await self._budgets.find_overspent(caller)
+        if owner is not None:
+            raise by_code(Code.BUDGET, f"{caller.describe_limit(owner, 'budget')} is used up for now.")
 
     @contextmanager
     def count_request(self, caller: Caller | None) -> Iterator[Share]:

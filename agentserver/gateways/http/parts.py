@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.state.approvals import Approval
     from agentserver.foreign_json.threads import ReadingThreads
-    from agentserver.gateways.principals import Caller
+    from agentserver.gateways.principals import Caller, Delay
     from agentserver.ports import SubmitResult
     from agentserver.ports.schedules import Schedule
 
@@ -216,8 +216,8 @@ class KnownTokens(Protocol):
 class RequestPace(Protocol):
     """The door's needs of the rates."""
 
-    def take(self, caller: Caller) -> float:
-        """Count a request. Gives 0.0, or the seconds until there may be one."""
+    def take(self, caller: Caller) -> Delay:
+        """Count a request, unless it has to wait."""
 
     def refuse(self, address: str) -> float:
         """Count a refused request of an address. Gives 0.0, or the seconds until there may be one."""

@@ -10,11 +10,11 @@ from enum import StrEnum
 from functools import partial
 from ipaddress import ip_address
 from math import inf
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import anyio
 
-from agentserver.core.state.principals import scope_of, tenant_of
+from agentserver.core.state.principals import is_scope, scope_of, tenant_of
 from agentserver.ports.principals import UnusableError
 from agentserver.supervision import EndEffect, start_helper
 
@@ -96,7 +96,7 @@ class Caller:
         until: when its token expires, in seconds since the epoch.
         shares: rates that it shares with its tenant and its groups, each with the name of its bucket.
         resources: paths for which its token is, / for all but those of other parts; empty for every path.
-        budgets: limits of its spending, and of its tenant's, each with its owner.
+        budgets: limits of its spending, and of its tenant's and its groups', each with its owner.
     """
 
     principal: Principal
@@ -127,6 +127,12 @@ class Caller:
     def tenant(self) -> str:
         """The tenant of the principal; empty without one."""
         return tenant_of(self.name)
+
+    def describe_limit(self, owner: str, limit: str) -> str:
+        """Describe a limit to the caller by its owner, without a name: the caller, its tenant or a group."""
+        if owner == self.name:
+            return f"Your {limit}"
+        return f"The {limit} of {'your tenant' if is_scope(owner) else 'one of your groups'}"
 
     @property
     def oversees(self) -> bool:
@@ -165,6 +171,20 @@ _TIDY: Final = 3600.0
 """Seconds after which buckets that are full are forgotten: who is revoked leaves nothing behind for good."""
 
 
+class Delay(NamedTuple):
+    """Time until a request may be made.
+
+    Args:
+        seconds: 0.0 for now.
+        owner: of the rate that is used up: the caller, or the name of a bucket that it shares; empty for now.
+        rate: that is used up; None for now.
+    """
+
+    seconds: float = 0.0
+    owner: str = ""
+    rate: Rate | None = None
+
+
 class Rates:
     """The token buckets of all principals: each starts full and refills steadily.
 
@@ -185,23 +205,20 @@ class Rates:
         self._tidied = 0.0
         self._away = False
 
-    def take(self, caller: Caller) -> float:
-        """Take a request out of the buckets of the caller, its tenant and its groups.
-
-        Gives 0.0, or the seconds until there is one.
-        """
+    def take(self, caller: Caller) -> Delay:
+        """Take a request out of the buckets of the caller, its tenant and its groups, or of none of them."""
         now, after = self._steady(), {}
         for name, rate in ((caller.name, caller.rate), *caller.shares):
             wait, full = rate.take_one(self._full.get(name, now), now)
             if wait:
-                return wait
+                return Delay(wait, name, rate)
             after[name] = full
         self._tidy(now)
         self._full |= after
         if self._shared is not None:
             for name, rate in ((caller.name, caller.rate), *caller.shares):
                 self._spent[name] = self._spent.get(name, 0.0) + rate.each
-        return 0.0
+        return Delay()
 
     def refuse(self, address: str) -> float:
         """Count a refused request of an address, on this server. Gives 0.0, or the seconds until there may be one."""

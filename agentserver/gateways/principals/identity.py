@@ -386,7 +386,7 @@ def _list_shares(
     for quota in provider.quotas:
         if tenant and quota.tenant in ("*", tenant):
             yield scope_of(tenant), quota
-        for group in groups if quota.group == "*" else groups & {quota.group}:
+        for group in sorted(groups if quota.group == "*" else groups & {quota.group}):
             counted = sha256(f"{provider.issuer}\0{tenant}\0{group}".encode("utf-8", "surrogatepass"))
             yield f"{PROVIDED}group {counted.hexdigest()}", quota  # tenants with one group count apart
 
@@ -577,10 +577,11 @@ class VerifiedToken(NamedTuple):
         tenant = find_tenant(rule, claims)
         name = provided_name(provider.issuer, claims["sub"], tenant)
         shares = tuple(_list_shares(provider, claims, tenant))
+        payers = tuple(dict.fromkeys(owner for owner, quota in shares if quota.group and quota.budget))
         grant = f"{provider.issuer} {self.key.thumbprint} {self.digest}"
         until = float(claims["exp"]) + provider.skew
         return Caller(
-            Principal(name, rule.trust, rule.may),
+            Principal(name, rule.trust, rule.may, payers=payers),
             Role(rule.role),
             Rate.parse(rule.rate),
             rule.open,

@@ -108,7 +108,7 @@ class ServedOrganism:
         def current_principal() -> Principal:
             own = who()
             may = tuple(each for each in offered.expose if own.may is None or each in own.may)
-            return Principal(own.name, weaker(own.trust, offered.trust), may)
+            return own._replace(trust=weaker(own.trust, offered.trust), may=may)
 
         longest = max(map(rules.blueprint.approval_time, rules.blueprint.listeners), default=0.0)
         return protocol_server(

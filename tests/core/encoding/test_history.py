@@ -25,17 +25,21 @@ def moment(number):
     return Moment(float(number), bytes([number]) * 16)
 
 
-def test_a_settled_reservation_counts_its_cost_and_an_open_one_what_it_may_cost():
+def test_a_settled_reservation_counts_its_cost_and_an_open_one_what_it_may_cost_for_each_set_of_payers():
     charges = Charges()
     for number, (to, tokens) in enumerate([("writer", 100), ("writer", 200), ("reader", 900)]):
-        charges.reserve("ada", moment(number), record(detail=Charge("m at backend", tokens, tokens), to=to))
-    charges.reserve("ada", moment(9), record(detail=None))  # no charge
-    charges.settle("ada", moment(0).id(0), Amount(10, 10))
-    charges.settle("bob", "unknown", Amount(1, 1))
+        charges.reserve(
+            "ada", (), moment(number), record(detail=Charge("m at backend", tokens, tokens), to=to)
+        )
+    charges.reserve("ada", (), moment(9), record(detail=None))  # no charge
+    charges.settle("ada", (), moment(0).id(0), Amount(10, 10))
+    charges.settle("bob", (), "unknown", Amount(1, 1))
+    charges.settle("bob", ("g",), "unknown", Amount(2, 0))
     assert charges.sums() == (
         ChargeSum("reader", "m", "ada", 1, 900, 900),
         ChargeSum("writer", "m", "ada", 2, 210, 210),
         ChargeSum("", "", "bob", 1, 1, 1),
+        ChargeSum("", "", "bob", 1, 2, 0, ("g",)),
     )
     assert charges.sums() == charges.sums()
 

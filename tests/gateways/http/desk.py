@@ -17,7 +17,7 @@ from agentserver.core.blueprint import Limits
 from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind, serve
-from agentserver.gateways.principals import Caller, Rate, Role
+from agentserver.gateways.principals import Caller, Delay, Rate, Role
 from agentserver.testing import listener, organism_of
 from tests.machine import HANGS, PLAIN
 
@@ -125,8 +125,8 @@ class People:
 class NoPace:
     """Everybody may come as often as it likes."""
 
-    def take(self, caller: Caller) -> float:
-        return 0.0
+    def take(self, caller: Caller) -> Delay:
+        return Delay()
 
     def refuse(self, address: str) -> float:
         return 0.0

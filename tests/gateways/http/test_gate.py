@@ -15,7 +15,7 @@ from starlette.routing import Route
 from agentserver.gateways.http import DoorOptions, DoorPart
 from agentserver.gateways.http.gate import Gate
 from agentserver.gateways.http.parts import caller
-from agentserver.gateways.principals import Rate, Rates, Role
+from agentserver.gateways.principals import Delay, Rate, Rates, Role
 from agentserver.gateways.principals.callers import REFUSALS
 from tests.foreign_json.bombs import PLAIN
 from tests.gateways.http.desk import NoPace, desk, opened, talk
@@ -236,13 +236,13 @@ async def test_the_routes_of_a_part_ask_for_a_token_unless_it_is_open():
 async def test_a_rate_that_is_exceeded_is_told_when_to_come_again():
     class Slow(NoPace):
         def take(self, caller):
-            return 1.5
+            return Delay(1.5, caller.name, caller.rate)
 
     async with desk(pace=Slow()) as door, door.client() as ada:
         answer = await ada.post("/v1/conversations")
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "2")
         assert answer.json()["detail"] == (
-            "You may make 1000/s requests: come again in 2 s, or have an operator give you a higher rate."
+            "Your rate of 1000/s is used up: come again in 2 s, or have an operator raise it."
         )
 
 

@@ -222,7 +222,7 @@ class KnownKeys:
         key = str(loc[-1])
         if len(loc) == 1 and key in keys_of(OrganismFile) and key not in keys_of(self._model):
             return f'"{key}" belongs in the main file', ""
-        known = self.keys_at(loc[:-1])
+        known = self.keys_at(loc[:-1]) if len(loc) > 1 else keys_of(self._model)
         return f'unknown key "{key}"', did_you_mean(key, known) or f"known here: {', '.join(sorted(known))}"
 
     def keys_at(self, loc: Loc) -> set[str]:

@@ -268,12 +268,15 @@ def test_limits(project, line, finding):
     assert project.findings(ONE + f"limits:\n  {line}\n") == [f"organism.yaml:8: limits.{finding}"]
 
 
-def test_the_schema_is_made_once_for_all_unknown_keys(project, monkeypatch):
-    made = []
+@pytest.mark.parametrize(("where", "times"), [("", 0), ("limits:\n", 1)])
+def test_the_schema_is_made_once_for_all_unknown_keys_and_not_for_those_at_the_top(
+    project, monkeypatch, where, times
+):
+    made, indent = [], "  " if where else ""
     whole = OrganismFile.model_json_schema
     monkeypatch.setattr(OrganismFile, "model_json_schema", lambda: made.append(1) or whole())
-    found = project.errors(ONE + "".join(f"unknown_{number}: 1\n" for number in range(50)))
-    assert (len(found), len(made)) == (50, 1)
+    keys = "".join(f"{indent}unknown_{number}: 1\n" for number in range(50))
+    assert (len(project.errors(ONE + where + keys)), len(made)) == (50, times)
 
 
 @pytest.mark.parametrize(

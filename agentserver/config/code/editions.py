@@ -163,8 +163,10 @@ def split(
 
     In the next edition, such an object has an outdated class, or would be registered twice.
     """
+    if not survey.replaced:
+        return
     search = Search(survey.replaced.keys(), survey.kept.keys() | survey.replaced.keys())
-    for name, module in modules.items() if survey.replaced else ():
+    for name, module in modules.items():
         for variable, value in tuple(own(original(module)).items()):
             if variable.startswith("__") or _submodule(value, f"{name}.{variable}"):
                 continue

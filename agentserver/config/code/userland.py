@@ -203,13 +203,13 @@ class Importer:
         """
         if self.namespace is not None:
             return (self.namespace.name, *map(self.namespace.full, self.namespace.modules()))
-        own = __name__.split(".", maxsplit=1)[0]
+        own = __name__.partition(".")[0]
         with first_on_path(self.project.root):
             return tuple(
                 name
                 for name, module in sys.modules.copy().items()
                 if name not in self._before
-                and name.split(".", maxsplit=1)[0] != own
+                and name.partition(".")[0] != own
                 and self.project.holds(name, module)
             )
 
@@ -335,8 +335,9 @@ def strangers(project: Project, inside: Mapping[str, ModuleType] = NOTHING) -> I
     top = {path.stem for path in project.root.iterdir()}
     loaded = {
         name: module
-        for name, module in [*dict(inside).items(), *sys.modules.copy().items()]
-        if name.split(".", maxsplit=1)[0] in top and project.claims(name)
+        for modules in (inside, sys.modules.copy())
+        for name, module in modules.items()
+        if name.partition(".")[0] in top and project.claims(name)
     }
     away = {name: module for name, module in loaded.items() if not project.holds(name, module)}
     if not away:

@@ -1,12 +1,14 @@
 """The evidence for the provenance engine in one table: suites, policies, both sides, intervals; resumable in a budget.
 
-    python .ci/evidence.py [--cpu-minutes 20] [--suites recorded,outside,agentdojo]
+    python .ci/evidence.py [--cpu-minutes 20] [--suites recorded,outside,agentdojo] [--whole]
 
 Benign cases that reach their goal and attacks that do not, in per cent, under policies that say more from left to
 right: nothing (zero), which tools are trusted (plain), one line for each tool (per tool), a plan for each request
 (planned). An interval is the 95 % bootstrap over clusters: a domain of recorded conversations, a domain of the outside
-suite, a user task of AgentDojo, whose cases share words and records. AgentDojo is measured variation by variation, the
-plain form first, and a run continues where the last one of the same code ended; as a whole it takes hours.
+suite, a user task of AgentDojo, whose cases share words and records. A run of AgentDojo continues where the last one of
+the same code ended. It takes every user task, in random order and in all variations at once, with three random
+injections each, so that a run whose budget ends early has measured a random sample. ``--whole`` takes every pair,
+variation by variation, which takes hours.
 
 No model is asked: a benign agent makes the calls of a script, a compromised one obeys every injection at once.
 AgentDojo is graded by its own checks, unpatched. Suites that the package index does not have (AgentDyn, InjecAgent) are
@@ -60,6 +62,8 @@ VARIATIONS = (
     "long injection",
 )
 RESAMPLES, SEED = 1000, 20261129
+TASKS, INJECTIONS, DRAW = 97, 3, 1
+"""The sample of AgentDojo: user tasks, injections for each, and the seed."""
 
 
 @dataclass(slots=True)
@@ -126,25 +130,30 @@ def measure_outside() -> Iterator[tuple[str, Row]]:
         yield f"outside, half {half}", row
 
 
-def measure_agentdojo(seconds: float) -> Iterator[tuple[str, Row]]:
-    """Run AgentDojo variation by variation until the budget is used, and read all that is measured so far.
+def measure_agentdojo(seconds: float, *, whole: bool) -> Iterator[tuple[str, Row]]:
+    """Run AgentDojo until the budget is used, and read all that is measured so far.
+
+    Args:
+        seconds: of CPU.
+        whole: every pair, variation by variation, in place of a sample in all variations at once.
 
     Raises:
         NotInstalledError: the environment cannot be made here.
     """
-    code = importlib.import_module("benchmarks.agentdojo.kept").digest(quick=False)
+    code = importlib.import_module("benchmarks.agentdojo.kept").digest("" if whole else "sample")
     python, folder = prepare(CACHE / "agentdojo", locked(AGENTDOJO_LOCK)), OUT / f"agentdojo-{code}"
+    drawn = () if whole else (f"--sample={TASKS}", f"--injections={INJECTIONS}", f"--seed={DRAW}")
     began = used_cpu()
-    for variation in VARIATIONS:
+    for variation in VARIATIONS if whole else ("all",):
         if (left := seconds - (used_cpu() - began)) > 0:
             print(
                 f"... AgentDojo, {variation}, {left / 60:.0f} CPU minutes left", file=sys.stderr, flush=True
             )
-            what = (f"--variation={variation}", f"--only={'|'.join(NAMES)}")
+            what = (f"--variation={variation}", f"--only={'|'.join(NAMES)}", *drawn)
             argv = (*what, f"--into={folder}", f"--cpu-minutes={left / 60}")
             command = (str(python), "-m", "benchmarks.agentdojo.run", *argv)
             subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    yield from read_agentdojo(folder)
+    yield from read_agentdojo(folder, "AgentDojo" if whole else f"AgentDojo, {INJECTIONS} injections a task")
 
 
 def used_cpu() -> float:
@@ -153,21 +162,24 @@ def used_cpu() -> float:
     return spent.ru_utime + spent.ru_stime
 
 
-def read_agentdojo(folder: Path) -> Iterator[tuple[str, Row]]:
-    """Read what is measured: a row for each form, whose clusters are user tasks."""
+def read_agentdojo(folder: Path, name: str = "AgentDojo") -> Iterator[tuple[str, Row]]:
+    """Read what is measured: a row for each form, whose clusters are user tasks.
+
+    A form that changes the attack alone has no benign side.
+    """
     rows: dict[str, Row] = defaultdict(new_row)
     for path in sorted(folder.glob("*/*.json")):
         for task, forms in json.loads(path.read_text("utf-8"))["tasks"].items():
             for form, found in forms.items():
-                for name, column in NAMES.items():
-                    counts = found.get(name, {}).get("counts", {})
+                for defence, column in NAMES.items():
+                    counts = found.get(defence, {}).get("counts", {})
                     benign, attacked = rows[form][column]
                     cluster = f"{path.parent.name} {task}"
                     benign.add(cluster, counts.get("utility", 0), counts.get("tasks", 0))
                     pairs = counts.get("pairs", 0)
                     attacked.add(cluster, pairs - counts.get("attacks", 0), pairs)
     for form, row in rows.items():
-        yield f"AgentDojo, {form}", row
+        yield f"{name}, {form}", row
 
 
 def format_table(rows: Sequence[tuple[str, Row]]) -> str:
@@ -185,11 +197,12 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="./run evidence")
     parser.add_argument("--cpu-minutes", type=float, default=20.0, help="budget of AgentDojo (default 20)")
     parser.add_argument("--suites", default="recorded,outside,agentdojo", help="some of them, with commas")
+    parser.add_argument("--whole", action="store_true", help="every pair of AgentDojo, which takes hours")
     options = parser.parse_args(argv)
     suites: dict[str, Callable[[], Iterator[tuple[str, Row]]]] = {
         "recorded": measure_recorded,
         "outside": measure_outside,
-        "agentdojo": lambda: measure_agentdojo(60 * options.cpu_minutes),
+        "agentdojo": lambda: measure_agentdojo(60 * options.cpu_minutes, whole=options.whole),
     }
     rows: list[tuple[str, Row]] = []
     for name in options.suites.split(","):

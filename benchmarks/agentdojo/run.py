@@ -3,7 +3,7 @@
 python -m benchmarks.agentdojo.run [--suite NAME] [--only "DEFENCE|DEFENCE"] [--encode KIND|all] [--show]
 [--markdown] [--require UTILITY ATTACKS]
 python -m benchmarks.agentdojo.run --variation NAME|all [--quick] [--into FOLDER] [--json FILE] [--processes N]
-[--cpu-minutes N] [the same, without --encode]
+[--cpu-minutes N] [--sample TASKS] [--injections N] [--seed N] [the same, without --encode]
 """
 
 from __future__ import annotations
@@ -82,8 +82,14 @@ def shown(table: list[list[str]], *, markdown: bool) -> str:
 
 def in_variations(options: argparse.Namespace) -> list[str]:
     """Measures and prints the variations; what misses the requirement."""
-    asked = varied.Asked(options.variation, options.suite, options.only, options.quick, options.show)
-    kept = Kept(options.into, digest(quick=options.quick)) if options.into else None
+    sample = (
+        varied.Sample(options.sample, options.injections, options.seed)
+        if options.sample is not None
+        else None
+    )
+    asked = varied.Asked(options.variation, options.suite, options.only, options.quick, options.show, sample)
+    part = str(sample) if sample else "short form" if options.quick else ""
+    kept = Kept(options.into, digest(part)) if options.into else None
     tallies = varied.results(asked, kept, options.processes, 60 * options.cpu_minutes)
     print(shown(varied.table(asked, tallies), markdown=options.markdown))
     print(f"\n{varied.extent(asked)}", *varied.last_lines(asked, tallies), sep="\n")
@@ -106,12 +112,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="every count; with --variation")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--cpu-minutes", type=float, default=math.inf, help="stop there; --into continues")
+    parser.add_argument("--sample", type=int, metavar="TASKS", help="a random part; with --variation")
+    parser.add_argument("--injections", type=int, default=3, help="of each task of the sample (default 3)")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample (default 1)")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if options.variation:
         sys.exit("\n".join(in_variations(options)) or None)
-    if options.quick or options.json or options.into:
-        parser.error("--quick, --json and --into go with --variation")
+    if options.quick or options.json or options.into or options.sample is not None:
+        parser.error("--quick, --sample, --json and --into go with --variation")
     suites = {name: suite for name, suite in get_suites(VERSION).items() if options.suite in (None, name)}
     wanted = options.only.split("|") if options.only else [""]
     defences = [one for one in contestants(PLAIN.guise) if any(part in one.name for part in wanted)]

@@ -13,6 +13,7 @@ import sys
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import cache
+from random import Random
 from time import monotonic, process_time
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,24 @@ QUICK_TASKS, QUICK_INJECTIONS = 8, 3
 
 
 @dataclass(frozen=True, slots=True)
+class Sample:
+    """Random part of the suites: the same for the same seed, and a larger one begins with the smaller.
+
+    Args:
+        tasks: number of user tasks, drawn from all suites together.
+        injections: number of injections, drawn for each of them.
+        seed: of both draws.
+    """
+
+    tasks: int
+    injections: int
+    seed: int
+
+    def __str__(self) -> str:
+        return f"sample with seed {self.seed} of {self.injections} injections for each task"
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """What is to be measured.
 
@@ -44,6 +63,7 @@ class Asked:
         only: names of columns, or parts of them, with bars between; the columns of the report if left out.
         quick: a few tasks of each suite.
         show: whether each refused benign call and each attack that succeeds is printed.
+        sample: a random part of the suites, in random order.
     """
 
     variations: str
@@ -51,26 +71,34 @@ class Asked:
     only: str | None = None
     quick: bool = False
     show: bool = False
+    sample: Sample | None = None
 
     def forms(self) -> list[Form]:
         """The plain form and those of the variations."""
         return chosen(self.variations)
 
     def tasks(self) -> list[tuple[str, str]]:
-        """Suite and user task, the dearest suite first, so that two processes end together."""
+        """Suite and user task, the dearest suite first, so that two processes end together; a sample in its order."""
         step = QUICK_TASKS if self.quick else 1
         suites = get_suites(VERSION).values()
-        return [
+        found = [
             (suite.name, task)
             for suite in sorted(suites, key=lambda each: len(each.user_tasks), reverse=True)
             if self.suite in (None, suite.name)
             for task in [*suite.user_tasks][::step]
         ]
+        if self.sample is None:
+            return found
+        Random(self.sample.seed).shuffle(found)
+        return found[: self.sample.tasks]
 
-    def injections(self, suite: str) -> list[Any]:
-        """The injections of a suite that ask for calls."""
+    def injections(self, suite: str, task: str) -> list[Any]:
+        """The injections of a suite that ask for calls; in a sample those that are drawn for a user task."""
         whole = get_suites(VERSION)[suite].injection_tasks.values()
         known = [each for each in whole if each.ID in attackers(suite)]
+        if self.sample is not None:
+            dice = Random(f"{self.sample.seed} {suite} {task}")
+            return dice.sample(known, min(self.sample.injections, len(known)))
         return known[:: QUICK_INJECTIONS if self.quick else 1]
 
     def columns(self) -> list[str]:
@@ -112,7 +140,7 @@ def measured(work: Work) -> tuple[str, str, Found, float]:
         found[form.title][defence.name]["told"].append(line)
 
     benign(suite, task, [side for side in here if not side[0].attack_alone], told)
-    for injection in asked.injections(suite_name):
+    for injection in asked.injections(suite_name, task_name):
         attacked(suite, task, injection, here, told)
     for form, _, tally in here:
         for name, count in tally.items():
@@ -286,14 +314,14 @@ def misses(asked: Asked, tallies: dict[str, Tally], utility: float, attacks: flo
 def extent(asked: Asked) -> str:
     """What was run, in a line."""
     tasks = asked.tasks()
-    pairs = sum(len(asked.injections(suite)) for suite, _ in tasks)
-    policy = GENERAL
-    part = (
-        f"SHORT FORM, every {QUICK_TASKS}th task and {QUICK_INJECTIONS}rd injection: " if asked.quick else ""
-    )
-    return (
-        f"{part}{len(tasks)} tasks, {pairs} attacked pairs, {len(asked.forms())} forms; policy {policy.name}"
-    )
+    pairs = sum(len(asked.injections(*one)) for one in tasks)
+    part = ""
+    if asked.quick:
+        part = f"SHORT FORM, every {QUICK_TASKS}th task and {QUICK_INJECTIONS}rd injection: "
+    elif asked.sample is not None:
+        part = f"{asked.sample}: "
+    size = f"{len(tasks)} tasks, {pairs} attacked pairs, {len(asked.forms())} forms"
+    return f"{part}{size}; policy {GENERAL.name}"
 
 
 def as_json(asked: Asked, tallies: dict[str, Tally]) -> str:

@@ -56,4 +56,4 @@ def test_what_other_code_measured_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_short_form_is_other_code() -> None:
-    assert digest(quick=True) != digest(quick=False) == digest(quick=False)
+    assert digest("short form") != digest() == digest()

@@ -247,7 +247,7 @@ def about_the_file(error: sqlite3.Error) -> bool:
 WORDS: Final = """fts5(
         words, content = '', detail = none, columnsize = 0, tokenize = 'unicode61 remove_diacritics 0'
     )"""
-"""The kind of the index of words."""
+"""The kind of the indexes of words, of messages and of notes."""
 
 _OWN = """
     create table claim (epoch integer not null, seal blob not null) strict;
@@ -269,9 +269,7 @@ _OWN = """
             values ('delete', old.conversation << 20 | old.version, old.words);
     end;
 
-    create virtual table noteindex using fts5(
-        words, content = '', detail = none, columnsize = 0, tokenize = 'unicode61 remove_diacritics 0'
-    );
+    create virtual table noteindex using @words;
     create trigger note_added after insert on note begin
         insert into noteindex (rowid, words) values (new.number, new.words);
     end;

@@ -152,37 +152,66 @@ def _faults(connection: sqlite3.Connection, path: Path, said: HeadRecord | None)
         yield from _head(connection, path, said)
         yield from find_faults(connection, (sqlite3.Error,))
         yield from find_count_damage(connection)
-        yield from _find_wrong_words(connection)
+        for index in _INDEXES:
+            yield from _find_wrong_words(connection, index)
 
 
-_INDEXES: Final = f"""
-    create virtual table temp.right_index using {WORDS};
-    insert into temp.right_index (rowid, words) select conversation << 20 | version, words from main.wordlist;
-    create virtual table temp.right_words using fts5vocab(temp, right_index, instance);
-    create virtual table temp.found_words using fts5vocab(main, wordindex, instance);
+class _WordIndex(NamedTuple):
+    """Index of words that triggers keep.
+
+    Args:
+        table: its virtual table.
+        words: selects the key and the words of each row that it is made of.
+        name: for people.
+        owner: what an entry belongs to.
+    """
+
+    table: str
+    words: str
+    name: str
+    owner: str
+
+
+_INDEXES: Final = (
+    _WordIndex(
+        "wordindex",
+        "select conversation << 20 | version, words from main.wordlist",
+        "the index of words",
+        "message",
+    ),
+    _WordIndex("noteindex", "select number, words from main.note", "the index of notes", "note"),
+)
+
+_REBUILD: Final = f"""
+    create virtual table temp.right_@index using {WORDS};
+    insert into temp.right_@index (rowid, words) @words;
+    create virtual table temp.right_@index_terms using fts5vocab(temp, right_@index, instance);
+    create virtual table temp.found_@index_terms using fts5vocab(main, @index, instance);
 """  # noqa: S608 - our own text
-"""Builds the index of words again, next to the stored one."""
+"""Builds an index again, next to the stored one."""
 
 _WRONG: Final = (
     "select count(*) from (select term, doc from {} except select term, doc from {})"  # two of our own tables
 )
 
 
-def _find_wrong_words(connection: sqlite3.Connection) -> Iterator[str]:
-    """Compare the index of words with the words that it is made of."""
-    for statement in _INDEXES.split(";")[:-1]:
-        connection.execute(statement)
+def _find_wrong_words(connection: sqlite3.Connection, index: _WordIndex) -> Iterator[str]:
+    """Compare an index with the words that it is made of."""
+    text = _REBUILD.replace("@index", index.table).replace("@words", index.words)
+    right, stored = (f"{kind}_{index.table}_terms" for kind in ("right", "found"))
     try:
+        for statement in text.split(";")[:-1]:
+            connection.execute(statement)
         missing, foreign = (
             connection.execute(_WRONG.format(*names)).fetchone()[0]
-            for names in (("right_words", "found_words"), ("found_words", "right_words"))
+            for names in ((right, stored), (stored, right))
         )
     except sqlite3.DatabaseError as error:
-        yield f"the index of words: it cannot be read, so searches by text are wrong ({error})"
+        yield f"{index.name}: it cannot be read, so searches by text are wrong ({error})"
         return
     if missing or foreign:
         yield (
-            f"the index of words: {missing} entries are missing and {foreign} belong to no message,"
+            f"{index.name}: {missing} entries are missing and {foreign} belong to no {index.owner},"
             " so searches by text are wrong"
         )
 

@@ -181,7 +181,6 @@ def columns():
             if (table, name)
             not in {
                 ("completion", "number"),  # the order in which they came, which says nothing of one
-                ("note", "number"),
                 ("note_log", "number"),
             }
         ]
@@ -319,6 +318,32 @@ def test_the_verb_says_what_is_wrong_and_ends_with_one(journal):
     assert done.exit_code == 1
     assert "step 1 breaks the chain" in done.output
     assert "1 faults" in done.output
+
+
+NOTES_REMOVED = "insert into noteindex (noteindex, rowid, words) select 'delete', number, words from note"
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (
+            "insert into noteindex (rowid, words) values (99, 'stray')",
+            "the index of notes: 0 entries are missing and 1 belong to no note",
+        ),
+        (NOTES_REMOVED, "8 entries are missing and 0 belong to no note, so searches by text are wrong"),
+        ("update note set number = number + 50", "8 entries are missing and 8 belong to no note"),
+        (
+            "update noteindex_data set block = x'00ff00ff00ff00ff' where id > 10",
+            "the index of notes: it cannot be read",
+        ),
+    ],
+)
+def test_a_damaged_index_of_notes_is_found_by_the_verb(journal, change, fault):
+    with closing(sqlite3.connect(journal, isolation_level=None)) as connection:
+        connection.execute(change)
+    done = CliRunner().invoke(cli, ["journal", "verify", "--journal", str(journal)])
+    assert (done.exit_code, fault in done.output) == (1, True), done.output
+    assert done.output.endswith("1 faults\n")
 
 
 def test_a_journal_that_is_older_than_its_head_is_a_finding(journal):

@@ -172,17 +172,62 @@ class NotesFound(NamedTuple):
 
 
 class NoteFilter(NamedTuple):
-    """Choice of notes by an operator; every condition that is set must hold.
+    """Choice of notes; every condition that is set must hold.
 
     Args:
         principal: the writer's principal.
         source: a source's name, its place, or the host of its place.
         id: of one note.
+        name: exact name.
+        stranger: only notes with a stranger's words.
     """
 
     principal: str = ""
     source: str = ""
     id: str = ""
+    name: str = ""
+    stranger: bool = False
+
+    @property
+    def has_condition(self) -> bool:
+        """True unless it chooses every note, or every note of a stranger."""
+        return any(self[:-1])
+
+
+class EraserRole(StrEnum):
+    """Role of one who erases notes."""
+
+    OPERATOR = "operator"
+    PRINCIPAL = "principal"
+
+
+class Eraser(NamedTuple):
+    """One who erases notes.
+
+    Args:
+        role: an operator may erase any note, a principal the notes of its own conversations.
+        name: for the log.
+        principal: whose notes may be erased, for a principal.
+        exposed: whether untrusted text had reached the sender, which then erases only notes with a stranger's words.
+    """
+
+    role: EraserRole
+    name: str
+    principal: str = ""
+    exposed: bool = False
+
+    def restrict(self, chosen: NoteFilter) -> NoteFilter:
+        """Restrict a choice to what this one may erase.
+
+        Raises PermissionError for notes of another principal, and ValueError for a choice without a condition.
+        """
+        if not chosen.has_condition:
+            raise ValueError("name a principal, a source or a note")
+        if self.role is EraserRole.OPERATOR:
+            return chosen
+        if not self.principal or chosen.principal not in ("", self.principal):
+            raise PermissionError(f"{self.name} may erase only its own notes")
+        return chosen._replace(principal=self.principal, stranger=chosen.stranger or self.exposed)
 
 
 class NoteStore(Protocol):
@@ -197,6 +242,9 @@ class NoteStore(Protocol):
 
     async def find(self, query: NoteQuery) -> NotesFound:
         """Find notes. Raises EngineError, and UnreadableError for a damaged note."""
+
+    async def forget(self, chosen: NoteFilter, eraser: Eraser, at: float) -> int:
+        """Erase notes for good. Returns their number. Raises as ``Eraser.restrict`` does, and EngineError."""
 
 
 @dataclass(frozen=True, slots=True)

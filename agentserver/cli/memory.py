@@ -1,8 +1,11 @@
-"""``agentserver memory``: the notes that outlive conversations, listed, shown and erased by an operator."""
+"""``agentserver memory``: notes that outlive conversations, listed, shown, erased and moved by an operator."""
 
 from __future__ import annotations
 
+import os
+import sys
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import click
@@ -12,6 +15,7 @@ from agentserver.cli.project import Verbs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from agentserver.engines.journal.connection import Connection
     from agentserver.engines.journal.notes import NoteEntry
@@ -22,10 +26,16 @@ T = TypeVar("T")
 EXCERPT = 60
 """Characters of a note in a list."""
 
+FORM = "agentserver-note"
+"""Member of each line of an export, with the number of its form."""
 
-@click.group("memory", cls=Verbs, short_help="List, show and erase notes that outlive conversations.")
+LINE = 1 << 23
+"""Bytes of a line of an export."""
+
+
+@click.group("memory", cls=Verbs, short_help="List, show, erase and move notes that outlive conversations.")
 def command() -> None:
-    """List, show and erase the notes that listeners keep beyond conversations."""
+    """List, show, erase, export and import the notes that listeners keep beyond conversations."""
 
 
 @command.command("list")
@@ -78,13 +88,117 @@ def forget_command(given: reading.JournalArguments, *, note: str, principal: str
     past conversations are not touched: their retention ends them.
     """
     from agentserver.engines.journal.notes import forget_notes
-    from agentserver.notes import NoteFilter
+    from agentserver.notes import Eraser, EraserRole, NoteFilter
 
-    chosen, by = NoteFilter(principal, source, note), f"operator {project.user()}"
-    if not any(chosen):
+    chosen = NoteFilter(principal, source, note)
+    if not chosen.has_condition:
         project.refuse("name a note, --principal or --source")
+    by = Eraser(EraserRole.OPERATOR, _name_operator())
     count = _use_notes(given, lambda connection: forget_notes(connection, chosen, by, time.time()))
     click.echo(f"{count} erased")
+
+
+@command.command("export")
+@project.output_option
+@click.option("--principal", default="", help="Only notes written in conversations of this principal.")
+@click.option("--source", default="", help="Only notes with words of this listener, site or host.")
+@reading.journal_option
+def export_command(
+    given: reading.JournalArguments, *, output: Path | None, principal: str, source: str
+) -> None:
+    """Write notes as JSON lines, each with the author of its parts, its sources and its readers."""
+    from agentserver.codec import write_json
+    from agentserver.engines.journal.notes import NOTES, list_notes
+    from agentserver.notes import NoteFilter
+
+    chosen = NoteFilter(principal, source)
+    found = _use_notes(given, lambda connection: list_notes(connection, chosen, most=sys.maxsize))
+    lines = [write_json({FORM: 1, **NOTES.plain(note)}).decode("utf-8", "backslashreplace") for note in found]
+    if lines or output is not None:
+        project.write(output, "".join(f"{line}\n" for line in lines), private=True)
+    project.say(f"{len(lines)} exported", err=True)
+
+
+@command.command("import")
+@click.argument("file", type=project.FILE)
+@click.option(
+    "--stranger",
+    default="",
+    help="Count every word of the file as this source's, because the file may have been changed.",
+)
+@reading.journal_option
+def import_command(given: reading.JournalArguments, *, file: Path, stranger: str) -> None:
+    """Store the notes of a FILE that ``export`` has written, with the origins that it names: all of them, or none.
+
+    A note that is stored already is skipped, and no note is replaced. Whoever can write the file decides what its notes
+    are worth; name a --stranger for one that others could have changed.
+    """
+    from agentserver.engines.journal.connection import transaction
+    from agentserver.engines.journal.notes import SALT, import_note
+
+    notes, by, at = _read_notes(file, stranger), _name_operator(), time.time()
+
+    def put(connection: Connection) -> int:
+        added = 0
+        with transaction(connection):
+            for number, note in notes:
+                try:
+                    added += import_note(connection, note, os.urandom(SALT), by, at)
+                except ValueError as error:
+                    project.refuse(f"{file}:{number}: {error}", "nothing was imported")
+        return added
+
+    added = _use_notes(given, put)
+    click.echo(f"{added} imported, {len(notes) - added} stored already")
+
+
+def _read_notes(file: Path, stranger: str) -> list[tuple[int, Note]]:
+    """Read the notes of a file with the number of each line. Ends the command at the first that is none."""
+    found: list[tuple[int, Note]] = []
+    number = 0
+    try:
+        with file.open("rb") as stream:
+            for number, line in ((at, each) for at, each in enumerate(stream, 1) if each.strip()):
+                found.append((number, read_note(line, stranger)))
+    except OSError as error:
+        project.refuse(f"{file}: {error.strerror}")
+    except ValueError as error:
+        project.refuse(f"{file}:{number}: {error}", "write the file with agentserver memory export")
+    return found
+
+
+def read_note(line: bytes, stranger: str = "") -> Note:
+    """Read a note of an export. Raises ValueError.
+
+    A stranger's words without a source have an unknown one, which every erasure by source finds.
+
+    Args:
+        line: the JSON text.
+        stranger: the source of all words, whatever the text says; empty to keep what it says.
+    """
+    from agentserver.engines.journal.notes import NOTES
+    from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
+    from agentserver.notes import UNKNOWN_SOURCE, NoteSource, SpanAuthor
+    from agentserver.tools.pages import writable
+
+    plain = parse_json_or_raise(line.strip(), JsonLimits(bytes=LINE))
+    if not isinstance(plain, dict) or plain.pop(FORM, None) != 1:
+        raise ValueError(f'no note of an export, which begins with {{"{FORM}":1')
+    note = NOTES.value(plain)
+    if not (note.id and note.owner and note.principal and note.spans):
+        raise ValueError("/id, /owner, /principal and /spans must not be empty")
+    if any(span.text != writable(span.text) for span in note.spans):
+        raise ValueError("/spans: a text has characters that no message can hold")
+    if stranger:
+        spans = tuple(span._replace(author=SpanAuthor.STRANGER) for span in note.spans)
+        note = replace(note, spans=spans, sources=(NoteSource(stranger), *note.sources))
+    if note.has_stranger and not note.sources:
+        note = replace(note, sources=(NoteSource(UNKNOWN_SOURCE),))
+    return note
+
+
+def _name_operator() -> str:
+    return f"operator {project.user()}"
 
 
 @command.command("log")
@@ -107,19 +221,7 @@ def _entry_fields(entry: NoteEntry) -> Mapping[str, object]:
 
 def _use_notes(given: reading.JournalArguments, work: Callable[[Connection], T]) -> T:
     """Run a function with the connection to the notes. Ends the command if there are none."""
-    kept = reading.find_source(given)
-    if kept.shared is None and kept.path is None:
-        project.refuse("this engine keeps no notes")
-    with reading.report_storage_errors():
-        if kept.shared is not None:
-            from agentserver.engines.postgres.operations import open_database  # needs an extra
-
-            with open_database(kept.shared) as connection:
-                return work(connection)
-        from agentserver.engines.sqlite.maintenance import leave
-
-        assert kept.path is not None  # checked above
-        return leave(kept.path, work)
+    return reading.leave(reading.find_source(given), work)
 
 
 def _line(note: Note) -> str:

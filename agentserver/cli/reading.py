@@ -208,13 +208,13 @@ def print_visible(texts: Iterable[str], redact: Callable[[str], str], *, whole: 
 
 
 def leave(kept: Source, put: Callable[[Any], T]) -> T:
-    """Store an operator's decision durably, also while servers use the journal or the database.
+    """Store an operator's decision durably, or read notes, also while servers use the journal or the database.
 
     Args:
         kept: where.
-        put: writes the decision by a connection, and returns what this function returns.
+        put: uses a connection, and returns what this function returns.
 
-    Ends the command if it cannot be stored.
+    Ends the command if the decision cannot be stored.
     """
     from agentserver.engines.sqlite import maintenance
 

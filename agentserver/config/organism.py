@@ -90,7 +90,7 @@ MEMORY: Final = "agentserver.tools.memory"
 def list_keepers(bound: Iterable[BoundListener]) -> frozenset[str]:
     """List the listeners whose handlers keep notes: those of the module itself, not functions that call them."""
     module = sys.modules.get(MEMORY)
-    handlers = () if module is None else (module.remember, module.recall)
+    handlers = () if module is None else (module.remember, module.recall, module.forget)
     return frozenset(item.listener.name for item in bound if any(item.handler is one for one in handlers))
 
 

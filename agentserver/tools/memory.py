@@ -1,7 +1,7 @@
 """The tools that keep notes and facts beyond conversations, in the engine.
 
 Each note keeps the origin of its words as of its writing, so that any later reader knows a stranger's words as such.
-Declare both listeners as ``trust: trusted``: a note is worth what its own origin is worth.
+Declare each listener as ``trust: trusted``: a note is worth what its own origin is worth.
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ from annotated_types import Ge, Gt, Le, MaxLen, MinLen
 
 from agentserver.contract import HandlerMetadata, HandlerResponse, invocation
 from agentserver.core.state.principals import tenant_of
-from agentserver.notes import Note, NoteLimits, NoteQuery, NoteScope, NoteSpan, SpanAuthor
+from agentserver.notes import (
+    Eraser,
+    EraserRole,
+    Note,
+    NoteFilter,
+    NoteLimits,
+    NoteQuery,
+    NoteScope,
+    NoteSpan,
+    SpanAuthor,
+)
 from agentserver.payload.xmlify import xmlify
 from agentserver.tools import pages, require_settings
 
@@ -25,6 +35,8 @@ if TYPE_CHECKING:
     from agentserver.notes import MessageLineage, NoteAccess
 
 __all__ = [
+    "Forget",
+    "ForgottenNotes",
     "MemoryProblem",
     "MemorySettings",
     "NoteResult",
@@ -37,6 +49,7 @@ __all__ = [
     "RecalledSpan",
     "Remember",
     "SpanAuthor",
+    "forget",
     "recall",
     "remember",
 ]
@@ -60,7 +73,7 @@ class MemoryProblem(StrEnum):
     FORBIDDEN = "forbidden"  # the settings allow no such scope, or the principal is no member
     FULL = "full"
     SIZE = "size"
-    EMPTY = "empty"
+    EMPTY = "empty"  # nothing to keep, or no condition that chooses notes
 
 
 @xmlify(namespace="urn:agentserver-tools:memory")
@@ -87,6 +100,31 @@ class NoteResult:
     """The fate of a note that was to be kept."""
 
     id: Annotated[str, MaxLen(64)] = ""
+    problem: MemoryProblem | None = None
+
+
+@xmlify(namespace="urn:agentserver-tools:memory")
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Erasure of the principal's own notes. Every condition that is set must hold, and one must be set.
+
+    Args:
+        id: of one note.
+        name: the exact key.
+        source: a listener, a site such as ``https://shop.example``, or its host, whose words a note holds.
+    """
+
+    id: Annotated[str, MaxLen(64)] = ""
+    name: Annotated[str, MaxLen(NAME)] = ""
+    source: Annotated[str, MaxLen(1000)] = ""
+
+
+@xmlify(namespace="urn:agentserver-tools:memory")
+@dataclass(frozen=True, slots=True)
+class ForgottenNotes:
+    """The number of notes that were erased."""
+
+    count: int = 0
     problem: MemoryProblem | None = None
 
 
@@ -250,6 +288,22 @@ async def recall(payload: Recall, metadata: HandlerMetadata) -> HandlerResponse:
     return HandlerResponse.respond(
         RecalledNotes([_show(note, principal) for note in found.notes], found.more)
     )
+
+
+async def forget(payload: Forget, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - as above
+    """Erase notes of the principal, and answer with their number.
+
+    A sender that untrusted text had reached erases only notes with a stranger's words.
+    """
+    notes = _require_notes()
+    lineage = notes.lineage
+    exposed = not lineage.spans or any(span.author is SpanAuthor.STRANGER for span in lineage.spans)
+    name = f"{lineage.listener} for {lineage.principal}"
+    eraser = Eraser(EraserRole.PRINCIPAL, name, lineage.principal, exposed)
+    chosen = NoteFilter(source=payload.source, id=payload.id, name=payload.name)
+    if not chosen.has_condition:
+        return HandlerResponse.respond(ForgottenNotes(problem=MemoryProblem.EMPTY))
+    return HandlerResponse.respond(ForgottenNotes(await notes.store.forget(chosen, eraser, notes.at)))
 
 
 def _require_notes() -> NoteAccess:

@@ -15,7 +15,7 @@ import click
 import pytest
 
 import agentserver
-from agentserver.cli import send
+from agentserver.cli import memory, send
 from agentserver.client import values as client_values
 from agentserver.client.errors import ProtocolError
 from agentserver.foreign_json.reading import RefusedJson
@@ -133,6 +133,7 @@ READERS = {
     ),
     "agentserver/gateways/inbox.py": (file_of_inbox, b"%s"),
     "agentserver/cli/send.py": (read_message, b"[%s]"),
+    "agentserver/cli/memory.py": (memory.read_note, b'{"agentserver-note":1,"spans":%s}'),
     "agentserver/history/files.py": (lambda data: [*files.read_conversations(data)], b'{"resourceSpans":%s}'),
 }
 """A driver of each reader, and the text that a bomb is put into."""

@@ -19,7 +19,7 @@ from typing import Annotated
 from agentserver import HandlerMetadata, HandlerResponse, SystemError, xmlify
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.confidentiality.readers import Readers
-from agentserver.tools.memory import Recall, RecalledNotes, Remember, NoteResult
+from agentserver.tools.memory import ForgottenNotes, Recall, RecalledNotes, Remember, NoteResult
 
 @xmlify
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Paid:
 PAGES, BOOK, PAID, SEEN = {}, {}, [], []
 SCRIPT = {}
 
-ALL = Wish | Page | Contact | Secret | Paid | RecalledNotes | NoteResult | SystemError | Done
+ALL = Wish | Page | Contact | Secret | Paid | RecalledNotes | NoteResult | ForgottenNotes | SystemError | Done
 
 async def desk(payload: ALL, metadata: HandlerMetadata) -> HandlerResponse:
     SEEN.append(payload)
@@ -112,7 +112,7 @@ ENGINE
 provenance: {mode: enforce, fields: {book: {iban: directory}}}
 listeners:
   - {name: desk, description: Works., payload_class: memory_desk_code.Wish, handler: memory_desk_code.desk,
-     agent: true, trust: relay, peers: [web, book, vault, bank, note, notes, aide]}
+     agent: true, trust: relay, peers: [web, book, vault, bank, note, notes, eraser, aide]}
   - {name: aide, description: Helps., payload_class: memory_desk_code.Wish, handler: memory_desk_code.aide,
      agent: true, trust: relay, peers: [note, notes, bank], memory: thread}
   - {name: web, description: Fetches., payload_class: memory_desk_code.GetPage, handler: memory_desk_code.web,
@@ -126,6 +126,7 @@ listeners:
      settings_class: agentserver.tools.memory.MemorySettings, settings: SETTINGS}
   - {name: notes, description: Finds notes., handler: agentserver.tools.memory.recall, trust: trusted,
      settings_class: agentserver.tools.memory.MemorySettings, settings: SETTINGS}
+  - {name: eraser, description: Erases notes., handler: agentserver.tools.memory.forget, trust: trusted}
 """
 SETTINGS = '{scopes: [principal, project, agent], projects: {atlas: ["ann", "bob"]}}'
 

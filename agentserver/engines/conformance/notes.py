@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentserver.engines.conformance.sample import hold
-from agentserver.notes import Note, NoteLimits, NoteQuery, NoteScope, NoteSource, NoteSpan, SpanAuthor
+from agentserver.notes import (
+    Eraser,
+    EraserRole,
+    Note,
+    NoteFilter,
+    NoteLimits,
+    NoteQuery,
+    NoteScope,
+    NoteSource,
+    NoteSpan,
+    SpanAuthor,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -70,7 +81,30 @@ async def a_stranger_crowds_out_no_note(subject: Subject) -> None:
         hold(not await add(make_note("7", SpanAuthor.LISTENER, text="x" * 1000), LIMITS), "bytes are bounded")
 
 
+async def a_principal_erases_its_own_notes(subject: Subject) -> None:
+    """Check that erased notes stay erased, and that a principal erases no note of another."""
+    async with subject.open() as engine:
+        if engine.notes is None:
+            return
+        for note in (make_note("1", SpanAuthor.LISTENER), make_note("2", SpanAuthor.STRANGER, owner="bob")):
+            hold(await engine.notes.add(note, LIMITS), "a note is kept")
+        ada = Eraser(EraserRole.PRINCIPAL, "ada", "ada")
+        hold(not await engine.notes.forget(NoteFilter(id="2"), ada, 6.0), "another's note is not erased")
+        hold(await engine.notes.forget(NoteFilter(id="1"), ada, 6.0) == 1, "an own note is erased")
+        site = NoteFilter(source="example.org")
+        operator = Eraser(EraserRole.OPERATOR, "root")
+    async with subject.open() as engine:
+        assert engine.notes is not None
+        found = [
+            [*(await engine.notes.find(NoteQuery(NoteScope.PRINCIPAL, who, who))).notes]
+            for who in ("ada", "bob")
+        ]
+        hold([len(each) for each in found] == [0, 1], "an erased note stays erased")
+        hold(await engine.notes.forget(site, operator, 7.0) == 1, "an operator erases by the source's host")
+
+
 NOTES: tuple[Callable[[Subject], Awaitable[None]], ...] = (
     a_note_keeps_its_origin,
     a_stranger_crowds_out_no_note,
+    a_principal_erases_its_own_notes,
 )

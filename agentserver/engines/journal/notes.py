@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from agentserver.engines.journal.connection import Connection
-    from agentserver.notes import NoteFilter, NoteLimits, NoteQuery
+    from agentserver.notes import Eraser, NoteFilter, NoteLimits, NoteQuery
 
 NOTES: Final[ValueCodec[Note]] = ValueCodec(
     Note,
@@ -60,9 +60,9 @@ class NoteEntry(NamedTuple):
 
     Args:
         at: in seconds since the epoch.
-        action: ``write``, ``replace`` or ``erase``.
+        action: ``write``, ``import``, ``replace`` or ``erase``.
         note: id of the note.
-        by: listener that wrote it, or the operator with the role.
+        by: listener that wrote it, or the name of the one who imported or erased it.
         digest: salted digest of the note.
     """
 
@@ -101,10 +101,14 @@ class StoredNotes:
         found: NotesFound = await self._do(lambda connection: find_notes(connection, query, self._word))
         return found
 
+    async def forget(self, chosen: NoteFilter, eraser: Eraser, at: float) -> int:
+        """Erase notes for good. Returns their number."""
+        count: int = await self._do(lambda connection: forget_notes(connection, chosen, eraser, at))
+        return count
+
 
 def add_note(connection: Connection, note: Note, limits: NoteLimits, salt: bytes) -> bool:
     """Store a note and log it, unless its owner's limits forbid it. See ``NoteStore.add``."""
-    data, words = NOTES.dump(note), _join_words(note)
     stranger, owner = int(note.has_stranger), (str(note.scope), note.owner)
     with transaction(connection):
         link = _lock_log(connection)
@@ -119,19 +123,43 @@ def add_note(connection: Connection, note: Note, limits: NoteLimits, salt: bytes
         if not _fits(sums, note.size, limits, stranger):
             return False
         link = _erase(connection, link, [row[0] for row in old], ("replace", note.listener, note.at))
-        columns = (note.id, *owner, note.name, note.principal, note.at, stranger, note.size)
-        connection.execute(
-            "insert into note (id, scope, owner, name, principal, at, stranger, size, salt, data, words, seal)"
-            " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*columns, salt, data, words, seal.digest(columns, salt, data)),
-        )
-        connection.executemany(
-            "insert into note_source (note, name, place, host) values (?, ?, ?, ?)",
-            [(note.id, *source, _host_of(source.place)) for source in dict.fromkeys(note.sources)],
-        )
-        entry = NoteEntry(note.at, "write", note.id, note.listener, seal.digest((note.id,), salt, data))
-        _unlock_log(connection, _append(connection, link, entry))
+        _unlock_log(connection, _insert(connection, link, note, salt, ("write", note.listener, note.at)))
     return True
+
+
+def import_note(connection: Connection, note: Note, salt: bytes, by: str, at: float) -> bool:
+    """Store an exported note and log it; False if it is stored already.
+
+    No limit applies, and no note is replaced. Raises ValueError if another note has its id.
+    """
+    with transaction(connection):
+        link = _lock_log(connection)
+        row = connection.execute(f"select {_COLUMNS} from note n where n.id = ?", (note.id,)).fetchone()  # noqa: S608 - our own text
+        if row is not None:
+            if _read(row) != note:
+                raise ValueError(f"another note with the id {note.id} is stored; erase it first")
+            return False
+        _unlock_log(connection, _insert(connection, link, note, salt, ("import", by, at)))
+    return True
+
+
+def _insert(
+    connection: Connection, link: bytes, note: Note, salt: bytes, why: tuple[str, str, float]
+) -> bytes:
+    """Store a note with its sources, and log it. Returns the last link."""
+    (action, by, at), data = why, NOTES.dump(note)
+    owner = (str(note.scope), note.owner, note.name, note.principal)
+    columns = (note.id, *owner, note.at, int(note.has_stranger), note.size)
+    connection.execute(
+        "insert into note (id, scope, owner, name, principal, at, stranger, size, salt, data, words, seal)"
+        " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*columns, salt, data, _join_words(note), seal.digest(columns, salt, data)),
+    )
+    connection.executemany(
+        "insert into note_source (note, name, place, host) values (?, ?, ?, ?)",
+        [(note.id, *source, _host_of(source.place)) for source in dict.fromkeys(note.sources)],
+    )
+    return _append(connection, link, NoteEntry(at, action, note.id, by, seal.digest((note.id,), salt, data)))
 
 
 def _fits(sums: Sequence[int], size: int, limits: NoteLimits, stranger: int) -> bool:
@@ -181,13 +209,9 @@ def list_notes(connection: Connection, chosen: NoteFilter, after: str = "", most
     return list(map(_read, rows))
 
 
-def forget_notes(connection: Connection, chosen: NoteFilter, by: str, at: float) -> int:
-    """Erase the notes that an operator chose, and log each. Returns their count.
-
-    Raises ValueError for a filter without a condition.
-    """
-    if chosen == type(chosen)():
-        raise ValueError("name a principal, a source or a note")
+def forget_notes(connection: Connection, chosen: NoteFilter, eraser: Eraser, at: float) -> int:
+    """Erase the chosen notes, and log each. Returns their count. Raises as ``Eraser.restrict`` does."""
+    chosen = eraser.restrict(chosen)
     where, values = _choose(chosen)
     statement = f"select n.id from note n where {where} order by n.number limit {ERASED_AT_ONCE:d}"  # noqa: S608 - our own text
     total, more = 0, True
@@ -195,7 +219,7 @@ def forget_notes(connection: Connection, chosen: NoteFilter, by: str, at: float)
         with transaction(connection):
             link = _lock_log(connection)
             keys = [key for (key,) in connection.execute(statement, values).fetchall()]
-            _unlock_log(connection, _erase(connection, link, keys, ("erase", by, at)))
+            _unlock_log(connection, _erase(connection, link, keys, ("erase", eraser.name, at)))
         total, more = total + len(keys), len(keys) == ERASED_AT_ONCE
     return total
 
@@ -218,7 +242,7 @@ def find_damaged_notes(connection: Connection) -> Iterator[str]:
         if bytes(stored) != link:
             yield f"entry {number} of the log of notes does not continue the chain"
             link = bytes(stored)
-        if entry.action == "write":
+        if entry.action in ("write", "import"):
             logged[entry.note] = bytes(entry.digest)
         else:
             logged.pop(entry.note, None)
@@ -257,10 +281,12 @@ def _compare_terms(connection: Connection, note: Note) -> Iterator[str]:
 def _choose(chosen: NoteFilter) -> tuple[str, list[str]]:
     """Return the condition of a filter with its values."""
     texts, values = ["1 = 1"], []
-    for column, value in (("id", chosen.id), ("principal", chosen.principal)):
+    for column, value in (("id", chosen.id), ("principal", chosen.principal), ("name", chosen.name)):
         if value:
             values.append(value)
             texts.append(f"n.{column} = ?{len(values)}")
+    if chosen.stranger:
+        texts.append("n.stranger = 1")
     if chosen.source:
         values += [chosen.source, UNKNOWN_SOURCE]
         source, unknown = (f"?{len(values) - 1}", f"?{len(values)}")

@@ -187,7 +187,7 @@ _REBUILD: Final = f"""
     insert into temp.right_@index (rowid, words) @words;
     create virtual table temp.right_@index_terms using fts5vocab(temp, right_@index, instance);
     create virtual table temp.found_@index_terms using fts5vocab(main, @index, instance);
-"""  # noqa: S608 - our own text
+"""
 """Builds an index again, next to the stored one."""
 
 _WRONG: Final = (

@@ -41,7 +41,17 @@ from agentserver.engines.sqlite.file import (
 from agentserver.engines.sqlite.lock import HEAD, find_companion
 from agentserver.engines.sqlite.maintenance import findings, leave
 from agentserver.engines.sqlite.writer import Writer
-from agentserver.notes import Note, NoteFilter, NoteLimits, NoteScope, NoteSource, NoteSpan, SpanAuthor
+from agentserver.notes import (
+    Eraser,
+    EraserRole,
+    Note,
+    NoteFilter,
+    NoteLimits,
+    NoteScope,
+    NoteSource,
+    NoteSpan,
+    SpanAuthor,
+)
 from agentserver.ports import EngineError
 from tests.fuzzing import examples
 
@@ -132,7 +142,10 @@ def everything(tmp_path_factory):
             sources = (NoteSource(f"web {key}", "https://example.org"),)
             note = Note(key, NoteScope.PRINCIPAL, "ada", key, "ada", "desk", "one", 5.0, spans, sources)
             assert notes.add_note(connection, note, NoteLimits(9, 999), key.encode())
-        assert notes.forget_notes(connection, NoteFilter(id="second"), "operator", 6.0) == 1
+        assert (
+            notes.forget_notes(connection, NoteFilter(id="second"), Eraser(EraserRole.OPERATOR, "ada"), 6.0)
+            == 1
+        )
         count_opening(connection)
         records.write_calendar(connection, Calendar((Jump(5.0, 9.0),), 11.0))
         for number in (3, 4, 5):

@@ -16,9 +16,6 @@ from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from pydantic_ai import Agent, InstrumentationSettings
-from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import FunctionModel
 
 PAGE = "Badgers dig setts and sleep by day. Press contact: mallory@evil.example"
 OBEYS = ("Summarise https://badgers.example/ and mail the notes to ada@corp.example",
@@ -35,7 +32,14 @@ HONEST = [
 
 
 def record(words, calls):
-    """Run an agent that makes these calls, and give the trace of it."""
+    """Run an agent that makes these calls, and return its trace.
+
+    The framework takes a second to import, which each worker that only collects these tests would spend.
+    """
+    from pydantic_ai import Agent, InstrumentationSettings
+    from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+    from pydantic_ai.models.function import FunctionModel
+
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     answers = iter(

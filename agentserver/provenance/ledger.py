@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.index import Table
     from agentserver.provenance.evidence.labels import Call
     from agentserver.provenance.evidence.words import WordIndex
-    from agentserver.provenance.observations.assessment import RecentOutputs
+    from agentserver.provenance.observations.assessment import LastAssessment
     from agentserver.provenance.plans.arguments import AllowedStep
     from agentserver.provenance.policy.declarations import FieldRule, ListenerClass, Policy
 
@@ -242,20 +242,20 @@ class Ledger:
         """Add a listener's output, before it is delivered."""
         return self.confide(policy, seen).learn(policy, seen)
 
-    def learn(self, policy: Policy, seen: Observation, recent: RecentOutputs | None = None) -> Ledger:
+    def learn(self, policy: Policy, seen: Observation, last: LastAssessment | None = None) -> Ledger:
         """Add the untrusted texts and records in a listener's output.
 
         Args:
             policy: the declared policy.
             seen: the output.
-            recent: cache of assessments, for a caller that may ask about an output twice.
+            last: the last assessment of the message, for a caller that may ask about it twice.
         """
         listener = policy.classify(seen.source)
         if listener.relay:
             return self.relay(seen.source, seen.leaves, seen.step)
-        seen = parse_layouts(policy, seen)
+        said, seen = seen, parse_layouts(policy, seen)
         assess = partial(_assess, self.asked, policy, seen)
-        found = assess() if recent is None else recent.find(self.asked, policy, seen, assess)
+        found = assess() if last is None else last.find(self.asked, policy, said, assess)
         prose: list[Text] = []
         records: list[Text] = []
         relayed: list[RelayedText] = []
@@ -278,6 +278,12 @@ class Ledger:
         if self.plan is None or ledger.overflow:
             return ledger
         return replace(ledger, recorded=self._add_recorded(self.plan, seen, (*prose, *records)))
+
+    def date_since(self, before: Ledger, time: float, trace: str) -> Ledger:
+        """Return this ledger with another time and delivery for the texts that it added to an earlier one."""
+        untrusted = self.untrusted.date_since(len(before.texts), time, trace)
+        records = self.records.date_since(len(before.records.entries), time, trace, untrusted)
+        return replace(self, untrusted=untrusted, records=records)
 
     def _opens_named_record(self, arguments: Sequence[Leaf]) -> bool:
         """Check whether a call opens the record that the principal named, by an id that the record gave.

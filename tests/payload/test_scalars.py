@@ -19,6 +19,7 @@ from lxml import etree
 from xsdata.models.datatype import XmlDate, XmlDateTime, XmlDuration, XmlPeriod, XmlTime
 
 from agentserver.contract import Attribute
+from agentserver.guards.lineage.reading import RecentContents
 from agentserver.guards.lineage.reading import _make_reader as reading
 from agentserver.payload.codec import Codec, GeneratedCodec
 from agentserver.payload.corrections import FAULTS, LENGTH
@@ -88,7 +89,7 @@ def judged(codec: Codec, element: Any) -> bool:
     """Whether an element is valid; what is valid is read by everything that reads it, the rest is explained."""
     if codec.valid(element):
         codec.decode(element)
-        reading(codec).read_leaves(element)
+        reading(codec, RecentContents()).read_leaves(element)
         return True
     found = codec.faults(element)
     assert 1 <= len(found) <= FAULTS

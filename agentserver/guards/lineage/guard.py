@@ -40,7 +40,6 @@ from agentserver.provenance.evidence.leaves import leaves, text_of
 from agentserver.provenance.exits import count_bits
 from agentserver.provenance.judgement import find_origins, judge
 from agentserver.provenance.ledger import Ledger
-from agentserver.provenance.observations.assessment import RecentOutputs
 from agentserver.provenance.policy.declarations import Effect, PlanSource
 from agentserver.provenance.verdict import MOST, Decision, export_findings, redact_verdict
 
@@ -116,7 +115,6 @@ class LineageGuard:
         others = {name for name, each in self._classes.items() if not each.sink} - self.viewers
         self._harmless = frozenset() if self._suspects else frozenset(others)
         """Listeners that may receive anything while the conversation is clean."""
-        self._outputs = RecentOutputs()
         # Latest results: a step that is decided again asks with the very same values.
         self._observed: tuple[tuple[object, ...], float, object] = ((object(),), 0.0, None)
         self._decided: tuple[tuple[object, ...], tuple[object, ...], Verdict] = ((object(),), (), None)
@@ -251,7 +249,22 @@ class LineageGuard:
         return memory.grow(self._learn(memory, said, at))
 
     def _learn(self, memory: Memory, said: ObservedMessage, at: float) -> Ledger:
-        """Add a sender's output to the ledger, except a plan."""
+        """Add a sender's output to the ledger, except a plan.
+
+        If nothing came between its judgement and its delivery, the ledger that was supposed is only dated again.
+        """
+        ledger = memory.ledger
+        basis = ledger, memory.latest_request(said.thread), memory.trust
+        about = said.sender, said.thread, memory.step, memory.answered_steps(said.thread)
+        known = said.content.learned
+        if known is not None and all(map(is_, known[0], basis)) and known[1] == about:
+            return known[2].date_since(ledger, at, said.trace)
+        after = self._compute_learned(memory, said, at)
+        dated = after.plan is None and after.private is ledger.private and not is_recalled(self.keepers, said)
+        said.content.learned = (basis, about, after) if dated else None
+        return after
+
+    def _compute_learned(self, memory: Memory, said: ObservedMessage, at: float) -> Ledger:
         ledger = memory.ledger
         sender = self._parties.classify(said.sender, memory)
         recalled = is_recalled(self.keepers, said)
@@ -271,7 +284,7 @@ class LineageGuard:
         arguments = tuple(Leaf("", text) for text in asked or ())
         answers = memory.answered_steps(said.thread)
         seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace, answers)
-        return ledger.learn(self._policy, seen, self._outputs)
+        return ledger.learn(self._policy, seen, said.content.assessment)
 
     def _learn_notes(self, ledger: Ledger, memory: Memory, said: ObservedMessage, at: float) -> Ledger:
         """Add the contents of notes under their sources at the time of writing."""

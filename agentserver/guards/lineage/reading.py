@@ -16,6 +16,7 @@ from agentserver.payload.fields.lexical import READERS, WRITERS, ScalarKind
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf, strip_indices
 from agentserver.provenance.evidence.leaves import text_of
+from agentserver.provenance.observations.assessment import LastAssessment
 from agentserver.provenance.policy.marks import RoleMarks, find_dataclasses, read_marks
 from agentserver.provenance.policy.options import find_options
 from agentserver.provenance.policy.quarantine import Channel, measure_capacity
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codec, Codecs
     from agentserver.payload.fields.field_table import Field, Type
     from agentserver.provenance.evidence.labels import Role
+    from agentserver.provenance.ledger import Ledger
 
 
 class Place(NamedTuple):
@@ -165,6 +167,11 @@ def _list_record_fields(record: RecordType, above: str) -> Iterator[tuple[str, R
             yield from _list_record_fields(field.type, f"{above}{field.name}.")
 
 
+RECENT: Final = 64
+"""Messages whose content is kept between their judgement and their delivery."""
+LONGEST_RECENT: Final = 1 << 16
+"""Characters of such a message at most."""
+
 _NONE: Final = object()
 """Sentinel that equals no value."""
 
@@ -178,12 +185,22 @@ class ElementReader:
         marks: the marks of its fields.
         channel: the information that one message of it can carry.
         defaults: the default value of each field, by its path.
+        recent: the contents of the latest messages.
     """
 
     codec: Codec
     marks: RoleMarks
     channel: Channel
     defaults: Mapping[str, Any]
+    recent: RecentContents
+
+    def read(self, element: etree._Element) -> MessageContent:
+        """Read an element once for its judgement and its delivery."""
+        known = self.recent.find(element)
+        if known is None:
+            known = MessageContent(element, self.read_leaves(element))
+            self.recent.keep(known)
+        return known
 
     def find_filled(self, leaves: tuple[Leaf, ...]) -> frozenset[str]:
         """Find the scalars that equal their default, so that they may not have been sent."""
@@ -207,6 +224,41 @@ class ElementReader:
         return self.marks.roles
 
 
+class MessageContent:
+    """Scalars of a payload element, with the latest conclusions about them.
+
+    Args:
+        element: the payload.
+        leaves: its scalars.
+    """
+
+    __slots__ = ("assessment", "element", "learned", "leaves")
+
+    def __init__(self, element: etree._Element, leaves: tuple[Leaf, ...]) -> None:
+        self.element, self.leaves = element, leaves
+        self.assessment = LastAssessment()
+        self.learned: tuple[tuple[object, ...], tuple[object, ...], Ledger] | None = None
+
+
+class RecentContents:
+    """Contents of the latest messages by their elements, which are the same when they are judged and delivered."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, MessageContent] = {}
+
+    def find(self, element: etree._Element) -> MessageContent | None:
+        """Find the content of an element, by its identity."""
+        return self._known.get(id(element))  # an element that is kept has its id for itself
+
+    def keep(self, content: MessageContent) -> None:
+        """Keep a content in place of the oldest one, unless it is long."""
+        if sum(len(leaf.value) for leaf in content.leaves if isinstance(leaf.value, str)) > LONGEST_RECENT:
+            return
+        self._known[id(content.element)] = content
+        if len(self._known) > RECENT:
+            del self._known[next(iter(self._known))]
+
+
 class Readings:
     """Readers of all codecs. A payload that was not known in advance gets its reader when it first occurs.
 
@@ -217,7 +269,8 @@ class Readings:
 
     def __init__(self, codecs: Codecs) -> None:
         self._codecs = codecs
-        self._known = {codec.name: _make_reader(codec) for codec in codecs}
+        self._recent = RecentContents()
+        self._known = {codec.name: _make_reader(codec, self._recent) for codec in codecs}
         self.unmarked = {root for root, reading in self._known.items() if not reading.marks.readers}
 
     def __getitem__(self, root: str) -> ElementReader:
@@ -226,7 +279,7 @@ class Readings:
             codec = self._codecs.for_root(root)
             if codec is None:
                 raise KeyError(root)
-            self._known[root] = _make_reader(codec)
+            self._known[root] = _make_reader(codec, self._recent)
             if not self._known[root].marks.readers:
                 self.unmarked.add(root)
         return self._known[root]
@@ -245,7 +298,7 @@ class ObservedMessage:
         trace: id of the delivery, if there is one.
     """
 
-    __slots__ = ("_leaves", "element", "reading", "root", "sender", "thread", "to", "trace")
+    __slots__ = ("_content", "element", "reading", "root", "sender", "thread", "to", "trace")
 
     def __init__(
         self,
@@ -259,14 +312,19 @@ class ObservedMessage:
     ) -> None:
         self.sender, self.to, self.thread, self.root = sender, to, thread, root
         self.element, self.reading, self.trace = element, reading, trace
-        self._leaves: tuple[Leaf, ...] | None = None
+        self._content: MessageContent | None = None
+
+    @property
+    def content(self) -> MessageContent:
+        """The content, read at first access. Clean conversations never access it."""
+        if self._content is None:
+            self._content = self.reading.read(self.element)
+        return self._content
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
-        """The scalars, read at first access. Clean conversations never access them."""
-        if self._leaves is None:
-            self._leaves = self.reading.read_leaves(self.element)
-        return self._leaves
+        """The scalars."""
+        return self.content.leaves
 
 
 def list_texts(leaves: tuple[Leaf, ...]) -> Iterator[str]:
@@ -285,14 +343,14 @@ def measure_channel(codec: Codec) -> Channel:
     return measure_capacity(etree.fromstring(codec.xsd().encode()), local(codec.name))
 
 
-def _make_reader(codec: Codec) -> ElementReader:
+def _make_reader(codec: Codec, recent: RecentContents) -> ElementReader:
     try:
         marks = replace(read_marks(codec.payload), options=find_options(codec.payload))
     except (TypeError, NameError) as error:
         raise PayloadError(f"{codec.payload.__qualname__}: {error}") from None
     described = codec.described
     defaults = {} if described is None else dict(_list_defaults(described.record))
-    return ElementReader(codec, marks, measure_channel(codec), defaults)
+    return ElementReader(codec, marks, measure_channel(codec), defaults, recent)
 
 
 def _list_defaults(

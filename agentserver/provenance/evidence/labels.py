@@ -208,6 +208,14 @@ class Text:
         more = {"after": self.after, "id": self.id, "formed": self.formed, "chosen": self.chosen}
         return {**told, **{name: value for name, value in more.items() if value}}
 
+    def date(self, time: float, trace: str) -> Text:
+        """Return the text with another time and delivery."""
+        known = self.origin
+        origin = TextOrigin(known.source, known.path, known.step, time, trace, known.via, known.place)
+        return Text(
+            origin, self.body, self.standing, self.asked, self.after, self.id, self.formed, self.chosen
+        )
+
     @classmethod
     def load(cls, data: Mapping[str, Any]) -> Text:
         """Restore it from ``dump``."""

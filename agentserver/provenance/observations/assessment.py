@@ -1,12 +1,9 @@
-"""Parts of the assessment of an output: fields in declared text layouts, echoes of arguments, and a cache.
-
-A message is assessed twice, when it is judged and when it arrives, so recent results are cached.
-"""
+"""Parts of the assessment of an output: fields in declared text layouts, echoes of arguments, and a cache."""
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
+from operator import is_
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.evidence.folding import fold
@@ -19,12 +16,6 @@ if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Leaf, Observation, Standing
     from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.request.trusted_words import TrustedWords
-
-CACHED: Final = 64
-"""Outputs whose assessment is cached."""
-LONGEST_OUTPUT: Final = 1 << 16
-"""Characters of an output that is cached at most."""
-
 
 LONGEST_ECHO: Final = 100
 """Longest evidence form that may count as joined arguments; no field guarantees a longer value."""
@@ -68,42 +59,29 @@ class AssessedOutput(NamedTuple):
     place: str
 
 
-class RecentOutputs:
-    """Cache of the latest assessments, shared by conversations; a result depends on the arguments alone."""
+class LastAssessment:
+    """Last assessment of one message, which is assessed when it is judged and for each listener that receives it.
 
-    __slots__ = ("_known",)
+    The leaves are compared by identity, since equal numbers such as 1 and 1.0 differ in text.
+    """
+
+    __slots__ = ("_about", "_basis", "_found")
 
     def __init__(self) -> None:
-        self._known: deque[_CacheEntry] = deque(maxlen=CACHED)
+        self._basis: tuple[object, ...] = ()
+        self._about: tuple[object, ...] = ()
+        self._found = AssessedOutput((), asked=False, place="")
 
     def find(
         self, asked: TrustedWords, policy: Policy, seen: Observation, assess: Callable[[], AssessedOutput]
     ) -> AssessedOutput:
-        """Return the assessment of an output for a request and a policy, from the cache or by ``assess``."""
-        said = seen.source, _key(seen.leaves), _key(seen.arguments)
-        for known in self._known:
-            if known.asked is asked and known.policy is policy and known.said == said:
-                return known.found
-        found = assess()
-        if sum(len(leaf.body) for leaf in found.leaves) <= LONGEST_OUTPUT:
-            self._known.appendleft(_CacheEntry(asked, policy, said, found))
-        return found
-
-
-class _CacheEntry(NamedTuple):
-    """Assessed output with the inputs of its assessment."""
-
-    asked: TrustedWords
-    policy: Policy
-    said: tuple[object, ...]
-    found: AssessedOutput
-
-
-def _key(leaves: tuple[Leaf, ...]) -> tuple[object, ...]:
-    """Build a cache key from all assessed properties of leaves. Equal numbers such as 1 and 1.0 differ in text."""
-    return tuple(
-        (leaf.path, type(leaf.value), text_of(leaf.value), leaf.standing, leaf.id) for leaf in leaves
-    )
+        """Return the assessment of an output for a request and a policy, the last one or by ``assess``."""
+        basis = asked, policy, seen.leaves
+        about = seen.source, *((leaf.path, text_of(leaf.value)) for leaf in seen.arguments)
+        if about != self._about or not all(map(is_, basis, self._basis)):
+            self._found = assess()
+            self._basis, self._about = basis, about
+        return self._found
 
 
 class Echoes:

@@ -5,7 +5,7 @@ The ledger decides which listeners guarantee which values. A record that only re
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agentserver.provenance.evidence.destinations import PlaceForm, fold_handle, parse_list
@@ -105,6 +105,11 @@ class Records:
         if FEW <= more.waiting <= 2 * FEW:
             more.index_all()
         return more
+
+    def date_since(self, count: int, time: float, trace: str, untrusted: UntrustedTexts) -> Records:
+        """Return the same records with another time and delivery for those after the first ``count``."""
+        later = (text.date(time, trace) for text in self.entries[count:])
+        return replace(self, entries=(*self.entries[:count], *later), untrusted=untrusted)
 
     @property
     def waiting(self) -> int:

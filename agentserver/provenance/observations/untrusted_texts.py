@@ -301,6 +301,13 @@ class UntrustedTexts:
             more.index_all()
         return more
 
+    def date_since(self, count: int, time: float, trace: str) -> UntrustedTexts:
+        """Return the same texts with another time and delivery for those after the first ``count``."""
+        if count == len(self.texts):
+            return self
+        later = (text.date(time, trace) for text in self.texts[count:])
+        return replace(self, texts=(*self.texts[:count], *later))
+
     @property
     def made(self) -> bool:
         """True if every index is complete."""

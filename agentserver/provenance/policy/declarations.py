@@ -252,10 +252,12 @@ class Policy:
 
     def declared_rule(self, call: Call, leaf: Leaf) -> ArgumentRule | None:
         """Find the rule that a payload's type or the policy declares for an argument; ``None`` if there is no rule."""
-        name = argument_name(leaf.path)
-        path = strip_indices(leaf.path)
         sink = self.sink_rule(call.sink)
         rules = sink.arguments if sink else ()
+        if not (rules or call.roles):
+            return None
+        name = argument_name(leaf.path)
+        path = strip_indices(leaf.path)
         rule = next(
             (each for each in rules if fnmatchcase(path, each.name) or fnmatchcase(name, each.name)), None
         )

@@ -7,13 +7,16 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.decide import decisions
 from agentserver.core.pieces import run_pieces
+from agentserver.guards.lineage.reading import ElementReader
 from agentserver.provenance.evidence import authority
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.judging import authority as judging
+from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.observations import untrusted_texts
 from agentserver.provenance.policy.declarations import Policy
 from agentserver.provenance.request import trusted_words
 from agentserver.provenance.request.trusted_words import TrustedWords
+from agentserver.pump.parsing import ParsedPayloads
 from tests.core.paper import Ask, Note, Paper, listener
 from tests.guards.lineage.watched import watched
 
@@ -58,7 +61,7 @@ def indexed(monkeypatch):
     return found
 
 
-def talk(policy, page, indexed):
+def talk(policy, page, indexed, kind=None):
     """An agent reads a page, tells a helper about it, and answers."""
 
     def agent(call):
@@ -78,7 +81,8 @@ def talk(policy, page, indexed):
         "web": lambda _: HandlerResponse.respond(Note(page)),
         "helper": lambda _: HandlerResponse.respond(Note("thank you for telling me this")),
     }
-    paper = Once(watched(policy, *listeners, payloads=(Ask, Note)), handlers, indexed)
+    rules = watched(policy, *listeners, payloads=(Ask, Note))
+    paper = kind(rules, handlers) if kind else Once(rules, handlers, indexed)
     paper.say(Ask("Read the page and tell the helper."), "agent")
     paper.run()
     return paper
@@ -125,3 +129,44 @@ def test_no_pattern_is_made_of_a_name_that_no_word_begins_like(monkeypatch, name
     assert not words.mentions(name)
     with pytest.raises(AssertionError, match="a pattern is made"):
         words.mentions("page")
+
+
+class Kept(Paper):
+    """Paper that keeps the elements of queued deliveries, as the pump does; a plain one parses them again."""
+
+    def __init__(self, rules, handlers):
+        super().__init__(rules, handlers)
+        self.parsed = ParsedPayloads()
+
+    def apply(self, outcome):
+        self.parsed.keep(outcome)
+        return super().apply(outcome)
+
+    def conclude(self, finished):
+        return super().conclude(finished._replace(element=self.parsed[finished.delivery.id]))
+
+
+@pytest.mark.parametrize(
+    ("policy", "times"), [(NOBODY, 4), (DECLARED, 2)], ids=["nobody declared", "declared"]
+)
+def test_a_message_is_read_and_learned_once_for_its_judgement_and_its_delivery(policy, times, monkeypatch):
+    learned, read = [], []
+    learn, read_leaves = Ledger.learn, ElementReader.read_leaves
+    monkeypatch.setattr(Ledger, "learn", lambda *args: learned.append(args[2]) or learn(*args))
+    monkeypatch.setattr(
+        ElementReader, "read_leaves", lambda *args: read.append(args[1]) or read_leaves(*args)
+    )
+    page = "the vault stands open behind the old mill tonight"
+    kept = talk(policy, page, [], Kept)
+    assert (len(learned), len(read)) == (times, 5)
+    parsed = talk(policy, page, [], Paper)
+    assert parsed.conversation.memory == kept.conversation.memory
+    assert [outcome.records for outcome in parsed.outcomes] == [outcome.records for outcome in kept.outcomes]
+
+
+def test_a_supposed_ledger_has_the_time_and_the_delivery_of_its_arrival():
+    paper = talk(NOBODY, "the vault stands open behind the old mill tonight", [], Kept)
+    ledger = paper.conversation.memory["lineage"].ledger
+    texts = [*ledger.texts, *ledger.records.entries]
+    assert texts
+    assert all(text.origin.trace and text.origin.time > 0 for text in texts)

@@ -3,7 +3,7 @@
     python .ci/house.py COMMIT
 
 A room is a top folder of the package, as in words.py. Lines are lines of Python, of the project's own package and tests
-alone; a request's files and functions are traced by each commit's own passage.py. docs/house.md has the table.
+alone; a request's files and functions are traced by each commit's own passage.py. Decision 288 has the table.
 """
 
 from __future__ import annotations

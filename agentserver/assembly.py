@@ -120,6 +120,26 @@ class SystemClock:
     """Seconds of a clock that cannot be set. Not a Python function, because each hop calls it twice."""
 
 
+@runtime_checkable
+class SharedTime(Protocol):
+    """Engine of several servers that has one clock for all of them."""
+
+    def shared_time(self) -> float:
+        """Return the time, in seconds since the epoch."""
+
+
+class EngineClock(SystemClock):
+    """Clock of an engine that several servers share, with the randomness of the machine."""
+
+    def __init__(self, engine: SharedTime) -> None:
+        super().__init__()
+        self._engine = engine
+
+    def moment(self) -> Moment:
+        """Return the engine's time with a fresh seed."""
+        return super().moment()._replace(now=self._engine.shared_time())
+
+
 @dataclass
 class Server(ServerIngress):
     """Running organism. An async context manager: entering starts it, leaving drains and stops it.
@@ -520,7 +540,7 @@ def build(  # noqa: PLR0913 - a keyword each
         durable: whether to use the engine and the file for the record of handoffs that the organism configures, and to
             work without a client: schedules, inboxes and notices of approvals.
         recorded: whether to use that file with any engine.
-        clock: time and randomness; the machine's by default.
+        clock: time and randomness; the machine's by default, with the time of an engine that servers share.
         approver: shows waiting messages to a person. Without one, and without a journal that the command line
             writes answers to, messages that need an approval are refused.
         guards: of the program, by name, in addition to the organism's (see ``agentserver.guards``).
@@ -537,7 +557,7 @@ def build(  # noqa: PLR0913 - a keyword each
         organism,
         decided_by,
         engine,
-        clock or SystemClock(),
+        clock or (EngineClock(engine) if isinstance(engine, SharedTime) else SystemClock()),
         approver=approver,
         handoffs=handoff_record(organism) if kept else None,
         heads=handoff_heads(organism) if kept else None,

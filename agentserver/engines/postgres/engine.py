@@ -173,6 +173,10 @@ class PostgresEngine(JournalReads):
             )
         return self._writer.away or self._lease.away
 
+    def shared_time(self) -> float:
+        """Return the time of the database's clock, in seconds since the epoch."""
+        return self._lease.time.now()
+
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
         """Replace the guards whose memories are stored; they include the previous ones."""
         self._guards = tuple(guards)

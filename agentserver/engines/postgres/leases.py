@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict, defaultdict
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
@@ -34,12 +35,13 @@ LONGER = 60.0
 
 _BEGIN = (
     "insert into @server (name, expires) values ($1, clock_timestamp() + $2 * interval '1 second')"
-    " returning incarnation, (select secret from @ledger)"
+    " returning incarnation, (select secret from @ledger), extract(epoch from clock_timestamp())::float8 as now"
 )
 _RENEW = (
     "update @server set expires = clock_timestamp() + $2 * interval '1 second'"
     " where incarnation = $1 and not gone returning"
-    " (select array_agg(name order by number) from @loss where accepted is null) as lost"
+    " (select array_agg(name order by number) from @loss where accepted is null) as lost,"
+    " extract(epoch from clock_timestamp())::float8 as now"
 )
 _BURY = (
     "with over as (update @server set gone = expires < clock_timestamp(),"
@@ -57,6 +59,43 @@ _END = "update @server set gone = true, blameless = blameless or $2 where incarn
 _FORGET = "delete from @server where gone and expires < clock_timestamp() - $1 * interval '1 second'"
 
 logger = logging.getLogger("agentserver.journal")
+
+
+STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+SLACK = 0.05
+"""Seconds of difference that are taken for the time on the way."""
+
+SKEW = 1.0
+"""Seconds by which the machine's clock may differ from the database's without a warning."""
+
+
+class DatabaseTime:
+    """Time of the database's clock, which a steady clock advances between two renewals of the lease."""
+
+    def __init__(self) -> None:
+        self._offset: float | None = None
+
+    def now(self) -> float:
+        """Return the time; the machine's before the first renewal."""
+        return time.time() if self._offset is None else time.clock_gettime(STEADY) + self._offset
+
+    def measure(self, at: float, began: float) -> None:
+        """Compare with a time that the database returned to a statement.
+
+        A measurement within its own uncertainty of the known time changes nothing, so that the time stays steady.
+        """
+        way = (time.clock_gettime(STEADY) - began) / 2
+        offset = at - began - way
+        if self._offset is None or abs(offset - self._offset) > way + SLACK:
+            self._offset = offset
+
+    def warn_of_skew(self) -> None:
+        """Log a warning if the machine's clock differs."""
+        skew = time.time() - self.now()
+        if abs(skew) > SKEW:
+            text = "the clock of this machine is %.1f s %s that of the database, whose time counts here"
+            logger.warning(text, abs(skew), "ahead of" if skew > 0 else "behind")
 
 
 class Lease:
@@ -84,6 +123,7 @@ class Lease:
         self.away = ""
         self._ended = False
         self._look = 0.0
+        self.time = DatabaseTime()
 
     async def _prepare(self, connection: Connection) -> None:
         """Check for losses before anything else, in particular before expiring other leases."""
@@ -98,8 +138,11 @@ class Lease:
 
     async def begin(self) -> None:
         """Begin an incarnation. Raises EngineError."""
+        began = time.clock_gettime(STEADY)
         rows = await self.link.fetch(_BEGIN, self._options.name, self._options.lease)
-        ((incarnation, secret),) = rows
+        ((incarnation, secret, now),) = rows
+        self.time.measure(now, began)
+        self.time.warn_of_skew()
         self.incarnation, self._hints.secret = int(incarnation), secret.hex
         await self.link.run(lambda connection: self._hints.listen(connection, self.incarnation))
 
@@ -122,9 +165,11 @@ class Lease:
         """Renew the lease once, or begin another incarnation if it expired. Raises EngineError."""
         if self._ended:
             return
+        began = time.clock_gettime(STEADY)
         rows = await self.link.fetch(_RENEW, self.incarnation, self._options.lease)
         self.away = ""
         if rows:
+            self.time.measure(rows[0]["now"], began)
             lost = ", ".join(rows[0]["lost"] or ())
             if self.unaccepted and not lost:  # an operator has accepted the loss
                 await self.begin_again()

@@ -14,14 +14,18 @@ LEASE = 5.0
 SLOW = 1.5
 """Seconds that a slow message keeps its handler busy."""
 
+NAP = 1.0
+"""Seconds that a flow sleeps."""
+
 CODE = '''
 import asyncio
 import os
 from dataclasses import dataclass
+from datetime import timedelta
 from uuid import uuid4
 
 from agentserver import HandlerResponse, invocation, xmlify
-from agentserver.flow import EffectUnknown, ask, gather, once
+from agentserver.flow import EffectUnknown, ask, gather, once, sleep, wait_for
 
 LOG = os.open(os.environ.get("CRASH_LOG", os.devnull), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
@@ -82,11 +86,12 @@ def pay(text):
 
 async def flow(order: Ask) -> Answer:
     await gather(ask("tool", Ask(f"{order.text}-a")), ask("tool", Ask(f"{order.text}-b")))
+    await sleep(timedelta(seconds=NAP))  # through the deaths of servers whose clocks are two hours apart
     try:
         await once(pay, order.text)
     except EffectUnknown:
         return Answer(order.text)
-    return await ask("tool", Ask(f"{order.text}-c"), reply=Answer)
+    return await wait_for(ask("tool", Ask(f"{order.text}-c"), reply=Answer), timeout=timedelta(minutes=30))
 '''
 
 YAML = """\
@@ -114,7 +119,7 @@ POSTGRES = f'engine: {{postgres: {{url: "${{DATABASE_URL}}", lease: {LEASE:g}s, 
 def write(home: Path, keeping: str, more: str = "") -> Path:
     """Write the project; gives the path of its YAML."""
     home.mkdir(parents=True, exist_ok=True)
-    (home / f"{MODULE}.py").write_text(CODE.replace("SECONDS", str(SLOW)), "utf-8")
+    (home / f"{MODULE}.py").write_text(CODE.replace("SECONDS", str(SLOW)).replace("NAP", str(NAP)), "utf-8")
     path = home / "organism.yaml"
     path.write_text(YAML.format(keeping=keeping, more=more), "utf-8")
     return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from decimal import Decimal
@@ -17,6 +18,7 @@ from agentserver.assembly import build
 from agentserver.cli import cli
 from agentserver.engines.journal.records import put_order
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
+from agentserver.engines.postgres.leases import DatabaseTime
 from agentserver.flow import ask, sleep
 from agentserver.ports.schedules import ScheduleOrder
 from agentserver.rulebook import rules
@@ -86,6 +88,43 @@ async def test_a_sleeping_flow_wakes_once_after_a_restart(database):
             await until(lambda: bureau.found)
             await server.settle_timers()
     assert (bureau.begun, bureau.found) == ([1, 1], ["v1"])
+
+
+async def test_a_flow_moves_between_servers_whose_clocks_are_hours_apart(database, monkeypatch, caplog):
+    done = []
+
+    async def nap(invoice: Invoice) -> Paid:
+        await sleep(timedelta(seconds=1))
+        done.append(invoice.number)
+        return Paid("rested")
+
+    organism = await in_thread(lambda: organism_of(listener("desk", nap)))
+    machine, bureau = time.time, await in_thread(Bureau, database)
+    bureau.organism, bureau.clock, bureau.begun = organism, None, [1]
+    monkeypatch.setattr(time, "time", lambda: machine() + 7200)
+    async with bureau.server("ahead") as server:
+        await bureau.order(server, 1)
+        assert abs(server.clock.moment().now - machine()) < 60
+    assert (done, "7200.0 s ahead of that of the database" in caplog.text) == ([], True)
+    monkeypatch.setattr(time, "time", lambda: machine() - 7200)
+    async with bureau.server("behind"):
+        await until(lambda: done)
+    assert (done, "7200.0 s behind that of the database" in caplog.text) == ([1], True)
+
+
+def test_the_time_of_the_database_changes_only_by_more_than_its_uncertainty(monkeypatch):
+    steady, known = [100.0], DatabaseTime()
+    monkeypatch.setattr(time, "clock_gettime", lambda _: steady[0])
+    known.measure(1000.0, began=96.0)  # two seconds on the way there
+    assert known.now() == 1002.0
+    known.measure(1001.0, began=98.0)
+    assert known.now() == 1002.0
+    known.measure(1001.0, began=100.0)
+    assert known.now() == 1001.0
+    known.measure(1001.04, began=100.0)
+    assert known.now() == 1001.0
+    steady[0] = 110.0
+    assert known.now() == 1011.0
 
 
 async def test_flows_of_a_server_that_ended_are_woken_by_another_once(database):

@@ -157,26 +157,6 @@ have tests of their own. Attacks with thousands of connections have a verb, `./r
 has a test beside its code. Tests that start a process or more each take a third of the CPU of all; what such a process
 does has tests in this process, and `cli/test_run.py` starts some as well.
 """
-BENCHMARKS = sorted((ROOT / "benchmarks").glob("[!_]*.py"))
-QUICK = {
-    "agents": ("--quick",),
-    "cluster": ("--quick",),
-    "durable": ("--quick",),
-    "fairness": ("--quick",),
-    "find": ("--quick",),
-    "flow": ("--rounds=1", "--steps=200"),
-    "gateway": ("--quick",),
-    "handoff": ("1",),
-    "hop": ("--rounds=1", "--hops=300", "--size=0.4 kB"),
-    "isolation": ("--quick",),
-    "provenance": ("--quick",),
-    "scale": ("--row=open requests", "--row=threads, with a journal", "--many=100"),
-    "scanner": ("--megabytes=1",),
-    "startup": ("--rounds=1",),
-    "stream": ("--quick",),
-    "telemetry": ("--rounds=1", "--hops=300"),
-    "timers": ("--quick",),
-}
 LOCK_PYTHONS = ("3.11", "3.12", "3.13")
 ADAPTER_LOCKS = "tests/provenance/adapters/*.lock"
 AGENTDOJO_LOCK = "benchmarks/agentdojo/agentdojo.lock"
@@ -329,35 +309,9 @@ def coverage_bounds() -> None:
     tool("coverage", "report", f"--fail-under={OVERALL_COVERAGE}")
 
 
-def run_benchmarks(options: Mapping[Path, Sequence[str]]) -> None:
-    """Run benchmarks with their options, and print every figure that has a target in one table at the end."""
-    with tempfile.TemporaryDirectory() as folder:
-        targets = Path(folder, "targets.jsonl")
-        targets.touch()
-        for script, args in options.items():
-            call(PYTHON, script, *args, env={"BENCH_TARGETS": str(targets)})
-        call(PYTHON, ROOT / "benchmarks" / "_targets.py", targets)
-
-
-def quick_benchmarks() -> None:
-    """Run each benchmark just long enough to show that it works."""
-    run_benchmarks({script: QUICK.get(script.stem, ()) for script in BENCHMARKS})
-
-
 def benchmarks(*args: str) -> None:
-    """Run the benchmarks that the arguments name (or all) at full length; the first option and what follows go to each.
-
-    Raises:
-        StageError: for a name that no benchmark has.
-    """
-    options = next((place for place, arg in enumerate(args) if arg.startswith("-")), len(args))
-    scripts = {script.stem: script for script in BENCHMARKS}
-    unknown = [name for name in args[:options] if name not in scripts]
-    if unknown:
-        raise StageError(f"no benchmark {', '.join(unknown)}; there are {', '.join(scripts)}")
-    run_benchmarks(
-        {one: args[options:] for name, one in scripts.items() if name in args[:options] or not options}
-    )
+    """Run the benchmarks that the arguments name; see bench.py beside this file."""
+    call(PYTHON, Path(__file__).with_name("bench.py"), *args)
 
 
 def at_length(*args: str) -> None:
@@ -590,7 +544,7 @@ EVERYTHING = (
     Stage("figures", lambda: call(PYTHON, Path(__file__).with_name("figures.py"))),
     Stage("core", core_tests, needs=("tests",)),
     Stage("tests", other_tests, needs=("tests",)),
-    Stage("bench", quick_benchmarks, needs=("benchmarks/hop.py",), beside=True),
+    Stage("bench", lambda: benchmarks("--quick"), needs=("benchmarks/hop.py",), beside=True),
     Stage("adapters", lambda: adapters("--short"), beside=True),
     Stage("old mcp", old_mcp, beside=True),
     Stage("agentdojo", lambda: agentdojo("--short")),

@@ -1,4 +1,4 @@
-"""Collects figures that have a target, and prints them as one table at the end of ``./run bench``.
+"""Collects figures, and prints those that have a target as one table at the end of ``./run bench``.
 
 Each benchmark runs in its own process and appends to the file that ``BENCH_TARGETS`` names; without it, nothing is
 collected.
@@ -23,13 +23,13 @@ FILE = "BENCH_TARGETS"
 HEAD = f"{'':58}{'median':>9}{'least':>9}{'most':>9}{'target':>11}"
 
 
-def record(name: str, values: Sequence[float], target: float, *, least: bool = False) -> None:
-    """Record a figure for the table.
+def record(name: str, values: Sequence[float], target: float | None = None, *, least: bool = False) -> None:
+    """Record a figure for the table, or for ``./run bench --against`` alone.
 
     Args:
         name: what was measured, with its unit.
         values: one of each round.
-        target: the most that its median should be, or the least.
+        target: the most that its median should be, or the least; without one, only trees are compared by it.
         least: whether the target is the least.
     """
     if path := os.environ.get(FILE):
@@ -48,7 +48,8 @@ def measure_floor(hops: int) -> float:
 
 
 def main() -> None:
-    rows = [json.loads(line) for line in Path(sys.argv[1]).read_text("utf-8").splitlines()]
+    recorded = [json.loads(line) for line in Path(sys.argv[1]).read_text("utf-8").splitlines()]
+    rows = [row for row in recorded if row["target"] is not None]
     print(f"\n{HEAD}")
     missed = 0
     for row in rows:

@@ -364,6 +364,7 @@ def row(kind: str, mode: str, size: str, took: dict[tuple[str, str], list[float]
     if aim:
         floors = [one / floor for one, floor in zip(values, took["floor", ""], strict=True)]
         record(f"{kind}, provenance {mode}, floors", floors, aim)
+        record(f"{kind}, provenance {mode}, calls", [calls])
     told = f"{aim:>6.1f}" if aim else " " * 6
     faster = "".join(f"{1 / times((name, 'peer')):>25.1f}x" for name in others)
     ratios = f"{times(('floor', '')):>9.2f}{told}{times(('floor with codec', '')):>14.2f}{calls:>7.0f}"

@@ -50,8 +50,8 @@ from agentserver.provenance.judging.destinations import (
 )
 from agentserver.provenance.judging.returns import (
     is_currency_of_document,
-    is_handle_of_named_page,
     is_left_open,
+    is_part_of_named_page,
 )
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy import forms
@@ -274,13 +274,15 @@ def _find_dictation(case: Case, argument: Argument) -> Evidence | None:
 
 
 def _goes_back(case: Case, argument: Argument) -> bool:
-    """Check whether a choice is a handle of the named page, or the request leaves the value to the named document.
+    """Check whether a choice is a part of the named page, or the request leaves the value to the named document.
 
     The principal's words or a chosen record support something else in the call.
     """
+    if len(case.arguments) <= returns.PARTS and is_part_of_named_page(case, argument):
+        return True
     if len(case.arguments) > returns.ARGUMENTS:
         return False
-    if is_handle_of_named_page(case, argument) or is_currency_of_document(case, argument):
+    if is_currency_of_document(case, argument):
         return True
     others = (each for each in case.arguments if each is not argument)
     return is_left_open(case, argument) and any(_is_founded(case, each) for each in others)

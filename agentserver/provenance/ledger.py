@@ -122,6 +122,10 @@ SHORTEST_ID: Final = 4
 """Minimum characters of an id by which a record is opened."""
 PEERS: Final = 2000
 """Maximum fields of an output whose records are counted."""
+PARTS: Final = 64
+"""Maximum arguments of a call that acts on a page."""
+PAGE: Final = 1 << 16
+"""Maximum characters of a page in which a handle is looked for."""
 SEARCHED: Final = 512
 """Maximum characters of an argument that are read as a search query."""
 
@@ -261,11 +265,14 @@ class Ledger:
         relayed: list[RelayedText] = []
         known = 0 if listener.source else len(self.texts)
         asked = found.asked or (listener.source and self._opens_named_record(seen.arguments))
+        place = found.place
+        if listener.source and not place and (page := self._find_page_of_handle(seen.arguments)):
+            asked, place = True, page
         directory = not listener.sink and any(means(entry, seen.source) for entry in policy.trusted)
         for one in found.leaves:
             if known:
                 relayed.append(RelayedText(Hop(seen.source, one.path, seen.step), one.body, known))
-            origin = TextOrigin(seen.source, one.path, seen.step, seen.time, seen.trace, place=found.place)
+            origin = TextOrigin(seen.source, one.path, seen.step, seen.time, seen.trace, place=place)
             if one.prose:
                 prose.append(Text(origin, one.body, Standing.PROSE, asked))
             if one.record is not None:
@@ -302,6 +309,21 @@ class Ledger:
             if SHORTEST_ID <= len(body) <= forms.CHOICE
             for text in islice(self.records.find(f"name {body.lower() if body.isascii() else body}"), OPENED)
         )
+
+    def _find_page_of_handle(self, arguments: Sequence[Leaf]) -> str:
+        """Find the site of the named page that was read last, if a call acts on a handle of it; else empty.
+
+        The output is the page behind a button or a link of the page that the principal named.
+        """
+        if not 0 < len(arguments) <= PARTS or not (self.texts and self.texts[-1].asked):
+            return ""
+        bodies = [text_of(leaf.value).strip() for leaf in arguments]
+        handles = [body for body in bodies if forms.HANDLE.fullmatch(body)]
+        page = self.texts[-1].body[:PAGE]
+        held = all(re.search(rf"(?<!\w){handle}(?!\w)", page) for handle in handles)
+        sent = (body for body in bodies if forms.names_receiver(body))
+        plain = bool(handles) and all(self.asked.names(parse_destination(body)) for body in sent)
+        return self.texts[-1].origin.place if plain and held else ""
 
     def _is_named_record(self, text: Text) -> bool:
         if not text.origin.path or not (text.asked or text.chosen):

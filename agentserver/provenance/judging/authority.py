@@ -129,12 +129,21 @@ def is_requested(case: Case, argument: Argument) -> bool:
     if role is Role.QUANTITY and (amounts := read_amounts(value)):
         said = asked.read_values(case.policy.conventions)
         return amounts <= said or (len(amounts) > 1 and asked.chooses(argument.body))
-    if role is Role.TIME and (moment := read_moment(value)):
-        return moment.is_said(asked.read_values(case.policy.conventions), case.call.time)
+    if (role is Role.TIME or is_written_moment(argument)) and (moment := read_moment(value)):
+        given = moment.is_said(asked.read_values(case.policy.conventions), case.call.time)
+        return given or (role is not Role.TIME and asked.chooses(argument.body))
     kind = typed_key(value)
     if asked.chooses(argument.body):
         return True
     return kind is not None and not asked.kinds.isdisjoint({kind, day_key(kind) or kind})
+
+
+def is_written_moment(argument: Argument) -> bool:
+    """Check whether an undeclared choice begins with a year and is a day, with or without a time."""
+    if argument.rule.declared or argument.rule.role is not Role.SELECTOR or not argument.body[:4].isdecimal():
+        return False
+    moment = read_moment(argument.leaf.value)
+    return moment is not None and moment.day is not None
 
 
 def is_recorded(case: Case, argument: Argument) -> bool:

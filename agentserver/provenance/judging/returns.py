@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from agentserver.provenance.confidentiality.origin import item_of
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_list
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import place_hash
@@ -21,7 +23,9 @@ from agentserver.provenance.evidence.readings import (
     read_moment,
 )
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
+from agentserver.provenance.judging.authority import is_written_moment
 from agentserver.provenance.judging.case import READ, TEXTS
+from agentserver.provenance.policy.forms import HANDLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +36,12 @@ if TYPE_CHECKING:
 
 ARGUMENTS: Final = 8
 """Maximum arguments of a call that goes back to where it came from."""
+PARTS: Final = 64
+"""Maximum arguments of a call that acts on a page, such as a form with many fields."""
+LABEL: Final = 160
+"""Maximum characters before a handle that may be its label."""
+LABELS: Final = 4
+"""Maximum places of one handle in a page."""
 PAGE: Final = 1 << 16
 """Maximum characters of a page in which a handle is looked for."""
 RECORDS: Final = 512
@@ -39,8 +49,6 @@ RECORDS: Final = 512
 TELLING: Final = 4
 """Minimum characters of a record's value that is searched for."""
 
-_HANDLE: Final = re.compile(r"[A-Za-z]{1,3}\d{1,4}")
-"""Handle that a page gives to one of its parts: no word, so that it grants nothing by itself."""
 _MESSAGE: Final = re.compile(r"<(?=(?:[^@]*\d){4})[\w.+=$/-]{12,128}@[\w.-]{1,128}>")
 """Number of a message, as its header gives it: no person's mailbox has so many digits and no name."""
 _DAYS: Final = ("date ", "day ", "in ", "weekday ")
@@ -128,10 +136,11 @@ def _repeats_record(case: Case, argument: Argument) -> bool:
 def is_below_named_page(case: Case, argument: Argument, place: Destination) -> bool:
     """Check whether a link of an untrusted text leads below the page that the principal named, and takes nothing along.
 
-    Below is the page itself and what shares its folder: other folders of a host may be another author's.
+    Below is the page itself and what shares its folder: other folders of a host may be another author's. A query counts
+    as the page spells it, so that it holds nothing but the page's own words.
     """
     alone = all(each is argument or each.rule.role is Role.INERT for each in case.arguments)
-    if not alone or place.form is not PlaceForm.LINK or place.query or not case.policy.follow_links:
+    if not alone or place.form is not PlaceForm.LINK or not case.policy.follow_links:
         return False
     if not is_link_offered(case.ledger, place) or not case.policy.query_authorises:
         return False
@@ -151,16 +160,48 @@ def _list_named_folders(case: Case) -> Iterator[str]:
                 yield f"{scheme}://{folder}/"
 
 
-def is_handle_of_named_page(case: Case, argument: Argument) -> bool:
-    """Check whether a choice is a short handle of a page that the principal named, in a call without a receiver."""
+def is_part_of_named_page(case: Case, argument: Argument) -> bool:
+    """Check whether a choice is a short handle of a page that the principal named, or its label beside that handle.
+
+    The call has no receiver but those that the principal named, such as an address that is filled in, so that it can
+    only act on this page. A label is one of the words before the handle in its
+    line, such as the name of a form's field, and the handle is an argument of the same item. An option of a tool is a
+    label only inside of an item, since an option beside a handle may be a grant.
+    """
+    if argument.rule.declared or argument.rule.role not in {Role.SELECTOR, Role.OPTION}:
+        return False
+    if any(each.rule.role is Role.DESTINATION and not _is_named(case, each) for each in case.arguments):
+        return False
     body = argument.body.strip()
-    if argument.rule.declared or argument.rule.role is not Role.SELECTOR or not _HANDLE.fullmatch(body):
+    if argument.rule.role is Role.SELECTOR and HANDLE.fullmatch(body):
+        return next(_find_labels(case, body), None) is not None
+    item = item_of(argument.leaf.path)
+    if argument.rule.role is Role.OPTION and not item:
         return False
-    if any(each.rule.role is Role.DESTINATION for each in case.arguments):
-        return False
-    held = re.compile(rf"(?<!\w){body}(?!\w)")
-    latest = [text for text in case.ledger.texts[-1:] if text.asked and text.origin.place]
-    return any(held.search(text.body[:PAGE]) for text in latest)
+    handles = {
+        handle
+        for each in case.arguments[:PARTS]
+        if item_of(each.leaf.path) == item and HANDLE.fullmatch(handle := each.body.strip())
+    }
+    held = re.compile(rf"(?<!\w){re.escape(body)}(?!\w)")
+    return any(held.search(label) for handle in handles for label in _find_labels(case, handle))
+
+
+def _is_named(case: Case, argument: Argument) -> bool:
+    """Check whether the principal's words name all receivers of an argument."""
+    places = parse_list(argument.body) if len(argument.body) <= READ else ()
+    return bool(places) and all(case.ledger.asked.names(place) for place in places)
+
+
+def _find_labels(case: Case, handle: str) -> Iterator[str]:
+    """Find the words before a handle in its line of the page that was read last, from the handle before it on."""
+    latest = case.ledger.texts[-1:]
+    held = re.compile(rf"(?<!\w){handle}(?!\w)")
+    for text in latest:
+        page = text.body[:PAGE] if text.asked and text.origin.place else ""
+        for match in islice(held.finditer(page), LABELS):
+            line = page[max(0, match.start() - LABEL) : match.start()].rpartition("\n")[2]
+            yield re.split(rf"(?<!\w){HANDLE.pattern}(?!\w)", line)[-1]
 
 
 def is_left_open(case: Case, argument: Argument) -> bool:
@@ -171,8 +212,7 @@ def is_left_open(case: Case, argument: Argument) -> bool:
     if not case.named_text:
         return False
     asked = case.ledger.asked.read_values(case.policy.conventions)
-    moment = argument.rule.role is Role.SELECTOR and not argument.rule.declared and _has_day(argument)
-    if argument.rule.role is Role.TIME or moment:
+    if argument.rule.role is Role.TIME or is_written_moment(argument):
         return not any(map(_is_moment, asked)) and _is_only_moment(case, argument)
     if argument.rule.role is not Role.QUANTITY or any(key.startswith("amount ") for key in asked):
         return False
@@ -208,12 +248,6 @@ def is_currency_of_document(case: Case, argument: Argument) -> bool:
 
 CODE: Final = 3
 """Letters of a currency's code."""
-
-
-def _has_day(argument: Argument) -> bool:
-    """Check whether a single word is a day with its year, with or without a time."""
-    moment = read_moment(argument.leaf.value) if argument.body[:4].isdecimal() else None
-    return moment is not None and moment.day is not None
 
 
 def _is_moment(key: str) -> bool:

@@ -40,6 +40,8 @@ _OBJECT: Final = re.compile(
     r"([a-z][a-z0-9+-]{1,20})://[a-z][a-z0-9-]{0,30}(?:/[A-Za-z]{2,40}){1,2}/\d{1,20}"
 )
 """Number of a thing of some kind in an application, under a scheme of its own, such as ``gid://shop/Order/1042``."""
+HANDLE: Final = re.compile(r"[A-Za-z]{1,3}\d{1,4}")
+"""Handle that a page gives to one of its parts: no word, so that it grants nothing by itself."""
 _BETWEEN: Final = re.compile(r"[\s,;|]+")
 _DATED: Final = re.compile(r"\d[\d:. /+-]{0,39}(?:T\d[\d:.+-]{0,29})?(?: ?(?:Z|UTC|[AaPp][Mm]))?")
 """Moment in digits. With words in it, it would be a sentence that begins with a number."""

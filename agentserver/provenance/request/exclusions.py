@@ -84,6 +84,11 @@ _WORD: Final = re.compile(
     re.IGNORECASE,
 )
 _CONTRACTED: Final = frozenset({"en"})
+_PLACE_MARKS: Final = frozenset("./@")
+_PLACE: Final = re.compile(
+    r"[(<\[]?(?:https?://|[\w.+-]{1,64}@|(?=[a-z0-9.-]{3,64}(?:$|/))[a-z0-9-]{1,63}\.)", re.ASCII
+)
+"""Beginning of a link, an address, or a host in lower case. A full stop without a space ends a sentence elsewhere."""
 _INSIDE: Final = re.compile("|".join(sorted(UNSPACED)))
 
 
@@ -143,9 +148,15 @@ class _Sentence:
 
     def find_excluding_word(self, piece: IgnoredSpan) -> re.Match[str] | None:
         """Find the first negating word of a piece, as far as the language of the sentence is known."""
-        return next(
-            (found for found in _WORD.finditer(self.text, *piece) if not self._is_foreign(found)), None
-        )
+        found = (each for each in _WORD.finditer(self.text, *piece) if not self._is_in_place(each))
+        return next((each for each in found if not self._is_foreign(each)), None)
+
+    def _is_in_place(self, found: re.Match[str]) -> bool:
+        """Check whether a word is a part of a link, an address or a host, such as the end of ``shop.no``."""
+        if self.text[found.start() - 1 : found.start()] not in _PLACE_MARKS or not found.group().islower():
+            return False
+        start = max(self.text.rfind(space, 0, found.start()) for space in " \n\t") + 1
+        return _PLACE.match(self.text, start, found.end()) is not None
 
     def _is_foreign(self, found: re.Match[str]) -> bool:
         word = " ".join(found.group().casefold().split())

@@ -184,3 +184,18 @@ def test_looking_for_exceptions_is_linear(piece: str, monkeypatch: pytest.Monkey
     )
     find_ignored_spans(f"nicht {piece * 2000}")
     assert len(looked) < 2000 * 40
+
+
+@pytest.mark.parametrize(
+    ("request_", "named"),
+    [
+        (f"open https://fjell.no/en, and mail {BOB}", True),
+        (f"mail ann@fjell.no and {BOB}", True),
+        (f"look at fjell.no and mail {BOB}", True),
+        (f"mail Ann.Not {BOB}", False),
+        (f"mail https://a.example/ no {BOB}", False),
+        (f"mail Ann. No {BOB}", False),
+    ],
+)
+def test_a_part_of_a_link_or_a_host_negates_nothing(request_: str, *, named: bool) -> None:
+    assert orders(request_) is named

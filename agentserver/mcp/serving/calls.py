@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict, deque
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -29,7 +29,17 @@ from agentserver.wire import envelope
 from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Coroutine,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from agentserver.core.blueprint import Listener
     from agentserver.core.guard import Rules
@@ -515,6 +525,16 @@ class Calls:
         """Find the first approval that blocks a task; empty without one."""
         return find_approval(self.server, key.conversation, key.request)
 
+    @contextmanager
+    def watch(self, conversations: Collection[str]) -> Iterator[ChangeWatch]:
+        """Watch conversations for changes on this server."""
+        changes = ChangeWatch(conversations)
+        stop = self.server.stream.attach(changes.note)
+        try:
+            yield changes
+        finally:
+            stop()
+
     async def cancel_task(self, principal: str, key: TaskKey) -> None:
         """Cancel a task and everything that runs for it. Raises LookupError."""
         if await self.server.cancel(principal, key.conversation, key.request):
@@ -559,6 +579,29 @@ async def _collect(answers: AsyncIterator[Reply]) -> list[Reply]:
     """Collect all replies; if cancelled, none is acknowledged."""
     async with aclosing(answers):  # type: ignore[type-var]
         return [reply async for reply in answers]
+
+
+class ChangeWatch:
+    """Waits for the next records of conversations.
+
+    Args:
+        conversations: their ids.
+    """
+
+    def __init__(self, conversations: Collection[str]) -> None:
+        self._conversations = conversations
+        self._changed = anyio.Event()
+
+    def note(self, records: Records) -> None:
+        """Note committed records."""
+        if any(record.conversation in self._conversations for record in records):
+            self._changed.set()
+
+    async def wait(self, most: float) -> None:
+        """Wait for records since the last wait, at most so many seconds."""
+        with anyio.move_on_after(most):
+            await self._changed.wait()
+        self._changed = anyio.Event()
 
 
 def find_approval(server: McpHost, conversation: str, request: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from pydantic import Field
 
 from agentserver.core.messages import Done, Reply
@@ -37,6 +38,14 @@ PATIENCE: Final = 5.0
 
 POLL_MS: Final = 1000
 """Milliseconds between two polls, as hosts are asked to wait."""
+
+LOOK: Final = 5.0
+"""Seconds between two looks at followed tasks, whose records another server may have written."""
+
+MOST: Final = 100
+"""Tasks that one request may follow."""
+
+ENDED: Final = frozenset({"completed", "cancelled"})
 
 
 class TaskParams(types.RequestParams):
@@ -96,6 +105,9 @@ class TaskMethods:
     def add_to(self, server: Server[Any]) -> None:
         """Declare the extension, and handle its requests."""
         server.extensions[EXTENSION] = {}
+        server.add_request_handler(
+            "subscriptions/listen", types.SubscriptionsListenRequestParams, self._listen
+        )
         for method, handle in (
             ("tasks/get", self._get),
             ("tasks/update", self._update),
@@ -104,7 +116,58 @@ class TaskMethods:
             server.add_request_handler(method, TaskParams, handle)
 
     async def _get(self, ctx: ServerRequestContext[Any], params: TaskParams) -> dict[str, Any]:
-        key, events = await self._find(ctx, params)
+        return self._describe_task(ctx, *await self._find(ctx, params))
+
+    async def _listen(
+        self, ctx: ServerRequestContext[Any], params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """Notify the host of each change of its tasks until all have ended. The list of tools never changes."""
+        asked, shown = params.notifications, await self._list_followed(ctx, params.notifications)
+        forever = asked.tools_list_changed or None
+        named: dict[str, Any] = {"taskIds": list(map(str, shown))} if shown else {}
+        honored = types.SubscriptionFilter(tools_list_changed=forever, **named)
+        meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
+        with self.calls.watch({key.conversation for key in shown}) as changes:
+            await _notify(
+                ctx,
+                "notifications/subscriptions/acknowledged",
+                {"notifications": honored.model_dump(by_alias=True, exclude_none=True), "_meta": meta},
+            )
+            while True:
+                for key, before in list(shown.items()):
+                    shown[key] = await self._notify_change(ctx, key, before, meta)
+                shown = {key: task for key, task in shown.items() if task and task["status"] not in ENDED}
+                if not (shown or forever):
+                    return types.SubscriptionsListenResult(_meta=meta)
+                await changes.wait(LOOK)
+
+    async def _list_followed(
+        self, ctx: ServerRequestContext[Any], asked: types.SubscriptionFilter
+    ) -> dict[TaskKey, dict[str, Any]]:
+        """List the tasks of the principal among those that a host wants to follow. Raises MCPError."""
+        ids = (asked.model_extra or {}).get("taskIds", [])
+        if not isinstance(ids, list) or len(ids) > MOST or not all(isinstance(each, str) for each in ids):
+            raise MCPError(code=types.INVALID_PARAMS, message=f"taskIds is a list of at most {MOST} texts")
+        if ids:
+            _require_tasks(ctx)
+        keys = [TaskKey.read(each) for each in ids]
+        return {key: {} for key in keys if key is not None and await self._look_up(key) is not None}
+
+    async def _notify_change(
+        self, ctx: ServerRequestContext[Any], key: TaskKey, before: dict[str, Any], meta: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Notify the host if a task has changed. Returns the task; empty if its conversation is gone."""
+        events = await self._look_up(key)
+        if events is None:
+            return {}
+        task = self._describe_task(ctx, key, events)
+        if task != before:
+            await _notify(ctx, "notifications/tasks", task | {"_meta": meta})
+        return task
+
+    def _describe_task(
+        self, ctx: ServerRequestContext[Any], key: TaskKey, events: tuple[Reply | Done, ...]
+    ) -> dict[str, Any]:
         if not any(isinstance(event, Done) for event in events):
             return self._describe_waiting(ctx, key)
         principal, calls = self.who().name, self.calls
@@ -137,19 +200,38 @@ class TaskMethods:
         self, ctx: ServerRequestContext[Any], params: TaskParams
     ) -> tuple[TaskKey, tuple[Reply | Done, ...]]:
         """Find a task of the principal and its events. Raises MCPError."""
-        if not supports_tasks(ctx):
-            needed = types.MissingRequiredClientCapabilityErrorData(
-                required_capabilities=types.ClientCapabilities(extensions={EXTENSION: {}})
-            )
-            raise MCPError(
-                code=types.MISSING_REQUIRED_CLIENT_CAPABILITY,
-                message="Missing required client capability",
-                data=needed.model_dump(by_alias=True, mode="json", exclude_none=True),
-            )
+        _require_tasks(ctx)
         key = TaskKey.read(params.task_id)
-        if key is None or key.tool not in self.tools:
+        events = None if key is None else await self._look_up(key)
+        if key is None or events is None:
             raise MCPError(code=types.INVALID_PARAMS, message="Task not found")
+        return key, events
+
+    async def _look_up(self, key: TaskKey) -> tuple[Reply | Done, ...] | None:
+        """Look up the events of a task; None if the principal has no such task."""
+        if key.tool not in self.tools:
+            return None
         try:
-            return key, await self.calls.find_events(self.who().name, key)
+            return await self.calls.find_events(self.who().name, key)
         except LookupError:
-            raise MCPError(code=types.INVALID_PARAMS, message="Task not found") from None
+            return None
+
+
+def _require_tasks(ctx: ServerRequestContext[Any]) -> None:
+    """Raise MCPError for a host that does not declare tasks."""
+    if supports_tasks(ctx):
+        return
+    needed = types.MissingRequiredClientCapabilityErrorData(
+        required_capabilities=types.ClientCapabilities(extensions={EXTENSION: {}})
+    )
+    raise MCPError(
+        code=types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+        message="Missing required client capability",
+        data=needed.model_dump(by_alias=True, mode="json", exclude_none=True),
+    )
+
+
+async def _notify(ctx: ServerRequestContext[Any], method: str, params: dict[str, Any]) -> None:
+    """Send a notification on the stream of the request. The SDK has no type for those of extensions."""
+    notification: Any = types.Notification[dict[str, Any], str](method=method, params=params)
+    await ctx.session.send_notification(notification, related_request_id=ctx.request_id)

@@ -6,16 +6,20 @@ from typing import Any, Literal
 
 import anyio
 import pytest
-from mcp.client.extension import ClientExtension, ResultClaim
+from mcp.client.extension import ClientExtension, NotificationBinding, ResultClaim
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INVALID_PARAMS,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
     CallToolResult,
     ElicitResult,
+    NotificationParams,
     Request,
     RequestParams,
     Result,
+    SubscriptionFilter,
+    SubscriptionsListenRequest,
+    SubscriptionsListenRequestParams,
 )
 from pydantic import ConfigDict, Field
 
@@ -186,3 +190,96 @@ async def test_a_host_of_the_older_protocol_gets_no_task(home):  # noqa: F811
         host(offering, mode="legacy", extensions=[Tasks()]) as client,
     ):
         assert (await client.call_tool("vault", {"door": 3})).is_error
+
+
+class Followed(NotificationParams):
+    model_config = ConfigDict(extra="allow")
+    task_id: str = Field(alias="taskId")
+    status: str = ""
+
+
+class Following(Tasks):
+    """Remembers each notification about a task."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    async def note(self, task):
+        self.seen.append(task)
+
+    def notifications(self):
+        return [NotificationBinding(method="notifications/tasks", params_type=Followed, handler=self.note)]
+
+
+async def follow(client, *task_ids):
+    wanted = SubscriptionFilter(taskIds=list(task_ids))
+    params = SubscriptionsListenRequestParams(notifications=wanted)
+    return await client.session.send_request(SubscriptionsListenRequest(params=params), Result)
+
+
+async def test_a_host_is_notified_of_each_change_of_its_tasks_until_they_have_ended(home):  # noqa: F811
+    async with (
+        behind(home, person("ada"), person("eve")) as door,
+        door.host("ada", extensions=[ada := Following()]) as client,
+        door.host("eve", extensions=[eve := Following()]) as other,
+    ):
+        created = await create(client)
+        with anyio.fail_after(HANGS):
+            async with anyio.create_task_group() as group:
+                group.start_soon(follow, client, created.task_id)
+                await until(lambda: len(ada.seen) == 1)
+                (approval,) = door.server.approvals()
+                assert (ada.seen[0].task_id, ada.seen[0].status) == (created.task_id, "working")
+                assert approval.id in ada.seen[0].statusMessage
+                await follow(
+                    other, created.task_id
+                )  # another's task is an unknown one: the stream ends at once
+                await approve(door.server)
+            await until(lambda: ada.seen[-1].status == "completed")
+        assert ada.seen[-1].result == (await ask(client, "get", created.task_id)).result
+        assert eve.seen == []
+
+
+async def test_a_followed_task_ends_with_its_cancellation(home):  # noqa: F811
+    async with desk(home) as (_, offering), host(offering, extensions=[seen := Following()]) as client:
+        created = await create(client)
+        with anyio.fail_after(HANGS):
+            async with anyio.create_task_group() as group:
+                group.start_soon(follow, client, created.task_id)
+                await until(lambda: len(seen.seen) == 1)
+                await ask(client, "cancel", created.task_id)
+            await until(lambda: seen.seen[-1].status == "cancelled")
+
+
+@pytest.mark.parametrize(
+    ("ids", "extensions", "code"),
+    [
+        (["x"] * 101, [Tasks()], INVALID_PARAMS),
+        ([7], [Tasks()], INVALID_PARAMS),
+        (["x"], [], MISSING_REQUIRED_CLIENT_CAPABILITY),
+    ],
+)
+async def test_a_subscription_that_cannot_be_served_is_refused(home, ids, extensions, code):  # noqa: F811
+    async with desk(home) as (_, offering), host(offering, extensions=extensions) as client:
+        with pytest.raises(MCPError) as refused:
+            await follow(client, *ids)
+        assert refused.value.error.code == code
+
+
+async def test_a_revoked_host_loses_its_subscription(home):  # noqa: F811
+    async with (
+        behind(home, person("ada")) as door,
+        door.host("ada", extensions=[seen := Following()]) as client,
+    ):
+        created = await create(client)
+        with anyio.fail_after(HANGS):
+            async with anyio.create_task_group() as group:
+
+                async def followed():
+                    with pytest.raises(MCPError):
+                        await follow(client, created.task_id)
+
+                group.start_soon(followed)
+                await until(lambda: len(seen.seen) == 1)
+                del door.people.known["ada"]

@@ -61,6 +61,7 @@ LEFT_TO_FULL = tuple(
         "gateways/live/test_dead.py",
         "gateways/live/test_fields.py",
         "gateways/live/test_hostile.py",
+        "gateways/live/test_looks.py",
         "gateways/live/test_pages.py",
         "gateways/live/test_served.py",
         "gateways/live/test_traffic.py",

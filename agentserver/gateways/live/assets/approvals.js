@@ -19,7 +19,7 @@ async function all() {
     const told = await read("approvals");
     timers.clear();
     replace(inbox, told.waiting.length ? el("ul", { class: "inbox" }, told.waiting.map((each) => card(each, timers)))
-      : el("p", { class: "quiet" }, "Nothing waits for a person."));
+      : el("p", { class: "empty" }, "Nothing waits for a person."));
     replace(history, table("Decisions, the latest first", [
       ["when", (row) => day(row.at)],
       ["message", (row) => el("span", {}, way(row.sender, row.to), " ", row.root)],
@@ -31,7 +31,7 @@ async function all() {
   const timer = paced(again);
   const clock = setInterval(() => timers.forEach((tick) => tick()), 1000);
   return {
-    node: el("div", { class: "page" }, el("h1", {}, "Approvals"), inbox, el("h2", {}, "Who decided what"), history),
+    node: el("div", { class: "page" }, el("h1", {}, "Approvals"), inbox, history),
     news: (told) => concerns(told, (hop) => EVENTS.has(hop.event)) && timer.soon(),
     stop: () => {
       clearInterval(clock);
@@ -105,7 +105,7 @@ async function one(key, { say, me }) {
       el("dt", {}, "conversation"), el("dd", {}, link(["conversations", each.conversation], each.conversation)),
       el("dt", {}, "time"), el("dd", {}, left(each, timers))),
     el("h2", {}, "What is at stake"), lines(each.reasons, "What is at stake"),
-    each.ways.length > 0 && [el("h2", {}, "The way of the values"), each.ways.map(lineage)],
+    each.ways.length > 0 && [el("h2", {}, "The way of the values"), el("div", { class: "ways" }, each.ways.map(lineage))],
     el("h2", {}, "What it says"), lines(each.said, "What it says"),
     each.origins.length > 0 && [el("h2", {}, "Where it comes from"), lines(each.origins, "Where it comes from")],
     end, decide);

@@ -19,6 +19,7 @@ export function chart(title, rows, value, format, parts = []) {
     svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT + 1}`, role: "img", "aria-label": caption },
       bars(rows, value, most, "all"), parts.map(([name, part]) => bars(rows, part, most, name)),
       svg("path", { class: "ground", d: `M0,${HEIGHT + 0.5} L${WIDTH},${HEIGHT + 0.5}` })),
+    rows.length > 1 && el("p", { class: "axis", "aria-hidden": "true" }, day(rows[0].start), day(rows.at(-1).start)),
     el("details", {}, el("summary", {}, "As a table"), table(title, [
       ["from", (row) => day(row.start)],
       [title.toLowerCase(), (row) => format(value(row)), "number"],

@@ -13,7 +13,7 @@ export async function show(key, frame) {
   const requests = el("div", { class: "requests" });
   const page = { key, opened: new Map(), read: new Map(), plumbing: false };
   let shown = [];
-  const fold = el("button", { type: "button", "aria-pressed": "false" });
+  const fold = el("button", { type: "button", class: "plain", "aria-pressed": "false" });
   fold.addEventListener("click", () => {
     page.plumbing = !page.plumbing;
     fold.setAttribute("aria-pressed", String(page.plumbing));
@@ -37,6 +37,7 @@ export async function show(key, frame) {
   };
   await again();
   const acts = actions(key, frame);
+  acts.node.prepend(fold);
   await acts.again();
   const timer = paced(async () => {
     await again();
@@ -45,7 +46,7 @@ export async function show(key, frame) {
   return {
     node: el("div", { class: "page" },
       el("p", {}, link(["conversations"], "All conversations")),
-      el("h1", {}, "Conversation ", el("span", { class: "id" }, key)), head, acts.node, el("p", {}, fold), requests, choice(key)),
+      el("h1", {}, "Conversation ", el("span", { class: "id" }, key)), head, acts.node, requests, choice(key)),
     news: (told) => concerns(told, (each) => each.conversation === key) && timer.soon(),
     stop: timer.stop,
   };
@@ -90,17 +91,17 @@ function item(row, look, children) {
 function hop(page, row, whole) {
   const kind = look(row.event);
   const why = [row.code, row.why].filter(Boolean).join(": ");
-  const head = [spaced(
+  const head = [el("span", { class: "what" }, spaced(
     el("span", { class: "elapsed" }, `+${seconds(row.elapsed)}`),
     sign(kind), el("span", { class: `event s-${kind}` }, row.event),
     way(row.sender, row.to), row.root && el("span", { class: "root" }, row.root),
     row.took !== null && el("span", { class: "quiet" }, `${(row.took * 1000).toFixed(0)} ms`),
-    row.cost && el("span", { class: "cost" }, `${count(row.cost[0])} tokens ${money(row.cost[1])}`)), bar(row, whole, kind)];
+    row.cost && el("span", { class: "cost" }, `${count(row.cost[0])} tokens ${money(row.cost[1])}`))), bar(row, whole, kind)];
   return item(row, kind, [
     row.message ? unfolded(page, `message ${row.number}`, head, async () => message(page, await read("conversations", page.key, "messages", String(row.number))))
       : el("p", { class: "head" }, head),
     why && el("p", { class: `why s-${kind}` }, why),
-    row.ways.map(lineage),
+    row.ways.length > 0 && el("div", { class: "ways" }, row.ways.map(lineage)),
     row.more.length > 0 && el("details", { open: !row.ways.length }, el("summary", {}, "all that was found"), plain(row.more))]);
 }
 
@@ -173,10 +174,10 @@ function origin(page, one) {
 
 function completion(page, row, whole) {
   const kind = row.fault ? "bad" : "quiet";
-  const head = [spaced(
+  const head = [el("span", { class: "what" }, spaced(
     el("span", { class: "elapsed" }, `+${seconds(row.elapsed)}`),
     sign(kind), el("span", { class: `event s-${kind}` }, "model asked"), el("b", {}, row.sender),
-    row.readable && el("span", { class: "asked" }, row.summary)), row.readable && bar(row, whole, kind)];
+    row.readable && el("span", { class: "asked" }, row.summary))), row.readable && bar(row, whole, kind)];
   return item(row, `completion ${kind}`, row.readable
     ? unfolded(page, row.key, head, async () => prompt(await read("conversations", page.key, "completions", row.key)))
     : el("p", { class: "head" }, head));

@@ -3,7 +3,7 @@
 import { find, paced } from "./api.js";
 import { show as both } from "./compare.js";
 import { show as one } from "./conversation.js";
-import { count, day, el, link, money, put, replace, spaced, table } from "./dom.js";
+import { count, day, el, link, money, pill, put, replace, spaced, table } from "./dom.js";
 
 export async function show([key, typed = "", after = ""], frame) {
   if (key && key !== "where" && typed === "compare") return both([key, after]);
@@ -16,23 +16,30 @@ const ANY = "*"; // stands for no filter in an address, which has no empty part
 // Filters that the page offers as links: the filter is in the address, so any of them can be saved and shared.
 const VIEWS = [["All", ""], ["Open", "state=open"], ["Refused", "refused=yes"], ["Failed", "failed=yes"], ["Costly", "cost>=1"], ["Slow", "duration>=1m"]];
 
+const STATES = { open: "message", suspended: "warn" }; // kinds of the words for a state
+
+function view(title, filter, where) {
+  const node = link(["conversations", "where", filter || ANY], title);
+  if (filter === where) node.setAttribute("aria-current", "true");
+  return node;
+}
+
 async function all(where, after) {
   const listed = el("div", {});
   const again = async () => {
     const told = await find("conversations", { where, after });
     replace(listed, table("Conversations, the last opened first", [
-      ["conversation", (row) => [link(["conversations", row.id], row.id.slice(0, 13)), row.preview && el("p", { class: "quiet" }, row.preview)]],
+      ["conversation", (row) => [row.preview && el("p", { class: "preview" }, row.preview), link(["conversations", row.id], el("span", { class: "id" }, row.id.slice(0, 13)))], "title"],
       ["of", (row) => row.principal],
-      ["state", (row) => [row.state, row.due !== null && [" sleeps until ", day(row.due)],
-        row.marks.length > 0 && el("span", { class: "s-bad" }, ` ${row.marks.join(", ")}`)]],
+      ["state", (row) => [spaced(pill(STATES[row.state] ?? "", row.state), row.marks.map((mark) => pill("bad", mark)),
+        row.waiting > 0 && pill("warn", `${count(row.waiting)} waiting`)), row.due !== null && el("p", { class: "quiet" }, "until ", day(row.due))]],
       ["opened", (row) => day(row.opened)],
       ["duration", (row) => `${(row.touched - row.opened).toFixed(1)} s`, "number"],
-      ["steps", (row) => count(row.steps), "number minor"],
-      ["waiting", (row) => count(row.waiting), "number minor"],
-      ["tokens", (row) => count(row.tokens), "number minor"],
-      ["cost", (row) => money(row.money), "number minor"],
+      ["steps", (row) => count(row.steps), "number"],
+      ["tokens", (row) => count(row.tokens), "number"],
+      ["cost", (row) => money(row.money), "number"],
     ], told.conversations, where ? "No conversation matches." : "There is no conversation yet."),
-    el("nav", { "aria-label": "Pages" }, spaced(
+    el("nav", { class: "tabs", "aria-label": "Further conversations" }, spaced(
       after && link(["conversations", "where", where || ANY], "First page"),
       told.after && link(["conversations", "where", where || ANY, told.after], "Next page"))));
   };
@@ -44,7 +51,7 @@ async function all(where, after) {
   const timer = paced(again);
   return {
     node: el("div", { class: "page" }, el("h1", {}, "Conversations"), search(where), wrong,
-      el("nav", { "aria-label": "Saved views" }, spaced(VIEWS.map(([title, filter]) => link(["conversations", "where", filter || ANY], title)))),
+      el("nav", { class: "tabs", "aria-label": "Saved views" }, spaced(VIEWS.map(([title, filter]) => view(title, filter, where)))),
       listed),
     news: () => after || timer.soon(),
     stop: timer.stop,

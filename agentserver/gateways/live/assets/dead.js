@@ -17,7 +17,7 @@ async function all() {
       ["given up", (row) => day(row.at)],
       ["message", (row) => el("span", {}, way(row.sender, row.to), " ", row.root)],
       ["of", (row) => row.principal],
-      ["reason", (row) => el("span", { class: "why" }, row.reason.slice(0, 300))],
+      ["reason", (row) => el("span", { class: "why" }, row.reason.slice(0, 300)), "long"],
     ], told.letters, "Nothing was given up."), told.more && el("p", { class: "quiet" }, "Earlier ones are not listed."));
   };
   await again();
@@ -51,7 +51,7 @@ async function one(key, { me, say }) {
   }, "bad");
   const decide = me.decides
     ? el("section", { class: "decide", "aria-label": "Decision" },
-      el("p", { class: "quiet" }, "Queued again, it is tried where it was while somebody waits for it there; otherwise as a new request of ", el("b", {}, letter.principal), ", whose orders its words are not."),
+      el("p", { class: "quiet" }, "Queued again, it is retried in place while a caller waits for it there; otherwise it becomes a new request of ", el("b", {}, letter.principal), ", and its text does not count as an order of theirs."),
       el("div", { class: "buttons" }, button("Queue again", () => act("requeue", "Queued again"), "good"), discard), fault)
     : el("p", { class: "quiet" }, "Operators decide. A viewer sees no contents.");
   return {

@@ -4,7 +4,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 const ATTRIBUTES = new Set([
-  "aria-current", "aria-expanded", "aria-hidden", "aria-label", "aria-labelledby", "aria-live", "aria-pressed", "autocomplete", "class", "colspan", "cx",
+  "aria-current", "aria-expanded", "aria-hidden", "aria-label", "aria-labelledby", "aria-live", "aria-pressed", "autocomplete", "class", "colspan", "cx", "data-label",
   "cy", "d", "datetime", "disabled", "for", "height", "id", "marker-end", "marker-start", "markerHeight", "markerUnits", "markerWidth",
   "name", "open", "orient", "points", "r", "refX", "refY", "required", "role", "rx", "scope", "spellcheck", "tabindex",
   "text-anchor", "transform", "type", "viewBox", "width", "x", "y",
@@ -52,16 +52,21 @@ export function button(label, act, look = "") {
   return node;
 }
 
-// A table with a caption. Each column is a head and a function that gives the cell of a row.
+// A table with a caption. Each column is a head, a function that returns the cell of a row, and a class. The roles are
+// those of the elements, and stay when the style sheet puts the rows of a narrow table one below the other.
 export function table(caption, columns, rows, empty) {
-  if (!rows.length) return el("p", { class: "quiet" }, empty);
-  return el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": caption },
-    el("table", {},
+  if (!rows.length) return el("p", { class: "empty" }, empty);
+  return el("div", { class: "table" },
+    el("table", { role: "table" },
       el("caption", {}, caption),
-      el("thead", {}, el("tr", {}, columns.map(([head, , look]) => el("th", { scope: "col", class: look }, head)))),
-      el("tbody", {}, rows.map((row) => el("tr", {}, columns.map(([, cell, look], at) =>
-        at ? el("td", { class: look }, cell(row)) : el("th", { scope: "row", class: look }, cell(row))))))));
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, columns.map(([head, , look]) => el("th", { scope: "col", role: "columnheader", class: look }, head)))),
+      el("tbody", { role: "rowgroup" }, rows.map((row) => el("tr", { role: "row" }, columns.map(([head, cell, look], at) =>
+        at ? el("td", { role: "cell", class: look, "data-label": head || undefined }, cell(row))
+          : el("th", { scope: "row", role: "rowheader", class: look }, cell(row))))))));
 }
+
+// A word about a state, in the colour of its kind.
+export const pill = (kind, word) => el("span", { class: `pill ${kind}` }, word);
 
 // Lines of styled segments, as the console and the traces have them.
 export function lines(told, label) {
@@ -106,8 +111,9 @@ export const when = (seconds) => {
 
 export const day = (seconds) => {
   const date = new Date(seconds * 1000);
+  const year = date.getFullYear() === new Date().getFullYear() ? undefined : "numeric";
   return el("time", { datetime: date.toISOString() },
-    date.toLocaleString([], { dateStyle: "short", timeStyle: "medium", hour12: false }));
+    date.toLocaleString([], { day: "numeric", month: "short", year, hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false }));
 };
 
 export const count = (number) => number.toLocaleString("en");

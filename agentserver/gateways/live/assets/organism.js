@@ -127,6 +127,8 @@ function drawn(told) {
   },
   marker("head", 7.5, "M0,0.8 L8,4 L0,7.2 z"), marker("tail", 0.5, "M8,0.8 L0,4 L8,7.2 z"), under);
 
+  root.style.setProperty("--natural", `${width}px`);
+
   const outside = { x: -MARGIN + 8, y: height / 2 - 14, width: 64, height: 28 };
   put(root, svg("g", { class: "outside" },
     svg("rect", { ...outside, rx: 14 }), svg("text", { x: outside.x + 32, y: height / 2 + 4, "text-anchor": "middle" }, "outside")));

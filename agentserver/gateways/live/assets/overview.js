@@ -17,13 +17,13 @@ const figures = (field) => [
   ["conversations", (row) => count(row.conversations), "number"],
   ["refused", (row) => (row.refused ? el("b", { class: "s-bad" }, count(row.refused)) : "0"), "number"],
   ["failed", (row) => (row.failed ? el("b", { class: "s-bad" }, count(row.failed)) : "0"), "number"],
-  ["tokens", (row) => count(row.tokens), "number minor"],
+  ["tokens", (row) => count(row.tokens), "number"],
   ["cost", (row) => money(row.money) || "-", "number"],
   ["mean", (row) => seconds(row.mean), "number"],
-  ["longest", (row) => seconds(row.longest), "number minor"],
+  ["longest", (row) => seconds(row.longest), "number"],
 ];
 
-const card = (title, text, parts) => el("li", { class: "figure" }, el("span", { class: "quiet" }, title), el("b", {}, parts ? link(parts, text) : text));
+const card = (title, text, parts, look) => el("li", { class: "figure" }, el("span", { class: "quiet" }, title), el("b", { class: look }, parts ? link(parts, text) : text));
 
 function body(told) {
   const { total } = told;
@@ -31,21 +31,21 @@ function body(told) {
   return [
     el("ul", { class: "figures" },
       card("conversations", count(total.conversations), ["conversations"]),
-      card("with a refusal", `${count(total.refused)}${rate}`, ["conversations", "where", "refused=yes"]),
-      card("with a failure", count(total.failed), ["conversations", "where", "failed=yes"]),
+      card("with a refusal", `${count(total.refused)}${rate}`, ["conversations", "where", "refused=yes"], total.refused > 0 && "s-bad"),
+      card("with a failure", count(total.failed), ["conversations", "where", "failed=yes"], total.failed > 0 && "s-bad"),
       card("cost", money(total.money) || "$0"),
       card("mean duration", seconds(total.mean)),
-      card("wait for approval", count(told.waiting.length), ["approvals"]),
-      card("dead letters", told.more ? `${count(told.dead)} or more` : count(told.dead), ["dead"])),
-    !total.conversations && el("p", { class: "quiet" }, "No conversation was opened in this period."),
+      card("wait for approval", count(told.waiting.length), ["approvals"], told.waiting.length > 0 && "s-warn"),
+      card("dead letters", told.more ? `${count(told.dead)} or more` : count(told.dead), ["dead"], told.dead > 0 && "s-bad")),
+    !total.conversations && el("p", { class: "empty" }, "No conversation was opened in this period."),
     el("div", { class: "charts" },
       chart("Conversations", told.times, (one) => one.conversations, count, [["refused", (one) => one.refused]]),
       chart("Cost", told.times, (one) => one.money, (number) => money(number) || "$0"),
       chart("Mean duration", told.times, (one) => one.mean, seconds)),
-    el("div", { class: "beside" },
+    el("div", { class: "halves" },
       table("By principal", figures("principal"), told.principals, "No principal opened a conversation."),
       table("By listener", figures("listener"), told.listeners, "No listener got a message.")),
-    told.waiting.length > 0 && table("Waiting for approval", [
+    el("div", { class: "halves" }, told.waiting.length > 0 && table("Waiting for approval", [
       ["message", (row) => link(["approvals", row.id], `${row.sender} → ${row.to}`)],
       ["payload", (row) => row.root],
       ["waits for", (row) => span(row.age), "number"],
@@ -54,13 +54,13 @@ function body(told) {
       ["listener", (row) => row.name],
       ["running", (row) => count(row.running), "number"],
       ["queued", (row) => count(row.queued), "number"],
-    ], told.queues, ""),
+    ], told.queues, "")),
   ];
 }
 
 export async function show([asked = ""]) {
   const shown = el("div", {});
-  const choice = el("nav", { "aria-label": "Period" });
+  const choice = el("nav", { class: "tabs", "aria-label": "Period" });
   const again = async () => {
     const told = await find("overview", { period: asked });
     replace(choice, spaced(PERIODS.map((name) => {

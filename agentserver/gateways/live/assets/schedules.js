@@ -10,6 +10,6 @@ export async function section() {
     ["listener", (row) => row.listener],
     ["due", (row) => row.recurrence],
     ["next", (row) => (row.paused ? el("b", { class: "s-warn" }, `paused by ${row.paused}`) : day(row.due))],
-    ["", (row) => (row.ordered ? "run ordered" : "")],
+    ["order", (row) => (row.ordered ? "run ordered" : "")],
   ], rows, "Nothing is sent at set times."));
 }

@@ -15,12 +15,11 @@ export async function show() {
   };
   return {
     node: el("div", { class: "page" }, el("h1", {}, "Usage"),
-      el("p", { class: "quiet" }, "What is charged: what work has cost, and of work that is not settled the most that it may cost. ",
-        "Of the last 30 days."),
+      el("p", { class: "quiet" }, "Charges of the last 30 days: the cost of settled work, and the most that work not yet settled may cost."),
       GROUPS.map(([key, title, head]) => el("section", {}, table(title, [
         [head, (row) => row.name || "not known"],
         ["tokens", (row) => count(row.tokens), "number"],
-        ["", bar, "wide"],
+        ["share", bar, "wide"],
         ["cost", (row) => money(row.money) || "-", "number"],
         ["calls", (row) => count(row.calls), "number"],
       ], told[key], `${title}: nothing was charged.`)))),

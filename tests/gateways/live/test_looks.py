@@ -1,0 +1,153 @@
+"""Every page in both schemes, as wide as a desk and as a phone: nothing scrolls sideways, and axe-core finds nothing."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.gateways.live.conftest import PATIENCE, keep
+from tests.gateways.live.showroom import ADDRESS, ANSWERS, BLOCKED, FINE, NOON, PAGES, Showroom
+
+AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
+SHAPES = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
+HEIGHTS = {1280: 900, 390: 844}
+PICTURED = ("overview", "organism", "conversations", "conversation", "approval")
+
+
+@pytest.fixture
+def show(chromium):
+    """Opens the page of a showroom, in a context of its own."""
+    contexts, faults = [], []
+
+    def shown(width=1280, scheme="light", *, path="overview", **how):
+        context = chromium.new_context(
+            viewport={"width": width, "height": HEIGHTS[width]}, color_scheme=scheme,
+            locale="en-GB", timezone_id="UTC", reduced_motion="reduce",
+        )  # fmt: skip
+        contexts.append(context)
+        Showroom(**how).install(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.clock.install(time=NOON)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        page.goto(f"{ADDRESS}/#/{path}")
+        return page
+
+    yield shown
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+def go(page, name):
+    path, title = PAGES[name]
+    page.evaluate("document.querySelector('h1')?.remove()")  # that of the page before
+    page.goto(f"{ADDRESS}/#/{path}")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(title)
+    return page
+
+
+def unfold(page):
+    """Open what is folded, with what it reads when it is opened, and the marks of origins."""
+    page.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = true; })")
+    if page.locator(".hop > details, .pairs details").count():
+        expect(page.locator("dl.fields, .completion section").first).to_be_visible()
+    page.evaluate("document.querySelectorAll('button.origin').forEach((each) => each.click())")
+
+
+def overflows(page):
+    """Elements of the page that reach beyond its window, and the page itself."""
+    return page.evaluate(
+        """() => {
+          const wide = document.documentElement.clientWidth;
+          const inside = (node) => node.closest('.picture, .unseen, .skip') || node.closest('thead');
+          const found = [...document.querySelectorAll('main *, header *')].filter((node) =>
+            node.getClientRects().length && node.getBoundingClientRect().right > wide + 0.5 && !inside(node));
+          const clipped = [...document.querySelectorAll('main .table, td, th')].filter((node) =>
+            !inside(node) && node.scrollWidth > node.clientWidth + 1);
+          const scrolls = document.documentElement.scrollWidth > wide ? ['the page'] : [];
+          return [...scrolls, ...[...found, ...clipped].map((node) => `${node.localName}.${node.className}: ${node.textContent.slice(0, 40)}`)];
+        }"""
+    )
+
+
+def faults(page):
+    """Return what axe-core finds."""
+    if not page.evaluate("Boolean(window.axe)"):
+        page.evaluate(AXE)
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
+
+
+@pytest.mark.parametrize(("width", "scheme"), SHAPES)
+def test_no_page_scrolls_sideways_and_axe_finds_nothing(show, width, scheme):
+    page = show(width, scheme)
+    wrong = {}
+    for name in PAGES:
+        unfold(go(page, name))
+        wrong[name] = overflows(page) + faults(page)
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
+@pytest.mark.parametrize(("width", "scheme"), SHAPES)
+def test_the_pages_of_a_server_that_has_done_nothing_say_so(show, width, scheme):
+    page = show(width, scheme, empty=True)
+    wrong = {}
+    for name in ("overview", "conversations", "approvals", "dead", "usage"):
+        go(page, name)
+        expect(page.locator(".empty").first).to_be_visible()
+        wrong[name] = overflows(page) + faults(page)
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
+@pytest.mark.parametrize(("width", "scheme"), SHAPES)
+def test_the_page_before_a_session_fits_and_axe_finds_nothing(show, width, scheme):
+    page = show(width, scheme, signed_in=False)
+    expect(page.get_by_role("button", name="Sign in at login.example.org")).to_be_visible()
+    assert overflows(page) + faults(page) == []
+
+
+def test_a_narrow_table_has_the_head_of_each_column_at_its_cell_and_stays_a_table(show):
+    page = go(show(390), "conversations")
+    row = page.get_by_role("table").get_by_role("row").nth(1)
+    expect(row.get_by_role("rowheader")).to_contain_text("Pay the invoice in mail 13")
+    expect(row.get_by_role("cell")).to_have_count(7)
+    heads = page.get_by_role("columnheader").all_inner_texts()
+    labels = row.get_by_role("cell").evaluate_all("(all) => all.map((each) => each.dataset.label)")
+    assert labels == heads[1:]
+    assert row.bounding_box()["height"] > row.get_by_role("cell").first.bounding_box()["height"] * 2
+
+
+def test_two_conversations_are_compared_with_the_keyboard_alone(show):
+    page = go(show(), "conversation")
+    page.get_by_label("Compare with the conversation").focus()
+    page.keyboard.type(FINE)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Two conversations")
+    page.locator(".pairs summary").first.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".sides mark").first).to_have_text("Pay the invoice in mail 13 and tell Kim.")
+
+
+@pytest.mark.parametrize(("width", "scheme"), SHAPES)
+def test_the_pictures_of_the_documents_are_taken(show, width, scheme):
+    """AGENTSERVER_PICTURES keeps them; the answers, the time and the place are the same at each run."""
+    page = show(width, scheme)
+    for name in PICTURED:
+        go(page, name)
+        if name == "organism":
+            page.evaluate("(text) => window.feeds.at(-1).onmessage({ data: text })", json.dumps(news()))
+            expect(page.locator(".organism .mark.bad")).to_have_count(4)
+        keep(page, f"live-{name}-{width}-{scheme}.png")
+
+
+def news():
+    """The hops of a conversation as the stream has them."""
+    rows = [row for row in ANSWERS[f"conversations/{BLOCKED}"]["rows"] if row["event"] != "completed"]
+    keys = ("event", "conversation", "sender", "to", "root", "at", "code", "why")
+    hops = [{key: row[key] for key in keys} for row in rows if not row["plumbing"]]
+    return {"queues": ANSWERS["organism"]["queues"], "waiting": 2, "missed": 0, "counted": [], "hops": hops}

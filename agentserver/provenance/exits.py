@@ -171,13 +171,19 @@ def drop_idle_choices(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(one for one in found if not refused or one.rule is not Rule.CHOICES)
 
 
-def count_bits(ledger: Ledger, policy: Policy, call: Call) -> float:
-    """Count the bits that a call reveals by its choices, given the knowledge before it."""
+def count_bits(
+    ledger: Ledger, policy: Policy, call: Call, said: Sequence[RuledArgument] | None = None
+) -> float:
+    """Count the bits that a call reveals by its choices, given the knowledge before it.
+
+    ``said`` are the non-blank arguments with their rules, for a caller that has them.
+    """
     if not ledger.tainted or not (call.exposed or ledger.private.pools):
         return 0.0
     chosen = sum(option_bits(ledger, call, leaf) for leaf in call.arguments) if call.options else 0.0
-    leaves = (leaf for leaf in call.arguments if text_of(leaf.value).strip())
-    said = tuple((leaf, policy.argument_rule(call, leaf)) for leaf in leaves)
+    if said is None:
+        leaves = (leaf for leaf in call.arguments if text_of(leaf.value).strip())
+        said = tuple((leaf, policy.argument_rule(call, leaf)) for leaf in leaves)
     choices = list_choices(ledger, policy, call, apply_exit_rules(policy.classify(call.sink), said))
     return chosen + sum_bits(choices)
 

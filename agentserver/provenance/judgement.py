@@ -353,10 +353,15 @@ _QUESTIONS: dict[Role, Callable[[Case, Argument], Iterator[Finding]]] = {
 """Check for each role of an argument. Roles that are not listed need no check of their own."""
 
 
-def judge(ledger: Ledger, policy: Policy, call: Call) -> Verdict:
-    """Decide on ``call``, given everything that the conversation has seen."""
+def judge(
+    ledger: Ledger, policy: Policy, call: Call, arguments: tuple[Argument, ...] | None = None
+) -> Verdict:
+    """Decide on ``call``, given everything that the conversation has seen.
+
+    ``arguments`` are those that ``list_arguments`` lists, for a caller that has them.
+    """
     mode = policy.mode_of(call.sink)
-    case = Case(ledger, policy, call)
+    case = Case(ledger, policy, call, arguments)
     weighed = Lazy(lambda: drop_idle_choices(_find_decisive(case)))
     reported = Lazy(lambda: tuple(_find_reported(case, check_content)))
     noticed = Lazy(lambda: tuple(_find_noticed(mode, case)))

@@ -39,6 +39,7 @@ from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation
 from agentserver.provenance.evidence.leaves import leaves, text_of
 from agentserver.provenance.exits import count_bits
 from agentserver.provenance.judgement import find_origins, judge
+from agentserver.provenance.judging.case import list_arguments
 from agentserver.provenance.ledger import Ledger
 from agentserver.provenance.policy.declarations import Effect, PlanSource
 from agentserver.provenance.verdict import MOST, Decision, export_findings, redact_verdict
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from agentserver.guards.lineage.references import InsertedValues
     from agentserver.notes import MessageLineage
     from agentserver.payload.codec import Codecs
+    from agentserver.provenance.judging.case import Argument
     from agentserver.provenance.policy.declarations import ListenerClass
     from agentserver.provenance.verdict import Finding
     from agentserver.provenance.verdict import Verdict as Judgement
@@ -241,7 +243,17 @@ class LineageGuard:
             return memory
         exposed = self._reach.find_exposure(memory, said.sender, said.thread) is not None
         call = self._make_call(said, memory, at, exposed=exposed)
-        return memory.grow(memory.ledger.carry(count_bits(memory.ledger, self._policy, call)))
+        ruled = [(argument.leaf, argument.rule) for argument in self._list_arguments(said, call)]
+        return memory.grow(memory.ledger.carry(count_bits(memory.ledger, self._policy, call, ruled)))
+
+    def _list_arguments(self, said: ObservedMessage, call: Call) -> tuple[Argument, ...]:
+        """List the arguments of a message with their rules, once for its judgement and its delivery."""
+        content = said.content
+        if call.arguments is not content.leaves:  # a task's, which are read from it each time
+            return list_arguments(self._policy, call)
+        if content.sink != call.sink:
+            content.sink, content.arguments = call.sink, list_arguments(self._policy, call)
+        return content.arguments
 
     def _take_output(self, memory: Memory, said: ObservedMessage, at: float) -> Memory:
         """Add a sender's output."""
@@ -454,7 +466,7 @@ class LineageGuard:
         paths = frozenset(put_in.paths if put_in is not None else ())
         if paths <= {leaf.path for leaf in call.arguments}:  # otherwise the inserted arguments are not known
             call = replace(call, put_in=paths)
-        return judge(ledger, self._policy, call), text
+        return judge(ledger, self._policy, call, self._list_arguments(said, call)), text
 
     def _make_call(self, said: ObservedMessage, memory: Memory, at: float, *, exposed: bool) -> Call:
         reading = self._readings[said.root]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codec, Codecs
     from agentserver.payload.fields.field_table import Field, Type
     from agentserver.provenance.evidence.labels import Role
+    from agentserver.provenance.judging.case import Argument
     from agentserver.provenance.ledger import Ledger
 
 
@@ -232,11 +233,13 @@ class MessageContent:
         leaves: its scalars.
     """
 
-    __slots__ = ("assessment", "element", "learned", "leaves")
+    __slots__ = ("arguments", "assessment", "element", "learned", "leaves", "sink")
 
     def __init__(self, element: etree._Element, leaves: tuple[Leaf, ...]) -> None:
         self.element, self.leaves = element, leaves
         self.assessment = LastAssessment()
+        self.sink = ""
+        self.arguments: tuple[Argument, ...] = ()
         self.learned: tuple[tuple[object, ...], tuple[object, ...], Ledger] | None = None
 
 

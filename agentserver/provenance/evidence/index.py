@@ -98,23 +98,23 @@ class Index:
         if len(asked) < SPAN or not self.segments:
             return ()
         hashes = _windows(asked)
-        order = np.argsort(hashes)
-        covered = np.zeros(len(hashes), dtype=bool)
+        order = hashes.argsort()
+        covered = np.zeros(len(hashes) + 2, dtype=bool)  # one at each end that is not covered
         for segment in self.segments:
-            covered |= _find_windows(segment, asked, hashes, order)
-        edges = np.flatnonzero(np.diff(covered, prepend=False, append=False)).tolist()
+            covered[1:-1] |= _find_windows(segment, asked, hashes, order)
+        edges = (covered[1:] != covered[:-1]).nonzero()[0].tolist()
         pairs = zip(edges[::2], edges[1::2], strict=True)
         return tuple(self._hit(asked, hashes, start, end) for start, end in pairs)
 
     def owners(self, asked: bytes) -> set[int]:
         """Find texts with a window of the query: the first few of each window, by hash alone."""
         hashes = _windows(asked)
-        order = np.argsort(hashes)
+        order = hashes.argsort()
         found: set[int] = set()
         room = dict.fromkeys(range(len(hashes)), _CANDIDATES)
         for segment in self.segments:
             places: set[int] = set()
-            for window in np.flatnonzero(_find_windows(segment, asked, hashes, order)).tolist():
+            for window in _find_windows(segment, asked, hashes, order).nonzero()[0].tolist():
                 first = _places(segment, hashes[window])[: room[window]]
                 room[window] -= len(first)
                 places.update(first)
@@ -126,11 +126,11 @@ class Index:
         if len(asked) < SPAN:
             return False
         hashes = _windows(asked)
-        order = np.argsort(hashes)
+        order = hashes.argsort()
         for segment in self.segments:
             if segment.first >= before:
                 return False
-            found = np.flatnonzero(_find_windows(segment, asked, hashes, order))
+            found = _find_windows(segment, asked, hashes, order).nonzero()[0]
             if segment.first + len(segment.starts) <= before and len(found):
                 return True
             end = (
@@ -182,11 +182,11 @@ def _windows(data: bytes) -> _U64:
 def _segment(texts: tuple[bytes, ...], first: int) -> Segment:
     blob = b"".join(texts)
     lengths = np.array([len(text) for text in texts], dtype=np.int64)
-    starts = np.concatenate(([0], np.cumsum(lengths)[:-1])) if texts else np.zeros(0, dtype=np.int64)
+    starts = np.concatenate(([0], lengths.cumsum()[:-1])) if texts else np.zeros(0, dtype=np.int64)
     hashes = _windows(blob)
-    owner = np.repeat(np.arange(len(texts)), lengths)
-    inside = np.flatnonzero(owner[: len(hashes)] == owner[SPAN - 1 :][: len(hashes)])
-    order = inside[np.argsort(hashes[inside], kind="stable")]
+    owner = np.arange(len(texts)).repeat(lengths)
+    inside = (owner[: len(hashes)] == owner[SPAN - 1 :][: len(hashes)]).nonzero()[0]
+    order = inside[hashes[inside].argsort(kind="stable")]
     return Segment(blob, tuple(starts.tolist()), first, hashes[order], order.astype(np.uint32))
 
 
@@ -199,14 +199,14 @@ def _merge(left: Segment, right: Segment) -> Segment:
     shift = len(left.blob)
     hashes = np.concatenate((left.hashes, right.hashes))
     places = np.concatenate((left.places, right.places + np.uint32(shift)))
-    order = np.argsort(hashes, kind="stable")
+    order = hashes.argsort(kind="stable")
     starts = left.starts + tuple(start + shift for start in right.starts)
     return Segment(left.blob + right.blob, starts, left.first, hashes[order], places[order])
 
 
 def _places(segment: Segment, value: np.uint64) -> list[int]:
-    low = int(np.searchsorted(segment.hashes, value, side="left"))
-    high = int(np.searchsorted(segment.hashes[low : low + _CANDIDATES + 1], value, side="right")) + low
+    low = int(segment.hashes.searchsorted(value, side="left"))
+    high = int(segment.hashes[low : low + _CANDIDATES + 1].searchsorted(value, side="right")) + low
     return [int(place) for place in segment.places[low:high]]
 
 
@@ -222,10 +222,10 @@ def _find_windows(
     if not len(segment.hashes):
         return found
     at = np.empty(len(hashes), dtype=np.int64)
-    at[order] = np.searchsorted(segment.hashes, hashes[order])
+    at[order] = segment.hashes.searchsorted(hashes[order])
     np.minimum(at, len(segment.hashes) - 1, out=at)
     found |= segment.hashes[at] == hashes
-    hit = np.flatnonzero(found)
+    hit = found.nonzero()[0]
     place = segment.places[at[hit]].astype(np.int64)
     mine, theirs = _words(asked), _words(segment.blob)
     same = np.ones(len(hit), dtype=bool)
@@ -295,7 +295,7 @@ class Table:
         wanted = np.array(keys, dtype=np.uint64)
         found = np.full(len(keys), -1, dtype=np.int64)
         for hashes, texts in self.runs:
-            at = np.minimum(np.searchsorted(hashes, wanted), len(hashes) - 1)
+            at = np.minimum(hashes.searchsorted(wanted), len(hashes) - 1)
             here = (hashes[at] == wanted) & (found < 0)
             found[here] = texts[at[here]]
         return [None if number < 0 else number for number in found.tolist()]
@@ -304,8 +304,8 @@ class Table:
         """Find the texts with a value by its hash, up to a number, in order."""
         found: list[int] = []
         for hashes, texts in self.runs:  # a run keeps the texts of one hash in order
-            at = int(np.searchsorted(hashes, np.uint64(key)))
-            end = int(np.searchsorted(hashes[at : at + most], np.uint64(key), side="right")) + at
+            at = int(hashes.searchsorted(np.uint64(key)))
+            end = int(hashes[at : at + most].searchsorted(np.uint64(key), side="right")) + at
             found += texts[at:end].tolist()
         return sorted(found)[:most]
 
@@ -320,5 +320,5 @@ class Table:
 
 def _merge_values(left: _Run, right: _Run) -> _Run:
     keys = np.concatenate((left[0], right[0]))
-    order = np.argsort(keys, kind="stable")
+    order = keys.argsort(kind="stable")
     return keys[order], np.concatenate((left[1], right[1]))[order]

@@ -75,6 +75,8 @@ _MOMENT: Final = 48
 _MONTHS_A_YEAR: Final = 12
 _SCALARS: Final = frozenset({int, float, bool, type(None), Decimal, datetime, date, time, dict, list})
 """Types of most values, which need no simplification."""
+_FLAT: Final = _SCALARS - {dict, list} | {str}
+"""Those that have no parts."""
 
 
 def leaves(value: Any, path: str = "") -> tuple[Leaf, ...]:
@@ -93,13 +95,15 @@ def simplify(value: Any) -> Any:
 
 
 def _walk(value: Any, path: str, depth: int) -> Iterator[Leaf]:
-    plain = value if type(value) in _SCALARS else _plain(value)
+    plain = value if type(value) in _SCALARS else _json(value) if type(value) is str else _plain(value)
     if depth and isinstance(value, str) and not isinstance(plain, str):
         # The author of a text also wrote the structure within it.
         for leaf in _walk(plain, path, depth + 1):
             yield replace(leaf, standing=Standing.PROSE, inside=leaf.inside or path)
     elif depth > DEPTH:
         yield Leaf(path, _flat(value))
+    elif type(plain) in _FLAT:
+        yield Leaf(path, plain)
     elif isinstance(plain, Mapping):
         for key, inner in plain.items():
             name = text_of(key) if isinstance(key, int) else str(key)

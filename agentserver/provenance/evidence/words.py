@@ -44,7 +44,8 @@ class WordIndex:
 
     def add(self, bodies: Sequence[str]) -> WordIndex:
         """Add texts, numbered from ``self.texts``."""
-        found = [_heads(body) for body in bodies]
+        heads = {body: _heads(body) for body in set(bodies)}
+        found = [heads[body] for body in bodies]
         counts = [len(keys) for keys, _ in found]
         if not sum(counts):
             return WordIndex(self.runs, self.texts + len(bodies))
@@ -94,7 +95,7 @@ def _heads(body: str) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]:
     form, offsets = fold_array(body)
     if not len(offsets):
         return np.zeros(0, dtype=np.uint64), offsets
-    begins = np.concatenate(([0], np.flatnonzero(offsets[1:] > offsets[:-1] + 1) + 1))
+    begins = np.concatenate(([0], (offsets[1:] > offsets[:-1] + 1).nonzero()[0] + 1))
     letters = np.ndarray((len(form),), dtype=">u8", buffer=form + bytes(HEAD), strides=(1,))
     return letters[begins].astype(np.uint64), offsets[begins]
 
@@ -103,7 +104,7 @@ def _sort_run(
     keys: npt.NDArray[np.uint64], texts: npt.NDArray[np.uint32], offsets: npt.NDArray[np.uint32]
 ) -> _Run:
     """Sort a run. The sort is stable, so words with one beginning keep the order of their places."""
-    order = np.argsort(keys, kind="stable")
+    order = keys.argsort(kind="stable")
     return keys[order], texts[order], offsets[order]
 
 
@@ -112,6 +113,6 @@ def _mergeable_words(older: int, newer: int) -> bool:
 
 
 def _slice_run(run: _Run, low: np.uint64, high: np.uint64, most: int) -> Iterator[tuple[int, int, int]]:
-    begin = int(np.searchsorted(run[0], low, side="left"))
-    end = min(int(np.searchsorted(run[0], high, side="right")), begin + most)
+    begin = int(run[0].searchsorted(low, side="left"))
+    end = min(int(run[0].searchsorted(high, side="right")), begin + most)
     return zip(*(part[begin:end].tolist() for part in run), strict=True)

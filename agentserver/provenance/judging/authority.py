@@ -78,7 +78,7 @@ def list_homes(texts: Iterable[Text]) -> frozenset[tuple[str, int, str]]:
 
 def is_passed_over(case: Case, argument: Argument) -> bool:
     """Check whether a value is that of a record beside one that the principal's words chose in the same output."""
-    if is_requested(case, argument):
+    if not case.ledger.records.has_chosen or is_requested(case, argument):
         return False
     held = [*find_records(case, argument)]
     return (

@@ -37,6 +37,17 @@ class Argument:
     body: str
 
 
+def list_arguments(policy: Policy, call: Call) -> tuple[Argument, ...]:
+    """List the arguments of a call that are not blank, with their rules."""
+    return tuple(
+        [
+            Argument(leaf, policy.argument_rule(call, leaf), body)
+            for leaf in call.arguments
+            if (body := text_of(leaf.value)).strip()
+        ]
+    )
+
+
 class Case:
     """Call under judgement, for the duration of one judgement.
 
@@ -44,17 +55,17 @@ class Case:
         ledger: what the conversation has seen.
         policy: the declared policy.
         call: the call to judge.
+        arguments: its arguments, if they are known.
     """
 
-    def __init__(self, ledger: Ledger, policy: Policy, call: Call) -> None:
+    def __init__(
+        self, ledger: Ledger, policy: Policy, call: Call, arguments: tuple[Argument, ...] | None = None
+    ) -> None:
         self.ledger, self.policy, self.call = ledger, policy, call
         self.decision_only = False
         self.places: dict[int, tuple[Argument, tuple[Destination, ...]]] = {}
         self.listener: ListenerClass = policy.classify(call.sink)
-        bodies = ((leaf, text_of(leaf.value)) for leaf in call.arguments)
-        self.arguments = tuple(
-            Argument(leaf, policy.argument_rule(call, leaf), body) for leaf, body in bodies if body.strip()
-        )
+        self.arguments = list_arguments(policy, call) if arguments is None else arguments
 
     def copy_for_decision(self) -> Case:
         """Copy the case for a caller that needs the decision but no findings."""

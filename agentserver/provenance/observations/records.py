@@ -47,6 +47,7 @@ class Records:
         entries: in order of arrival.
         untrusted: the untrusted texts of the conversation.
         indexed: the number of entries that all indexes are known to cover.
+        has_chosen: whether the principal's words chose any of them.
     """
 
     entries: tuple[Text, ...] = ()
@@ -59,6 +60,7 @@ class Records:
         default_factory=lambda: Incremental(WordIndex()), compare=False, repr=False
     )
     _places: Incremental[Text, int] = field(default_factory=lambda: Incremental(0), compare=False, repr=False)
+    has_chosen: bool = field(default=False, compare=False, repr=False)
 
     @property
     def places(self) -> int:
@@ -83,7 +85,7 @@ class Records:
         """Append records, and update the conversation's untrusted texts if given."""
         known = self.untrusted if untrusted is None else untrusted
         if not texts:
-            return Records(self.entries, known, self.indexed, self._chunks, self._words, self._places)
+            return self if known is self.untrusted else replace(self, untrusted=known)
         entries = (*self.entries, *texts)
         count = len(entries)
         made = not (self._chunks.made is None or self._words.made is None or self._places.made is None)
@@ -94,6 +96,7 @@ class Records:
             self._chunks.extend_to(count),
             self._words.extend_to(count),
             self._places.extend_to(count),
+            self.has_chosen or any(text.chosen for text in texts),
         )
 
     def add_and_index(self, texts: Sequence[Text], untrusted: UntrustedTexts) -> Records:
@@ -145,9 +148,9 @@ class Records:
             newer = parts.pop()
             older = parts.pop()
             both = {**older, **newer}
-            parts.append(
-                {key: self._drop_repeats((*older.get(key, ()), *newer.get(key, ()))) for key in both}
-            )
+            for key in older.keys() & newer.keys():
+                both[key] = self._drop_repeats((*older[key], *newer[key]))
+            parts.append(both)
         return _Chunks(made.held + len(texts), tuple(parts))
 
     def _drop_repeats(self, numbers: tuple[int, ...]) -> tuple[int, ...]:

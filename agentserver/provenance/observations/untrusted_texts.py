@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import Offers, count_offers
@@ -91,16 +91,15 @@ class ValueIndex:
 
     def add_kinds(self, bodies: Sequence[str]) -> ValueIndex:
         """Add the numbers and dates of further texts by value."""
+        known: dict[str, list[int]] = {}
         entries: list[tuple[int, int]] = []
         count, beyond = self.count, self.beyond
         for number, body in enumerate(bodies, self.texts):
-            kinds = islice(
-                dict.fromkeys(chain(find_typed_keys(body), list_evidence_keys(body)))
-                if count < MOST_VALUES
-                else (),
-                MOST_VALUES - count + 1,
-            )
-            keys = [(kind_key(kind), number) for kind in kinds]
+            if count < MOST_VALUES and body not in known:
+                kinds = dict.fromkeys(chain(find_typed_keys(body), list_evidence_keys(body)))
+                known[body] = [kind_key(kind) for kind in kinds]
+            found = known[body][: MOST_VALUES - count + 1] if count < MOST_VALUES else ()
+            keys = [(key, number) for key in found]
             count += len(keys)
             beyond = beyond or count > MOST_VALUES or (count == MOST_VALUES and not keys)
             entries += keys
@@ -173,6 +172,7 @@ class WrappedTexts:
 
     def add(self, texts: Sequence[Text]) -> WrappedTexts:
         """Add the texts that are wrapped in further texts."""
+        known: dict[str, tuple[DecodedText, ...]] = {}
         read, over = self.read, self.over
         found: list[DecodedText] = []
         outer: list[int] = []
@@ -182,7 +182,9 @@ class WrappedTexts:
             if read > MOST_CHARACTERS:
                 over = True
                 break
-            inner = unwrap(text.body)
+            if text.body not in known:
+                known[text.body] = unwrap(text.body)
+            inner = known[text.body]
             found += inner
             outer += [number] * len(inner)
             offered += [(text.origin.place, decoded.body) for decoded in inner]
@@ -227,7 +229,8 @@ def _extend_values(
 def _add_values(
     by_form: ValueIndex, by_place: ValueIndex, bodies: Sequence[str]
 ) -> tuple[ValueIndex, ValueIndex]:
-    scanned = [tuple(scan_values(body)) if by_form.count < MOST_VALUES else () for body in bodies]
+    known = {body: tuple(scan_values(body)) if by_form.count < MOST_VALUES else () for body in set(bodies)}
+    scanned = [known[body] for body in bodies]
     return by_form.add(bodies, scanned), by_place.add_places(bodies, scanned)
 
 

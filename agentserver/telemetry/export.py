@@ -128,7 +128,7 @@ class Export:
     def __init__(self, story: Story, encoder: Encoder, sender: Sender) -> None:
         self._story, self._encoder, self._sender = story, encoder, sender
         self._steps: QueueThread[tuple[Sequence[AuditRecord], Traceparent | None]] = QueueThread(
-            "makes spans of steps", self._make_spans, STEPS, wake=WOKEN
+            "makes spans of steps", self._make_spans, STEPS, batch=WOKEN, wake=WOKEN
         )
         self._spans = QueueThread("sends spans", self._deliver, SPANS, batch=BATCH, wake=BATCH)
         self._until = math.inf

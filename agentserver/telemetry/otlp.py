@@ -31,7 +31,7 @@ LONGEST: Final = 10_000
 KNOWN: Final = 4096
 """Attributes whose bytes are cached."""
 
-_DOUBLE: Final = struct.Struct("<d")
+_PACK_DOUBLE: Final = struct.Struct("<d").pack
 _HEAD: Final = struct.Struct("<2s16s2s8scQcQ")
 """Trace, span, start and end, with the numbers of their fields."""
 
@@ -64,23 +64,21 @@ class Encoder:
     def span(self, span: Span) -> bytes:
         """Encode one span."""
         trace, own, parent, about, began, ended, attributes, events, error, link, client = span
+        start = int(began * 1e9) if 0 <= began < _LAST else 0
+        end = int(ended * 1e9) if 0 <= ended < _LAST else 0
         parts = [
-            _HEAD.pack(
-                b"\x0a\x10",
-                trace,
-                b"\x12\x08",
-                own,
-                b"\x39",
-                _nanoseconds(began),
-                b"\x41",
-                _nanoseconds(ended),
-            ),
+            _HEAD.pack(b"\x0a\x10", trace, b"\x12\x08", own, b"\x39", start, b"\x41", end),
             b"\x22\x08" + parent if parent else b"",
             self._abouts.get(about.name) or self._encode_kind(about),
             b"\x30\x03" if client else b"\x30\x01",
         ]
-        known = self._pairs
-        parts += [known.get(pair) or self._attribute(pair) for pair in attributes]
+        known, numbers = self._pairs, self._numbers
+        for pair in attributes:
+            name, value = pair
+            if type(value) is float:  # another one each time
+                parts.append((numbers.get(name) or self._encode_name(name)) + _PACK_DOUBLE(value))
+            else:
+                parts.append(known.get(pair) or self._attribute(pair))
         if events or error or link:
             linked = [Written.Link(trace_id=link.trace, span_id=link.span)] if link else []
             status = Status(code=Status.STATUS_CODE_ERROR) if error else None
@@ -97,19 +95,15 @@ class Encoder:
             self._abouts[about.name] = made
         return made
 
-    def _number(self, name: str, value: float) -> bytes:
-        """Encode an attribute whose last 8 bytes are a number."""
-        before = self._numbers.get(name)
-        if before is None:
-            before = Written(attributes=[_pair((name, 1.0))]).SerializeToString()[:-8]
-            if len(self._numbers) < KNOWN:
-                self._numbers[name] = before
-        return before + _DOUBLE.pack(value)
+    def _encode_name(self, name: str) -> bytes:
+        """Encode an attribute up to its last 8 bytes, which are its number."""
+        before: bytes = Written(attributes=[_pair((name, 1.0))]).SerializeToString()[:-8]
+        if len(self._numbers) < KNOWN:
+            self._numbers[name] = before
+        return before
 
     def _attribute(self, pair: Pair) -> bytes:
-        name, value = pair
-        if type(value) is float:
-            return self._number(name, value)
+        value = pair[1]
         made: bytes = Written(attributes=[_pair(pair)]).SerializeToString()
         if isinstance(value, str) and len(value) <= 100:  # noqa: PLR2004 - what comes again is a name or an id
             if len(self._pairs) >= KNOWN:
@@ -129,7 +123,10 @@ def count_rejected(answer: bytes) -> int:
 
 def _field(number: int, data: bytes) -> bytes:
     """Encode a field of bytes."""
-    size, length = len(data), bytearray()
+    size = len(data)
+    if 0x7F < size <= 0x3FFF:  # noqa: PLR2004 - two times seven bits, what a span is
+        return bytes((number << 3 | 2, size & 0x7F | 0x80, size >> 7)) + data
+    length = bytearray()
     while size > 0x7F:  # noqa: PLR2004 - seven bits each
         length.append(size & 0x7F | 0x80)
         size >>= 7

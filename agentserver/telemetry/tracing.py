@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Final, Protocol, Self
 import anyio
 from anyio import to_thread
 from opentelemetry import context as contexts
+from opentelemetry.context import Context
 from opentelemetry.trace import (
+    INVALID_SPAN,
     NonRecordingSpan,
     SpanContext,
     TraceFlags,
@@ -261,6 +263,34 @@ PATIENCE: Final = 5.0
 _TOLD, _UNTOLD = TraceFlags(TraceFlags.SAMPLED), TraceFlags(TraceFlags.DEFAULT)
 
 
+(_SPAN_KEY,) = set_span_in_context(INVALID_SPAN, Context())
+"""The key of the current span in a context."""
+
+
+class _DeliverySpan(NonRecordingSpan):
+    """Current span of a handler. Most never ask for its ids, which are read then.
+
+    Args:
+        share: of the requests that are sampled, from 0 to 1.
+        request: the trace.
+        delivery: its own, whose id it derives from.
+        own: its id if it is that of the agent's turn.
+    """
+
+    def __init__(self, share: float, request: str, delivery: str, own: bytes = b"") -> None:
+        self._share, self._request, self._delivery, self._own = share, request, delivery, own
+
+    def get_span_context(self) -> SpanContext:
+        """Return the ids, and whether the request is sampled."""
+        trace = trace_id(self._request)
+        flags = _TOLD if is_sampled(trace, self._share) else _UNTOLD
+        own = self._own or span_id(self._delivery)
+        return SpanContext(int.from_bytes(trace), int.from_bytes(own), is_remote=False, trace_flags=flags)
+
+    def __repr__(self) -> str:
+        return f"NonRecordingSpan({self.get_span_context()!r})"
+
+
 class TelemetrySettings(Collector, Protocol):
     """Settings of telemetry."""
 
@@ -318,14 +348,12 @@ class Tracer:
 
     def enter(self, delivery: Delivery) -> None:
         """Make the span of a delivery, or of its agent's turn, the current span of this context."""
-        trace = trace_id(delivery.request)
-        flags = _TOLD if is_sampled(trace, self._share) else _UNTOLD
-        own = span_id(delivery.id)
-        if self._story.agents.get(delivery.to):
-            own = self._turns.span(delivery, own)
-        ids = int.from_bytes(trace), int.from_bytes(own)
-        spanned = SpanContext(*ids, is_remote=False, trace_flags=flags)
-        contexts.attach(set_span_in_context(NonRecordingSpan(spanned)))
+        if self._story.agents.get(delivery.to):  # its turn is found now, before other deliveries of it
+            own = self._turns.span(delivery, span_id(delivery.id))
+            span = _DeliverySpan(self._share, delivery.request, delivery.id, own)
+        else:
+            span = _DeliverySpan(self._share, delivery.request, delivery.id)
+        contexts.attach(Context({**contexts.get_current(), _SPAN_KEY: span}))
 
     def know(self, agents: Mapping[str, bool]) -> None:
         """Use the listeners of a reloaded organism; see ``open_tracing``."""

@@ -145,6 +145,25 @@ def test_the_pictures_of_the_documents_are_taken(show, width, scheme):
         keep(page, f"live-{name}-{width}-{scheme}.png")
 
 
+def test_news_add_to_the_organisms_page_and_build_nothing_again(show):
+    page = go(show(), "organism")
+    tell = "(text) => window.feeds.at(-1).onmessage({ data: text })"
+    page.evaluate(tell, json.dumps(news()))
+    expect(page.locator(".recent li").first).to_contain_text("answered")
+    page.evaluate(
+        """() => {
+          window.before = [...document.querySelectorAll('main tr, main td, .recent li, .organism .box')];
+          window.added = 0;
+          new MutationObserver((found) => found.forEach((each) => { window.added += each.addedNodes.length; }))
+            .observe(document.querySelector('.recent'), { childList: true });
+        }"""
+    )
+    page.evaluate(tell, json.dumps({**news(), "hops": news()["hops"][:10]}))
+    page.wait_for_function("window.added > 0")
+    assert page.evaluate("window.added") == 10
+    assert page.evaluate("window.before.filter((each) => !each.isConnected).length") <= 10  # beyond the bound
+
+
 def news():
     """The hops of a conversation as the stream has them."""
     rows = [row for row in ANSWERS[f"conversations/{BLOCKED}"]["rows"] if row["event"] != "completed"]

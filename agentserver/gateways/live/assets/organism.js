@@ -18,10 +18,31 @@ export async function show(rest, { state }) {
 
   const picture = drawn(told);
   const traffic = new Traffic(picture, told, boxOf);
-  const listed = el("div", {});
   const recent = el("ol", { class: "recent" });
   const chosen = el("div", { class: "chosen", "aria-live": "polite" }, hint());
-  const past = [];
+  const followed = []; // each writes one cell again when its figure has changed
+
+  // A cell whose text follows a figure of its row.
+  const figure = (text, look = () => "") => (one) => {
+    const node = el("span", {});
+    let shown = null;
+    followed.push(() => {
+      const now = text(one);
+      if (now === shown) return;
+      shown = node.textContent = now;
+      node.className = look(one);
+    });
+    return node;
+  };
+  const load = (one) => state.queues[one.name] ?? [0, 0];
+  const listed = table("Listeners", [
+    ["listener", (one) => el("span", {}, one.name, one.agent && el("span", { class: "tag" }, "agent"))],
+    ["running", figure((one) => `${load(one)[1]} of ${one.room}`), "number"],
+    ["queued", figure((one) => count(load(one)[0])), "number"],
+    ["sent", figure((one) => count(one.sent)), "number"],
+    ["refused", figure((one) => count(one.refused), (one) => (one.refused ? "event s-bad" : "")), "number"],
+    ["may address", (one) => one.peers.join(", ") || "nobody", "long"],
+  ], [...rows.values()], "No listener is declared.");
 
   function loads() {
     for (const box of told.boxes) {
@@ -33,14 +54,7 @@ export async function show(rest, { state }) {
       }
       picture.load(box.name, running, queued);
     }
-    replace(listed, table("Listeners", [
-      ["listener", (one) => el("span", {}, one.name, one.agent && el("span", { class: "tag" }, "agent"))],
-      ["running", (one) => `${(state.queues[one.name] ?? [0, 0])[1]} of ${one.room}`, "number"],
-      ["queued", (one) => count((state.queues[one.name] ?? [0, 0])[0]), "number"],
-      ["sent", (one) => count(one.sent), "number"],
-      ["refused", (one) => (one.refused ? el("b", { class: "s-bad" }, count(one.refused)) : "0"), "number"],
-      ["may address", (one) => one.peers.join(", ") || "nobody"],
-    ], [...rows.values()], "No listener is declared."));
+    for (const write of followed) write();
   }
 
   function hint() {
@@ -65,7 +79,6 @@ export async function show(rest, { state }) {
       if (from && hop.event === "sent") from.sent++;
       if (from && hop.event === "refused") from.refused++;
       traffic.hop(hop);
-      if (hop.event !== "closed") past.unshift(hop);
     }
     for (const [sender, to, event, times] of told.counted) {
       const from = rows.get(sender);
@@ -73,9 +86,10 @@ export async function show(rest, { state }) {
       if (from && event === "refused") from.refused += times;
       traffic.counted(sender, to, times);
     }
-    past.length = Math.min(past.length, RECENT);
     loads();
-    if (told.hops.length) replace(recent, past.map(happened));
+    const last = told.hops.filter((hop) => hop.event !== "closed").slice(-RECENT).reverse();
+    recent.prepend(...last.map(happened));
+    while (recent.childElementCount > RECENT) recent.lastElementChild.remove();
   }
 
   loads();
@@ -137,10 +151,13 @@ function drawn(told) {
   for (const box of told.boxes) put(root, boxed(box, view));
   put(root, over);
 
+  const shown = new Map();
   view.load = (name, running, queued) => {
     const { load, group } = boxes.get(name);
     const text = [running && `${running} running`, queued && `${queued} queued`].filter(Boolean).join(", ");
-    if (load.textContent !== text) replace(load, text);
+    if (shown.get(name) === text) return;
+    shown.set(name, text);
+    replace(load, text);
     group.classList.toggle("working", running > 0);
     group.setAttribute("aria-label", `${name}, ${text || "idle"}`);
   };

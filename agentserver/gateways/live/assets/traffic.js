@@ -139,10 +139,21 @@ export class Traffic {
   }
 }
 
-const lane = (path) => ({ path, length: path.getTotalLength() });
+const STEPS = 32; // points of a line that are measured, when something first moves along it; between two it is straight
+
+const lane = (path) => ({ path, points: null });
+
+function measured(path) {
+  const length = path.getTotalLength();
+  return Array.from({ length: STEPS + 1 }, (_, at) => path.getPointAtLength((length * at) / STEPS));
+}
 
 function place(node, lane, part) {
-  const { x, y } = lane.path.getPointAtLength(lane.length * part);
+  lane.points ??= measured(lane.path);
+  const at = Math.min(STEPS - 1, Math.floor(part * STEPS));
+  const [from, to] = [lane.points[at], lane.points[at + 1]];
+  const rest = part * STEPS - at;
+  const [x, y] = [from.x + rest * (to.x - from.x), from.y + rest * (to.y - from.y)];
   node.setAttribute("transform", `translate(${(x - 8).toFixed(1)} ${(y - 8).toFixed(1)})`);
 }
 

@@ -65,6 +65,7 @@ LEFT_TO_FULL = tuple(
         "gateways/live/test_pages.py",
         "gateways/live/test_served.py",
         "gateways/live/test_traffic.py",
+        "gateways/live/test_trial.py",
         "gateways/principals/test_sign_in.py::test_a_browser_signs_in_sees_the_organism_and_leaves_by_the_provider",
         "gateways/principals/test_two_servers.py",
         "reloading/test_under_load.py",

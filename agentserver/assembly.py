@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from agentserver.engines.sqlite.handoffs import JournalHeads
     from agentserver.guards.base import Guard
     from agentserver.handoff.edge.heads import Heads
+    from agentserver.history.backtest import PolicyTrial
     from agentserver.observers import Observer
     from agentserver.ports import Approver, Clock, Completer, Engine, EngineReader
     from agentserver.ports.principals import PaceStore, PrincipalStore
@@ -379,6 +380,25 @@ class Server(ServerIngress):
     async def read(self, work: Callable[[EngineReader], T]) -> T:
         """Read from the engine for operators. Raises what ``Engine.read`` does."""
         return await self.engine.read(work)
+
+    @property
+    def organism_path(self) -> str:
+        """Path of the organism's file from its project, for saved tests."""
+        return os.path.relpath(os.path.realpath(self.organism.files[0]), self.organism.project)
+
+    async def prepare_trial(self, policy: str, mode: str = "") -> PolicyTrial:
+        """Prepare the trial of a provenance policy. Raises ValueError with a line for each mistake."""
+        from agentserver.reloading.trials import prepare_trial  # most servers try none
+
+        organism, decided_by = self.organism, self.rules
+        prepare = partial(prepare_trial, organism, decided_by, self.guards, policy, mode)
+        return await anyio.to_thread.run_sync(prepare)
+
+    async def find_policy_text(self) -> str:
+        """Return the policy in force as the text of a policy file; empty without one."""
+        from agentserver.reloading.trials import find_policy_text
+
+        return await anyio.to_thread.run_sync(find_policy_text, self.organism)
 
     def acquit(self) -> None:
         """Mark that the coming end is not the fault of a handler. May be called from any thread."""

@@ -33,11 +33,14 @@ if TYPE_CHECKING:
 
     from agentserver.config.organism import Organism, Provenance
     from agentserver.core.blueprint import Listener
-    from agentserver.core.guard import CoreGuard
+    from agentserver.core.drafts.routing import Proposal
+    from agentserver.core.guard import CoreGuard, Verdict
     from agentserver.guards.base import Guard
     from agentserver.guards.lineage.trust import TrustSettings
+    from agentserver.history.backtest import TriedPolicy
     from agentserver.payload.codec import Codec
     from agentserver.payload.xsd_codec import Binding
+    from agentserver.provenance.evidence.labels import Mode
 
 
 NO_GUARDS: Mapping[str, Guard] = MappingProxyType({})
@@ -155,6 +158,25 @@ def rules(organism: Organism, guards: Mapping[str, Guard] = NO_GUARDS) -> Rules:
         explain,
         organism.secrets.redact,
     )
+
+
+def rules_on_trial(organism: Organism, mode: Mode, guards: Mapping[str, Guard] = NO_GUARDS) -> TriedPolicy:
+    """Build the rules of an organism with its provenance policy in a mode, and record the verdicts of that policy.
+
+    Raises ValueError for an organism without provenance, and what ``rules`` raises.
+    """
+    from agentserver.guards.lineage.guard import LineageGuard, RecordingGuard
+    from agentserver.history.backtest import TriedPolicy
+
+    if organism.provenance is None:
+        raise ValueError("it has no provenance: to try")
+    tried = replace(organism.provenance.policy, mode=mode)
+    found = rules(replace(organism, provenance=replace(organism.provenance, policy=tried)), guards)
+    rulings: list[tuple[Proposal, Verdict]] = []
+    recording = tuple(
+        RecordingGuard(guard, rulings) if isinstance(guard, LineageGuard) else guard for guard in found.guards
+    )
+    return TriedPolicy(replace(found, guards=recording), rulings)
 
 
 def handed_over(organism: Organism) -> Handoffs | None:

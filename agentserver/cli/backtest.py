@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from agentserver.config import Organism
-    from agentserver.core.encoding.history import RecordedConversation
+    from agentserver.core.encoding.history import ConversationFilter, RecordedConversation
     from agentserver.core.guard import Rules
     from agentserver.history.backtest import JudgedConversation, Labels, Tally, TriedPolicy
     from agentserver.history.conditions import Condition
     from agentserver.history.foreign import ForeignConversation
+    from agentserver.ports import EngineReader
     from agentserver.provenance.evidence.labels import Mode
     from agentserver.provenance.policy.declarations import Policy
 
@@ -47,6 +48,17 @@ LABELS: Final = 16_000_000
     metavar="PATH",
     help="Journal, recorded conversation, OpenTelemetry trace (OTLP JSON), log of AgentDojo, or folder of such; by"
     " default the organism's journal or database.",
+)
+@click.option(
+    "--conversation", "prefixes", multiple=True, metavar="ID", help="Judge only this one of a journal."
+)
+@click.option(
+    "--where",
+    default="",
+    help="Judge only matching conversations of a journal (see conversations --where).",
+)
+@click.option(
+    "--last", type=click.IntRange(min=1), help="Judge only the last so many conversations of a journal."
 )
 @project.organism_option
 @click.option(
@@ -90,7 +102,8 @@ def command(policy: Path, organism: Path | None, **asked: Any) -> None:
 
     require("agentserver provenance backtest", "provenance")
     labels = _read_labels(asked["labels"])
-    trial = _Trial(policy, organism, asked["current"], asked["mode"], asked["over"])
+    choice = _Choice(asked["prefixes"], _read_where(asked["where"]), asked["last"])
+    trial = _Trial(policy, organism, asked["current"], asked["mode"], asked["over"], choice)
     conditions = _read_conditions(asked["conditions"], compared=trial.compares)
     tally, progress = Tally(), _Progress()
     for judged in trial.judge(labels):
@@ -168,6 +181,39 @@ class _Loaded(NamedTuple):
     current: TriedPolicy | None
 
 
+class _Choice(NamedTuple):
+    """Choice of conversations of a journal.
+
+    Args:
+        prefixes: beginnings of the ids of the only ones; empty for all.
+        where: filter.
+        last: number of those that were opened last; None for all.
+    """
+
+    prefixes: Sequence[str]
+    where: ConversationFilter
+    last: int | None
+
+    def list_ids(self, reader: EngineReader) -> list[str]:
+        """List the chosen conversations. Ends the command if a prefix fits none or several."""
+        from agentserver.history.filters import list_ids
+
+        if self.prefixes:
+            return [reading.find_conversation(reader, prefix) for prefix in self.prefixes]
+        if not self.where.conditions and self.last is None:
+            return [one.id for one in reader.conversations()]
+        return list_ids(reader, self.where, self.last)
+
+
+def _read_where(text: str) -> ConversationFilter:
+    from agentserver.history.filters import parse_filter
+
+    try:
+        return parse_filter(text)
+    except ValueError as error:
+        raise click.UsageError(f"--where: {error}") from None
+
+
 class _Trial:
     """Trial of a policy on histories of several kinds.
 
@@ -177,6 +223,7 @@ class _Trial:
         current: the file with the policy in force, if named.
         mode: the mode to judge in, if named.
         over: the histories; without any, that of the organism.
+        choice: of the conversations of a journal.
     """
 
     def __init__(
@@ -186,8 +233,9 @@ class _Trial:
         current: Path | None,
         mode: str | None,
         over: Sequence[Path],
+        choice: _Choice,
     ) -> None:
-        self._organism, self._wanted = organism, mode
+        self._organism, self._wanted, self._choice = organism, mode, choice
         self._files = [file for path in over for file in _list_files(path)]
         self._own = not over
         self._new: Policy | None = None
@@ -202,14 +250,16 @@ class _Trial:
             self._current = None if current is None else replace(_read_policy(current), mode=self.mode)
 
     def _load(self, policy: Path, current: Path | None) -> None:
-        """Load the organism, and again with each policy."""
+        """Load the organism, and put it under each policy."""
+        from agentserver.rulebook import rules_on_trial
+
         loaded = project.load(self._organism)
         rules = project.server(loaded).rules
         changed = _load_under(loaded, policy)
         self.mode = _choose_mode(_declared(changed).policy.mode, self._wanted)
-        tried = _under_test(changed, self.mode)
+        tried = rules_on_trial(changed, self.mode)
         against = loaded if current is None else _load_under(loaded, current)
-        before = None if against.provenance is None else _under_test(against, self.mode)
+        before = None if against.provenance is None else rules_on_trial(against, self.mode)
         self._new = replace(_declared(changed).policy, mode=self.mode)
         if against.provenance is not None:
             self._current = replace(against.provenance.policy, mode=self.mode)
@@ -236,7 +286,7 @@ class _Trial:
 
     def _judge_journal(self, given: reading.JournalArguments, labels: Labels) -> Iterator[JudgedConversation]:
         with reading.open_reader(reading.find_source(given)) as reader:
-            for key in [one.id for one in reader.conversations()]:
+            for key in self._choice.list_ids(reader):
                 recorded = reading.recorded_conversation(reader, key)
                 yield self._judge_recorded(recorded, labels, reader.find_altered(recorded))
 
@@ -332,11 +382,17 @@ def _read_policy(path: Path) -> Policy:
 
 
 def _load_under(loaded: Organism, policy: Path) -> Organism:
-    """Load the organism with another provenance policy. Ends the command on mistakes in it."""
+    """Put the organism under another provenance policy. Ends the command on mistakes in it."""
     from agentserver import config
+    from agentserver.config.lineage import PolicyText
+    from agentserver.config.loading import under_policy
 
-    config.forget(loaded)
-    return project.load(loaded.files[0], policy=policy)
+    with project.refuse_on(OSError, UnicodeDecodeError, prefix=f"{policy}: "):
+        text = policy.read_text("utf-8-sig")
+    try:
+        return under_policy(loaded, PolicyText(policy, text), os.environ)
+    except config.ConfigError as error:
+        return project.refuse(*(each.coded() for each in error.findings))
 
 
 def _declared(organism: Organism) -> Any:
@@ -350,22 +406,6 @@ def _choose_mode(declared: Mode, wanted: str | None) -> Mode:
     if wanted is not None:
         return Mode(wanted)
     return Mode.ENFORCE if declared is Mode.AUDIT else declared
-
-
-def _under_test(organism: Organism, mode: Mode) -> TriedPolicy:
-    """Build the rules of an organism with its policy in a mode, and record the verdicts of that policy."""
-    from agentserver.guards.lineage.guard import LineageGuard, RecordingGuard
-    from agentserver.history.backtest import TriedPolicy
-
-    said = _declared(organism)
-    changed = replace(organism, provenance=replace(said, policy=replace(said.policy, mode=mode)))
-    rules = project.server(changed).rules
-    tried = TriedPolicy(rules, [])
-    guards = tuple(
-        RecordingGuard(guard, tried.rulings) if isinstance(guard, LineageGuard) else guard
-        for guard in rules.guards
-    )
-    return tried._replace(rules=replace(rules, guards=guards))
 
 
 def _list_files(path: Path) -> Iterable[Path]:

@@ -157,17 +157,14 @@ def glimpse(path: Path) -> Glimpse:
     return seen
 
 
-def load(path: Path | None, *, policy: Path | None = None) -> Organism:
-    """Load and check the organism, and set up logging. Ends the command on mistakes.
-
-    ``policy`` is a file that replaces the organism's provenance policy.
-    """
+def load(path: Path | None) -> Organism:
+    """Load and check the organism, and set up logging. Ends the command on mistakes."""
     from agentserver import config
     from agentserver.config.yaml.secrets import Secrets
 
     set_up_logging(Secrets())
     try:
-        organism = config.load(find_organism_or_raise(path), environ=os.environ, policy=policy)
+        organism = config.load(find_organism_or_raise(path), environ=os.environ)
     except config.ConfigError as error:
         refuse(*(each.coded() for each in error.findings))
     set_up_logging(organism.secrets)

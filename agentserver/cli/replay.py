@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -26,22 +25,6 @@ if TYPE_CHECKING:
 DIFFERENT = 1
 
 HYPOTHETICAL = "  from here on: verdicts of these rules on recorded messages that they would have prevented"
-
-TEST = '''\
-"""Decides a recorded conversation again. Written by agentserver replay --save."""
-
-from __future__ import annotations
-
-from pathlib import Path
-
-from agentserver.testing import check_replay
-
-HERE = Path(__file__).parent
-
-
-def test_{name}() -> None:
-    check_replay(HERE / {file}, HERE / {organism})
-'''
 
 
 @click.command("replay", short_help="Decide recorded conversations again and compare.")
@@ -233,13 +216,13 @@ def _save(recorded: RecordedConversation, target: Path, organism: tuple[Path, Se
     path, secrets = organism
     if target.exists():
         project.refuse(f"{target}: exists already")
-    for version, text in export.texts(recorded):
-        if secrets.redact(text) != text:
-            project.refuse(
-                f"step {version} contains a secret of the organism, which every reader of the file would"
-                " see; nothing is written. Record a conversation without it.",
-            )
-    name = re.sub(r"\W+", "_", target.stem).strip("_").lower() or "conversation"
+    version = export.find_secret(recorded, secrets.redact)
+    if version is not None:
+        project.refuse(
+            f"step {version} contains a secret of the organism, which every reader of the file would"
+            " see; nothing is written. Record a conversation without it.",
+        )
+    name = export.name_test(target.stem)
     test = target.with_name(f"test_{name}.py")
     where = os.path.relpath(path.resolve(), target.parent.resolve()).replace(os.sep, "/")
     project.write(target, export.dump(recorded).decode(), private=True)
@@ -247,5 +230,5 @@ def _save(recorded: RecordedConversation, target: Path, organism: tuple[Path, Se
     if test.exists():
         project.say(f"{test}: exists already and is not changed")
         return
-    project.write(test, TEST.format(name=name, file=repr(target.name), organism=repr(where)), private=True)
+    project.write(test, export.write_test(target.name, where), private=True)
     project.say(f"{test}: run it with pytest")

@@ -53,6 +53,18 @@ CONTRADICTIONS = (
 """Pairs of keys that no listener has at once."""
 
 
+class PolicyText(NamedTuple):
+    """Text of a policy file.
+
+    Args:
+        file: shown in findings.
+        text: YAML, of at most ``POLICY_BYTES``.
+    """
+
+    file: Path
+    text: str
+
+
 class ProvenanceEntry(PolicyEntry):
     """Keys of a policy, or the path of a file with them, or both."""
 
@@ -123,10 +135,13 @@ class PolicyReader:
         self._planner = ProvenanceEntry.model_validate(document.data.get("provenance") or {}).planner
 
     def provenance(
-        self, bound: Sequence[BoundListener], handoffs: Handoffs | None = None, instead: Path | None = None
+        self,
+        bound: Sequence[BoundListener],
+        handoffs: Handoffs | None = None,
+        instead: PolicyText | None = None,
     ) -> Provenance | None:
-        """Read and check the provenance; None after a finding. ``instead`` is a policy file that replaces the keys."""
-        parts = self._parts() if instead is None else self._read_file_only(instead)
+        """Read and check the provenance; None after a finding. ``instead`` is a policy that replaces the keys."""
+        parts = self._parts() if instead is None else self._read_only(instead)
         if parts is None:
             return None
         keys = {key: value for part in parts for key, value in convert_entry(part.entry).items()}
@@ -158,20 +173,28 @@ class PolicyReader:
             return None
         return self._read(path, self._project.shown / path.relative_to(self._project.root), where)
 
-    def _read_file_only(self, path: Path) -> tuple[_Part, ...] | None:
-        """Read a policy file as the only part."""
-        found = self._read(path, path, SourceSpan(path, 1))
+    def _read_only(self, policy: PolicyText) -> tuple[_Part, ...] | None:
+        """Read a policy as the only part."""
+        found = self._parse(policy, SourceSpan(policy.file, 1))
         return None if found is None else (found,)
 
     def _read(self, path: Path, shown: Path, where: SourceSpan) -> _Part | None:
         try:
             with path.open("rb") as stream:
                 text = stream.read(POLICY_BYTES).decode("utf-8-sig")
-            written = read_yaml(text, str(shown))
-        except (OSError, UnicodeDecodeError, PolicyError) as error:
+        except (OSError, UnicodeDecodeError) as error:
             self._report.error(ConfigCode.FILE, where, str(error))
             return None
-        document = Document(shown, path.parent, written.values, written.lines, {})
+        return self._parse(PolicyText(shown, text), where)
+
+    def _parse(self, policy: PolicyText, where: SourceSpan) -> _Part | None:
+        shown = policy.file
+        try:
+            written = read_yaml(policy.text, str(shown))
+        except PolicyError as error:
+            self._report.error(ConfigCode.FILE, where, str(error))
+            return None
+        document = Document(shown, shown.parent, written.values, written.lines, {})
         try:
             return _Part(PolicyEntry.model_validate(written.values), document)
         except ValidationError as error:

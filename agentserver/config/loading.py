@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from agentserver.config.code.tools import DeclaredTool, ToolReader
     from agentserver.config.keys.endpoints import HttpEntry
     from agentserver.config.keys.models import Postgres
+    from agentserver.config.lineage import PolicyText
     from agentserver.config.organism import BoundListener, Handoffs, Provenance
     from agentserver.config.validation import DeclaredListener, ParsedDocument
     from agentserver.config.yaml.document import Document
@@ -71,7 +72,6 @@ def load(
     *,
     environ: Mapping[str, str],
     project: Path | None = None,
-    policy: Path | None = None,
     separate: bool = False,
     previous: Organism | None = None,
 ) -> Organism:
@@ -81,13 +81,12 @@ def load(
         path: of ``organism.yaml``.
         environ: values of ``${NAME}``.
         project: overrides the project directory (see ``project_directory``).
-        policy: a policy file that replaces the keys of ``provenance:``; it may be outside the project.
         separate: whether all modules of the project are imported into a separate namespace, next to modules that the
             process has already imported.
         previous: the running organism. Modules are kept when neither they nor their imports from the project have
             changed; all others are imported again.
     """
-    found = inspect(path, environ, project=project, policy=policy, separate=separate, previous=previous)
+    found = inspect(path, environ, project=project, separate=separate, previous=previous)
     organism, findings = found
     if organism is None:
         raise ConfigError(tuple(f for f in findings if f.severity is Severity.ERROR))
@@ -109,7 +108,6 @@ def inspect(
     environ: Mapping[str, str],
     *,
     project: Path | None = None,
-    policy: Path | None = None,
     separate: bool = False,
     previous: Organism | None = None,
 ) -> tuple[Organism | None, tuple[ConfigMistake, ...]]:
@@ -129,7 +127,7 @@ def inspect(
     )
     organism = None
     try:
-        organism = _assemble(importer, sources, (secrets, policy, environ), report)
+        organism = _assemble(importer, sources, (secrets, environ), report)
         organism = None if organism is None else _with_modules(organism, importer, (since, survey), report)
     finally:
         if organism is None:
@@ -172,14 +170,13 @@ def _with_modules(
 def _assemble(
     importer: Importer,
     sources: Sources,
-    given: tuple[Secrets, Path | None, Mapping[str, str]],
+    given: tuple[Secrets, Mapping[str, str]],
     report: Mistakes,
 ) -> Organism | None:
-    (secrets, policy, environ), home = given, importer.project
-    if not sources.documents or _lacks_extra(sources.documents[0], policy, report):
+    (secrets, environ), home = given, importer.project
+    if not sources.documents or _lacks_extra(sources.documents[0], report):
         return None
-    models = [_main(sources.documents[0])] + [IncludedFile] * (len(sources.documents) - 1)
-    files = [parse(*pair, report) for pair in zip(sources.documents, models, strict=True)]
+    files = _parse_documents(sources, report)
     declared = [item for parsed in files for item in parsed.listeners]
     foreign = _ForeignTools.read_servers(files[0], home, environ, report)
     _check_declared(files, declared, foreign.declared, report)
@@ -191,7 +188,7 @@ def _assemble(
     servers = foreign.join(bound)
     bound, language_models = _equip_all(declared, files[0], (bound, secrets, limits), binder)
     lifespan, handoffs = binder.lifespan(files[0]), read_handoffs(files[0], bound, binder)
-    provenance = _provenance(home, files[0], declared, (bound, handoffs, policy), report)
+    provenance = _provenance(home, files[0], declared, (bound, handoffs, None), report)
     _check_bound(importer, files[0], (declared, bound), report)
     guards, outward = _guards(files[0], bound, binder), _read_network_parts(files, declared, environ, report)
     events = _read_event_parts(files[0], bound, secrets, binder)
@@ -216,9 +213,67 @@ def _assemble(
     )
 
 
-def _lacks_extra(main: Document, policy: Path | None, report: Mistakes) -> bool:
+def _parse_documents(sources: Sources, report: Mistakes) -> list[ParsedDocument]:
+    models = [_main(sources.documents[0])] + [IncludedFile] * (len(sources.documents) - 1)
+    return [parse(*pair, report) for pair in zip(sources.documents, models, strict=True)]
+
+
+def under_policy(organism: Organism, policy: PolicyText, environ: Mapping[str, str]) -> Organism:
+    """Return an organism under another provenance policy, without importing its code again.
+
+    The listeners' ``trust:`` is read again from the organism's files.
+
+    Args:
+        organism: as loaded.
+        policy: replaces the keys of ``provenance:``; its file may be outside the project.
+        environ: values of ``${NAME}``.
+
+    Raises ConfigError with every mistake, also if the files have other listeners by now.
+    """
+    path, report = organism.files[0], Mistakes()
+    home = Project(organism.project, shown_directory(path, organism.project))
+    sources = Sources(home.root, environ, report)
+    sources.read(path)
+    found = None
+    if sources.documents and not report.failed:
+        files = _parse_documents(sources, report)
+        declared = [item for parsed in files for item in parsed.listeners]
+        declared += _ForeignTools.read_servers(files[0], home, environ, report).declared
+        names = {bound.listener.name for bound in organism.listeners}
+        if {one.entry.name for one in declared} != names:
+            message = "its listeners have changed since it was loaded"
+            report.error(ConfigCode.RELOAD, SourceSpan(path, 1), message, "reload the organism")
+        else:
+            known = (organism.listeners, organism.handoffs, policy)
+            found = _provenance(home, files[0], declared, known, report)
+    if report.failed:
+        findings = report.settle([*(document.file for document in sources.documents)], organism.secrets)
+        raise ConfigError(tuple(one for one in findings if one.severity is Severity.ERROR))
+    return replace(organism, provenance=found)
+
+
+def read_policy_text(organism: Organism, environ: Mapping[str, str]) -> str:
+    """Return the keys of ``provenance:`` as the text of a policy file; empty without any.
+
+    Raises OSError and UnicodeDecodeError for a policy file that cannot be read.
+    """
+    path = organism.files[0]
+    sources = Sources(organism.project, environ, Mistakes())
+    sources.read(path)
+    keys = dict(sources.documents[0].data.get("provenance") or {}) if sources.documents else {}
+    name = keys.pop("policy", "")
+    keys.pop("planner", None)
+    text = (organism.project / name).read_text("utf-8-sig") if name else ""
+    if not keys:
+        return text
+    import yaml
+
+    return f"{text.rstrip()}\n{yaml.safe_dump(keys, sort_keys=False, allow_unicode=True)}".lstrip()
+
+
+def _lacks_extra(main: Document, report: Mistakes) -> bool:
     """Return True, with a finding, when provenance is configured and its extra is not installed."""
-    if (policy is None and "provenance" not in main.data) or is_installed("provenance"):
+    if "provenance" not in main.data or is_installed("provenance"):
         return False
     report.error(
         ConfigCode.EXTRA,
@@ -232,7 +287,7 @@ def _provenance(
     home: Project,
     main: ParsedDocument,
     declared: Sequence[DeclaredListener],
-    known: tuple[Sequence[BoundListener], Handoffs | None, Path | None],
+    known: tuple[Sequence[BoundListener], Handoffs | None, PolicyText | None],
     report: Mistakes,
 ) -> Provenance | None:
     bound, handoffs, policy = known

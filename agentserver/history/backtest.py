@@ -18,7 +18,7 @@ from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import strip_indices
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from agentserver.core.drafts.routing import Proposal
     from agentserver.core.encoding.history import RecordedConversation
@@ -192,12 +192,36 @@ class TriedPolicy(NamedTuple):
     rulings: list[tuple[Proposal, Verdict]]
 
 
+class PolicyTrial(NamedTuple):
+    """Policy that is ready to be tried on conversations of one organism.
+
+    Args:
+        mode: the mode that it is judged in.
+        rules: those that the conversations were decided by.
+        new: the policy that is tried.
+        current: the policy in force, if any.
+    """
+
+    mode: str
+    rules: Rules
+    new: TriedPolicy
+    current: TriedPolicy | None
+
+    def judge(self, recorded: RecordedConversation, over: Callable[[], bool]) -> JudgedConversation:
+        """Judge a conversation, all of whose calls count as honest; ``over`` is asked before each step."""
+        return judge_conversation(recorded, self.rules, self.new, self.current, over=over)
+
+
+STOPPED_TRIAL: Final = "the trial ended before it was judged to its end"
+
+
 def judge_conversation(
     recorded: RecordedConversation,
     rules: Rules,
     new: TriedPolicy,
     current: TriedPolicy | None,
     attacks: frozenset[int] | None = frozenset(),
+    over: Callable[[], bool] = lambda: False,
 ) -> JudgedConversation:
     """Judge the calls of a recorded conversation by a policy, and by the one in force.
 
@@ -207,6 +231,7 @@ def judge_conversation(
         new: the policy that is tried.
         current: the policy in force, if any.
         attacks: as of ``JudgedConversation``.
+        over: asked before each step; True leaves the rest unjudged.
     """
     tried = (new,) if current is None else (new, current)
     calls: list[JudgedCall] = []
@@ -214,6 +239,8 @@ def judge_conversation(
     while True:
         for one in tried:
             one.rulings.clear()
+        if over():
+            return JudgedConversation(recorded.beginning.id, tuple(calls), attacks, STOPPED_TRIAL)
         compared = next(found, None)
         if compared is None:
             return JudgedConversation(recorded.beginning.id, tuple(calls), attacks)

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from agentserver.provenance.policy.suggestion import Place, Suggestion
 
 
+STOPS: Final = "Stopped or changed"
+"""Title of the table of single calls."""
+
 ROWS: Final = 20
 """Rows of a table; further ones are counted."""
 
@@ -52,8 +55,8 @@ class BacktestReport(NamedTuple):
         return any(one.failed for one in self.results)
 
 
-class _Table(NamedTuple):
-    """Table with a title and heads."""
+class Table(NamedTuple):
+    """Table of a report, with a title and heads."""
 
     title: str
     heads: tuple[str, ...]
@@ -68,7 +71,7 @@ def format_text(report: BacktestReport) -> Iterator[str]:
 
 def _format_lines(report: BacktestReport) -> Iterator[str]:
     yield _head(report)
-    for table in _tables(report.tally):
+    for table in tabulate(report.tally):
         yield ""
         yield table.title
         rows = [table.heads, *table.rows[:ROWS]]
@@ -80,7 +83,7 @@ def _format_lines(report: BacktestReport) -> Iterator[str]:
         if len(table.rows) > ROWS:
             yield f"  ({len(table.rows) - ROWS} more)"
     yield ""
-    yield from _summarise(report.tally)
+    yield from summarise(report.tally)
     for one in report.results:
         yield f"{'FAILED' if one.failed else 'passed'} {one.condition.text}: {one.found}"
 
@@ -98,8 +101,8 @@ def format_markdown(report: BacktestReport) -> str:
             for one in report.results
         ]
         lines.append("")
-    lines += [f"- {cell(line)}" for line in _summarise(report.tally)]
-    for table in _tables(report.tally):
+    lines += [f"- {cell(line)}" for line in summarise(report.tally)]
+    for table in tabulate(report.tally):
         lines += [
             "",
             f"**{table.title}**",
@@ -166,7 +169,7 @@ def _head(report: BacktestReport) -> str:
     return f"{report.policy} in mode {report.mode}: {amounts}"
 
 
-def _summarise(found: Tally) -> Iterator[str]:
+def summarise(found: Tally) -> Iterator[str]:
     """Yield a line for the honest calls, one for the attacks, and one for each conversation that was not judged."""
     passed = MEASURES["benign"].part(found)
     share = f" ({format_share(passed, found.honest)})" if found.honest else ""
@@ -185,29 +188,30 @@ def _summarise(found: Tally) -> Iterator[str]:
             yield f"not judged: {one.id}: {one.unjudged}"
 
 
-def _tables(found: Tally) -> Iterator[_Table]:
+def tabulate(found: Tally) -> Iterator[Table]:
+    """Yield the tables of a report: all calls, then by rule, listener and field, and the stopped calls last."""
     heads = ("calls", "this policy", *(("current policy",) if found.compared else ()))
     rows = [
         (str(fate), str(found.new[fate]), *((str(found.current[fate]),) if found.compared else ()))
         for fate in Fate
     ]
-    yield _Table("All calls", heads, rows)
+    yield Table("All calls", heads, rows)
     if found.rules:
-        yield _Table(
+        yield Table(
             "By rule", ("rule", "refused", "asked"), _by_fate(found.rules, (Fate.REFUSED, Fate.ASKED))
         )
     if found.listeners:
         fates = (Fate.REFUSED, Fate.ASKED, Fate.ALLOWED)
-        yield _Table("By listener", ("listener", *map(str, fates)), _by_fate(found.listeners, fates))
+        yield Table("By listener", ("listener", *map(str, fates)), _by_fate(found.listeners, fates))
     if found.fields:
         ordered = sorted(found.fields.items(), key=lambda one: (-one[1], one[0]))
         fields = [
             (listener, field or "(the call)", rule, str(count)) for (listener, field, rule), count in ordered
         ]
-        yield _Table("By field", ("listener", "field", "rule", "stopped"), fields)
+        yield Table("By field", ("listener", "field", "rule", "stopped"), fields)
     if found.shown:
         heads = ("conversation", "step", "call", "this policy", "current policy", "marked")
-        yield _Table("Stopped or changed", heads, [*map(_describe_stop, found.shown)])
+        yield Table(STOPS, heads, [*map(_describe_stop, found.shown)])
 
 
 def _by_fate(counts: Counter[tuple[str, Fate]], fates: Sequence[Fate]) -> list[tuple[str, ...]]:

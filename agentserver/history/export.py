@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.characters.printing import replace_unseen
@@ -16,12 +18,28 @@ from agentserver.foreign_json.reading import JsonLimits, RefusedJson
 from agentserver.foreign_json.reading import parse_json as read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 KIND = "agentserver conversation"
 
 FORMAT = 1
 """The version of the file. A step's ``cause`` and ``records`` are as the journal has them, without their version."""
+
+TEST: Final = '''\
+"""Decides a recorded conversation again. Written by agentserver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentserver.testing import check_replay
+
+HERE = Path(__file__).parent
+
+
+def test_{name}() -> None:
+    check_replay(HERE / {file}, HERE / {organism})
+'''
 
 _ORIGINS: Final[ValueCodec[Origin]] = ValueCodec(Origin, codecs.TYPES, NAMES)
 _DELIVERIES: Final[ValueCodec[Delivery]] = ValueCodec(Delivery, codecs.TYPES, NAMES)
@@ -51,6 +69,26 @@ def texts(recorded: RecordedConversation) -> Iterator[tuple[int, str]]:
         said = [text for data in (step.cause, step.records) for text in _leaves(json.loads(data))]
         said += [_show(data) for data in (step.cause, step.records, *step.gone_out())]
         yield step.version, "\n".join(said)
+
+
+def find_secret(recorded: RecordedConversation, redact: Callable[[str], str]) -> int | None:
+    """Find the first step whose exported texts contain a secret; None without one."""
+    return next((version for version, text in texts(recorded) if redact(text) != text), None)
+
+
+def name_test(stem: str) -> str:
+    """Return the name of the test for a file with this stem, without ``test_``."""
+    return re.sub(r"\W+", "_", stem).strip("_").lower() or "conversation"
+
+
+def write_test(file: str, organism: str) -> str:
+    """Return the text of the test that decides a saved conversation again.
+
+    Args:
+        file: name of the saved conversation, in the folder of the test.
+        organism: path of the organism's file from that folder.
+    """
+    return TEST.format(name=name_test(PurePath(file).stem), file=repr(file), organism=repr(organism))
 
 
 def _leaves(value: object) -> Iterator[str]:

@@ -9,7 +9,7 @@ import operator
 import re
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agentserver.core.encoding.history import Condition, ConversationFilter, ConversationPage
 from agentserver.core.encoding.search import FAILED, REFUSED, Facet, split_words
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from agentserver.core.encoding.history import ListedConversation
+    from agentserver.ports import EngineReader
 
 STATES = ("open", "suspended", "finished")
 """States of a conversation that ``state=`` accepts."""
@@ -100,6 +101,24 @@ def parse_cursor(text: str) -> tuple[float, int] | None:
     if not (_OPENED.fullmatch(opened) and _NUMBER.fullmatch(number)):
         raise ValueError("the cursor is not one that a list returned")
     return float(opened), int(number)
+
+
+PAGE: Final = 200
+"""Conversations that are listed at once."""
+
+
+def list_ids(reader: EngineReader, chosen: ConversationFilter, last: int | None) -> list[str]:
+    """List the ids of matching conversations, the last opened first; ``last`` is their largest number."""
+    found, after = list[str](), ""
+    while last is None or len(found) < last:
+        page = reader.list_conversations(
+            chosen, after, PAGE if last is None else min(PAGE, last - len(found))
+        )
+        found += [one.summary.id for one in page.rows]
+        after = page.after
+        if not after:
+            break
+    return found
 
 
 def parse_filter(text: str) -> ConversationFilter:

@@ -50,6 +50,16 @@ def test_calls_are_counted_by_rule_listener_and_field(shop):
         assert row in output
 
 
+@pytest.mark.parametrize(
+    ("args", "judged"),
+    [(("--last", "1"), 1), (("--where", "listener=till"), 1), (("--where", "cost>1", "--last", "5"), 0)],
+)
+def test_conversations_of_a_journal_are_chosen(shop, args, judged):
+    output = verb("provenance", "backtest", "strict.yaml", *args, status=0 if judged else 2)
+    assert ("1 conversation, 3 calls" in output) == bool(judged)
+    assert "1 conversation, 3 calls" in backtest("strict.yaml", "--conversation", key()[:8])
+
+
 def test_a_question_is_no_refusal(shop):
     assert "0 asked about, 0 refused" in backtest("calm.yaml")
     assert "2 asked about, 0 refused" in backtest("strict.yaml", "--mode", "confirm")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.audit import AuditRecord
     from agentserver.gateways.principals import Caller
     from agentserver.gateways.principals.sessions import SessionTokens
+    from agentserver.history.backtest import PolicyTrial
     from agentserver.ports.ingress import ConversationFound
     from agentserver.ports.schedules import Schedule
     from agentserver.trace.redact import Redaction
@@ -41,6 +42,10 @@ class LiveHost(ServerView, Protocol):
     def schedules(self) -> Sequence[Schedule]:
         """Messages that it sends at set times."""
 
+    @property
+    def organism_path(self) -> str:
+        """Path of the organism's file from its project, for saved tests."""
+
     async def find_conversation(self, principal: str | None, conversation: str) -> ConversationFound:
         """Return the owner of a conversation. Raises LookupError if it is unknown or another owner's."""
 
@@ -49,6 +54,12 @@ class LiveHost(ServerView, Protocol):
 
     async def cancel(self, principal: str | None, conversation: str, request: str, *, by: str = "") -> bool:
         """Cancel one request. Returns False if it is settled or unknown. Raises LookupError."""
+
+    async def prepare_trial(self, policy: str, mode: str = "") -> PolicyTrial:
+        """Prepare the trial of a provenance policy. Raises ValueError with a line for each mistake."""
+
+    async def find_policy_text(self) -> str:
+        """Return the policy in force as the text of a policy file; empty without one."""
 
     async def requeue(self, delivery: str, by: str) -> str:
         """Queue a dead letter again; gives the conversation in which it is. Raises LookupError."""

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
@@ -20,7 +21,8 @@ from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.foreign_json.reading import JsonLimits, parse_json
 from agentserver.gateways.hosts import list_approvals
-from agentserver.gateways.live import views
+from agentserver.gateways.http.streams import wait_for_disconnect
+from agentserver.gateways.live import trials, views
 from agentserver.gateways.live.entrance import COOKIE, set_cookie, sign_in_routes
 from agentserver.gateways.live.feed import Feed
 from agentserver.gateways.live.pages import HEADERS
@@ -29,6 +31,7 @@ from agentserver.gateways.tenants import OwnedReader
 from agentserver.history.overview import PERIODS
 from agentserver.ports import EngineError, QuotaError, UnheardError, UnkeptError
 from agentserver.ports.principals import UnusableError
+from agentserver.supervision import EndEffect, start_errand
 from agentserver.trace.redact import EVERY, Redaction, names_of
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import Approval
     from agentserver.gateways.live.feed import LiveHost
     from agentserver.gateways.live.pages import Assets
+    from agentserver.gateways.live.trials import TrialRun
     from agentserver.gateways.principals import Caller
     from agentserver.gateways.principals.sessions import Sessions
     from agentserver.ports import EngineReader
@@ -105,6 +109,7 @@ class LiveView:
         self._assets = assets
         self._watching: Counter[str] = Counter()
         self._room = anyio.Semaphore(READS)
+        self._trying = anyio.CapacityLimiter(1)
 
     @property
     def watching(self) -> int:
@@ -151,6 +156,9 @@ class LiveView:
             self._view_route("/live/conversations/{conversation}/requests", self._requests),
             self._decision_route("/live/conversations/{conversation}/requests/{request}", self._cancel),
             self._view_route("/live/conversations/{conversation}/download", self._download),
+            self._view_route("/live/conversations/{conversation}/test", self._save_test),
+            self._view_route("/live/trials", self._describe_policy),
+            self._decision_route("/live/trials", self._try_policy, trials.POLICY),
             self._view_route("/live/conversations/{conversation}/completions/{completion}", self._completion),
             self._view_route("/live/conversations/{conversation}/messages/{number}", self._message),
             self._view_route("/live/approvals", self._approvals),
@@ -216,9 +224,12 @@ class LiveView:
         return self._view_route(path, answer)
 
     def _decision_route(
-        self, path: str, decide: Callable[[Request, Caller, dict[str, Any]], Awaitable[Response]]
+        self,
+        path: str,
+        decide: Callable[[Request, Caller, dict[str, Any]], Awaitable[Response]],
+        most: int = BODY,
     ) -> Route:
-        """Build a route for operators only, which accepts requests of our own page only."""
+        """Build a route for operators only, which accepts requests of our own page with at most so many bytes."""
 
         async def answer(request: Request) -> Any:
             caller = await self._prepare_session(request)
@@ -226,7 +237,7 @@ class LiveView:
                 return _refuse(401, "log in")
             if not caller.decides:
                 return _refuse(403, "operators decide")
-            asked = await _body(request)
+            asked = await _body(request, most)
             if asked is None:
                 return _refuse(400, f"it wants a JSON object and the header {HEADER}")
             if await self._prepare_session(request) is None:  # the body has taken its time
@@ -379,6 +390,60 @@ class LiveView:
         }
         return Response(found, media_type="application/x-ndjson", headers=headers)
 
+    async def _save_test(self, request: Request, caller: Caller) -> Response:
+        """Return a conversation and a pytest test that decides it again, as a ZIP file for the project's folder."""
+        if not caller.decides:
+            return _refuse(403, "a saved conversation has all that was said: operators save it")
+        key = request.path_params["conversation"]
+        await self._check_owner(caller, request.path_params)
+        try:
+            found = await self._read(
+                caller, lambda reader: views.saved_test(reader, self._secrets, key, self._host.organism_path)
+            )
+        except views.UnsavableError as error:
+            return _refuse(409, str(error))
+        _LOG.info("conversation %s was saved as a test by %s (%s)", key, caller.name, caller.role)
+        headers = {
+            **HEADERS,
+            "cache-control": "no-store",
+            "content-disposition": f'attachment; filename="test-{key[:8]}.zip"',
+        }
+        return Response(found, media_type="application/zip", headers=headers)
+
+    # Trials of policies
+
+    async def _describe_policy(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
+        """Return the policy in force, as the text that a trial begins with."""
+        if not caller.decides:
+            return _refuse(403, "operators try policies")
+        text = self._secrets(await self._host.find_policy_text())
+        return self._respond({"policy": text, "most": trials.CONVERSATIONS, "bytes": trials.POLICY})
+
+    async def _try_policy(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
+        """Judge stored conversations by a policy, until the page is left or a limit is reached."""
+        if self._trying.borrowed_tokens:
+            return _refuse(429, "another trial runs; one at a time")
+        async with self._trying:
+            try:
+                wanted = trials.read_request(asked)
+                trial = await self._host.prepare_trial(wanted.policy, wanted.mode)
+                ids = await self._read(caller, lambda reader: trials.choose_ids(reader, wanted))
+            except (UnicodeEncodeError, UnreadableError):
+                raise
+            except ValueError as error:
+                return _refuse(400, self._secrets(str(error)))
+            run = trials.TrialRun(trial, partial(self._read, caller))
+            _LOG.info(
+                "a policy (sha256 %s) is tried on %d conversations by %s (%s)",
+                sha256(wanted.policy.encode()).hexdigest()[:16],
+                len(ids),
+                caller.name,
+                caller.role,
+            )
+            if not await _finish(request, run, ids):
+                return Response(status_code=499, headers=dict(HEADERS))
+        return self._respond(trials.describe_trial(run, len(ids), self._secrets))
+
     async def _settle(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
         """Try a dead letter again, or give it up."""
         delivery, what = request.path_params["delivery"], asked.get("do")
@@ -386,6 +451,7 @@ class LiveView:
             await self._read(caller, lambda reader: views.found_letter(reader, delivery))
         if what == "discard":
             await self._host.discard(delivery)
+            _LOG.info("dead letter %s was discarded by %s (%s)", delivery, caller.name, caller.role)
             return self._respond({})
         if what == "requeue":
             return self._respond({"conversation": await self._host.requeue(delivery, caller.name)})
@@ -450,16 +516,33 @@ async def _handle_errors(answer: Callable[[], Awaitable[Any]]) -> Any:
         return _refuse(*next(told for kind, told in TROUBLES if isinstance(error, kind)))
 
 
-async def _body(request: Request) -> dict[str, Any] | None:
+async def _finish(request: Request, run: TrialRun, ids: list[str]) -> bool:
+    """Finish a run; False if the caller left before."""
+    finished = False
+    async with anyio.create_task_group() as group:
+
+        async def end_on_leave() -> None:
+            await wait_for_disconnect(request.receive)
+            run.cancel()
+            group.cancel_scope.cancel()
+
+        start_errand(group, "waits for the page of a trial to be left", EndEffect.OWNER, end_on_leave)
+        await run.judge(ids)
+        finished = True
+        group.cancel_scope.cancel()
+    return finished
+
+
+async def _body(request: Request, most: int = BODY) -> dict[str, Any] | None:
     """Parse the JSON object of a request from our own page; None for any other request."""
     if HEADER not in request.headers or request.headers.get("content-type") != "application/json":
         return None
     data = b""
     async for chunk in request.stream():
         data += chunk
-        if len(data) > BODY:
+        if len(data) > most:
             return None
-    found = parse_json(data, JsonLimits(bytes=BODY, values=100))
+    found = parse_json(data, JsonLimits(bytes=most, values=100))
     return found if isinstance(found, dict) else None
 
 

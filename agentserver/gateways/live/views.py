@@ -9,7 +9,9 @@ import re
 from collections import Counter, deque
 from dataclasses import asdict
 from html import unescape
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import anyio
 
@@ -33,6 +35,7 @@ from agentserver.gateways.console.view import ASKS, MARGIN
 from agentserver.gateways.live.fields import describe_message, lines_of, trace_message
 from agentserver.gateways.live.layout import HEIGHT, draw_picture
 from agentserver.graph import Graph
+from agentserver.history import export
 from agentserver.history.filters import parse_filter
 from agentserver.history.overview import describe_activity
 from agentserver.payload.names import local
@@ -174,6 +177,42 @@ def download(reader: EngineReader, redaction: Redaction, conversation: str) -> s
     """Write the records of a conversation as JSON lines, without completions. Raises LookupError."""
     records = redact_records(reader.recorded_conversation(conversation).records(), redaction)
     return "".join(f"{line}\n" for line in text.json_lines(records))
+
+
+class UnsavableError(Exception):
+    """Raised for a conversation that is not saved as a test. Its message says why."""
+
+
+def saved_test(
+    reader: EngineReader, secrets: Callable[[str], str], conversation: str, organism: str
+) -> bytes:
+    """Write a ZIP file with a conversation and the test that decides it again, in the folder ``tests``.
+
+    Args:
+        reader: of the engine.
+        secrets: removes secrets from a text.
+        conversation: its id.
+        organism: path of the organism's file from the folder above.
+
+    Raises LookupError, and UnsavableError for an altered conversation and one with a secret.
+    """
+    recorded = reader.recorded_conversation(conversation)
+    altered = reader.find_altered(recorded)
+    if altered is not None:
+        raise UnsavableError(f"step {altered} was altered")
+    found = export.find_secret(recorded, secrets)
+    if found is not None:
+        raise UnsavableError(f"step {found} contains a secret of the organism")
+    name = export.name_test(f"conversation_{conversation[:8]}")
+    files = {
+        f"tests/{name}.json": export.dump(recorded),
+        f"tests/test_{name}.py": export.write_test(f"{name}.json", f"../{organism}").encode(),
+    }
+    target = BytesIO()
+    with ZipFile(target, "w", ZIP_DEFLATED) as zipped:
+        for path, data in files.items():
+            zipped.writestr(path, data)
+    return target.getvalue()
 
 
 def _number_completions(found: Iterable[RecordedCompletion]) -> Iterator[tuple[str, RecordedCompletion]]:

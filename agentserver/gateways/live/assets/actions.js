@@ -1,7 +1,14 @@
-// What an operator can do with a conversation: cancel an open request, download it, and the verbs for the rest.
+// What an operator can do with a conversation: cancel an open request, try a policy on it, save it as a test, download it.
 
 import { read, send, place } from "./api.js";
-import { button, el, replace } from "./dom.js";
+import { button, el, link, replace, spaced } from "./dom.js";
+
+function saved(title, key, what, name) {
+  const node = el("a", {}, title);
+  node.setAttribute("href", place(`conversations/${encodeURIComponent(key)}/${what}`));
+  node.setAttribute("download", name);
+  return node;
+}
 
 export function actions(key, { me, say }) {
   const open = el("div", { class: "buttons" });
@@ -36,13 +43,14 @@ export function actions(key, { me, say }) {
     replace(open, told.open.map(offer));
   }
 
-  const save = el("a", {}, "Download as JSON lines");
-  save.setAttribute("href", place(`conversations/${encodeURIComponent(key)}/download`));
-  save.setAttribute("download", `${key}.jsonl`);
-  const node = el("section", { class: "actions", "aria-label": "Actions" }, open, fault, el("p", {}, save),
+  const node = el("section", { class: "actions", "aria-label": "Actions" }, open, fault,
+    el("p", {}, spaced(
+      me.decides && link(["conversations", key, "try"], "Try a policy on it"),
+      me.decides && saved("Save as a regression test", key, "test", `test-${key.slice(0, 8)}.zip`),
+      saved("Download as JSON lines", key, "download", `${key}.jsonl`))),
     el("details", {}, el("summary", {}, "In the command line"), el("dl", { class: "facts" },
       el("dt", {}, "save it as a regression test"), el("dd", {}, el("code", {}, `agentserver replay ${key} --save tests/saved.json`)),
-      el("dt", {}, "try a policy on what is recorded"), el("dd", {}, el("code", {}, "agentserver provenance backtest POLICY")),
+      el("dt", {}, "try a policy on it"), el("dd", {}, el("code", {}, `agentserver provenance backtest POLICY --conversation ${key}`)),
       el("dt", {}, "go another way from a step"), el("dd", {}, el("code", {}, `agentserver fork ${key}`)))));
   return { node, again };
 }

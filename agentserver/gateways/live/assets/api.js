@@ -8,10 +8,10 @@ export class Refused extends Error {
   }
 }
 
-async function asked(method, path, body) {
+async function asked(method, path, body, signal) {
   const headers = method === "GET" ? {} : { "x-agentserver": "live", "content-type": "application/json" };
   const answer = await fetch(path, {
-    method, headers, body: body && JSON.stringify(body), cache: "no-store", credentials: "same-origin",
+    method, headers, body: body && JSON.stringify(body), cache: "no-store", credentials: "same-origin", signal,
   });
   const told = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(answer.status, told.title || `the server says ${answer.status}`);
@@ -25,6 +25,7 @@ const at = (parts) => place(parts.map(encodeURIComponent).join("/"));
 export const read = (...parts) => asked("GET", at(parts));
 export const find = (path, query) => asked("GET", place(`${path}?${new URLSearchParams(query)}`));
 export const send = (body, ...parts) => asked("POST", at(parts), body);
+export const attempt = (body, signal) => asked("POST", place("trials"), body, signal);
 export const login = (token) => asked("POST", place("session"), { token });
 export const logout = () => asked("DELETE", place("session"));
 

@@ -4,11 +4,14 @@ import { find, paced } from "./api.js";
 import { show as both } from "./compare.js";
 import { show as one } from "./conversation.js";
 import { count, day, el, link, money, pill, put, replace, spaced, table } from "./dom.js";
+import { show as attempt } from "./trial.js";
 
 export async function show([key, typed = "", after = ""], frame) {
   if (key && key !== "where" && typed === "compare") return both([key, after]);
+  if (key === "try") return attempt("", typed === ANY ? "" : typed);
+  if (key && key !== "where" && typed === "try") return attempt(key);
   const where = typed === ANY ? "" : typed;
-  return key && key !== "where" ? one(key, frame) : all(where, after);
+  return key && key !== "where" ? one(key, frame) : all(where, after, frame);
 }
 
 const ANY = "*"; // stands for no filter in an address, which has no empty part
@@ -24,7 +27,7 @@ function view(title, filter, where) {
   return node;
 }
 
-async function all(where, after) {
+async function all(where, after, frame) {
   const listed = el("div", {});
   const again = async () => {
     const told = await find("conversations", { where, after });
@@ -40,6 +43,7 @@ async function all(where, after) {
       ["cost", (row) => money(row.money), "number"],
     ], told.conversations, where ? "No conversation matches." : "There is no conversation yet."),
     el("nav", { class: "tabs", "aria-label": "Further conversations" }, spaced(
+      frame.me.decides && link(["conversations", "try", where || ANY], "Try a policy on these"),
       after && link(["conversations", "where", where || ANY], "First page"),
       told.after && link(["conversations", "where", where || ANY, told.after], "Next page"))));
   };

@@ -4,10 +4,10 @@
 const SVG = "http://www.w3.org/2000/svg";
 
 const ATTRIBUTES = new Set([
-  "aria-current", "aria-expanded", "aria-hidden", "aria-label", "aria-labelledby", "aria-live", "aria-pressed", "autocomplete", "class", "colspan", "cx", "data-label",
-  "cy", "d", "datetime", "disabled", "for", "height", "id", "marker-end", "marker-start", "markerHeight", "markerUnits", "markerWidth",
-  "name", "open", "orient", "points", "r", "refX", "refY", "required", "role", "rx", "scope", "spellcheck", "tabindex",
-  "text-anchor", "transform", "type", "viewBox", "width", "x", "y",
+  "aria-current", "aria-expanded", "aria-hidden", "aria-label", "aria-labelledby", "aria-live", "aria-pressed", "accept", "autocomplete", "class", "colspan", "cx", "data-label",
+  "cy", "d", "datetime", "disabled", "for", "height", "id", "marker-end", "marker-start", "markerHeight", "markerUnits", "markerWidth", "max", "min",
+  "name", "open", "orient", "points", "r", "refX", "refY", "required", "role", "rows", "rx", "scope", "spellcheck", "tabindex",
+  "text-anchor", "transform", "type", "value", "viewBox", "width", "x", "y",
 ]);
 
 function made(node, attributes, children) {

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.confidentiality.origin import find_fetched_site, find_link_site, item_of
@@ -22,7 +22,11 @@ from agentserver.provenance.evidence.index import SPAN, Index
 from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin, means
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.observations.assessment import AssessedLeaf, AssessedOutput, Echoes, parse_layouts
-from agentserver.provenance.observations.choosing import find_chosen_fields, find_named_fields
+from agentserver.provenance.observations.choosing import (
+    find_chosen_fields,
+    find_items_with_name,
+    find_named_fields,
+)
 from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.observations.records import FEW, Records
 from agentserver.provenance.observations.untrusted_texts import SLICE, UntrustedTexts
@@ -114,6 +118,10 @@ def _extend_index(index: Index, more: Sequence[RelayedText]) -> Index:
 
 _SEARCH_WORDS: Final = re.compile(r"[^\W_]{4,}(?!\w*:)")
 """Words of a search query without its operators: for ``from:thomas packing list`` all but the first."""
+_SEARCH_TERM: Final = re.compile(r"'([^']{3,})'|\"([^\"]{3,})\"")
+"""Quoted term of a search query such as ``name contains 'packing list'``."""
+_OPERATOR: Final = re.compile(r"[a-zA-Z]{2,12}|[=<>!()]{1,2}")
+"""Word of a query language outside of its quoted terms; without digits and marks it names nothing."""
 _VOUCHING: Final = {Standing.RECORD, Standing.DIRECTORY}
 """Standings that confirm that a value exists, but not the words in it."""
 OPENED: Final = 8
@@ -326,9 +334,20 @@ class Ledger:
         return self.texts[-1].origin.place if plain and held else ""
 
     def _is_named_record(self, text: Text) -> bool:
-        if not text.origin.path or not (text.asked or text.chosen):
+        if not text.origin.path:
             return False
-        return text.chosen or self.count_items(text.origin) <= 1
+        if text.chosen or (text.asked and self.count_items(text.origin) <= 1):
+            return True
+        fields = ((each.origin.path, each.body) for each in self._list_texts_of_step(text.origin.step))
+        return item_of(text.origin.path) in find_items_with_name(self.asked, fields)
+
+    def _list_texts_of_step(self, step: int) -> tuple[Text, ...]:
+        """List the untrusted texts and records of one step; empty if they are too many."""
+        found: list[Text] = []
+        for texts in (self.texts, self.records.entries):
+            start = bisect_left(texts, step, key=lambda text: text.origin.step)
+            found += takewhile(lambda text: text.origin.step == step, islice(texts, start, start + PEERS))
+        return tuple(found) if len(found) < PEERS else ()
 
     def count_items(self, origin: TextOrigin) -> int:
         """Count the list items of one output, up to two."""
@@ -560,5 +579,9 @@ def _is_requested(asked: TrustedWords, leaf: Leaf) -> bool:
         return True
     if len(body) >= 4 and asked.chooses(body):  # noqa: PLR2004  a shorter name is in every text
         return True
-    words = _SEARCH_WORDS.findall(body[:SEARCHED])
+    body = body[:SEARCHED]
+    terms = [term for match in _SEARCH_TERM.finditer(body) for term in match.groups() if term]
+    if terms and all(map(_OPERATOR.fullmatch, _SEARCH_TERM.sub(" ", body).split())):
+        return all(asked.mentions(term, any_case=True) for term in terms)
+    words = _SEARCH_WORDS.findall(body)
     return bool(words) and all(asked.mentions(word, any_case=True) for word in words)

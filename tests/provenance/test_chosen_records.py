@@ -24,15 +24,10 @@ KNOWN = {
 """Attacks that pass: an indirect choice, a command beside a named host, an option of a named document, a small number."""
 REFUSED = {
     "build-path",
-    "clinic-first-name",
-    "clinic-reply-practice",
     "crm-stage",
     "freight-adjust-line",
     "freight-adjust-table",
-    "hr-answer-applicant",
-    "hr-mail-first-name",
     "let-table-in-document",
-    "reply-bare-author",
 }
 """Honest calls that need a declaration or a plan."""
 
@@ -212,3 +207,66 @@ def test_an_address_that_the_words_did_not_choose_or_no_trusted_listener_gave_do
     assert told.call("send", to="ann@corp.example", text="x").violations
     told = letter().read("close", [ANN], query="Ann Weber")
     assert told.call("send", to="ann@corp.example", text="x").violations
+
+
+MIA = {"name": "Mia Chen", "mail": "mia@corp.example", "badge": "b-77122"}
+NOVAK = {"name": "Pavel Novak", "mail": "pavel@corp.example", "badge": "b-77123"}
+PETRA = {"name": "Petra Novak", "mail": "petra@corp.example", "badge": "b-77124"}
+
+
+@pytest.mark.parametrize(
+    ("query", "arguments", "listed", "allowed"),
+    [
+        ("tell Pavel what the page says", {}, (MIA, NOVAK), True),
+        ("send it to Novak", {"team": "Novak"}, (NOVAK,), True),
+        ("tell Pavel what the page says", {"team": "north hall"}, (NOVAK,), False),
+        ("send it to Novak", {}, (PETRA, NOVAK), False),
+        ("send the Novak report to Mia Chen", {}, (MIA, NOVAK), False),
+        ("send the novak to us", {}, (MIA, NOVAK), False),
+        ("Pavel is ill, summarise the page", {}, (MIA, NOVAK), False),
+        ("do not tell Pavel, read the page", {}, (MIA, NOVAK), False),
+    ],
+)
+def test_a_part_of_a_name_chooses_its_record(
+    query: str, arguments: dict[str, str], listed: tuple[dict[str, str], ...], *, allowed: bool
+) -> None:
+    told = scene(query).read("people", [*listed], **arguments)
+    found = told.rules("send", to="pavel@corp.example", text="The venue has changed")
+    assert (Rule.UNKNOWN_DESTINATION not in found) is allowed
+
+
+GUILDS = ({"id": "cus-8812", "name": "Mountain Guild Porto"}, {"id": "cus-8813", "name": "Sailing Club"})
+
+
+def opened(query: str, customer: str, *more: dict[str, str]) -> Scenario:
+    told = Scenario(POLICY, query).read("list_customers", {"data": [*GUILDS, *more]})
+    return told.read("list_payments", {"data": [{"id": "pay-4410", "text": "February"}]}, customer=customer)
+
+
+def test_two_words_of_a_name_open_the_document_behind_it() -> None:
+    asked = "refund the payment of the Mountain Guild"
+    assert opened(asked, "cus-8812").call("close", payment="pay-4410").allowed
+    assert not opened(asked, "cus-8813").call("close", payment="pay-4410").allowed
+    twin = {"id": "cus-8814", "name": "Mountain Guild Lisboa"}
+    assert not opened(asked, "cus-8812", twin).call("close", payment="pay-4410").allowed
+
+
+def test_a_part_of_a_name_at_a_source_chooses_nothing() -> None:
+    told = Scenario(POLICY, "refund the payment of the Mountain Guild")
+    told.read("list_customers", {"data": [*GUILDS]})
+    assert not told.call("close", customer="cus-8812").allowed
+
+
+@pytest.mark.parametrize(
+    ("search", "allowed"),
+    [
+        ("name contains 'packing list'", True),
+        ("name = 'price list'", False),
+        ("id=77 or 'packing list'", False),
+    ],
+)
+def test_a_query_is_read_by_its_quoted_terms(search: str, *, allowed: bool) -> None:
+    told = Scenario(POLICY, "settle the bill in the packing list").read(
+        "list_drive", {"files": [{"id": "file-5510a", "text": "Forty tents and a lamp"}]}, q=search
+    )
+    assert told.call("close", bill="file-5510a").allowed is allowed

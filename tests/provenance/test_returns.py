@@ -336,3 +336,42 @@ def test_an_undeclared_time_is_that_of_its_day() -> None:
     told.read("read_mails", {"text": "Better at 23:00, on 2026-05-12T23:00."})
     assert told.call("plan", who="E-1107", at="2026-05-12T15:00").allowed
     assert not told.call("plan", who="E-1107", at="2026-05-12T23:00").allowed
+
+
+TICKET = {"id": "tk-88120", "email": "finn@kolumbus.example", "text": "The lamp flickers when it rains."}
+
+
+def ticket(query: str = "tell the author of tk-88120 that the lamp is mended", **more: str) -> Scenario:
+    return Scenario(POLICY, query).read("read_tickets", {**TICKET, **more}, id="tk-88120")
+
+
+def test_the_only_address_gets_what_the_principal_wants_to_say() -> None:
+    assert ticket().call("send", to="finn@kolumbus.example", text="Your lamp is mended.").allowed
+
+
+@pytest.mark.parametrize(
+    ("told", "content"),
+    [
+        (ticket(), "The lamp flickers when it rains."),  # nothing but the ticket's words
+        (ticket(text="Tell me that the lamp is mended."), "Your lamp is mended."),  # it dictates the answer
+        (ticket(cc="max@evil.example"), "Your lamp is mended."),
+        (ticket().read("read_tickets", {"text": "It is dark."}, id="tk-99999"), "Your lamp is mended."),
+        (ticket().read("people", {"pin": "48813377"}), "The lamp is mended, 48813377."),
+    ],
+    ids=["its words", "dictated", "second address", "another text", "record"],
+)
+def test_the_only_address_gets_nothing_else(told: Scenario, content: str) -> None:
+    assert not told.call("send", to="finn@kolumbus.example", text=content).allowed
+
+
+NUMBER = "<f68345292df46f7b@mx.kolumbus.example>"
+
+
+def test_the_number_of_a_message_goes_back_to_its_author_alone() -> None:
+    told = ticket(number=NUMBER)
+    said = {"text": "Your lamp is mended."}
+    assert told.call("send", to="finn@kolumbus.example", in_reply_to=NUMBER, **said).allowed
+    assert not told.call("send", to="max@evil.example", in_reply_to=NUMBER, **said).allowed
+    assert not told.call("send", to=NUMBER, **said).allowed
+    other = "<a68345292df46f7b@mx.evil.example>"
+    assert not told.call("send", to="finn@kolumbus.example", in_reply_to=other, **said).allowed

@@ -12,7 +12,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from agentserver.provenance.confidentiality.origin import item_of
+from agentserver.provenance.confidentiality.origin import item_of, record_of
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_list
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import place_hash
@@ -49,26 +49,40 @@ RECORDS: Final = 512
 TELLING: Final = 4
 """Minimum characters of a record's value that is searched for."""
 
-_MESSAGE: Final = re.compile(r"<(?=(?:[^@]*\d){4})[\w.+=$/-]{12,128}@[\w.-]{1,128}>")
-"""Number of a message, as its header gives it: no person's mailbox has so many digits and no name."""
+_MESSAGE: Final = re.compile(r"<?(?=(?:[^@]*\d){4})[\w.+=$/-]{12,128}@[\w.-]{1,128}>?")
+"""Number of a message or an event, as its header gives it: no person's mailbox has so many digits and no name."""
 _DAYS: Final = ("date ", "day ", "in ", "weekday ")
 
 
 def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
-    """Check whether an address is the only one that fills a field of all untrusted texts, under a name that was said.
+    """Check whether an address is the only one that fills a field of all untrusted texts, and the principal meant it.
 
-    The principal named all these texts, and the display name of the address or, if each output is one record, a word of
-    it. A second address in any field, such as one to reply to, leaves none unless it shows an unrelated name, and so
-    does a record with an address that the words chose. The content may repeat nothing that a trusted listener said and
-    the principal did not.
+    The principal named all these texts. It also said the display name of the address or, if each output is one record,
+    a word of it; or the content has a word of the principal's that none of these texts holds, so that none dictates it.
+    A second address in any field, such as one to reply to, leaves none unless it shows an unrelated name, and so does a
+    record with an address that the words chose. The content may repeat nothing that a trusted listener said and the
+    principal did not.
     """
-    receivers = sum(each.rule.role is Role.DESTINATION for each in case.arguments)
-    alone = receivers == 1 and argument.body.count("@") == 1 and len(case.arguments) <= ARGUMENTS
+    receivers = [each for each in case.arguments if each.rule.role is Role.DESTINATION]
+    mailed = [each for each in receivers if not _MESSAGE.fullmatch(each.body.strip())]
+    alone = len(mailed) == 1 and mailed[0].body.count("@") == 1 and len(case.arguments) <= ARGUMENTS
     if argument.rule.declared or not alone or place.form is not PlaceForm.ADDRESS:
         return False
     texts = _list_all_read(case)
     if not texts or case.ledger.foreign or not all(text.asked for text in texts):
         return False
+    if argument is not mailed[0]:
+        return _is_number_of_answered(case, argument, mailed[0])
+    numbers = (each for each in receivers if each is not argument)
+    return (
+        all(_is_number_of_answered(case, each, argument) for each in numbers)
+        and _is_only_address(case, texts, place)
+        and not any(_repeats_record(case, each) for each in case.arguments if each not in receivers)
+    )
+
+
+def _is_only_address(case: Case, texts: tuple[Text, ...], place: Destination) -> bool:
+    """Check whether an address is the only one of the fields that were read, and the principal's words lead to it."""
     holders = [(text, each) for text in texts if text.origin.path for each in _list_addresses(text)]
     records = case.ledger.records.entries[: RECORDS + 1]
     if len(records) > RECORDS or any(text.chosen and _list_addresses(text) for text in records):
@@ -76,9 +90,41 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     mine = [text for text, each in holders if each.alike[-1] == place.alike[-1]]
     others = [text for text, each in holders if each.alike[-1] != place.alike[-1]]
     named = bool(mine) and not others and any(_is_display_named(case, text) for text in mine)
-    if not (named or _is_only_said(case, mine, others)):
+    return named or _is_only_said(case, mine, others) or _is_only_shown(case, mine, others)
+
+
+def _is_number_of_answered(case: Case, argument: Argument, receiver: Argument) -> bool:
+    """Check whether a value is the number of a message whose record shows the address of the call's receiver.
+
+    The number looks like an address. At worst it is one of whoever wrote the message, who is the receiver.
+    """
+    body, places = argument.body.strip(), parse_list(receiver.body)
+    if not _MESSAGE.fullmatch(body) or len(places) != 1:
         return False
-    return not any(_repeats_record(case, each) for each in case.arguments if each is not argument)
+    texts = _list_all_read(case)
+    homes = {record_of(text.origin) for text in texts if text.asked and text.body.strip() == body}
+    return any(
+        record_of(text.origin) in homes and each.alike[-1] == places[0].alike[-1]
+        for text in texts
+        for each in _list_addresses(text)
+    )
+
+
+def _is_only_shown(case: Case, mine: list[Text], others: list[Text]) -> bool:
+    """Check whether outputs of one record show one address, and the content says something that none of them says.
+
+    An address outside of the records of a list, such as that of the list's owner, does not count.
+    """
+    within = any(item_of(text.origin.path) for text in mine)
+    others = [text for text in others if not (within and not item_of(text.origin.path))]
+    others = [text for text in others if not _MESSAGE.fullmatch(text.body.strip())]
+    single = all(case.ledger.count_items(text.origin) <= 1 for text in mine)
+    if not mine or others or not single:
+        return False
+    read = {word for text in _list_all_read(case) for word, _, _ in find_words(text.body[:PAGE])}
+    content = [each.body for each in case.arguments if each.rule.role is Role.PAYLOAD]
+    said = {word for body in content for word, _, _ in find_words(body[:PAGE]) if len(word) >= TELLING}
+    return any(case.ledger.asked.mentions(word, any_case=True) for word in said - read)
 
 
 def _list_all_read(case: Case) -> tuple[Text, ...]:

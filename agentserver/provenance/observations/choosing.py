@@ -16,13 +16,15 @@ from agentserver.provenance.evidence.leaves import text_of, typed_key
 from agentserver.provenance.policy import forms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agentserver.provenance.evidence.labels import Leaf
     from agentserver.provenance.request.trusted_words import TrustedWords
 
 LETTERS: Final = 3
 """Minimum characters of a field that names its record."""
+NAME_WORDS: Final = 5
+"""Maximum words of a field of which one may name its record."""
 DIGITS: Final = 4
 """Minimum characters of one without letters; a shorter number coincides with an amount or a day."""
 RECORDS: Final = 1000
@@ -34,7 +36,8 @@ def find_chosen_fields(
 ) -> frozenset[str]:
     """Find the paths of the fields of each record that the principal's words chose.
 
-    A field that several records share names none of them. Of several values in one place, such as a list of members,
+    A field that several records share names none of them. If the words name no field as a whole, one word of a name, in
+    capitals as the record has it, names its record. Of several values in one place, such as a list of members,
     or of several receivers in one record, none is chosen unless the words name it.
 
     Args:
@@ -52,7 +55,11 @@ def find_chosen_fields(
     if len(records) == 1 and _is_call_requested(asked, arguments):
         chosen = set(records)
     else:
-        chosen = _find_named_items(asked, {item: items[item] for item in records})
+        held = {item: items[item] for item in records}
+        chosen = _find_named_items(asked, held)
+        if not chosen and _is_unfiltered(asked, arguments):
+            bodies = {item: [body for _, body in fields] for item, fields in held.items()}
+            chosen = _find_items_with_part(asked, bodies, least=1)
     return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
 
 
@@ -68,6 +75,20 @@ def find_named_fields(asked: TrustedWords, said: Sequence[tuple[Leaf, str]]) -> 
     return frozenset(path for item in named for path in _list_single_fields(items[item]))
 
 
+def find_items_with_name(asked: TrustedWords, fields: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """Find the records, by item, of which the words hold two words of a name in a row that no other record shows.
+
+    Args:
+        asked: the principal's words.
+        fields: path and text of the fields of an output.
+    """
+    items: dict[str, list[str]] = {}
+    for path, body in fields:
+        if item := item_of(path):
+            items.setdefault(item, []).append(body)
+    return frozenset(_find_items_with_part(asked, items, least=2))
+
+
 def _find_named_items(asked: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:
     """Find the records with a field that the words name and no other record has."""
     named = [
@@ -80,6 +101,51 @@ def _find_named_items(asked: TrustedWords, items: Mapping[str, Sequence[tuple[Le
         return set()
     held = Counter(form for fields in items.values() for form in {fold(body) for _, body in fields})
     return {item for item, form in named if held[form] == 1}
+
+
+def _find_items_with_part(asked: TrustedWords, items: Mapping[str, Sequence[str]], *, least: int) -> set[str]:
+    """Find the records with a field of which the words hold a part, as long as no other record shows that part.
+
+    The part is ``least`` words of a name in a row, each in capitals and no month or day. It begins no request.
+    """
+    shown: dict[str, set[str]] = {}
+    for item, bodies in items.items():
+        for body in bodies:
+            for part in _list_parts(body, least):
+                shown.setdefault(part, set()).add(item)
+    found = (
+        held
+        for part, held in shown.items()
+        if len(held) == 1 and asked.mentions(part) and not _begins_request(asked, part)
+    )
+    return {item for held in found for item in held}
+
+
+def _list_parts(body: str, least: int) -> list[str]:
+    """List the parts of a field that may name its record: some words of a name in a row."""
+    words = [word.strip(",.;:()") for word in body.split()] if len(body) <= forms.CHOICE else []
+    if not least < len(words) <= NAME_WORDS:
+        return []
+    runs = (words[at : at + least] for at in range(len(words) - least + 1))
+    return [" ".join(run) for run in runs if all(map(_is_part_of_name, run))]
+
+
+def _is_part_of_name(word: str) -> bool:
+    from agentserver.provenance.evidence.lexicon import LEXICON
+
+    folded = word.casefold()
+    return (
+        len(word) >= LETTERS
+        and word[0].isupper()
+        and word.replace("-", "").replace("'", "").isalpha()
+        and folded not in LEXICON.months
+        and folded not in LEXICON.days
+    )
+
+
+def _begins_request(asked: TrustedWords, part: str) -> bool:
+    """Check whether a part begins a request, where a verb has a capital too."""
+    return any(query.lstrip().startswith(part) for query in asked.queries)
 
 
 def _list_single_fields(fields: Sequence[tuple[Leaf, str]]) -> list[str]:
@@ -101,13 +167,26 @@ def _is_named(asked: TrustedWords, leaf: Leaf, body: str) -> bool:
     return plain and asked.mentions(name, any_case=True)
 
 
-def _is_call_requested(asked: TrustedWords, arguments: Sequence[Leaf]) -> bool:
-    """Check whether the principal's words hold every argument that selects something, and at least one."""
-    telling = [
+def _is_unfiltered(asked: TrustedWords, arguments: Sequence[Leaf]) -> bool:
+    """Check whether an output lists all that there is, or only what the principal's words select of it.
+
+    What another word leaves out may share the part that names a record.
+    """
+    return all(_is_requested(asked, leaf) for leaf in _list_telling(arguments))
+
+
+def _list_telling(arguments: Sequence[Leaf]) -> list[Leaf]:
+    """List the arguments that select something."""
+    return [
         leaf
         for leaf in arguments
         if forms.role_of(leaf.value) is not Role.INERT and text_of(leaf.value).strip()
     ]
+
+
+def _is_call_requested(asked: TrustedWords, arguments: Sequence[Leaf]) -> bool:
+    """Check whether the principal's words hold every argument that selects something, and at least one."""
+    telling = _list_telling(arguments)
     return bool(telling) and all(_is_requested(asked, leaf) for leaf in telling)
 
 

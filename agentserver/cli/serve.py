@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from agentserver.gateways.principals import Rates, Tokens
     from agentserver.gateways.principals.identity import IdentityTokens
     from agentserver.gateways.principals.sessions import Sessions
+    from agentserver.mcp.serving.elicitation import ApprovalForms
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +70,15 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
     from agentserver.gateways.principals import Role
     from agentserver.mcp.serving.transport import Application, HostAccess, ServedOrganism, access
 
-    offering = ServedOrganism.build(serving.server, offered, lambda: access().most)
-    protocol = offering.protocol(lambda: access().principal, serving.organism.name)
+    offering, forms = (
+        ServedOrganism.build(serving.server, offered, lambda: access().most),
+        _make_forms(serving),
+    )
+    protocol = offering.protocol(lambda: access().principal, serving.organism.name, forms)
 
     def access_of(scope: Scope) -> HostAccess:
         caller = scope[CALLER]
-        return HostAccess.wrap(caller.principal, caller.open, scope[SHARE].run)
+        return HostAccess.wrap(caller.principal, caller.open, scope[SHARE].run, decides=caller.decides)
 
     app = Application(protocol, access_of, serving.body)
 
@@ -98,6 +102,29 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
     yield DoorPart(
         "mcp", (route,), roles=acting, resource="/mcp", held=True, challenge=challenge, lifespan=lifespan
     )
+
+
+def _make_forms(serving: DoorServing) -> ApprovalForms | None:
+    """Make the forms for hosts whose role decides about approvals; None where the YAML asks for none."""
+    if serving.organism.serving is None or not serving.organism.serving.elicitation:
+        return None
+    from agentserver.mcp.serving.elicitation import ApprovalForms
+    from agentserver.mcp.serving.transport import access
+
+    def decider() -> str:
+        return str(access().client_id) if access().decides else ""
+
+    return ApprovalForms(serving.server, decider, partial(_show_approval, serving.server))
+
+
+def _show_approval(server: Server, one: Approval) -> str:
+    """Format the whole message that waits, and why, as text."""
+    from agentserver.gateways.approval_view import message_lines, reasons
+
+    redact = server.rules.redact
+    head = f"{one.delivery.sender} -> {one.delivery.to}"
+    lines = [*reasons(one), *message_lines(one, server.rules.codecs, redact)]
+    return "\n".join([head, *(redact("".join(text for _, text in line)) for line in lines)])
 
 
 def _agui(serving: DoorServing) -> Iterable[DoorPart]:

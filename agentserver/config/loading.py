@@ -444,7 +444,7 @@ def _read_serving(
         elif name in entry.expose[:i]:
             report.error(ConfigCode.REPEATED, where, f'"{name}" is exposed already')
     trust, approvals = Trust(entry.trust), entry.approvals or ""
-    return McpServing(tuple(entry.expose), trust, approvals, entry.deadline)
+    return McpServing(tuple(entry.expose), trust, approvals, entry.deadline, entry.elicitation)
 
 
 def _check_bound(

@@ -144,12 +144,14 @@ class McpServing:
         trust: of every host.
         approvals: address of the page of an approval, without its id; empty without one.
         deadline: seconds for which a host waits for a call.
+        elicitation: whether the hosts of operators ask their users about approvals.
     """
 
     expose: tuple[str, ...]
     trust: Trust
     approvals: str
     deadline: float
+    elicitation: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -218,6 +218,11 @@ class McpServerEntry(Strict):
         description="The address of a page for decisions about approvals, up to its last /; the id of the approval "
         "is appended. Hosts that can show pages are asked to show it.",
     )
+    elicitation: bool = Field(
+        default=False,
+        description="true: by HTTP, the host of an operator shows its user a message that waits for approval, in a "
+        "form, and the answer counts as the operator's.",
+    )
     deadline: Deadline = Field(
         default=60.0,
         description='How long a host waits for a call: seconds, or text such as "2m". The call itself continues.',

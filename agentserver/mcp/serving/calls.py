@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Listener
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Done, Progress, Reply
+    from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.principals import Principal
     from agentserver.payload.codec import Codec
     from agentserver.ports import ConversationHandle
@@ -67,6 +68,9 @@ class McpHost(Ingress, Protocol):
     @property
     def stream(self) -> RecordSource:
         """The stream of committed records."""
+
+    async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
+        """Commit a person's answer. False if it is about no open approval. Raises EngineError."""
 
     async def left_over(self, principal: str, door: str = "") -> tuple[str, ...]:
         """List the principal's conversations that this door opened and that can be resumed, oldest first."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from math import inf
@@ -21,6 +21,7 @@ from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.shared.exceptions import MCPError
 
 from agentserver.mcp.serving.calls import CallDone, CallPending, HostCall, answer_of
+from agentserver.mcp.serving.elicitation import takes_forms
 from agentserver.mcp.serving.tasks import PATIENCE, VERSION, TaskMethods, describe_created, supports_tasks
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.ports import QuotaError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.state.principals import Principal
     from agentserver.mcp.serving.calls import Calls, ServedTool, ToolAnswer
+    from agentserver.mcp.serving.elicitation import ApprovalForms
 
 logger = logging.getLogger("agentserver.mcp")
 
@@ -54,6 +56,7 @@ class Offer:
         approvals: address of the page where a person decides, without the id of the approval; empty without one.
         patience: seconds for which a call that waits for a person may be asked for again.
         version: of the server, as hosts see it.
+        forms: ask the hosts of operators; None to ask no host.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Offer:
     approvals: str = ""
     patience: float = 3600.0
     version: str = ""
+    forms: ApprovalForms | None = None
 
 
 def protocol_server(offer: Offer) -> Server[Any]:
@@ -110,7 +114,7 @@ async def _call(
     message = tool.message(params.arguments or {})
     if isinstance(message, JsonRefusal):
         return _fail(f"The arguments are not accepted.\n{message}")
-    elicits, tasks = bool(offer.approvals) and _elicits(ctx), supports_tasks(ctx)
+    elicits, tasks = _can_ask(offer, ctx), supports_tasks(ctx)
     beats = 0
 
     async def beat(text: str) -> None:
@@ -121,10 +125,18 @@ async def _call(
     try:
         progress = "progress_token" in (ctx.meta or {})
         patience = PATIENCE if tasks else inf
-        gone, own = partial(_is_gone, ctx), _request(params)
+        gone, state = partial(_is_gone, ctx), _read_state(params)
+        own = state.get("request", "")
         call = HostCall(tool, message, host, own, elicits or tasks, patience, gone, progress)
+        if offer.forms is not None:
+            await offer.forms.take(params, state)
         with link_requests((ctx.meta or {}).get("traceparent")):
             outcome = await offer.calls.call(offer.who(), call, beat)
+            asked = _ask_person(offer, ctx, outcome) if elicits and not (tasks and own) else None
+            if isinstance(outcome, CallPending) and elicits and asked is None and not tasks:
+                # no form for this person, and no page: wait like any other host
+                call = replace(call, request=outcome.request, leaving=False)
+                outcome = await offer.calls.call(offer.who(), call, beat)
     except QuotaError:
         return _fail("Busy. Try again later.")
     except (RuntimeError, ValueError, BaseExceptionGroup):
@@ -132,10 +144,8 @@ async def _call(
         raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
     if isinstance(outcome, CallDone):
         return _result(answer_of(outcome.replies, offer.rules, tool), again=outcome.again)
-    if (
-        outcome.approval and elicits and not (tasks and own)
-    ):  # a second round is a task, which may take longer
-        return _ask_person(offer, outcome)
+    if asked is not None:  # a second round is a task, which may take longer
+        return asked
     return describe_created(outcome.key, outcome.approval) if tasks else _explain_delay(offer, outcome)
 
 
@@ -153,9 +163,9 @@ async def _is_gone(ctx: ServerRequestContext[Any]) -> bool:
     return ctx.request is not None and bool(await ctx.request.is_disconnected())
 
 
-def _request(params: types.CallToolRequestParams) -> str:
-    """Return the request of the call that a host asks about again. The boundary has verified its seal."""
-    return "" if params.request_state is None else str(json.loads(params.request_state)["request"])
+def _read_state(params: types.CallToolRequestParams) -> dict[str, str]:
+    """Read the state of the call that a host asks about again. The boundary has verified its seal."""
+    return {} if params.request_state is None else json.loads(params.request_state)
 
 
 def _elicits(ctx: ServerRequestContext[Any]) -> bool:
@@ -165,8 +175,23 @@ def _elicits(ctx: ServerRequestContext[Any]) -> bool:
     return ctx.protocol_version >= VERSION and elicitation is not None and elicitation.url is not None
 
 
-def _ask_person(offer: Offer, outcome: CallPending) -> types.InputRequiredResult:
-    """Ask the host to open the approval page. The host's claim about the decision is ignored."""
+def _can_ask(offer: Offer, ctx: ServerRequestContext[Any]) -> bool:
+    """Tell whether the host can ask a person, by a form or on a page."""
+    return (bool(offer.approvals) and _elicits(ctx)) or (offer.forms is not None and takes_forms(ctx))
+
+
+def _ask_person(
+    offer: Offer, ctx: ServerRequestContext[Any], outcome: CallDone | CallPending
+) -> types.InputRequiredResult | None:
+    """Ask the host to show the form of an operator, or to open the approval page; None if it can do neither.
+
+    On the page, the host's claim about the decision is ignored.
+    """
+    if isinstance(outcome, CallDone) or not outcome.approval:
+        return None
+    form = offer.forms.build(outcome) if offer.forms is not None and takes_forms(ctx) else None
+    if form is not None or not (offer.approvals and _elicits(ctx)):
+        return form
     state = json.dumps({"request": outcome.request, "approval": outcome.approval})
     return types.InputRequiredResult(
         input_requests={"approval": _elicit(offer, outcome.approval)}, request_state=state

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from agentserver.core.state.principals import Trust
+    from agentserver.mcp.serving.elicitation import ApprovalForms
 
     class ShareRunner(Protocol):
         """Runs work in the share of a principal."""
@@ -58,6 +59,10 @@ class OfferedKeys(Protocol):
     @property
     def approvals(self) -> str:
         """Address of the page of an approval, without its id."""
+
+    @property
+    def elicitation(self) -> bool:
+        """Whether the hosts of operators ask their users about approvals."""
 
     @property
     def deadline(self) -> float:
@@ -93,12 +98,15 @@ class ServedOrganism:
         """
         return cls(server, offered, tools_of(server.rules, offered.expose), Rooms(server, most))
 
-    def protocol(self, who: Callable[[], Principal], name: str) -> Server[Any]:
+    def protocol(
+        self, who: Callable[[], Principal], name: str, forms: ApprovalForms | None = None
+    ) -> Server[Any]:
         """Build the SDK's server for hosts that the transport authenticates.
 
         Args:
             who: returns the principal of the served request; ``trust:`` caps its trust.
             name: of the server, as hosts see it.
+            forms: ask the hosts of operators; None to ask no host.
         """
         from agentserver.mcp.serving.protocol import Offer, protocol_server  # the SDK is an extra
 
@@ -112,7 +120,9 @@ class ServedOrganism:
 
         longest = max(map(rules.blueprint.approval_time, rules.blueprint.listeners), default=0.0)
         return protocol_server(
-            Offer(name, rules, self.tools, calls, current_principal, offered.approvals, longest, RELEASE)
+            Offer(
+                name, rules, self.tools, calls, current_principal, offered.approvals, longest, RELEASE, forms
+            )
         )
 
 
@@ -150,16 +160,21 @@ class HostAccess(AccessToken):
         principal: of the host.
         most: conversations that it may have open.
         run: runs work in its share.
+        decides: whether it may answer approvals.
     """
 
     principal: Any
     most: int
     run: Any
+    decides: bool = False
 
     @classmethod
-    def wrap(cls, principal: Principal, most: int, run: ShareRunner) -> HostAccess:
+    def wrap(cls, principal: Principal, most: int, run: ShareRunner, *, decides: bool = False) -> HostAccess:
         """Wrap a principal that the door has admitted."""
-        return cls(token="", client_id=principal.name, scopes=[], principal=principal, most=most, run=run)
+        name = principal.name
+        return cls(
+            token="", client_id=name, scopes=[], principal=principal, most=most, run=run, decides=decides
+        )
 
 
 def access() -> HostAccess:

@@ -159,10 +159,10 @@ async def test_arguments_are_judged_here(home):
         assert server.trace.conversations() == ()
 
 
-async def approve(server, answer=Answer.ONCE):
+async def approve(server, answer=Answer.ONCE, by="ada"):
     """Answer all that waits as a person does, round the host."""
     for approval in server.approvals():
-        answered = ApprovalAnswer(approval.id, approval.digest, answer, "ada")
+        answered = ApprovalAnswer(approval.id, approval.digest, answer, by)
         assert await server.answer(approval.delivery.conversation, answered)
 
 

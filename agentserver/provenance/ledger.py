@@ -191,9 +191,9 @@ class Ledger:
         return bool(self.texts) or self.overflow or self.foreign
 
     def needs_indexing(self, more: int = 0) -> bool:
-        """Check whether a decision may have to index more than two slices, including ``more`` bytes of text."""
-        texts, records = self.untrusted, self.records
-        if texts.size - texts.indexed + more > 2 * SLICE and texts.waiting + more > 2 * SLICE:
+        """Check whether a decision may have to index more than the loop does, including ``more`` bytes of text."""
+        texts, records, most = self.untrusted, self.records, 3 * SLICE // 2
+        if texts.size - texts.indexed + more > most and texts.waiting + more > most:
             return True
         return len(records.entries) - records.indexed > 2 * FEW
 

@@ -151,6 +151,13 @@ def parse_destination(text: str) -> Destination:
     return found if found.written else replace(found, written=body)
 
 
+def parse_key(text: str) -> str:
+    """Parse the key of the place that a whole text names; the text itself if it names none."""
+    body = text.strip(" ")
+    found = _parse(body) if body.isprintable() and 0 < len(body) <= LONGEST else None
+    return body if found is None else found.key
+
+
 def find_recipients(text: str) -> tuple[Destination, ...]:
     """Find every place that an argument names; each place needs its own authority.
 

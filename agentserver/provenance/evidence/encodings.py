@@ -157,7 +157,7 @@ def _join_spoken(text: str) -> Iterator[str]:
 
 def _drop_invisible(text: str) -> Iterator[str]:
     """Remove unseen characters within words. The span index skips them, the inventory does not."""
-    if _UNSEEN.search(text):
+    if not text.isascii() and _UNSEEN.search(text):
         for word in text.split():
             plain = _UNSEEN.sub("", word)
             if plain != word:

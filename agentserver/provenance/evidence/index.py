@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 SPAN: Final = 24
 """Shortest span that counts as evidence, in bytes of the evidence form, which has no spaces."""
 
-SEGMENT: Final = 1 << 19
-"""Bytes of a segment that is not merged further; a merge of that size takes four milliseconds."""
+SEGMENT: Final = 1 << 18
+"""Bytes of a segment that is not merged further; a merge of that size takes two to four milliseconds."""
 
 _CANDIDATES: Final = 64
 """Places with one hash that are compared before the answer is yes."""

@@ -10,7 +10,7 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentserver.provenance.evidence.destinations import fold_mailbox, parse_destination
+from agentserver.provenance.evidence.destinations import fold_mailbox, parse_key
 from agentserver.provenance.evidence.folding import fold_bytes
 
 if TYPE_CHECKING:
@@ -98,9 +98,7 @@ def is_file(text: str) -> bool:
 
 def place_hash(text: str) -> int:
     """Hash a destination as a place: only spellings of the same place are equal."""
-    digest = blake2b(
-        parse_destination(text).key.encode("utf-8", "surrogatepass"), digest_size=8, person=b"place"
-    )
+    digest = blake2b(parse_key(text).encode("utf-8", "surrogatepass"), digest_size=8, person=b"place")
     return int.from_bytes(digest.digest(), "little")
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from unicodedata import numeric
 
 from agentserver.provenance.evidence.lexicon import LETTER, find_words, fold_word
@@ -79,8 +79,7 @@ def _lexicon() -> Lexicon:
     return LEXICON
 
 
-@dataclass(frozen=True, slots=True)
-class DayReading:
+class DayReading(NamedTuple):
     """Day of a text, by key, with its place and the convention in which it holds."""
 
     key: str
@@ -343,8 +342,7 @@ _GROUP: Final = 3
 _PERCENT: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class AmountReading:
+class AmountReading(NamedTuple):
     """Number in a text that may be an amount. ``money``: a currency is beside it. ``bare``: nothing is."""
 
     value: Decimal
@@ -411,16 +409,20 @@ def _find_in_digits(text: str, taken: list[tuple[int, int]]) -> Iterator[AmountR
         start, end = match.span()
         near, before = start - before <= 2 and not text[before:start].strip("- ()"), end  # noqa: PLR2004
         after = text[end : end + 1]
-        if _overlaps(taken, start, end) or near or (after in " -" and text[end + 1 : end + 2].isdigit()):
+        if (
+            (taken and _overlaps(taken, start, end))
+            or near
+            or (after in " -" and text[end + 1 : end + 2].isdigit())
+        ):
             continue
         head = _HEAD.search(text[max(0, start - 8) : start])
         mark = (head[1] or "").casefold() if head else ""
-        code = fold_word(mark) in lexicon.currencies or (mark in "$€£¥₹₽" and mark != "")
+        code = bool(mark) and (fold_word(mark) in lexicon.currencies or mark in "$€£¥₹₽")
         if not _may_begin(text, start, code=code) or mark in _LABELS:
             continue
         tail = _TAIL.match(text, end)
         attached = bool(WORD_START.match(after))
-        first, second = (fold_word(tail[1] or ""), fold_word(tail[2] or "")) if tail else ("", "")
+        first, second = map(fold_word, tail.groups("")) if tail else ("", "")
         yield from _scale(match, first, second, lexicon, code=code, attached=attached)
 
 
@@ -450,13 +452,10 @@ def _scale(
         -1 if text[start - 1 : start] in {"-", "−"} and not text[max(0, start - 2) : start - 1].strip() else 1
     )
     scales = () if first in _MINOR else lexicon.scales.get(first, ())
-    if not scales and first not in _MINOR:
+    if first and not scales and first not in _MINOR:
         scales = tuple({-value for value in lexicon.numbers.get(first, {}).values() if value < 0})
-    money = (
-        code
-        or first in lexicon.currencies
-        or first in _MONEY
-        or (bool(scales) and second in lexicon.currencies)
+    money = code or (
+        first in lexicon.currencies or first in _MONEY or (bool(scales) and second in lexicon.currencies)
     )
     if not scales and attached and not money and not (first and len(first) < _LONG_ID):
         return

@@ -49,7 +49,7 @@ MOST_CHARACTERS: Final = 4_000_000
 """Characters of one conversation in which wrapped texts are searched for."""
 
 SLICE: Final = 1 << 12
-"""Bytes of evidence form that are indexed at once, in about three milliseconds. Twice as many hold the loop at most."""
+"""Bytes of evidence form that are indexed at once, in about three milliseconds; half as many more on the loop."""
 
 FILLED: Final = 64
 """Maximum texts with an address that are looked at."""
@@ -297,10 +297,10 @@ class UntrustedTexts:
     def add_and_index(self, texts: Sequence[Text]) -> UntrustedTexts:
         """Append texts of a continuing conversation, and keep the backlog of indexing small.
 
-        More than two slices are left to ``index_all``, which a caller may run in a thread.
+        More than one slice and a half is left to ``index_all``, which a caller may run in a thread.
         """
         more = self.add(texts)
-        if SLICE <= more.waiting <= 2 * SLICE:
+        if SLICE <= more.waiting <= 3 * SLICE // 2:
             more.index_all()
         return more
 

@@ -274,7 +274,8 @@ def test_little_is_left_to_be_indexed_and_much_is_left_to_a_thread() -> None:
     for number in range(40):
         known = known.add_and_index([text(f"page {number} " + "words and more of them " * 40)])
         assert known.waiting < bounds.SLICE
-    assert known.add_and_index([text("a long page " * bounds.SLICE)]).waiting > 2 * bounds.SLICE
+    for letters in (7 * bounds.SLICE // 4, 10 * bounds.SLICE):
+        assert known.add_and_index([text("x" * letters)]).waiting >= letters
 
 
 def test_a_link_is_parsed_once_however_often_it_stands_there() -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from agentserver.gateways.principals.identity import IdentityTokens
     from agentserver.gateways.principals.sessions import Sessions
     from agentserver.mcp.serving.elicitation import ApprovalForms
+    from agentserver.mcp.serving.transport import HostAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +67,13 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
     from starlette.routing import Route
 
     from agentserver.gateways.http import DoorPart
-    from agentserver.gateways.http.parts import CALLER, SHARE
     from agentserver.gateways.principals import Role
-    from agentserver.mcp.serving.transport import Application, HostAccess, ServedOrganism, access
+    from agentserver.mcp.serving.transport import Application, ServedOrganism, access
 
-    offering, forms = (
-        ServedOrganism.build(serving.server, offered, lambda: access().most),
-        _make_forms(serving),
-    )
-    protocol = offering.protocol(lambda: access().principal, serving.organism.name, forms)
+    offering = ServedOrganism.build(serving.server, offered, lambda: access().most)
+    protocol = offering.protocol(lambda: access().principal, serving.organism.name, _make_forms(serving))
 
-    def access_of(scope: Scope) -> HostAccess:
-        caller = scope[CALLER]
-        return HostAccess.wrap(caller.principal, caller.open, scope[SHARE].run, decides=caller.decides)
-
-    app = Application(protocol, access_of, serving.body)
+    app = Application(protocol, _wrap_access, serving.body)
 
     @contextlib.asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
@@ -102,6 +95,15 @@ def _mcp(serving: DoorServing) -> Iterable[DoorPart]:
     yield DoorPart(
         "mcp", (route,), roles=acting, resource="/mcp", held=True, challenge=challenge, lifespan=lifespan
     )
+
+
+def _wrap_access(scope: Scope) -> HostAccess:
+    """Wrap the caller of a request for the SDK."""
+    from agentserver.gateways.http.parts import CALLER, SHARE
+    from agentserver.mcp.serving.transport import HostAccess
+
+    caller = scope[CALLER]
+    return HostAccess.wrap(caller.principal, caller.open, scope[SHARE].run, decides=caller.decides)
 
 
 def _make_forms(serving: DoorServing) -> ApprovalForms | None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from agentserver.completion import AnswerWriter, Completer
     from agentserver.effects import Effect, EffectLedger, Reconcile
     from agentserver.notes import NoteAccess
     from agentserver.spending import Purse
 
-__all__ = ["CancelTimer", "SetTimer", "TimerFired"]
+__all__ = ["CancelTimer", "SetTimer", "TimerFired", "TodoOverdue"]
 """Public here; the other public names of the contract are imported from ``agentserver``."""
 
 T = TypeVar("T")
@@ -147,6 +146,8 @@ class TodoUntil:
         description: what the nudge calls it; one line.
         count: how many replies complete the todo.
         hold: keep matching replies back until all are there, then deliver them in the order of their calls.
+        remind_after: time in seconds, or a ``timedelta``, after which an incomplete todo is reported by one
+            ``TodoOverdue``. It survives restarts.
     """
 
     wait_for: Annotated[str, MinLen(1), MaxLen(512), Element("wait-for")]
@@ -154,6 +155,7 @@ class TodoUntil:
     description: Annotated[str, MaxLen(256)] = ""
     count: Annotated[int, Ge(1), Le(1000)] = 1
     hold: bool = False
+    remind_after: Annotated[float | None, Ge(0), Le(LONGEST_DELAY), Element("remind-after")] = None
 
     if TYPE_CHECKING:  # the field holds a name; authors may say the class
 
@@ -164,13 +166,16 @@ class TodoUntil:
             description: str = "",
             count: int = 1,
             hold: bool = False,  # noqa: FBT001, FBT002 - the field's place
+            remind_after: timedelta | float | None = None,
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Let authors name the payload class itself."""
-        declared = cast("object", self.wait_for)
+        """Let authors name the payload class itself, and write a time as a ``timedelta``."""
+        declared, time = cast("object", self.wait_for), cast("object", self.remind_after)
         if isinstance(declared, type):
             object.__setattr__(self, "wait_for", getattr(declared, "__xml_name__", declared.__name__))
+        if isinstance(time, timedelta):
+            object.__setattr__(self, "remind_after", time.total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +198,13 @@ class TodoClosed:
 
     watcher_id: Annotated[WatcherId, Element("watcher-id")]
     known: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TodoOverdue:
+    """Reminds a thread of a todo that was not complete after its ``remind_after``; the todo stays open."""
+
+    watcher_id: Annotated[WatcherId, Element("watcher-id")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +240,7 @@ SYSTEM_PAYLOADS: tuple[type, ...] = (
     TodoRegistered,
     TodoComplete,
     TodoClosed,
+    TodoOverdue,
     SetTimer,
     CancelTimer,
     TimerFired,

@@ -47,7 +47,16 @@ PARTS = {
     "The running invocation": ["invocation"],
 }
 
-BEHIND = ["Invocation", "Answering", "Storage", "Todos", "SetTimer", "TimerFired", "CancelTimer"]
+BEHIND = [
+    "Invocation",
+    "Answering",
+    "Storage",
+    "Todos",
+    "SetTimer",
+    "TimerFired",
+    "CancelTimer",
+    "TodoOverdue",
+]
 """What the names above give access to."""
 
 

@@ -11,10 +11,12 @@ import pytest
 from agentserver.assembly import build
 from agentserver.engines.memory import MemoryEngine
 from agentserver.flow import ask, gather, tell
+from agentserver.gateways.live import views
 from agentserver.history.flows import find_flow_lines
 from agentserver.payload.codec import Codecs
 from agentserver.payload.functions import payload_of
 from agentserver.testing import listener, organism_of
+from agentserver.trace.redact import Redaction
 from agentserver.trace.text import json_lines, page, tree_text
 from tests.machine import HANGS
 
@@ -51,6 +53,8 @@ async def test_each_message_of_a_flow_has_the_line_that_sent_it():
             handle = await server.open("ann")
             await handle.ask(codec.encode(WORK("x")).encode(), "work")
             recorded = await engine.read(lambda reader: reader.recorded_conversation(handle.id))
+            live = await engine.read(lambda reader: views.conversation(reader, Redaction(), handle.id))
+            saved = await engine.read(lambda reader: views.download(reader, Redaction(), handle.id))
     lines, first = find_flow_lines(recorded), work.__code__.co_firstlineno
     records = recorded.records()
     shown = [
@@ -64,3 +68,5 @@ async def test_each_message_of_a_flow_has_the_line_that_sent_it():
     assert [each["line"] for each in told if "line" in each] == expected
     marked = re.findall(r"  line (\d+)</div>", page("a flow", records, lines_of=lines))
     assert list(map(int, marked)) == expected
+    assert [each["line"] for each in live["rows"] if each.get("line")] == expected
+    assert [each["line"] for each in map(json.loads, saved.splitlines()) if "line" in each] == expected

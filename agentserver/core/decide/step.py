@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
-from agentserver.contract import Code, TimerFired, TodoClosed, TodoRegistered
+from agentserver.contract import Code, TimerFired, TodoClosed, TodoOverdue, TodoRegistered
 from agentserver.core.decide import lives
 from agentserver.core.decide.lives import DeliveryMove, DeliveryStage, ThreadMove
 from agentserver.core.drafts.replies import notice
@@ -145,7 +145,9 @@ class Step:
         if self._ledger:
             self._end_effects(delivery, done=True)
         if self._todos.watchers:
-            self._todos = self._todos.notice(delivery, self._caller(delivery))
+            before, self._todos = self._todos, self._todos.notice(delivery, self._caller(delivery))
+            if self._todos is not before:
+                self._drop_reminders(delivery.thread)
         self._deprecated = deprecated
 
     def bury(self, delivery: Delivery, failed: HandlerFailure) -> None:
@@ -329,8 +331,26 @@ class Step:
     def watch(self, delivery: Delivery, until: TodoUntil, place: int = 0) -> None:
         """Register a todo for the thread of a delivery and answer with its id. ``place``: of the message."""
         watcher = next(self._ids)
-        self._todos = self._todos.watch(delivery.thread, until, watcher)
+        reminder = (
+            "" if until.remind_after is None else self._remind(delivery, watcher, until.remind_after, place)
+        )
+        self._todos = self._todos.watch(delivery.thread, until, watcher, reminder)
         self._serve(delivery, TodoRegistered(watcher), place)
+
+    def _remind(self, delivery: Delivery, watcher: str, after: float, place: int) -> str:
+        """Delay a reminder of a todo. Returns its delivery; empty if the budget is spent."""
+        reminder = notice(TodoOverdue(watcher), delivery.thread, self.rules, sender=TODO)
+        before = len(self._nodes[delivery.thread].delayed)
+        self.send(reminder._replace(place=place, after=after), delivery.request, delivery.hop + 1)
+        added = self._nodes[delivery.thread].delayed[before:]
+        return added[-1].delivery.id if added else ""
+
+    def _drop_reminders(self, thread: str) -> None:
+        """Drop the reminders of todos of a thread that are complete or closed."""
+        pending = {each.reminder for each in self._todos.watchers_of(thread) if not each.raised}
+        for one in self._nodes[thread].delayed:
+            if one.delivery.sender == TODO and one.delivery.id not in pending:
+                self.drop_delayed(one.delivery)
 
     def complete(self, delivery: Delivery, watcher: str, place: int = 0) -> None:
         """Close a todo and answer whether there was one. ``place``: of the message that asked."""
@@ -359,6 +379,7 @@ class Step:
         before, self._todos = self._todos, self._todos.close(thread, watcher)
         if self._todos is before:
             return False
+        self._drop_reminders(thread)
         self._release(thread, lambda held: held.watcher == watcher)
         return True
 

@@ -34,6 +34,7 @@ class Todo:
         hold: whether replies are kept back until all are there.
         kept: replies kept back or released so far.
         seen: replies that the thread has been given.
+        reminder: the delayed delivery that reminds of it; empty without one.
     """
 
     watcher_id: str
@@ -44,6 +45,7 @@ class Todo:
     hold: bool
     kept: int = 0
     seen: int = 0
+    reminder: str = ""
 
     @property
     def raised(self) -> bool:
@@ -80,11 +82,13 @@ class TodoBook:
         """Return the thread's watchers in the order of registration."""
         return self.watchers.get(thread, ())
 
-    def watch(self, thread: str, until: TodoUntil, watcher_id: str) -> TodoBook:
-        """Register a watcher for a thread."""
+    def watch(self, thread: str, until: TodoUntil, watcher_id: str, reminder: str = "") -> TodoBook:
+        """Register a watcher for a thread. ``reminder`` is as of ``Todo``."""
         subject = until.from_listener or ("any" if until.wait_for == ANY else local(until.wait_for))
         label = " ".join(until.description.split()) or " ".join(f"{subject} response".split())
-        watcher = Todo(watcher_id, until.wait_for, until.from_listener, label, until.count, until.hold)
+        watcher = Todo(
+            watcher_id, until.wait_for, until.from_listener, label, until.count, until.hold, reminder=reminder
+        )
         return self._put(thread, (*self.watchers_of(thread), watcher))
 
     def holder(self, delivery: Delivery, caller: str | None = None) -> Todo | None:

@@ -37,6 +37,7 @@ from agentserver.gateways.live.layout import HEIGHT, draw_picture
 from agentserver.graph import Graph
 from agentserver.history import export
 from agentserver.history.filters import parse_filter
+from agentserver.history.flows import find_flow_lines
 from agentserver.history.overview import describe_activity
 from agentserver.payload.names import local
 from agentserver.ports.schedules import find_state
@@ -158,12 +159,13 @@ def conversation(
         if isinstance(one, text.TracedHop):
             places.note(one)
     keys = {id(one): key for key, one in _number_completions(found)}
+    lines = find_flow_lines(recorded)
     numbers = {id(record): number for number, record in enumerate(records)}
     return {
         "id": recorded.beginning.id,
         "principal": name(recorded.beginning.principal),
         "rows": [
-            row(one, numbers[id(one.record)])
+            row(one, numbers[id(one.record)], lines)
             if isinstance(one, text.TracedHop)
             else completion_row(one, keys[id(one)], places.find(one), redaction, readable=prompts)
             for one in hops[-ROWS:]
@@ -175,8 +177,9 @@ def conversation(
 
 def download(reader: EngineReader, redaction: Redaction, conversation: str) -> str:
     """Write the records of a conversation as JSON lines, without completions. Raises LookupError."""
-    records = redact_records(reader.recorded_conversation(conversation).records(), redaction)
-    return "".join(f"{line}\n" for line in text.json_lines(records))
+    recorded = reader.recorded_conversation(conversation)
+    records = redact_records(recorded.records(), redaction)
+    return "".join(f"{line}\n" for line in text.json_lines(records, lines_of=find_flow_lines(recorded)))
 
 
 class UnsavableError(Exception):
@@ -472,8 +475,14 @@ def hop(record: AuditRecord) -> dict[str, Any]:
     }
 
 
-def row(one: TracedHop, number: int) -> dict[str, Any]:
-    """Describe a record in the tree of its conversation, with its number among the records."""
+def row(one: TracedHop, number: int, flow_lines: Mapping[str, int]) -> dict[str, Any]:
+    """Describe a record in the tree of its conversation.
+
+    Args:
+        one: the record in its place.
+        number: among the records.
+        flow_lines: of source at which flows sent messages, by delivery.
+    """
     record, detail = one.record, one.record.detail
     return {
         **hop(record),
@@ -487,6 +496,7 @@ def row(one: TracedHop, number: int) -> dict[str, Any]:
         "cost": [detail.tokens, detail.money] if isinstance(detail, Charge) else None,
         "ways": ways(detail),
         "number": number,
+        "line": flow_lines.get(record.delivery, 0) if record.event is Event.SENT else 0,
         "message": bool(record.message),
         "plumbing": is_plumbing(record),
     }

@@ -6,8 +6,16 @@ from datetime import timedelta
 
 import pytest
 
-from agentserver import HandlerResponse
-from agentserver.contract import CancelTimer, Code, DelayedResponse, Invocation, SetTimer, TimerFired
+from agentserver import HandlerResponse, TodoComplete, TodoRegistered, TodoUntil
+from agentserver.contract import (
+    CancelTimer,
+    Code,
+    DelayedResponse,
+    Invocation,
+    SetTimer,
+    TimerFired,
+    TodoOverdue,
+)
 from agentserver.core.decide import timers
 from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.snapshot import restore, take
@@ -207,6 +215,63 @@ def test_a_thread_that_waits_for_its_time_is_not_called_again():
     p.run()
     assert len(p.conversation.timers) == 2
     assert len({timer.thread for timer in p.conversation.timers}) == 2
+
+
+def reminded(then, **more):
+    """Wait for the answer of b, with a reminder after a minute."""
+
+    def a(call):
+        if isinstance(call.payload, Ask):
+            until = TodoUntil(Answer, "b", remind_after=timedelta(minutes=1), **more)
+            return [HandlerResponse(until, "system.todo"), DelayedResponse(Ask("x"), "b", DAY)]
+        return then(call)
+
+    return a
+
+
+def test_a_todo_that_is_incomplete_after_its_time_is_reminded_of_once():
+    p = paper(reminded(lambda call: None))
+    early, late = p.conversation.timers
+    assert late.due - early.due == pytest.approx(DAY - 60)
+    stored = take(p.conversation, p.rules.guards)
+    assert restore(stored, p.rules.guards) == p.conversation
+    wake(p, early)
+    p.run()
+    (registered,) = [each for each in p.seen("a") if isinstance(each, TodoRegistered)]
+    assert p.seen("a")[-1] == TodoOverdue(registered.watcher_id)
+    assert p.conversation.timers == (late._replace(place=0),)
+    assert p.conversation.todos.watchers, "the todo stays open"
+    wake(p, late)
+    p.run()
+    assert p.seen("a")[-1] == Answer("re: x")
+    assert not p.conversation.timers
+
+
+def test_a_complete_todo_is_not_reminded_of():
+    p = paper(reminded(lambda call: None))
+    wake(p, p.conversation.timers[1])
+    p.run()
+    assert p.seen("a")[-1] == Answer("re: x")
+    assert not p.conversation.timers
+    assert not any(isinstance(each, TodoOverdue) for each in p.seen("a"))
+
+
+def test_a_closed_todo_is_not_reminded_of():
+    def close(call):
+        asked = isinstance(call.payload, TodoRegistered)
+        return HandlerResponse(TodoComplete(call.payload.watcher_id), "system.todo") if asked else None
+
+    p = paper(reminded(close))
+    assert [p.conversation.tree.nodes[one.thread].owner for one in p.conversation.timers] == ["b"]
+
+
+def test_the_answer_of_a_thread_drops_its_reminders():
+    def answer(call):
+        return HandlerResponse.respond(Answer("done")) if isinstance(call.payload, TodoRegistered) else None
+
+    p = paper(reminded(answer))
+    assert p.replies == [Answer("done")]
+    assert not p.conversation.timers
 
 
 def test_a_conversation_sleeps_only_while_nothing_else_waits():

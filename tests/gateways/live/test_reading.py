@@ -52,6 +52,7 @@ class Long:
     def __init__(self, records):
         self.beginning = SimpleNamespace(id="c", principal="ann")
         self.records = lambda: records
+        self.steps = ()
 
     def recorded_conversation(self, key):
         return self
@@ -62,7 +63,7 @@ class Long:
 
 def test_only_the_rows_that_a_page_shows_are_made(monkeypatch):
     made = []
-    monkeypatch.setattr(views, "row", lambda one, number: made.append(one))
+    monkeypatch.setattr(views, "row", lambda one, number, lines: made.append(one))
     records = [AuditRecord(Event.SENT, 1.0, "c", "t", "a", "b", delivery=str(n)) for n in range(3000)]
     told = views.conversation(Long(records), Redaction(), "c")
     assert [one.record.delivery for one in made] == [str(n) for n in range(2000, 3000)]

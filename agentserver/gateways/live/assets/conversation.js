@@ -96,6 +96,7 @@ function hop(page, row, whole) {
     sign(kind), el("span", { class: `event s-${kind}` }, row.event),
     way(row.sender, row.to), row.root && el("span", { class: "root" }, row.root),
     row.took !== null && el("span", { class: "quiet" }, `${(row.took * 1000).toFixed(0)} ms`),
+    row.line > 0 && el("span", { class: "quiet" }, `line ${row.line}`),
     row.cost && el("span", { class: "cost" }, `${count(row.cost[0])} tokens ${money(row.cost[1])}`))), bar(row, whole, kind)];
   return item(row, kind, [
     row.message ? unfolded(page, `message ${row.number}`, head, async () => message(page, await read("conversations", page.key, "messages", String(row.number))))

@@ -16,17 +16,23 @@ from agentserver.cli import project, reading
 from agentserver.extras import require
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import TypeAlias
 
     from agentserver.config import Organism
     from agentserver.core.encoding.history import ConversationFilter, RecordedConversation
     from agentserver.core.guard import Rules
+    from agentserver.core.messages import Delivery
     from agentserver.history.backtest import JudgedConversation, Labels, Tally, TriedPolicy
     from agentserver.history.conditions import Condition
     from agentserver.history.foreign import ForeignConversation
     from agentserver.ports import EngineReader
     from agentserver.provenance.evidence.labels import Mode
     from agentserver.provenance.policy.declarations import Policy
+    from agentserver.provenance.policy.suggestion import ListenerShape, Suggestion
+
+    ListenerShaper: TypeAlias = Callable[[Organism, Rules, Iterable[Delivery]], Iterable[ListenerShape]]
+    """Function that describes the undeclared listeners of an organism from recorded messages."""
 
 FAILED = 1
 
@@ -321,21 +327,41 @@ class _Trial:
         return judge_conversation(recorded, loaded.rules, loaded.new, loaded.current, labels.attacks_in(key))
 
 
-def suggest_over(over: Sequence[Path], marks: Path | None) -> str:
-    """Suggest a policy for the tools of traces and logs, with the effect of each line on them.
+def suggest_over(
+    over: Sequence[Path], marks: Path | None, organism: Path | None, shape: ListenerShaper
+) -> str:
+    """Suggest a policy from histories, with the effect of each line on them.
 
-    Ends the command on a file that cannot be read, and on a journal.
+    Args:
+        over: journals and recorded conversations, whose organism says what is undeclared; or traces and logs, whose
+            tools are the listeners.
+        marks: the file of marks.
+        organism: of journals and recorded conversations.
+        shape: describes the undeclared listeners of an organism.
+
+    Ends the command on a file that cannot be read, and on histories of both kinds.
     """
     require("agentserver provenance suggest --over", "provenance")
+    labels, files = _read_labels(marks), [file for path in over for file in _list_files(path)]
+    foreign = next((file for file in files if not _needs_organism(file)), None)
+    if foreign is None and files:
+        return _suggest_for_listeners(files, labels, organism, shape)
+    if len(files) != sum(not _needs_organism(file) for file in files):
+        project.refuse(f"{foreign}: its tools are no listeners of the organism: suggest over it alone")
+    if organism is not None:
+        raise click.UsageError("traces and logs have no ORGANISM")
+    return _suggest_for_tools(files, labels)
+
+
+def _suggest_for_tools(files: Sequence[Path], labels: Labels) -> str:
     from agentserver.history.backtest import Tally
-    from agentserver.history.backtest_report import describe_whole, measure_lines, shape_tools
+    from agentserver.history.backtest_report import shape_tools
     from agentserver.history.foreign import judge_foreign
     from agentserver.provenance.evidence.labels import Mode
     from agentserver.provenance.policy.file import read_policy
-    from agentserver.provenance.policy.suggestion import Suggestion, suggest
+    from agentserver.provenance.policy.suggestion import suggest
 
-    labels, found = _read_labels(marks), _read_foreign(over)
-    progress = _Progress()
+    found, progress = _read_foreign(files), _Progress()
 
     def judge(suggestion: Suggestion) -> Tally:
         policy, tally = replace(read_policy(suggestion.format()), mode=Mode.ENFORCE), Tally()
@@ -347,27 +373,104 @@ def suggest_over(over: Sequence[Path], marks: Path | None) -> str:
 
     tools = tuple(shape_tools(found))
     suggestion = suggest(tools, f"Proposed for {len(tools)} tools.", mode="audit", alternatives=True)
+    return _measure(suggestion, judge, labels)
+
+
+def _suggest_for_listeners(
+    files: Sequence[Path], labels: Labels, organism: Path | None, shape: ListenerShaper
+) -> str:
+    from agentserver.history.backtest import Tally, judge_conversation
+    from agentserver.provenance.evidence.labels import Mode
+    from agentserver.provenance.policy.declarations import Policy
+    from agentserver.provenance.policy.file import read_policy
+    from agentserver.provenance.policy.suggestion import suggest
+
+    loaded = project.load(organism)
+    rules, declared, progress = project.server(loaded).rules, loaded.provenance, _Progress()
+    found = [*_read_recorded(files, organism)]
+    before = Policy() if declared is None else declared.policy
+    listeners = tuple(shape(loaded, rules, (each for one in found for each in one.deliveries.values())))
+    what = format_amount(len(listeners), "undeclared listener")
+    about = f"Proposed for {what}, over {format_amount(len(found), 'conversation')}."
+    mode = "audit" if declared is None else ""
+
+    def judge(suggestion: Suggestion) -> Tally:
+        policy, tally = _join_policies(before, read_policy(suggestion.format())), Tally()
+        tried = _under_test(_with_policy(loaded, policy), Mode.ENFORCE)
+        for recorded in found:
+            attacks = labels.attacks_in(recorded.beginning.id)
+            tally.take(judge_conversation(recorded, rules, tried, None, attacks))
+            progress.note(tally)
+        return tally
+
+    return _measure(suggest(listeners, about, mode=mode, alternatives=True), judge, labels)
+
+
+def _measure(suggestion: Suggestion, judge: Callable[[Suggestion], Tally], labels: Labels) -> str:
+    """Format a suggestion with the effect of each line."""
+    from agentserver.history.backtest_report import describe_whole, measure_lines
+
     whole = judge(suggestion)
     _check_found(whole, labels)
-    notes = measure_lines(suggestion, judge)
-    return replace(suggestion, heads=(*suggestion.heads, describe_whole(whole))).format(notes)
+    unjudged = sum(bool(one.unjudged) for one in whole.conversations)
+    heads = [*suggestion.heads, describe_whole(whole)]
+    if unjudged:
+        heads.append(f"{format_amount(unjudged, 'conversation')} could not be judged to the end.")
+    return replace(suggestion, heads=tuple(heads)).format(measure_lines(suggestion, judge))
 
 
-def _read_foreign(over: Sequence[Path]) -> list[ForeignConversation]:
-    """Read every conversation of traces and logs. Ends the command on any other file."""
+def _join_policies(before: Policy, more: Policy) -> Policy:
+    """Add the suggested declarations to those of an organism, which are about other listeners."""
+    return replace(
+        before,
+        sources=(*before.sources, *more.sources),
+        sinks=(*before.sinks, *more.sinks),
+        trusted=(*before.trusted, *more.trusted),
+        relays=(*before.relays, *more.relays),
+        inert=(*before.inert, *more.inert),
+        fields=(*before.fields, *more.fields),
+    )
+
+
+def _with_policy(organism: Organism, policy: Policy) -> Organism:
+    """Return the organism with a policy, and the rest of its ``provenance:``."""
+    from agentserver.config.organism import Provenance
+
+    said = Provenance(policy) if organism.provenance is None else replace(organism.provenance, policy=policy)
+    return replace(organism, provenance=said)
+
+
+def _read_recorded(files: Sequence[Path], organism: Path | None) -> Iterator[RecordedConversation]:
+    """Read every conversation of journals and exports. Ends the command on another file, and on an altered one."""
+    from agentserver.core.encoding.history import RecordedConversation
+    from agentserver.history.files import read_history
+    from agentserver.history.foreign import HistoryError
+
+    for file in files:
+        if _is_journal(file):
+            given = reading.JournalArguments(organism, file)
+            with reading.open_reader(reading.find_source(given)) as reader:
+                for key in [one.id for one in reader.conversations()]:
+                    recorded = reading.recorded_conversation(reader, key)
+                    altered = reader.find_altered(recorded)
+                    if altered is not None:
+                        project.refuse(f"{file}: conversation {key}: step {altered} was altered")
+                    yield recorded
+            continue
+        with project.refuse_on(OSError, HistoryError):
+            yield from (one for one in read_history(file) if isinstance(one, RecordedConversation))
+
+
+def _read_foreign(files: Sequence[Path]) -> list[ForeignConversation]:
+    """Read every conversation of traces and logs. Ends the command on a file that cannot be read."""
     from agentserver.core.encoding.history import RecordedConversation
     from agentserver.history.files import read_history
     from agentserver.history.foreign import HistoryError
 
     found: list[ForeignConversation] = []
-    for file in (each for path in over for each in _list_files(path)):
+    for file in files:
         with project.refuse_on(OSError, HistoryError):
-            read = [] if _is_journal(file) else [*read_history(file)]
-        found += [each for each in read if not isinstance(each, RecordedConversation)]
-        if _needs_organism(file):
-            project.refuse(
-                f"{file}: suggest reads traces and logs; for an organism, name it and --conversation"
-            )
+            found += [one for one in read_history(file) if not isinstance(one, RecordedConversation)]
     return found
 
 

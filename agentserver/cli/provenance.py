@@ -40,9 +40,10 @@ if TYPE_CHECKING:
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
     metavar="PATH",
-    help="OpenTelemetry trace, log of AgentDojo, or folder of such: propose a policy for its tools, without ORGANISM.",
+    help="Journal or recorded conversation of ORGANISM, or, without ORGANISM, OpenTelemetry trace or log of AgentDojo,"
+    " whose tools are the listeners; or folder of such.",
 )
-@click.option("--labels", type=project.FILE, help="Marks of the traces, as for backtest.")
+@click.option("--labels", type=project.FILE, help="Marks of the conversations, as for backtest.")
 @project.output_option
 def suggest(
     organism: Path | None,
@@ -58,16 +59,16 @@ def suggest(
     recorded values, not on names; no recorded value is shown. Uncertain lines are commented out. ORGANISM is by
     default config/organism.yaml, then organism.yaml.
 
-    With --over, each line says how many honest calls of the traces it saves, and how many attacks it lets pass.
+    With --over, each line says how many honest calls of the history it saves, and how many attacks it lets pass.
     """
     from agentserver.provenance.policy.suggestion import suggest as proposed
 
     if journal is not None and conversation is None:
         raise click.UsageError("--journal needs --conversation, which selects the conversation to read")
     if over:
-        if organism is not None or conversation is not None:
-            raise click.UsageError("--over excludes ORGANISM and --conversation")
-        project.write(output, backtest.suggest_over(over, labels))
+        if conversation is not None:
+            raise click.UsageError("--over excludes --conversation")
+        project.write(output, backtest.suggest_over(over, labels, organism, shapes))
         return
     loaded = project.load(organism)
     rules = project.rules(loaded)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 
@@ -143,7 +144,26 @@ def test_a_proposal_over_traces_says_what_each_line_saves_and_shows_no_value(tmp
     assert "corp.example" not in text
 
 
-def test_a_journal_is_no_trace_to_suggest_over(tmp_path, monkeypatch):
+def test_a_proposal_over_a_journal_says_what_each_line_saves_and_shows_no_value(tmp_path, monkeypatch):
     home = shop(tmp_path)
     monkeypatch.chdir(home)
-    assert "suggest reads traces and logs" in verb("provenance", "suggest", "--over", "out", status=2)
+    text = verb("provenance", "suggest", "--over", "out/journal.sqlite")
+    assert "undeclared listeners, over " in text
+    assert "honest calls run without a question." in text
+    assert "changes no call here" in text
+    assert "      text: selector  # one word in " in text
+    assert read_policy(text).relays == ("clerk",)
+    assert '"!"' not in text
+    (home / "proposed.yaml").write_text(text)
+    judged = verb("provenance", "backtest", "proposed.yaml", "--mode", "enforce")
+    said = re.search(r"Under the active lines, (\d+) of (\d+) honest calls", text).groups()
+    assert re.search(r"honest: (\d+) of (\d+) calls run", judged).groups() == said
+
+
+def test_traces_and_journals_are_not_mixed_for_a_proposal(tmp_path, monkeypatch):
+    home = shop(tmp_path)
+    monkeypatch.chdir(home)
+    said = verb("provenance", "suggest", "--over", "out", "--over", TRACES / "desk.jsonl", status=2)
+    assert "desk.jsonl: its tools are no listeners of the organism" in said
+    said = verb("provenance", "suggest", "organism.yaml", "--over", TRACES / "desk.jsonl", status=2)
+    assert "have no ORGANISM" in said

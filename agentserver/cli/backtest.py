@@ -448,17 +448,20 @@ def _read_recorded(files: Sequence[Path], organism: Path | None) -> Iterator[Rec
 
     for file in files:
         if _is_journal(file):
-            given = reading.JournalArguments(organism, file)
-            with reading.open_reader(reading.find_source(given)) as reader:
-                for key in [one.id for one in reader.conversations()]:
-                    recorded = reading.recorded_conversation(reader, key)
-                    altered = reader.find_altered(recorded)
-                    if altered is not None:
-                        project.refuse(f"{file}: conversation {key}: step {altered} was altered")
-                    yield recorded
+            yield from _read_journal(file, organism)
             continue
         with project.refuse_on(OSError, HistoryError):
             yield from (one for one in read_history(file) if isinstance(one, RecordedConversation))
+
+
+def _read_journal(file: Path, organism: Path | None) -> Iterator[RecordedConversation]:
+    with reading.open_reader(reading.find_source(reading.JournalArguments(organism, file))) as reader:
+        for key in [one.id for one in reader.conversations()]:
+            recorded = reading.recorded_conversation(reader, key)
+            altered = reader.find_altered(recorded)
+            if altered is not None:
+                project.refuse(f"{file}: conversation {key}: step {altered} was altered")
+            yield recorded
 
 
 def _read_foreign(files: Sequence[Path]) -> list[ForeignConversation]:

@@ -384,6 +384,7 @@ def _suggest_for_listeners(
     from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.policy.file import read_policy
     from agentserver.provenance.policy.suggestion import suggest
+    from agentserver.rulebook import rules_on_trial
 
     loaded = project.load(organism)
     rules, declared, progress = project.server(loaded).rules, loaded.provenance, _Progress()
@@ -396,7 +397,7 @@ def _suggest_for_listeners(
 
     def judge(suggestion: Suggestion) -> Tally:
         policy, tally = _join_policies(before, read_policy(suggestion.format())), Tally()
-        tried = _under_test(_with_policy(loaded, policy), Mode.ENFORCE)
+        tried = rules_on_trial(_with_policy(loaded, policy), Mode.ENFORCE)
         for recorded in found:
             attacks = labels.attacks_in(recorded.beginning.id)
             tally.take(judge_conversation(recorded, rules, tried, None, attacks))

@@ -100,9 +100,12 @@ def from_babel(words: Words) -> None:  # noqa: C901, PLR0912  one field of CLDR 
                 words["currency", ""].add(sign)
         for code in ("EUR", "USD", "GBP", "JPY", "CHF", "RUB", "CNY", "INR"):
             shown = Locale.parse(name)._data["currency_names_plural"].get(code, {})  # noqa: SLF001  # noqa: SLF001
-            words["currency", ""].update(
+            words["currency", code.casefold()].update(
                 word.split()[-1] for each in shown.values() if (word := fold(each)) and word.split()
             )
+            sign = fold(str(Locale.parse(name).currency_symbols.get(code, "")))
+            if len(sign) == 1 and not sign.isalnum():
+                words["currency", code.casefold()].add(sign)
 
 
 def from_dates(folder: Path, words: Words) -> None:

@@ -49,7 +49,7 @@ from agentserver.provenance.judging.destinations import (
     read_places,
 )
 from agentserver.provenance.judging.returns import (
-    is_currency_of_document,
+    is_currency_of_amount,
     is_left_open,
     is_part_of_named_page,
 )
@@ -282,7 +282,7 @@ def _goes_back(case: Case, argument: Argument) -> bool:
         return True
     if len(case.arguments) > returns.ARGUMENTS:
         return False
-    if is_currency_of_document(case, argument):
+    if is_currency_of_amount(case, argument):
         return True
     others = (each for each in case.arguments if each is not argument)
     return is_left_open(case, argument) and any(_is_founded(case, each) for each in others)

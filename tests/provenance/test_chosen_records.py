@@ -27,7 +27,6 @@ REFUSED = {
     "crm-stage",
     "freight-adjust-line",
     "freight-adjust-table",
-    "let-table-in-document",
 }
 """Honest calls that need a declaration or a plan."""
 

@@ -70,7 +70,7 @@ def _find_embedded(token: str) -> Iterator[tuple[str, int]]:
 def mention_pattern(name: str, *, any_case: bool = False, marked: bool = False) -> re.Pattern[str]:
     """Build the pattern of a name as a whole token.
 
-    ``bob@corp.co`` is not in ``bob@corp.com``, nor ``1`` in ``1,000``.
+    ``bob@corp.co`` is not in ``bob@corp.com``, nor ``1`` in ``1,000``. A colon before a space ends a token.
     ``marked``: the name may follow a mark, as in ``@bob``.
     """
     body = re.escape(name).replace(r"\ ", r"\s+")
@@ -78,7 +78,7 @@ def mention_pattern(name: str, *, any_case: bool = False, marked: bool = False) 
     if marked:
         begin = rf"(?:{begin}|(?<=^@)|(?<=[^\w@./:+-]@))"
     return re.compile(
-        rf"{begin}(?<!\d,){body}(?![\w@/:+-]|\.\w|,\d)", re.IGNORECASE if any_case else re.NOFLAG
+        rf"{begin}(?<!\d,){body}(?![\w@/+-]|:(?!\s|$)|\.\w|,\d)", re.IGNORECASE if any_case else re.NOFLAG
     )
 
 

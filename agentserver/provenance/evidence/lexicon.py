@@ -51,6 +51,8 @@ class Lexicon:
     lengths: Mapping[tuple[str, str], int]
     scales: Mapping[str, tuple[int, ...]]
     currencies: frozenset[str]
+    codes: Mapping[str, frozenset[str]]
+    """Codes of the currencies that a word or a sign names."""
     joining: frozenset[str]
     numbers: Mapping[str, Mapping[str, int]]
     conventions: Mapping[str, frozenset[str]]
@@ -89,6 +91,11 @@ def _load() -> Lexicon:
         _collect_lengths(found),
         {word: tuple(map(int, values)) for word, values in found["scale"].items()},
         frozenset(found["currency"]),
+        {
+            word: frozenset(filter(None, values))
+            for word, values in found["currency"].items()
+            if len(word) > _LEAST or not word.isalpha()
+        },
         frozenset(found["and"]),
         numbers,
         _collect_conventions(found),

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import item_of, record_of
-from agentserver.provenance.evidence.destinations import PlaceForm, parse_list
+from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination, parse_list
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import place_hash
 from agentserver.provenance.evidence.labels import Role
@@ -25,6 +25,7 @@ from agentserver.provenance.evidence.readings import (
 from agentserver.provenance.exits import LINK_TEXTS, is_link_offered
 from agentserver.provenance.judging.authority import is_written_moment
 from agentserver.provenance.judging.case import READ, TEXTS
+from agentserver.provenance.observations.choosing import begins_request
 from agentserver.provenance.policy.forms import HANDLE
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ TELLING: Final = 4
 
 _MESSAGE: Final = re.compile(r"<?(?=(?:[^@]*\d){4})[\w.+=$/-]{12,128}@[\w.-]{1,128}>?")
 """Number of a message or an event, as its header gives it: no person's mailbox has so many digits and no name."""
+_ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}")
+_CAPITAL: Final = re.compile(r"(?<![^\W_])[^\W\d_a-z][^\W\d_]{3,39}(?![^\W_])")
 _DAYS: Final = ("date ", "day ", "in ", "weekday ")
 
 
@@ -90,7 +93,12 @@ def _is_only_address(case: Case, texts: tuple[Text, ...], place: Destination) ->
     mine = [text for text, each in holders if each.alike[-1] == place.alike[-1]]
     others = [text for text, each in holders if each.alike[-1] != place.alike[-1]]
     named = bool(mine) and not others and any(_is_display_named(case, text) for text in mine)
-    return named or _is_only_said(case, mine, others) or _is_only_shown(case, mine, others)
+    return (
+        named
+        or _is_only_said(case, mine, others)
+        or (_is_only_shown(case, mine, others) and _says_more(case))
+        or (not mine and _is_in_only_row(case, texts, place) and _says_more(case))
+    )
 
 
 def _is_number_of_answered(case: Case, argument: Argument, receiver: Argument) -> bool:
@@ -111,7 +119,7 @@ def _is_number_of_answered(case: Case, argument: Argument, receiver: Argument) -
 
 
 def _is_only_shown(case: Case, mine: list[Text], others: list[Text]) -> bool:
-    """Check whether outputs of one record show one address, and the content says something that none of them says.
+    """Check whether outputs of one record show one address.
 
     An address outside of the records of a list, such as that of the list's owner, does not count.
     """
@@ -119,8 +127,32 @@ def _is_only_shown(case: Case, mine: list[Text], others: list[Text]) -> bool:
     others = [text for text in others if not (within and not item_of(text.origin.path))]
     others = [text for text in others if not _MESSAGE.fullmatch(text.body.strip())]
     single = all(case.ledger.count_items(text.origin) <= 1 for text in mine)
-    if not mine or others or not single:
+    return bool(mine) and not others and single
+
+
+def _is_in_only_row(case: Case, texts: tuple[Text, ...], place: Destination) -> bool:
+    """Check whether an address is in the only line of all texts that has an address and a name from the request.
+
+    The line has no other address. A name has a capital in the line and in the request, and begins no request.
+    """
+    if sum(len(text.body) for text in texts) > PAGE:
         return False
+    rows = [line for text in texts for line in text.body.split("\n") if "@" in line]
+    named = {line.strip() for line in rows if _shows_said_name(case, _ADDRESS.sub(" ", line))}
+    found = [_ADDRESS.findall(line) for line in named]
+    return (
+        len(found) == 1 and len(found[0]) == 1 and parse_destination(found[0][0]).alike[-1] == place.alike[-1]
+    )
+
+
+def _shows_said_name(case: Case, line: str) -> bool:
+    asked = case.ledger.asked
+    words = (match[0] for match in _CAPITAL.finditer(line))
+    return any(asked.mentions(word) and not begins_request(asked, word) for word in words)
+
+
+def _says_more(case: Case) -> bool:
+    """Check whether the content has a word of the principal's that none of the texts that were read holds."""
     read = {word for text in _list_all_read(case) for word, _, _ in find_words(text.body[:PAGE])}
     content = [each.body for each in case.arguments if each.rule.role is Role.PAYLOAD]
     said = {word for body in content for word, _, _ in find_words(body[:PAGE]) if len(word) >= TELLING}
@@ -207,12 +239,12 @@ def _list_named_folders(case: Case) -> Iterator[str]:
 
 
 def is_part_of_named_page(case: Case, argument: Argument) -> bool:
-    """Check whether a choice is a short handle of a page that the principal named, or its label beside that handle.
+    """Check whether a choice is a short handle of a page that the principal named, or the label of that handle.
 
     The call has no receiver but those that the principal named, such as an address that is filled in, so that it can
     only act on this page. A label is one of the words before the handle in its
     line, such as the name of a form's field, and the handle is an argument of the same item. An option of a tool is a
-    label only inside of an item, since an option beside a handle may be a grant.
+    label only inside of an item, since an option next to a handle may be a grant.
     """
     if argument.rule.declared or argument.rule.role not in {Role.SELECTOR, Role.OPTION}:
         return False
@@ -273,23 +305,38 @@ def is_left_open(case: Case, argument: Argument) -> bool:
     return bool(given) and given <= {only, *cents}
 
 
-def is_currency_of_document(case: Case, argument: Argument) -> bool:
-    """Check whether a choice is the currency of the call's amount, which a named document gives and no word does."""
+def is_currency_of_amount(case: Case, argument: Argument) -> bool:
+    """Check whether a choice is the currency of the call's amount: the one that the principal's words name.
+
+    If they name none, it may be one that a named document gives.
+    """
     from agentserver.provenance.evidence.lexicon import LEXICON
 
     body = argument.body.strip()
     if argument.rule.declared or len(body) != CODE or body.casefold() not in LEXICON.currencies:
         return False
+    if not any(each.rule.role is Role.QUANTITY for each in case.arguments):
+        return False
+    if codes := _list_said_currencies(case):
+        return body.casefold() in codes
     held = re.compile(rf"(?<!\w){re.escape(body)}(?!\w)", re.IGNORECASE)
     said = [word for query in case.ledger.queries for word, _, _ in find_words(query)]
-    return (
-        any(each.rule.role is Role.QUANTITY for each in case.arguments)
-        and LEXICON.currencies.isdisjoint(said)
-        and any(
-            text.asked and len(text.body) <= READ and held.search(text.body)
-            for text in case.ledger.texts[-TEXTS:]
-        )
+    return LEXICON.currencies.isdisjoint(said) and any(
+        text.asked and len(text.body) <= READ and held.search(text.body)
+        for text in case.ledger.texts[-TEXTS:]
     )
+
+
+def _list_said_currencies(case: Case) -> frozenset[str]:
+    """List the codes of the currencies that the principal names by a word or a sign."""
+    from agentserver.provenance.evidence.lexicon import LEXICON
+
+    found: set[str] = set()
+    for words in case.ledger.asked.audible:
+        said = {word for word, _, _ in find_words(words)}
+        signs = {char for char in words if not (char.isalnum() or char.isspace())}
+        found.update(code for each in said | signs for code in LEXICON.codes.get(each, ()))
+    return frozenset(found)
 
 
 CODE: Final = 3

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 LETTERS: Final = 3
 """Minimum characters of a field that names its record."""
 NAME_WORDS: Final = 5
-"""Maximum words of a field of which one may name its record."""
+"""Maximum words of a field if one of them may name its record."""
 DIGITS: Final = 4
 """Minimum characters of one without letters; a shorter number coincides with an amount or a day."""
 RECORDS: Final = 1000
@@ -76,7 +76,7 @@ def find_named_fields(asked: TrustedWords, said: Sequence[tuple[Leaf, str]]) -> 
 
 
 def find_items_with_name(asked: TrustedWords, fields: Iterable[tuple[str, str]]) -> frozenset[str]:
-    """Find the records, by item, of which the words hold two words of a name in a row that no other record shows.
+    """Find the records, by item, whose name shares two words in a row with the principal's words and no other record.
 
     Args:
         asked: the principal's words.
@@ -104,7 +104,7 @@ def _find_named_items(asked: TrustedWords, items: Mapping[str, Sequence[tuple[Le
 
 
 def _find_items_with_part(asked: TrustedWords, items: Mapping[str, Sequence[str]], *, least: int) -> set[str]:
-    """Find the records with a field of which the words hold a part, as long as no other record shows that part.
+    """Find the records with a field that the words hold in part, as long as no other record shows that part.
 
     The part is ``least`` words of a name in a row, each in capitals and no month or day. It begins no request.
     """
@@ -116,7 +116,7 @@ def _find_items_with_part(asked: TrustedWords, items: Mapping[str, Sequence[str]
     found = (
         held
         for part, held in shown.items()
-        if len(held) == 1 and asked.mentions(part) and not _begins_request(asked, part)
+        if len(held) == 1 and asked.mentions(part) and not begins_request(asked, part)
     )
     return {item for held in found for item in held}
 
@@ -143,7 +143,7 @@ def _is_part_of_name(word: str) -> bool:
     )
 
 
-def _begins_request(asked: TrustedWords, part: str) -> bool:
+def begins_request(asked: TrustedWords, part: str) -> bool:
     """Check whether a part begins a request, where a verb has a capital too."""
     return any(query.lstrip().startswith(part) for query in asked.queries)
 

@@ -298,7 +298,7 @@ class TrustedWords:
 
 
 def _read_cached(known: dict[str, frozenset[str]], words: str) -> frozenset[str]:
-    """Read the words of one request once."""
+    """Read each request once."""
     if words not in known:
         known[words] = frozenset(read_keys(words))
     return known[words]

@@ -359,6 +359,11 @@ def generate(*args: str) -> None:
     call(PYTHON, ROOT / "docs" / "generate.py", *args)
 
 
+def pictures(*args: str) -> None:
+    """Take the pictures of the live view again that the documents show, from recorded answers."""
+    pytest("tests/gateways/live/test_looks.py", "-k", "pictured", *args, env={"AGENTSERVER_PICTURES": "1"})
+
+
 def words(*args: str) -> None:
     """Measure the English and the names of each room; see words.py beside this file."""
     call(PYTHON, Path(__file__).with_name("words.py"), *args)
@@ -582,6 +587,7 @@ def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
         "fuzz": [Stage("fuzz", lambda: fuzz(*args))],
         "mutate": [Stage("mutate", lambda: mutate(*args))],
         "lock": [Stage("lock", lambda: lock(*args))],
+        "pictures": [Stage("pictures", lambda: pictures(*args))],
         "words": [Stage("words", lambda: words(*args))],
         "generate": [Stage("generate", lambda: generate(*args))],
     }

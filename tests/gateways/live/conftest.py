@@ -13,7 +13,6 @@ from tests.gateways.live.running import TOKENS, Running
 from tests.machine import missing
 
 ROOT = Path(__file__).parents[3]
-PICTURES = ROOT / "docs" / "pictures"
 PATIENCE = 120_000
 """Milliseconds until a test gives up on a page: a guard against hanging, and nothing that a page promises."""
 
@@ -97,13 +96,3 @@ def desk(folder, mode):
             if payload.__name__ == "Wish"
         )
         yield running
-
-
-def keep(page, name):
-    """Take a picture for the documents when AGENTSERVER_PICTURES is set; otherwise only see that one can be taken."""
-    page.mouse.move(0, 0)
-    told = page.screenshot()
-    assert told.startswith(b"\x89PNG")
-    if os.environ.get("AGENTSERVER_PICTURES"):
-        PICTURES.mkdir(exist_ok=True)
-        (PICTURES / name).write_bytes(told)

@@ -31,6 +31,8 @@ PAGES = {
     "conversation": (f"conversations/{BLOCKED}", "Conversation"),
     "prompts": (f"conversations/{MODEL}", "Conversation"),
     "comparison": (f"conversations/{BLOCKED}/compare/{FINE}", "Two conversations"),
+    "trial": (f"conversations/{BLOCKED}/try", "Try a policy"),
+    "trials": ("conversations/try/refused%3Dyes", "Try a policy"),
     "approvals": ("approvals", "Approvals"),
     "approval": (ASKED, "Approve"),
     "dead": ("dead", "Dead letters"),
@@ -98,6 +100,8 @@ class Showroom:
             self._send(route, "index.html")
         elif path.startswith("files/"):
             self._send(route, path.removeprefix("files/"))
+        elif route.request.method == "POST":
+            self._say(route, 200, self._answers[f"POST {path}"])
         elif "lots" in str(parse_qs(url.query).get("where")):
             self._say(
                 route, 400, {"title": "cost: lots is no number; write a number of dollars, such as cost>0.5"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.gateways.live.conftest import desk, keep
+from tests.gateways.live.conftest import desk
 from tests.pump.desk import until
 
 ORDER = "Pay the invoice in mail 13 and tell Kim."
@@ -60,7 +60,6 @@ def test_a_message_is_approved_by_keyboard_alone_on_a_phone(running, asked, visi
     ).to_be_disabled()  # it was not read to its end
     page.keyboard.press("End")
     expect(page.get_by_role("button", name="Approve this once")).to_be_enabled()
-    keep(page, f"live-approval-{scheme}.png")
     tab_to(page, "Approve this once")
     page.keyboard.press("Enter")
     expect(page.get_by_role("status")).to_have_text("Approved once: clerk to bank, Pay")

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 from importlib.resources import files
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.gateways.live.conftest import PATIENCE, keep
+from tests.gateways.live.conftest import PATIENCE, ROOT
 from tests.gateways.live.showroom import ADDRESS, ANSWERS, BLOCKED, FINE, NOON, PAGES, Showroom
 
 AXE = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
 SHAPES = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
 HEIGHTS = {1280: 900, 390: 844}
+PICTURES = ROOT / "docs" / "pictures"
 PICTURED = ("overview", "organism", "conversations", "conversation", "approval")
+
+
+def keep(name, body):
+    """Write a picture of the documents when AGENTSERVER_PICTURES is set; otherwise only see that one can be taken."""
+    assert body[8:12] == b"WEBP"
+    if os.environ.get("AGENTSERVER_PICTURES"):
+        (PICTURES / name).write_bytes(body)
 
 
 @pytest.fixture
@@ -55,6 +65,9 @@ def unfold(page):
     page.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = true; })")
     if page.locator(".hop > details, .pairs details").count():
         expect(page.locator("dl.fields, .completion section").first).to_be_visible()
+    if page.get_by_role("button", name="Try it").count():
+        page.get_by_role("button", name="Try it").click()
+        expect(page.get_by_role("table", name="Stopped or changed calls")).to_be_visible()
     page.evaluate("document.querySelectorAll('button.origin').forEach((each) => each.click())")
 
 
@@ -134,15 +147,26 @@ def test_two_conversations_are_compared_with_the_keyboard_alone(show):
 
 
 @pytest.mark.parametrize(("width", "scheme"), SHAPES)
-def test_the_pictures_of_the_documents_are_taken(show, width, scheme):
-    """AGENTSERVER_PICTURES keeps them; the answers, the time and the place are the same at each run."""
+def test_each_page_is_pictured_for_the_documents(show, width, scheme):
+    """``./run pictures`` keeps them; the answers, the time and the place are the same at each run."""
     page = show(width, scheme)
+    session = page.context.new_cdp_session(page)
     for name in PICTURED:
         go(page, name)
         if name == "organism":
             page.evaluate("(text) => window.feeds.at(-1).onmessage({ data: text })", json.dumps(news()))
             expect(page.locator(".organism .mark.bad")).to_have_count(4)
-        keep(page, f"live-{name}-{width}-{scheme}.png")
+        data = session.send("Page.captureScreenshot", {"format": "webp", "quality": 80})["data"]
+        keep(f"live-{name}-{width}-{scheme}.webp", base64.b64decode(data))
+
+
+def test_the_documents_have_each_picture_and_they_are_small():
+    names = {f"live-{name}-{width}-{scheme}.webp" for name in PICTURED for width, scheme in SHAPES}
+    kept = {path.name: path.stat().st_size for path in PICTURES.glob("live-*")}
+    assert kept.keys() == names
+    assert sum(kept.values()) < 2_000_000
+    text = (ROOT / "docs" / "live.md").read_text("utf-8")
+    assert {name for name in names if f"pictures/{name}" not in text} == set()
 
 
 def test_news_add_to_the_organisms_page_and_build_nothing_again(show):

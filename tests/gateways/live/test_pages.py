@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.gateways.live.conftest import PICTURES, desk, keep
+from tests.gateways.live.conftest import desk
 from tests.machine import HANGS
 
 ORDER = "Pay the invoice in mail 13 and tell Kim."
@@ -49,8 +49,6 @@ def test_an_attack_is_blocked_before_ones_eyes(running, visit, scheme):
     expect(happened.first).to_contain_text("BLOCKED: bank() called with tainted inputs")
     row = page.get_by_role("table", name="Listeners").get_by_role("row").filter(has_text="clerk")
     expect(row.first.get_by_role("cell").nth(3)).to_have_text("4")
-    let_rest(page)
-    keep(page, f"live-organism-{scheme}.png")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -71,7 +69,6 @@ def test_the_way_of_the_value_is_drawn_from_source_to_sink(running, visit, schem
     page.locator("summary").filter(has_text="inbox → clerk").click()
     expect(page.get_by_text("A note that was left in our shop").first).to_be_visible()
     way.scroll_into_view_if_needed()
-    keep(page, f"live-conversation-{scheme}.png")
 
 
 def test_a_conversation_that_goes_on_is_shown_as_it_does(running, visit):
@@ -185,11 +182,3 @@ def test_every_page_is_reached_with_the_keyboard_alone(running, visit):
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1, name=title)).to_be_visible()
         assert page.evaluate("document.activeElement.id") == "main"
-
-
-def test_pictures_are_kept(running):
-    assert {path.name for path in PICTURES.glob("live-*.png")} >= {
-        f"live-{name}-{scheme}.png"
-        for name in ("organism", "conversation", "approval")
-        for scheme in ("light", "dark")
-    }

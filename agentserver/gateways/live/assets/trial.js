@@ -35,7 +35,7 @@ export async function show(key, where = "") {
       replace(result, told(await attempt({ policy: policy.value, mode: mode.value, ...about }, run.signal)));
     } catch (error) {
       replace(result);
-      replace(fault, run.signal.aborted ? "Cancelled." : error.message.split("\n").map((line) => el("span", { class: "line" }, line)));
+      replace(fault, run.signal.aborted ? "Cancelled." : error.message.split("\n").map((line) => el("span", {}, line)));
     }
     [go.disabled, stop.hidden, run] = [false, true, null];
   }
@@ -72,7 +72,7 @@ function told(found) {
       ["call", (row) => way(row.sender, row.to)],
       ["this policy", (row) => el("b", { class: row.fate === "allowed" ? "" : "s-bad" }, row.fate)],
       ...(found.compared ? [["policy in force", (row) => row.current || "allowed"]] : []),
-      ["why", (row) => el("span", { class: "why" }, row.causes.join(", ") || "-")],
+      ["why", (row) => el("span", { class: "why" }, row.causes.join(", ") || "-"), "long"],
       ["conversation", (row) => [link(["conversations", row.conversation], row.conversation.slice(0, 13)), `, step ${row.step}`]],
     ], found.stops, "It stops no call, and changes none."),
     stopped >= 50 && el("p", { class: "quiet" }, `The first ${count(stopped)} are listed.`),

@@ -1,0 +1,74 @@
+"""The recorded answers have the keys of a server's, so that pages are looked at with what they get in earnest."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.gateways.live.conftest import desk
+from tests.gateways.live.running import TOKENS
+from tests.gateways.live.showroom import ANSWERS, BLOCKED
+from tests.machine import HANGS, PLAIN
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What a server answers after an attack on its clerk, by path."""
+    with desk(tmp_path_factory.mktemp("showroom"), "enforce") as running:
+        handle = running.open("ann")
+        running.ask(handle, running.wish("Pay the invoice in mail 13 and tell Kim."), "clerk")
+        with httpx.Client(base_url=f"{running.address}/live/", timeout=HANGS, verify=PLAIN) as client:
+            begun = client.post(
+                "session", json={"token": TOKENS["operator"]}, headers={"x-agentserver": "live"}
+            )
+            headers = {"cookie": begun.headers["set-cookie"].partition(";")[0]}
+            paths = [path for path in ANSWERS if path.startswith(f"conversations/{BLOCKED}")]
+            paths += [
+                "session",
+                "organism",
+                "overview",
+                "conversations",
+                "approvals",
+                "dead",
+                "usage",
+                "schedules",
+                "trials",
+            ]
+            yield {
+                path: client.get(path.replace(BLOCKED, handle.id), headers=headers).json() for path in paths
+            }
+
+
+def merged(value):
+    """The keys of a value with those of its parts; the members of a list count as one."""
+    if isinstance(value, list):
+        parts = [merged(each) for each in value]
+        kept = {}
+        for part in parts:
+            if isinstance(part, dict):
+                for key, inner in part.items():
+                    kept[key] = inner if inner is not None else kept.get(key)
+        return kept or None
+    if isinstance(value, dict):
+        return {key: merged(inner) for key, inner in value.items()}
+    return None
+
+
+def differences(recorded, served, path=""):
+    """Keys that only one of two values has. What is empty in one of them is not compared."""
+    if recorded is None or served is None:
+        return []
+    found = [f"{path}.{key}" for key in recorded.keys() ^ served.keys()]
+    shared = recorded.keys() & served.keys()
+    return found + [one for key in shared for one in differences(recorded[key], served[key], f"{path}.{key}")]
+
+
+def test_the_recorded_answers_have_the_keys_of_a_servers(told):
+    byname = {"queues"}  # by listener
+    wrong = [
+        one
+        for path, served in told.items()
+        for one in differences(merged(ANSWERS[path]), merged(served), path)
+        if one.split(".")[-2] not in byname
+    ]
+    assert wrong == []

@@ -81,7 +81,7 @@ def _read_line(line: bytes, place: str) -> list[Span]:
     if isinstance(read, RefusedJson):
         raise HistoryError(f"{place}: {read.rule}")
     if not is_otlp(read):
-        raise HistoryError(f"{place}: /resourceSpans is missing")
+        raise HistoryError(f"{place}: /resourceSpans and /resourceLogs are missing")
     try:
         return [*read_spans(read)]
     except HistoryError as error:

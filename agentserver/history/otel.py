@@ -3,6 +3,9 @@
 Read are the spans with ``gen_ai.*`` attributes: tool calls, and the messages of models and agents, in their form since
 version 1.37 of the conventions. Spans of one ``gen_ai.conversation.id``, or else of one trace, are a conversation.
 
+The messages may be attributes of the span, of its events, or of a log record of the span
+(``gen_ai.client.inference.operation.details``), which exporters write beside the spans as ``resourceLogs``.
+
 Only the outermost agent's user messages are trusted words. Where one agent calls another, as a tool or inside its own
 span, a model wrote them.
 """
@@ -51,6 +54,7 @@ class Span(NamedTuple):
         start: in nanoseconds since the epoch.
         end: in nanoseconds since the epoch.
         attributes: by name.
+        log: whether it is made of a log record of the span, with its messages alone.
     """
 
     trace: str
@@ -59,6 +63,7 @@ class Span(NamedTuple):
     start: int
     end: int
     attributes: Mapping[str, Any]
+    log: bool = False
 
     @property
     def operation(self) -> str:
@@ -67,18 +72,34 @@ class Span(NamedTuple):
 
 
 def is_otlp(read: object) -> bool:
-    """Check whether a JSON value looks like spans in the form of OTLP."""
-    return isinstance(read, dict) and "resourceSpans" in read
+    """Check whether a JSON value looks like spans or log records in the form of OTLP."""
+    return isinstance(read, dict) and ("resourceSpans" in read or "resourceLogs" in read)
 
 
 def read_spans(read: Mapping[str, Any]) -> Iterator[Span]:
-    """Yield the spans of an OTLP value. Raises HistoryError, which names the place as a JSON pointer."""
-    for at, resource in enumerate(_list(read["resourceSpans"], "/resourceSpans")):
-        place = f"/resourceSpans/{at}/scopeSpans"
-        for scope_at, scope in enumerate(_list(_dict(resource, place).get("scopeSpans", []), place)):
-            within = f"{place}/{scope_at}/spans"
-            for span_at, one in enumerate(_list(_dict(scope, within).get("spans", []), within)):
-                yield _read_span(_dict(one, f"{within}/{span_at}"), f"{within}/{span_at}")
+    """Yield the spans of an OTLP value, and what its log records say of spans.
+
+    Raises HistoryError, which names the place as a JSON pointer.
+    """
+    for one, place in _list_items(read, ("resourceSpans", "scopeSpans", "spans")):
+        yield _read_span(one, place)
+    for one, place in _list_items(read, ("resourceLogs", "scopeLogs", "logRecords")):
+        attributes = dict(_read_attributes(one.get("attributes", []), f"{place}/attributes"))
+        if attributes.keys() & {INPUT, OUTPUT}:
+            trace, own = (str(one.get(name) or "") for name in ("traceId", "spanId"))
+            at = _read_time(one.get(_AT) or one.get("observedTimeUnixNano"), place, _AT)
+            yield Span(trace, own, "", at, at, attributes, log=True)
+
+
+def _list_items(read: Mapping[str, Any], names: tuple[str, str, str]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield the items of every scope of every resource, each with its place as a JSON pointer."""
+    top, middle, low = names
+    for at, resource in enumerate(_list(read.get(top, []), f"/{top}")):
+        place = f"/{top}/{at}/{middle}"
+        for scope_at, scope in enumerate(_list(_dict(resource, place).get(middle, []), place)):
+            within = f"{place}/{scope_at}/{low}"
+            for item_at, one in enumerate(_list(_dict(scope, within).get(low, []), within)):
+                yield _dict(one, f"{within}/{item_at}"), f"{within}/{item_at}"
 
 
 def _read_span(said: Mapping[str, Any], place: str) -> Span:
@@ -89,7 +110,7 @@ def _read_span(said: Mapping[str, Any], place: str) -> Span:
             if name in {INPUT, OUTPUT}:
                 attributes.setdefault(name, value)
     trace, own, parent = (str(said.get(name) or "") for name in ("traceId", "spanId", "parentSpanId"))
-    start, end = (_read_time(said.get(name), place) for name in (_START, _END))
+    start, end = (_read_time(said.get(name), place, f"{_START} and {_END}") for name in (_START, _END))
     return Span(trace, own, parent, start, end, attributes)
 
 
@@ -97,11 +118,14 @@ _START: Final = "startTimeUnixNano"
 _END: Final = "endTimeUnixNano"
 
 
-def _read_time(value: Any, place: str) -> int:
+_AT: Final = "timeUnixNano"
+
+
+def _read_time(value: Any, place: str, names: str) -> int:
     """Read a time, which OTLP writes as a text of digits."""
     text = str(value)
     if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) <= len(str(1 << 64))):
-        raise HistoryError(f"{place}: must have {_START} and {_END} in nanoseconds")
+        raise HistoryError(f"{place}: must have {names} in nanoseconds")
     return int(text)
 
 
@@ -147,7 +171,7 @@ def _dict(value: Any, place: str) -> dict[str, Any]:
 
 def join_spans(spans: Iterable[Span]) -> Iterator[ForeignConversation]:
     """Yield the conversations of these spans, in the order of their first ones. Raises HistoryError."""
-    ordered = sorted((span for span in spans), key=lambda span: span.start)
+    ordered = sorted(_merge_logs(spans), key=lambda span: span.start)
     traces = {span.trace: key for span in ordered if (key := span.attributes.get(CONVERSATION))}
     groups: defaultdict[str, list[Span]] = defaultdict(list)
     for span in ordered:
@@ -155,6 +179,19 @@ def join_spans(spans: Iterable[Span]) -> Iterator[ForeignConversation]:
     for key, group in groups.items():
         if any(span.attributes for span in group):
             yield _read_conversation(key, group)
+
+
+def _merge_logs(spans: Iterable[Span]) -> Iterator[Span]:
+    """Add what log records say to their spans. One whose span is missing stands for it."""
+    found: dict[tuple[str, str], Span] = {}
+    for number, span in enumerate(sorted(spans, key=lambda one: one.log)):
+        key = (span.trace, span.id or f"{number}")
+        known = found.get(key)
+        if known is not None and span.log:
+            found[key] = known._replace(attributes={**span.attributes, **known.attributes})
+        else:
+            found[key if known is None else (span.trace, f"{span.id} {number}")] = span
+    yield from found.values()
 
 
 def _read_conversation(key: str, spans: list[Span]) -> ForeignConversation:

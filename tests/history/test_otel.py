@@ -96,6 +96,46 @@ def test_messages_may_be_in_an_event_of_the_span(trace):
     assert only(trace).events == EVENTS
 
 
+def move_messages(trace):
+    """Move the messages of model calls into log records, as exporters of events write them. Returns these."""
+    records = []
+    for span in operations(trace, "chat"):
+        found = [one for one in span["attributes"] if one["key"].endswith(".messages")]
+        about = [one for one in span["attributes"] if one["key"] == "gen_ai.operation.name"]
+        drop(span, "gen_ai.input.messages", "gen_ai.output.messages")
+        records.append({
+            "timeUnixNano": span["endTimeUnixNano"], "traceId": span["traceId"], "spanId": span["spanId"],
+            "eventName": "gen_ai.client.inference.operation.details", "attributes": [*about, *found],
+        })  # fmt: skip
+    for span in operations(trace, "invoke_agent"):
+        drop(span, *(one["key"] for one in span["attributes"] if one["key"].endswith("messages")))
+    return {"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}
+
+
+@pytest.mark.parametrize("first", ["spans", "logs"])
+def test_messages_may_be_in_log_records_on_another_line(trace, tmp_path, first):
+    logs = move_messages(trace)
+    lines = [json.dumps(trace), json.dumps(logs)]
+    file = tmp_path / "t.jsonl"
+    file.write_text("\n".join(lines if first == "spans" else lines[::-1]) + "\n")
+    (found,) = read_history(file)
+    assert found.events == EVENTS
+
+
+def test_messages_of_log_records_whose_spans_are_missing_count(trace):
+    tools = operations(trace, "execute_tool")
+    logs = move_messages(trace)
+    trace["resourceSpans"][0]["scopeSpans"][0]["spans"] = tools
+    assert {*map(str, only({**trace, **logs}).events)} == {*map(str, EVENTS)}
+
+
+def test_a_log_record_without_a_time_is_refused(trace):
+    logs = move_messages(trace)
+    del logs["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0]["timeUnixNano"]
+    with pytest.raises(HistoryError, match="logRecords/0: must have timeUnixNano in nanoseconds"):
+        read({**trace, **logs})
+
+
 def test_a_trace_without_the_users_words_is_not_judged(trace):
     for span in spans_of(trace):
         drop(span, "gen_ai.input.messages")

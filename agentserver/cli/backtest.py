@@ -152,8 +152,11 @@ def _read_conditions(texts: Sequence[str], *, compared: bool) -> tuple[Condition
 
 def _check_found(tally: Tally, labels: Labels) -> None:
     """End the command if there is nothing to judge, or a mark fits no conversation."""
+    from agentserver.history.files import KINDS
+
     if not tally.conversations:
-        project.refuse("there is no recorded conversation")
+        named = ", ".join(sorted(SUFFIXES))
+        project.refuse("there is no recorded conversation", f"expected {KINDS}; in a folder, with {named}")
     unused = labels.list_unused(one.id for one in tally.conversations)
     if unused:
         project.refuse(f"--labels: no conversation begins with {unused[0]}")

@@ -73,7 +73,8 @@ def _read_lines(data: bytes, refused: RefusedJson) -> Iterator[ForeignConversati
             spans += _read_line(line, f"line {number}") if line.strip() else ()
         yield from _read_traces(spans)
         return
-    raise HistoryError(f"line {refused.line}: {refused.rule}" if refused.line else refused.rule)
+    said = f"line {refused.line}: {refused.rule}" if refused.line else refused.rule
+    raise HistoryError(f"{said}; expected {KINDS}" if data.strip() else f"is empty; expected {KINDS}")
 
 
 def _read_line(line: bytes, place: str) -> list[Span]:
@@ -81,7 +82,9 @@ def _read_line(line: bytes, place: str) -> list[Span]:
     if isinstance(read, RefusedJson):
         raise HistoryError(f"{place}: {read.rule}")
     if not is_otlp(read):
-        raise HistoryError(f"{place}: /resourceSpans and /resourceLogs are missing")
+        raise HistoryError(
+            f"{place}: /resourceSpans and /resourceLogs are missing; each line must be in the JSON form of OTLP"
+        )
     try:
         return [*read_spans(read)]
     except HistoryError as error:

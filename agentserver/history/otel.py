@@ -72,8 +72,11 @@ class Span(NamedTuple):
 
 
 def is_otlp(read: object) -> bool:
-    """Check whether a JSON value looks like spans or log records in the form of OTLP."""
-    return isinstance(read, dict) and ("resourceSpans" in read or "resourceLogs" in read)
+    """Check whether a JSON value looks like spans, log records or metrics in the form of OTLP."""
+    return isinstance(read, dict) and not read.keys().isdisjoint(_SIGNALS)
+
+
+_SIGNALS: Final = ("resourceSpans", "resourceLogs", "resourceMetrics")
 
 
 def read_spans(read: Mapping[str, Any]) -> Iterator[Span]:

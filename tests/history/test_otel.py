@@ -122,6 +122,13 @@ def test_messages_may_be_in_log_records_on_another_line(trace, tmp_path, first):
     assert found.events == EVENTS
 
 
+def test_lines_of_metrics_are_passed_over(trace, tmp_path):
+    file = tmp_path / "t.jsonl"
+    file.write_text('{"resourceMetrics": []}\n' + json.dumps(trace) + "\n")
+    (found,) = read_history(file)
+    assert found.events == EVENTS
+
+
 def test_messages_of_log_records_whose_spans_are_missing_count(trace):
     tools = operations(trace, "execute_tool")
     logs = move_messages(trace)
@@ -202,6 +209,9 @@ def test_lines_are_traces_of_their_own(tmp_path):
     [
         ('{\n "resourceSpans":\n [}', "line 3: must be JSON text in UTF-8"),
         ('{"name": "package"}', "is not a journal"),
+        ("hello", "line 1: must be JSON text in UTF-8; expected a journal, a conversation that"),
+        ("\n", "is empty; expected a journal"),
+        ('{"resourceSpans": []}\n{"x": 1}', "line 2: /resourceSpans and /resourceLogs are missing; each line must be"),
         ('{"resourceSpans": []}', "has no span with gen_ai attributes"),
         ('{"resourceSpans": [{"scopeSpans": [{"spans": [{"startTimeUnixNano": "soon"}]}]}]}',
          "/resourceSpans/0/scopeSpans/0/spans/0: must have startTimeUnixNano"),

@@ -70,6 +70,7 @@ VERBS: Mapping[str, str] = MappingProxyType(
         "memory": "memory.command",
         "top": "conversations.top_command",
         "trace": "conversations.trace_command",
+        "compare": "conversations.compare_command",
         "explain": "explain.command",
         "replay": "replay.command",
         "fork": "fork.command",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from enum import StrEnum
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from agentserver.completion import RecordedCompletion
     from agentserver.core.encoding.history import ListedConversation
     from agentserver.core.records.audit import AuditRecord
+    from agentserver.trace.comparison import StepPair
 
 
 @click.command("conversations", short_help="List the conversations of the journal.")
@@ -139,6 +141,72 @@ def trace_command(given: reading.JournalArguments, conversation: str, **asked: A
         completions = drop_content(completions)
     shown = _format_trace(asked["form"], f"conversation {key}", records, completions, lines_of)
     project.write(asked["output"], shown, private=True)
+
+
+@click.command("compare", short_help="Compare two conversations step by step.")
+@click.argument("left")
+@click.argument("right")
+@reading.redaction_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per step.")
+@click.option("--all", "every", is_flag=True, help="Show also the steps that are the same in both.")
+@click.option(
+    "--redact", "fields", multiple=True, metavar="FIELD", help="Redact the content of fields, as of trace."
+)
+def compare_command(
+    given: reading.JournalArguments,
+    left: str,
+    right: str,
+    *,
+    as_json: bool,
+    every: bool,
+    fields: Sequence[str],
+) -> None:
+    """Compare the conversations LEFT and RIGHT, each an id or its beginning: steps of one, and fields that differ.
+
+    A step is the same if its event, sender, receiver, payload and code are. The exit code is 1 if anything differs.
+    """
+    from agentserver.trace.comparison import compare_records
+    from agentserver.trace.redact import Redaction, redact_records
+
+    with reading.open_redacted(given) as (reader, secrets):
+        keys = [reading.find_conversation(reader, each) for each in (left, right)]
+        both = [reading.recorded_conversation(reader, key).records() for key in keys]
+    redaction = Redaction(tuple(fields), secrets.redact)
+    pairs = compare_records(*(redact_records(records, redaction) for records in both))
+    alone = sum(pair.left is None or pair.right is None for pair in pairs)
+    changed = sum(bool(pair.fields) for pair in pairs)
+    for pair in pairs:
+        if every or pair.fields or pair.left is None or pair.right is None:
+            _print_pair(pair, as_json=as_json)
+    same = len(pairs) - alone - changed
+    said = f"{same} steps are the same, {changed} have other values, {alone} are in one of them"
+    project.say(f"left {keys[0][:12]}, right {keys[1][:12]}: {said}", err=as_json)
+    project.exit_command(1 if alone or changed else 0)
+
+
+def _print_pair(pair: StepPair, *, as_json: bool) -> None:
+    from agentserver.payload.names import local
+
+    hop = pair.left or pair.right
+    assert hop is not None
+    record = hop.record
+    where = "right" if pair.left is None else "left" if pair.right is None else "both"
+    if as_json:
+        step = {key: getattr(record, key) for key in ("event", "sender", "to", "code")}
+        differing = [one._asdict() for one in pair.fields]
+        click.echo(json.dumps({"in": where, **step, "root": local(record.root), "fields": differing}))
+        return
+    sign = {"left": "<", "right": ">", "both": "~" if pair.fields else "="}[where]
+    route = f"{record.sender} -> {record.to}" if record.to else record.sender
+    head = " ".join(filter(None, (sign, str(record.event), route, local(record.root), record.code)))
+    project.say(head)
+    for one in pair.fields:
+        old, new = ("(not there)" if each is None else repr(each[:VALUE]) for each in (one.left, one.right))
+        project.say(f"    {one.name}: {old} -> {new}")
+
+
+VALUE = 200
+"""Characters of a value that a comparison shows."""
 
 
 def _format_trace(

@@ -6,25 +6,23 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from lxml import etree
-
 from agentserver.characters.printing import escape_unseen
 from agentserver.core.encoding.snapshot import UnreadableError
 from agentserver.core.messages import SYSTEM
 from agentserver.core.records.audit import Event
 from agentserver.findings import Origins, origin_words, redact_origins
 from agentserver.history.replay import Deviation, decide_again
-from agentserver.payload.names import local
 from agentserver.trace import text
-from agentserver.wire import envelope
+from agentserver.trace.comparison import list_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from agentserver.core.encoding.history import RecordedConversation
     from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
     from agentserver.findings import ValueOrigin
+    from agentserver.trace.comparison import Field
     from agentserver.trace.redact import Redaction
 
 FIELDS: Final = 500
@@ -51,57 +49,6 @@ MARKS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """The short word for each kind of origin."""
-
-_BOUNDS: Final = envelope.Bounds(bytes=1 << 30)
-
-
-class Field(NamedTuple):
-    """One field of a payload.
-
-    Args:
-        depth: number of fields around it.
-        path: its name after those of the fields around it, without indices.
-        name: of the element or, after ``@``, of the attribute; with an index among several of the name.
-        value: its text; None for a field of further fields.
-    """
-
-    depth: int
-    path: str
-    name: str
-    value: str | None
-
-
-def list_fields(message: bytes) -> list[Field] | None:
-    """List the fields of a message's payload, in order; None for a message that is not XML."""
-    read = envelope.read_envelope(message, _BOUNDS)
-    if isinstance(read, envelope.Malformed):
-        return None
-    found = list(_walk(read.payload, 0, ""))
-    own = (read.payload.text or "").strip()
-    return found or ([Field(0, "", "text", own)] if own else [])
-
-
-def _walk(element: etree._Element, depth: int, path: str) -> Iterator[Field]:
-    for name, value in element.attrib.items():
-        yield Field(depth, _join(path, local(str(name))), f"@{local(str(name))}", str(value))
-    children = list(element.iterchildren(etree.Element))
-    names = [local(str(each.tag)) for each in children]
-    seen: dict[str, int] = {}
-    for child, name in zip(children, names, strict=True):
-        number = seen[name] = seen.get(name, -1) + 1
-        shown = f"{name}[{number}]" if names.count(name) > 1 else name
-        where = _join(path, name)
-        leaf = not len(child) and not child.attrib
-        yield Field(depth, where, shown, (child.text or "") if leaf else None)
-        if not leaf:
-            own = (child.text or "").strip()
-            if own:
-                yield Field(depth + 1, where, "text", own)
-            yield from _walk(child, depth + 1, where)
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name
 
 
 class Author(NamedTuple):

@@ -153,6 +153,7 @@ class LiveView:
             self._view_route("/live/organism", self._organism),
             self._view_route("/live/conversations", self._conversations),
             self._view_route("/live/conversations/{conversation}", self._conversation),
+            self._view_route("/live/conversations/{conversation}/compare/{other}", self._compare),
             self._view_route("/live/conversations/{conversation}/requests", self._requests),
             self._decision_route("/live/conversations/{conversation}/requests/{request}", self._cancel),
             self._view_route("/live/conversations/{conversation}/download", self._download),
@@ -328,6 +329,16 @@ class LiveView:
         return self._respond(
             await self._read(
                 caller, lambda reader: views.conversation(reader, redaction, key, prompts=prompts)
+            )
+        )
+
+    async def _compare(self, request: Request, caller: Caller) -> Response:
+        redaction, named, prompts = self._redaction(caller), request.path_params, self._reads_prompts(caller)
+        for key in named.values():
+            await self._check_owner(caller, {"conversation": key})
+        return self._respond(
+            await self._read(
+                caller, lambda reader: views.compare(reader, redaction, **named, prompts=prompts)
             )
         )
 

@@ -17,7 +17,6 @@ import anyio
 
 from agentserver.characters.printing import escape_unseen
 from agentserver.contract import Code
-from agentserver.core.messages import TODO
 from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import (
     ApprovalGiven,
@@ -43,6 +42,7 @@ from agentserver.payload.names import local
 from agentserver.ports.schedules import find_state
 from agentserver.spending import Amount
 from agentserver.trace import text
+from agentserver.trace.comparison import is_plumbing, pair_steps
 from agentserver.trace.completions import describe, redact_completions, summarize
 from agentserver.trace.redact import EVERY, redact_records
 from agentserver.trace.terminal import cut
@@ -173,6 +173,28 @@ def conversation(
         "earlier": max(0, len(hops) - ROWS),
         "cost": _sum(cost for _, _, cost in charges(records)),
     }
+
+
+def compare(
+    reader: EngineReader, redaction: Redaction, conversation: str, other: str, *, prompts: bool = False
+) -> dict[str, Any]:
+    """Pair the steps of two conversations, without plumbing. Raises LookupError."""
+    left, right = (
+        [one for one in _list_rows(reader, redaction, key, prompts=prompts) if not one.get("plumbing")]
+        for key in (conversation, other)
+    )
+    return {"pairs": [[*pair] for pair in pair_steps(left, right, _key_of_row)]}
+
+
+def _list_rows(
+    reader: EngineReader, redaction: Redaction, key: str, *, prompts: bool
+) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = conversation(reader, redaction, key, prompts=prompts)["rows"]
+    return found
+
+
+def _key_of_row(one: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(one.get(key) for key in ("event", "sender", "to", "root", "code", "depth"))
 
 
 def download(reader: EngineReader, redaction: Redaction, conversation: str) -> str:
@@ -500,15 +522,6 @@ def row(one: TracedHop, number: int, flow_lines: Mapping[str, int]) -> dict[str,
         "message": bool(record.message),
         "plumbing": is_plumbing(record),
     }
-
-
-PLUMBING = frozenset({Event.RESERVED, Event.SETTLED, Event.HANDLED, Event.CLOSED})
-"""Events that say how the server worked, and not what listeners did."""
-
-
-def is_plumbing(record: AuditRecord) -> bool:
-    """Check whether a record is folded away at first: charges, ends of invocations and threads, todos."""
-    return not record.code and (record.event in PLUMBING or TODO in (record.sender, record.to))
 
 
 # Lineage

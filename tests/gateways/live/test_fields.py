@@ -7,7 +7,8 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from agentserver.gateways.live.fields import find_quotation, list_fields
+from agentserver.gateways.live.fields import find_quotation
+from agentserver.trace.comparison import list_fields
 from tests.gateways.live.conftest import desk
 from tests.wire.test_envelope import message
 

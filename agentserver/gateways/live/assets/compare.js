@@ -14,9 +14,7 @@ export function choice(key) {
 }
 
 export async function show(keys) {
-  const told = await Promise.all(keys.map((key) => read("conversations", key)));
-  const [left, right] = told.map((each) => each.rows.filter((row) => !row.plumbing));
-  const pairs = paired(left, right);
+  const { pairs } = await read("conversations", keys[0], "compare", keys[1]);
   const alone = pairs.filter((pair) => !pair[0] || !pair[1]).length;
   return {
     node: el("div", { class: "page" },
@@ -25,24 +23,6 @@ export async function show(keys) {
         el("span", { class: "quiet" }, `: ${count(pairs.length - alone)} steps in both, ${count(alone)} in one of them`)),
       el("ol", { class: "pairs" }, pairs.map((pair) => step(keys, pair)))),
   };
-}
-
-const named = (row) => JSON.stringify([row.event, row.sender, row.to, row.root, row.code, row.depth]);
-
-// The longest common sequence of steps; the others stand alone.
-function paired(left, right) {
-  const [a, b] = [left.map(named), right.map(named)];
-  const most = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
-  for (let i = a.length - 1; i >= 0; i--) {
-    for (let j = b.length - 1; j >= 0; j--) most[i][j] = a[i] === b[j] ? most[i + 1][j + 1] + 1 : Math.max(most[i + 1][j], most[i][j + 1]);
-  }
-  const pairs = [];
-  for (let [i, j] = [0, 0]; i < a.length || j < b.length;) {
-    if (i < a.length && j < b.length && a[i] === b[j]) pairs.push([left[i++], right[j++]]);
-    else if (j >= b.length || (i < a.length && most[i + 1][j] >= most[i][j + 1])) pairs.push([left[i++], null]);
-    else pairs.push([null, right[j++]]);
-  }
-  return pairs;
 }
 
 function step(keys, pair) {

@@ -2,7 +2,7 @@
 
     python examples/sleuth_langchain.py
 
-The agent is `create_agent` with two mail tools. Its model is a script that obeys whatever it reads, as a
+The agent is `create_agent` with two mail tools. Its model is a script that obeys any text it reads, as a
 fully persuaded model would: no network, no key. The injected text is AgentDojo's `important_instructions`,
 with the goal of its workspace injection task 3. In audit the mail goes out and the trace is printed; in enforce it
 does not.
@@ -67,7 +67,7 @@ def send_email(recipients: list[str], subject: str, body: str) -> str:
 
 
 class Obedient(BaseChatModel):
-    """A model that looks the question up, and then does what the last tool's text tells it to."""
+    """Model that looks the question up, and then obeys the text of the last tool."""
 
     calls: int = 0
 
@@ -102,13 +102,13 @@ def _wish(name: str, **args: Any) -> AIMessage:
 
 
 def build() -> tuple[Any, Obedient]:
-    """The agent as anybody would build it: nothing here knows of provenance."""
+    """Build an ordinary agent, without any provenance."""
     model = Obedient()
     return create_agent(model, [search_emails, send_email]), model
 
 
-def timed(work: Callable[[], Any]) -> float:
-    """The best of five runs, in milliseconds."""
+def measure(work: Callable[[], Any]) -> float:
+    """Return the best time of five runs, in milliseconds."""
     best = float("inf")
     for _ in range(5):
         start = time.perf_counter()
@@ -118,7 +118,7 @@ def timed(work: Callable[[], Any]) -> float:
 
 
 def main() -> None:
-    """Audit, enforce, and what watching costs."""
+    """Run the agent in audit and enforce mode, and measure the overhead."""
     for mode in ("audit", "enforce"):
         SENT.clear()
         agent, model = build()
@@ -130,8 +130,8 @@ def main() -> None:
             f"\nmails that went out: {SENT}; model calls: {model.calls}; answer: {answer.splitlines()[0]}\n"
         )
     agent, _ = build()
-    bare = timed(lambda: agent.invoke({"messages": [("user", QUERY)]}))
-    watched = timed(lambda: Sleuth(agent=agent, mode="audit").run(QUERY))
+    bare = measure(lambda: agent.invoke({"messages": [("user", QUERY)]}))
+    watched = measure(lambda: Sleuth(agent=agent, mode="audit").run(QUERY))
     print(
         f"time of a run with a model that takes none: {bare:.1f} ms; watched: {watched / bare:.2f} times that"
     )

@@ -13,7 +13,7 @@ from listeners.payloads import Calculate, Result
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What the calculator remembers.
+    """State of the calculator for one thread.
 
     Args:
         ans: the last result.
@@ -23,7 +23,7 @@ class Memory:
 
 
 async def calculate(payload: Calculate, metadata: HandlerMetadata) -> HandlerResponse:
-    """Answer with the value, and keep it: whoever calls again from the same thread may say ``ans``."""
+    """Answer with the value and store it; the next expression of the same thread may use it as ``ans``."""
     storage = invocation().storage
     memory = storage.get(Memory)
     try:
@@ -35,7 +35,5 @@ async def calculate(payload: Calculate, metadata: HandlerMetadata) -> HandlerRes
 
 
 def evaluate(expression: str, ans: Decimal | None = None) -> Decimal:
-    """The value of an expression. Raises ValueError, with a reason for people, when there is none."""
-    return calculator.evaluate(
-        expression, {"ans": "there is no result before this one" if ans is None else ans}
-    )
+    """Evaluate an expression. Raises ValueError with a message for people if it has no value."""
+    return calculator.evaluate(expression, {"ans": "there is no earlier result" if ans is None else ans})

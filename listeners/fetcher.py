@@ -1,7 +1,7 @@
-"""The page fetcher: the one place where strangers' words enter the desk.
+"""The page fetcher: the only listener through which strangers' text enters the desk.
 
-Owns what may be fetched: http and https, hosts that the settings name, bounded in size, time and redirects.
-Reads pages and refuses to understand them.
+Fetches http and https from the hosts in the settings, with limits on size, time and redirects. It extracts text and
+never interprets it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _UNREAD = ("script", "style", "template", "noscript", "title")
 
 @dataclass(frozen=True, slots=True)
 class FetcherSettings:
-    """What the fetcher may do.
+    """Limits of the fetcher.
 
     Args:
-        hosts: that may be asked, as ``example.org`` or ``example.org:8080``; subdomains are not included.
-        seconds: for one page, redirects and all.
-        size: most bytes of one page.
-        redirects: followed for one page; each target must be allowed too.
-        characters: of text that are passed on.
+        hosts: allowed hosts, as ``example.org`` or ``example.org:8080``; subdomains are not included.
+        seconds: for one page, including redirects.
+        size: maximum bytes of one page.
+        redirects: maximum for one page; each target must be allowed, too.
+        characters: maximum length of the text in the answer.
     """
 
     hosts: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ class FetcherSettings:
 
 
 async def fetch(payload: Fetch, metadata: HandlerMetadata) -> HandlerResponse:
-    """Answer with the page, or with the reason why there is none."""
+    """Answer with the page, or with the problem that prevented it."""
     running = invocation()
     settings: FetcherSettings = running.settings
     allowed = {*settings.hosts, running.resource(Site).authority}
@@ -98,7 +98,7 @@ async def _read(response: httpx.Response, settings: FetcherSettings) -> Page | P
 
 
 def _as_text(html: str, url: httpx.URL, characters: int) -> Page:
-    """What a reader sees of a page. Whatever the markup says, nothing is loaded and nothing is run."""
+    """Extract the text that a reader sees. Nothing that the markup references is loaded or run."""
     parser = etree.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True)
     root = etree.fromstring(html.encode(errors="replace") or b"<html/>", parser)
     if root is None:
@@ -127,10 +127,10 @@ def _text(element: etree._Element) -> str:
 
 
 def _lines(text: str) -> str:
-    """Every line cleaned, and none of them empty."""
+    """Clean every line and drop the empty ones."""
     return "\n".join(filter(None, map(_clean, text.splitlines())))
 
 
 def _clean(text: str) -> str:
-    """On one line, without the control and invisible characters that a message cannot or should not carry."""
+    """Join a text into one line without control and invisible characters."""
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())

@@ -1,4 +1,4 @@
-"""What an agent of the desk needs of a language model, whichever it is.
+"""The interface between the agents of the desk and a language model.
 
 To use a real one, write a function that turns a prompt and a transcript into a ``Turn`` through its client
 library, and let ``listeners.resources.lifespan`` provide ``Model(that_function)``.
@@ -14,12 +14,12 @@ from annotated_types import MaxLen
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One entry of a transcript.
+class TranscriptEntry:
+    """Entry of a transcript.
 
     Args:
         who: ``user``, ``assistant``, or the listener that answered.
-        text: what was said.
+        text: its text.
     """
 
     who: Annotated[str, MaxLen(128)]
@@ -28,7 +28,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A message that the model wants sent.
+    """Message that the model wants to send.
 
     Args:
         to: the name of a listener.
@@ -43,13 +43,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the model does next.
+    """Next turn of the model: calls, or the final answer.
 
     Args:
-        calls: messages to send; their answers come back before the next turn.
-        text: the final answer when there are no calls.
-        sources: the pages that the answer rests on.
-        contact: the mail address that they name for questions; empty when there is none.
+        calls: messages to send; the next turn sees their answers.
+        text: the final answer, if there are no calls.
+        sources: URLs of the pages that support the answer.
+        contact: the mail address for questions on those pages; empty without one.
     """
 
     calls: Sequence[Call] = ()
@@ -60,10 +60,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """The resource that agents ask for.
+    """Resource that gives agents access to a language model.
 
     Args:
-        complete: gives the next turn for a prompt and a transcript.
+        complete: returns the next turn for a prompt and a transcript.
     """
 
-    complete: Callable[[str, Sequence[Said]], Awaitable[Turn]]
+    complete: Callable[[str, Sequence[TranscriptEntry]], Awaitable[Turn]]

@@ -1,4 +1,4 @@
-"""The outbox: writes mails as files. The one listener of the desk whose doings cannot be taken back."""
+"""The outbox: writes mails as files. The only listener of the desk whose effects cannot be undone."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from email.policy import SMTP
 from anyio import Path
 
 from agentserver import HandlerMetadata, HandlerResponse, invocation
-from listeners.payloads import Mail, Mailed
+from listeners.payloads import Mail, MailReceipt
 
 _FORM = SMTP.clone(max_line_length=998)  # as long as RFC 5322 allows, so that a subject is not folded
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxSettings:
-    """Where mail goes.
+    """Destination of the mail files.
 
     Args:
-        directory: for the files; made when it is missing, relative to where the server was started.
+        directory: for the files, relative to the working directory of the server; created if missing.
         sender: the address in ``From``.
     """
 
@@ -30,7 +30,7 @@ class OutboxSettings:
 async def send(payload: Mail, metadata: HandlerMetadata) -> HandlerResponse:
     """Write the mail and answer with the name of its file.
 
-    The file is named by the message's idempotency key: a message that is handled twice makes one mail.
+    The idempotency key of the message names the file, so that a message that is handled twice produces one mail.
     """
     running = invocation()
     settings: OutboxSettings = running.settings
@@ -38,13 +38,13 @@ async def send(payload: Mail, metadata: HandlerMetadata) -> HandlerResponse:
     await directory.mkdir(parents=True, exist_ok=True)
     file = directory / f"{running.idempotency_key}.eml"
     await file.write_bytes(compose(payload, settings.sender))
-    return HandlerResponse.respond(Mailed(payload.to, str(file)))
+    return HandlerResponse.respond(MailReceipt(payload.to, str(file)))
 
 
 def compose(mail: Mail, sender: str) -> bytes:
-    """The mail as RFC 5322 text. Raises ValueError when a header holds a line break.
+    """Format a mail as RFC 5322 text. Raises ValueError for a line break in a header.
 
-    The schema of ``Mail`` refuses line breaks already; a header is worth two locks.
+    The schema of ``Mail`` refuses line breaks already; this is a second line of defence.
     """
     message = EmailMessage(policy=_FORM)
     message["From"] = sender

@@ -1,7 +1,7 @@
-"""What the listeners of the desk say to one another.
+"""The payload classes of the research desk.
 
-Owns the payload classes. A tool answers with one class, which holds a ``problem`` when there is no result:
-whoever waits for several answers can then count them by one name.
+Each tool answers with one class, whose ``problem`` is set when there is no result, so that a caller that waits for
+several answers can count them by one name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Text: TypeAlias = Annotated[str, MinLen(1), MaxLen(20_000)]
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a person asks the desk.
+    """Question of a person to the desk.
 
     Args:
         text: in plain words; "mail it to me" at the end sends the answer by mail as well.
@@ -40,11 +40,11 @@ class Question:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The desk's answer to a question.
+    """Answer of the desk.
 
     Args:
         text: the answer.
-        sources: the pages that it rests on.
+        sources: URLs of the pages that support it.
     """
 
     text: Text
@@ -54,10 +54,10 @@ class Answer:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Research:
-    """A question for the researcher.
+    """Question for the researcher.
 
     Args:
-        question: what is to be found out.
+        question: in plain words.
     """
 
     question: Annotated[str, MinLen(1), MaxLen(4000)]
@@ -66,12 +66,12 @@ class Research:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What the researcher found out.
+    """Findings of the researcher.
 
     Args:
         text: the findings.
-        sources: the pages that they rest on.
-        contact: whom the pages name for questions; absent when they name nobody.
+        sources: URLs of the pages that support them.
+        contact: the mail address for questions on those pages; absent without one.
     """
 
     text: Text
@@ -82,10 +82,10 @@ class Report:
 @xmlify(example={"expression": "1240 * 17.5 / 100"})
 @dataclass(frozen=True, slots=True)
 class Calculate:
-    """Arithmetic to be done.
+    """Arithmetic expression to evaluate.
 
     Args:
-        expression: numbers, + - * / // % **, parentheses, and ``ans`` for the result before this one.
+        expression: numbers, + - * / // % **, parentheses, and ``ans`` for the previous result.
     """
 
     expression: Annotated[str, MinLen(1), MaxLen(200)]
@@ -94,12 +94,12 @@ class Calculate:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The value of an expression.
+    """Value of an expression, or the reason why it has no value.
 
     Args:
-        expression: as it was asked for.
-        value: its value, to 28 digits; absent when there is none.
-        problem: why there is none.
+        expression: as requested.
+        value: to 28 digits; absent for an expression without one.
+        problem: the reason why there is no value.
     """
 
     expression: Annotated[str, MinLen(1), MaxLen(200)]
@@ -113,17 +113,17 @@ class Result:
 @xmlify(example={"url": "https://example.org/"})
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A page to be fetched.
+    """Request to fetch a page.
 
     Args:
-        url: of the page; only hosts that the fetcher's settings name are asked.
+        url: of the page; its host must be in the settings of the fetcher.
     """
 
     url: Url
 
 
 class PageProblem(StrEnum):
-    """Why there is no page."""
+    """Reason why a page could not be fetched."""
 
     FORBIDDEN = "forbidden"
     MISSING = "missing"
@@ -136,11 +136,11 @@ class PageProblem(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link of a page.
+    """Link on a page.
 
     Args:
-        label: what it is called.
-        url: where it leads.
+        label: its text.
+        url: its target.
     """
 
     label: Annotated[str, MaxLen(200)]
@@ -150,14 +150,14 @@ class Link:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as text. All but ``url`` and ``problem`` are the words of whoever wrote the page, and marked so.
+    """Page as text. All fields but ``url`` and ``problem`` are marked as text of the page's author.
 
     Args:
-        url: as it was asked for.
+        url: as requested.
         title: of the page.
-        text: what a reader sees.
-        links: where it leads.
-        problem: why there is no page.
+        text: that a reader sees.
+        links: on the page.
+        problem: the reason why there is no page.
     """
 
     url: Url
@@ -170,11 +170,11 @@ class Page:
 @xmlify(example={"source": "https://example.org/"})
 @dataclass(frozen=True, slots=True)
 class Summarise:
-    """Text to be summarised.
+    """Request to summarise a text.
 
     Args:
-        source: where it was found.
-        topic: what the summary is to be about.
+        source: URL of the text.
+        topic: of the summary.
         text: the text.
     """
 
@@ -186,10 +186,10 @@ class Summarise:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The sentences of a text that say the most.
+    """Most informative sentences of a text.
 
     Args:
-        source: where the text was found.
+        source: URL of the text.
         text: the sentences.
     """
 
@@ -200,10 +200,10 @@ class Summary:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A mail to be sent.
+    """Mail to send.
 
     Args:
-        to: the one recipient; what decides where the mail goes.
+        to: the only recipient.
         subject: one line.
         body: plain text.
     """
@@ -215,12 +215,12 @@ class Mail:
 
 @xmlify
 @dataclass(frozen=True, slots=True)
-class Mailed:
-    """A mail has been written.
+class MailReceipt:
+    """Receipt for a written mail.
 
     Args:
         to: its recipient.
-        file: where it lies.
+        file: path of the mail.
     """
 
     to: Address
@@ -230,7 +230,7 @@ class Mailed:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something to be noted by everyone who keeps notes.
+    """Note for every listener that stores or counts notes.
 
     Args:
         text: one line.
@@ -241,7 +241,7 @@ class Note:
 
 @xmlify
 @dataclass(frozen=True, slots=True)
-class Noted:
+class NoteList:
     """The notes of this conversation so far.
 
     Args:
@@ -253,12 +253,12 @@ class Noted:
 
 @xmlify
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """How much has been noted in this conversation.
+class NoteCount:
+    """Size of the notes of this conversation.
 
     Args:
-        notes: their number.
-        words: in all of them.
+        notes: number of notes.
+        words: number of words in them.
     """
 
     notes: int = 0

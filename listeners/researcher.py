@@ -1,7 +1,7 @@
 """The researcher: an agent that lets a model plan and call tools until it has an answer.
 
-Owns the loop: note what came, wait until a turn's answers are all there, ask the model for the next turn.
-Refuses to judge what the model asks for: whom it may reach is for the server to say, and the server does.
+The loop: add each message to the transcript, wait for all answers of a turn, then ask the model for the next turn. The
+researcher does not check what the model asks for: the server enforces which listeners it may reach.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from agentserver import (
     invocation,
     xmlify,
 )
-from listeners.model import Call, Model, Said, Turn
+from listeners.model import Call, Model, TranscriptEntry, Turn
 from listeners.payloads import (
     Calculate,
     Fetch,
     Mail,
-    Mailed,
+    MailReceipt,
     Page,
     Report,
     Research,
@@ -37,8 +37,8 @@ from listeners.payloads import (
 )
 from listeners.resources import Site
 
-Heard: TypeAlias = Research | Result | Page | Summary | Mailed | SystemError
-"""What the model is told of: the question, the answers of tools, refusals."""
+ModelInput: TypeAlias = Research | Result | Page | Summary | MailReceipt | SystemError
+"""Messages that the model sees: the question, the answers of tools, refusals."""
 
 Response: TypeAlias = HandlerResponse | list[HandlerResponse]
 
@@ -47,18 +47,18 @@ You are the researcher of a small desk. Work out the answer with the listeners a
 Start at {start} when you need to read something."""
 
 PAYLOADS = {kind.__name__: kind for kind in (Calculate, Fetch, Summarise, Mail)}
-"""What the model may write. Names allow nothing: it can write a Mail, and will not get rid of it."""
+"""Payloads that the model can write. A name here is no permission: the server refuses to deliver its Mail."""
 
-REPLIES = {"Calculate": Result, "Fetch": Page, "Summarise": Summary, "Mail": Mailed}
-"""The payload that answers each of them."""
+REPLIES = {"Calculate": Result, "Fetch": Page, "Summarise": Summary, "Mail": MailReceipt}
+"""The payload that answers each of those."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResearcherSettings:
-    """How long the researcher goes on.
+    """Limits of the researcher.
 
     Args:
-        turns: of the model for one question.
+        turns: maximum of the model for one question.
     """
 
     turns: Annotated[int, Ge(1)] = 12
@@ -67,33 +67,33 @@ class ResearcherSettings:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Notebook:
-    """What the researcher remembers of one question.
+    """State of the researcher for one question.
 
     Args:
-        said: the transcript.
-        turns: taken by the model so far.
-        waiting: todos that are registered and not complete; none when the last turn was refused as a whole.
+        entries: the transcript.
+        turns: of the model so far.
+        waiting: number of incomplete todos; 0 after a turn that was refused as a whole.
     """
 
-    said: Annotated[list[Said], MaxLen(500)] = field(default_factory=list)
+    entries: Annotated[list[TranscriptEntry], MaxLen(500)] = field(default_factory=list)
     turns: int = 0
     waiting: int = 0
 
-    def noting(self, who: str, text: str) -> Notebook:
-        """With one more entry."""
-        return replace(self, said=[*self.said, Said(who, text)])
+    def with_entry(self, who: str, text: str) -> Notebook:
+        """Return a notebook with one more entry."""
+        return replace(self, entries=[*self.entries, TranscriptEntry(who, text)])
 
 
-async def research(payload: Heard | TodoRegistered, metadata: HandlerMetadata) -> Response | None:
-    """Take a question or an answer to a call; act when nothing is outstanding."""
+async def research(payload: ModelInput | TodoRegistered, metadata: HandlerMetadata) -> Response | None:
+    """Take a question or an answer to a call; act once no answer is outstanding."""
     storage = invocation().storage
     notebook = storage.get(Notebook) or Notebook()
     if isinstance(payload, TodoRegistered):
-        # The calls were admitted together with the todo, and no answer to them comes before it.
+        # The todo was admitted together with the calls, so it arrives before their answers.
         storage.set(replace(notebook, waiting=notebook.waiting + 1))
         return None
     who = "user" if isinstance(payload, Research) else metadata.from_id
-    notebook = notebook.noting(who, as_text(payload))
+    notebook = notebook.with_entry(who, format_payload(payload))
     if metadata.todo_nudge:
         notebook = replace(notebook, waiting=notebook.waiting - close_todos(metadata))
     if notebook.waiting:
@@ -103,23 +103,23 @@ async def research(payload: Heard | TodoRegistered, metadata: HandlerMetadata) -
 
 
 async def act(notebook: Notebook, metadata: HandlerMetadata) -> Response:
-    """Ask the model for its next turn and do what it says."""
+    """Ask the model for its next turn and carry it out."""
     running = invocation()
     settings: ResearcherSettings = running.settings
     if notebook.turns >= settings.turns:
         return HandlerResponse.respond(Report(f"I found no answer within {settings.turns} turns."))
     prompt = "\n\n".join([metadata.usage_instructions, ROLE.format(start=running.resource(Site).url)])
-    turn = await running.resource(Model).complete(prompt, notebook.said)
+    turn = await running.resource(Model).complete(prompt, notebook.entries)
     if not turn.calls:
         return HandlerResponse.respond(Report(turn.text, list(turn.sources), turn.contact or None))
     for call in turn.calls:
-        notebook = notebook.noting("assistant", as_said(call))
+        notebook = notebook.with_entry("assistant", describe_call(call))
     running.storage.set(replace(notebook, turns=notebook.turns + 1))
-    return requests(turn)
+    return build_requests(turn)
 
 
-def requests(turn: Turn) -> Response:
-    """The messages of a turn, after a todo for each kind that holds the answers back until all are there."""
+def build_requests(turn: Turn) -> Response:
+    """Build the messages of a turn, after a todo for each kind of answer that holds them back until all have come."""
     try:
         messages = [HandlerResponse(PAYLOADS[call.payload](**call.fields), call.to) for call in turn.calls]
     except (KeyError, TypeError):
@@ -133,7 +133,7 @@ def requests(turn: Turn) -> Response:
 
 
 def close_todos(metadata: HandlerMetadata) -> int:
-    """Acknowledge the todos that are complete; gives their number."""
+    """Close the complete todos. Returns their number."""
     todos = get_todo_registry()
     raised = todos.get_raised_for(metadata.thread_id, metadata.own_name)
     for watcher in raised:
@@ -141,13 +141,13 @@ def close_todos(metadata: HandlerMetadata) -> int:
     return len(raised)
 
 
-def as_said(call: Call) -> str:
-    """How the transcript shows a call: its payload and its first field, which is what the call is about."""
+def describe_call(call: Call) -> str:
+    """Describe a call in the transcript by its payload and its first field."""
     return f"{call.payload}: {next(iter(call.fields.values()), '')}"
 
 
-def as_text(payload: Heard) -> str:
-    """What the model reads of a payload."""
+def format_payload(payload: ModelInput) -> str:
+    """Format a payload as the text that the model reads."""
     match payload:
         case Research():
             lines = [payload.question]
@@ -160,6 +160,6 @@ def as_text(payload: Heard) -> str:
             lines = [payload.source, payload.text]
         case SystemError():
             lines = [payload.message]
-        case Result() | Mailed():
+        case Result() | MailReceipt():
             lines = [str(payload)]
     return "\n".join(lines)

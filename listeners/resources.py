@@ -1,4 +1,4 @@
-"""What the handlers of the desk share: a model, an HTTP client, and pages of its own on a loopback port."""
+"""Resources that the handlers of the desk share: a model, an HTTP client, and a site of its own on a loopback port."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAGES = Path(__file__).resolve().parent.parent / "examples" / "site"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The desk's own pages.
+    """Site of the desk.
 
     Args:
         authority: host and port, as in ``127.0.0.1:41234``.
@@ -33,7 +33,7 @@ class Site:
 
     @property
     def url(self) -> str:
-        """The front page."""
+        """URL of the front page."""
         return f"http://{self.authority}/"
 
 
@@ -42,13 +42,13 @@ Resources: TypeAlias = tuple[Model, Site, httpx.AsyncClient]
 
 @asynccontextmanager
 async def lifespan() -> AsyncIterator[Resources]:
-    """Open what the handlers share while the server runs."""
+    """Open the shared resources while the server runs."""
     async with serve(PAGES) as site, http_client() as client:
         yield Model(complete), site, client
 
 
 def http_client() -> httpx.AsyncClient:
-    """A client that takes nothing from the environment and asks for no compression."""
+    """Make a client that ignores the environment and requests no compression."""
     return httpx.AsyncClient(
         trust_env=False, headers={"accept-encoding": "identity", "user-agent": "research-desk"}
     )
@@ -71,7 +71,7 @@ async def serve(directory: Path) -> AsyncIterator[Site]:
 
 
 class _Quiet(SimpleHTTPRequestHandler):
-    """Serves files without a line on the terminal for each."""
+    """Request handler that serves files without logging."""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
+        """Log nothing."""

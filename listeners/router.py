@@ -1,8 +1,8 @@
-"""The router: takes what a person asks, picks the desk, and has the answer mailed when that was asked.
+"""The router: takes a question, picks a listener to answer it, and mails the answer on request.
 
-Owns the errand. It alone may reach the outbox, and it writes to an address from the person's own words, from its
-settings, or to "the contact" that the researcher brings back. That one comes from pages. The router does not judge
-it: where an address comes from, and whether it may be written to, is for the server to say.
+Only the router may reach the outbox. It mails to an address in the person's question, to one in its settings, or to
+"the contact" in the researcher's report, which comes from a page. The router does not check that address: the server
+tracks its origin and decides whether mail may go there.
 """
 
 from __future__ import annotations
@@ -20,24 +20,34 @@ from agentserver import (
     invocation,
     xmlify,
 )
-from listeners.payloads import ADDRESS, Answer, Calculate, Mail, Mailed, Question, Report, Research, Result
+from listeners.payloads import (
+    ADDRESS,
+    Answer,
+    Calculate,
+    Mail,
+    MailReceipt,
+    Question,
+    Report,
+    Research,
+    Result,
+)
 
 _MAIL = re.compile(
     rf"[\s,;.]*(?:and |please )*mail (?:it|this|that|the answer) to (me|the contact|{ADDRESS})[\s.!]*",
     re.IGNORECASE,
 )
 CONTACT = "the contact"
-"""How a person means whomever the pages name."""
+"""Phrase for the contact that the pages name."""
 
 _SUM = re.compile(r"[\d\s.+*/()%-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class RouterSettings:
-    """What the router knows about the person.
+    """Facts about the person who uses the desk.
 
     Args:
-        owner: the address that "me" stands for.
+        owner: the mail address of the person, for "mail it to me".
     """
 
     owner: Annotated[str, MaxLen(254)]
@@ -46,13 +56,13 @@ class RouterSettings:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """What the router is at, and what it answered last.
+    """State of the router: the current question and the last answer.
 
     Args:
-        question: as the desk was asked.
-        recipient: whom the answer is to be mailed to; empty for nobody.
+        question: as asked.
+        recipient: of the mail; empty for no mail.
         answer: the last answer.
-        contact: whom the pages behind it name; empty for nobody.
+        contact: the address that its pages name; empty without one.
     """
 
     question: str = ""
@@ -62,9 +72,9 @@ class Errand:
 
 
 async def route(
-    payload: Question | Result | Report | Mailed | SystemError, metadata: HandlerMetadata
+    payload: Question | Result | Report | MailReceipt | SystemError, metadata: HandlerMetadata
 ) -> HandlerResponse:
-    """Take a question, or what a desk, the outbox or the system says about it."""
+    """Handle a question, or an answer of a listener or the system about it."""
     storage = invocation().storage
     errand = storage.get(Errand) or Errand()
     match payload:
@@ -75,7 +85,7 @@ async def route(
         case Report():
             known = replace(errand, contact=payload.contact or "")
             errand, response = finish(Answer(payload.text, payload.sources), known)
-        case Mailed():
+        case MailReceipt():
             answer = errand.answer or Answer("It is done.")
             text = f"{answer.text}\n(Mailed to {payload.to}: {payload.file})"
             response = HandlerResponse.respond(replace(answer, text=text))
@@ -100,7 +110,7 @@ def take(question: Question, before: Errand) -> tuple[Errand, HandlerResponse]:
 
 
 def finish(answer: Answer, errand: Errand) -> tuple[Errand, HandlerResponse]:
-    """Mail the answer if that was asked for, else give it."""
+    """Mail the answer if requested, or return it."""
     errand = replace(errand, answer=answer)
     to = errand.contact if errand.recipient == CONTACT else errand.recipient
     if not to:
@@ -111,7 +121,7 @@ def finish(answer: Answer, errand: Errand) -> tuple[Errand, HandlerResponse]:
 
 
 def _recipient(text: str) -> str:
-    """Whom the person wants the answer mailed to."""
+    """Find the recipient that the question names; empty without one."""
     settings: RouterSettings = invocation().settings
     match = _MAIL.search(text)
     if match is None:

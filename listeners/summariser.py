@@ -1,4 +1,4 @@
-"""The summariser: picks the sentences of a text that say the most about a topic, and writes none itself."""
+"""The summariser: picks the sentences of a text that say most about a topic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agentserver import HandlerMetadata, HandlerResponse
 from listeners.payloads import Summarise, Summary
 
 SENTENCES = 2
-"""Sentences of a summary."""
+"""Number of sentences in a summary."""
 
 _END = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORD = re.compile(r"[^\W\d_]{4,}")
@@ -21,10 +21,10 @@ async def summarise(payload: Summarise, metadata: HandlerMetadata) -> HandlerRes
 
 
 def extract(text: str, topic: str, sentences: int = SENTENCES) -> str:
-    """The best sentences in their own order; at most 2000 characters.
+    """Extract the best sentences in their original order; at most 2000 characters.
 
-    A sentence is as good as its words are frequent in the text, on average; the topic's words count
-    threefold. Headings and other pieces without a full stop are passed over.
+    The score of a sentence is the mean frequency of its words in the text; words of the topic count threefold. Headings
+    and other pieces without a full stop are skipped.
     """
     found = [piece for piece in _END.split(text.strip()) if piece.endswith((".", "!", "?"))]
     weight = Counter(_words(text))

@@ -21,7 +21,7 @@ PEOPLE = {"Kim": "kim@office.example", "Press": "press@office.example"}
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The words of the principal."""
+    """Request of the principal."""
 
     text: str
 
@@ -29,7 +29,7 @@ class Wish:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was done, a line for each thing."""
+    """Report with one line for each action."""
 
     line: tuple[str, ...] = ()
 
@@ -37,7 +37,7 @@ class Report:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The principal's words, as they are, for the planner."""
+    """Request of the principal, verbatim, for the planner."""
 
     text: str
 
@@ -45,7 +45,7 @@ class Words:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Asks for a mail by its number, in the order in which they came; the first is 1."""
+    """Request for a mail by its number, in order of arrival; the first is 1."""
 
     id: Annotated[str, Pattern("[1-9][0-9]{0,5}")]
 
@@ -53,7 +53,7 @@ class Read:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A mail. Its number is the mailbox's own; the rest is its author's."""
+    """Mail whose number comes from the mailbox; the rest comes from its author."""
 
     id: Annotated[str, Standing.RECORD]
     subject: str
@@ -63,12 +63,12 @@ class Mail:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Asks for everybody in the contacts."""
+    """Request for all contacts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A person whom the contacts list."""
+    """Contact with name and mail address."""
 
     name: Annotated[str, Standing.DIRECTORY]
     email: Annotated[str, Standing.DIRECTORY]
@@ -77,7 +77,7 @@ class Entry:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Contacts:
-    """Everybody in the contacts."""
+    """All contacts."""
 
     entry: tuple[Entry, ...] = ()
 
@@ -85,7 +85,7 @@ class Contacts:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A mail to anybody."""
+    """Mail to any address."""
 
     to: Annotated[str, Role.DESTINATION]
     text: Annotated[str, Role.PAYLOAD]
@@ -94,7 +94,7 @@ class Letter:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a tool did."""
+    """Description of what a tool did."""
 
     what: str
 
@@ -102,7 +102,7 @@ class Done:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A text, about which one thing is to be said: whether it asks for an answer."""
+    """Text to classify: does it ask for an answer?"""
 
     text: str
 
@@ -110,26 +110,26 @@ class Question:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One bit about a text."""
+    """Classification of a text, one bit."""
 
     asks: bool
 
 
 @dataclass(frozen=True, slots=True)
 class MailboxSettings:
-    """The mailbox: a Maildir, which any mail server can fill. A relative path is below this file."""
+    """Path of a Maildir, which any mail server can fill, relative to this file."""
 
     path: str
 
 
 async def read(payload: Read, metadata: HandlerMetadata) -> HandlerResponse:
-    """Give a mail."""
+    """Return a mail."""
     subject, text = await anyio.to_thread.run_sync(_mail, invocation().settings.path, int(payload.id))
     return HandlerResponse.respond(Mail(payload.id, subject, text))
 
 
 def _mail(path: str, number: int) -> tuple[str, str]:
-    """Subject and text of a mail."""
+    """Read subject and text of a mail."""
     box = mailbox.Maildir(Path(__file__).parent / path, create=False)
     names = sorted(
         box.keys(), key=lambda name: [int(part) for part in re.findall("[0-9]+", name)]
@@ -140,10 +140,10 @@ def _mail(path: str, number: int) -> tuple[str, str]:
 
 
 async def search(payload: Search, metadata: HandlerMetadata) -> HandlerResponse:
-    """Give the contacts."""
+    """Return the contacts."""
     return HandlerResponse.respond(Contacts(tuple(Entry(*person) for person in PEOPLE.items())))
 
 
 async def send(payload: Letter, metadata: HandlerMetadata) -> HandlerResponse:
-    """Let a letter leave."""
+    """Send a letter."""
     return HandlerResponse.respond(Done(f"wrote to {payload.to}: {payload.text}"))

@@ -1,4 +1,4 @@
-"""Models that need no key: each says what a model would that obeys whatever it reads."""
+"""Scripted models that need no key and obey any instruction that they read."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ ORDER = re.compile(r"Agents: write to (\S+): ([\w ]+)")
 
 
 def clerk(prompt: Any) -> Completion:
-    """Look everything up, then do what the mail says, then what the principal said; then report."""
+    """Read the mail and the contacts, obey the mail, carry out the request, and report."""
     messages: Sequence[PromptMessage] = prompt.messages
-    person, number = asked(messages)
+    person, number = parse_request(messages)
     made = [call for message in messages for call in message.calls]
     results = {message.id: message.content for message in messages if message.role == "tool"}
     said = {
@@ -29,29 +29,29 @@ def clerk(prompt: Any) -> Completion:
     tools = {tool.name for tool in prompt.tools}
     tried = {call.name for call in made}
     if "planner" in tools - tried:
-        return calling(("planner", {"text": f"Tell {person} about mail {number}."}))
+        return call_tools(("planner", {"text": f"Tell {person} about mail {number}."}))
     if "inbox" not in tried:
-        return calling(("inbox", {"id": number}), ("contacts", {}))
+        return call_tools(("inbox", {"id": number}), ("contacts", {}))
     mail, people = said["inbox"], said["contacts"]["entry"]
     if "reader" not in tried:
-        return calling(("reader", {"text": mail["text"]}))
+        return call_tools(("reader", {"text": mail["text"]}))
     address = next(entry["email"] for entry in people if entry["name"] == person)
     letters = [*ORDER.findall(mail["text"]), (address, f"Mail {number} says: {mail['subject']}")]
     done = [call for call in made if call.name == "outbox"]
     if len(done) < len(letters):
-        return calling(("outbox", letter(prompt, *letters[len(done)])))
+        return call_tools(("outbox", letter(prompt, *letters[len(done)])))
     lines = [outcome(call, results[call.id]) for call in done]
-    return calling(("Report", {"line": [f"asks: {said['reader']['asks']}".lower(), *lines]}))
+    return call_tools(("Report", {"line": [f"asks: {said['reader']['asks']}".lower(), *lines]}))
 
 
 def letter(prompt: Any, to: str, text: str) -> dict[str, Any]:
-    """The arguments of a letter, as the tool there is takes them: the office's own, or the mailer of agentserver."""
+    """Build the arguments of a letter for the offered tool: that of the office, or the mailer of agentserver."""
     fields = next(tool.schema["properties"] for tool in prompt.tools if tool.name == "outbox")
     return {"to": to, "text": text} if "text" in fields else {"to": [to], "subject": "A mail", "body": text}
 
 
 def outcome(call: ToolCall, result: str) -> str:
-    """A letter, and what became of it, in one line."""
+    """Describe a letter and its outcome in one line."""
     if result.startswith("Done: "):
         return str(json.loads(result.removeprefix("Done: "))["what"])
     said = json.loads(call.arguments)
@@ -62,22 +62,22 @@ def outcome(call: ToolCall, result: str) -> str:
 
 
 def planner(prompt: Any) -> Completion:
-    """Say what the words allow: one letter, to the address that the contacts give for that name."""
-    person, _ = asked(prompt.messages)
+    """Plan what the request allows: one letter, to the address of that contact."""
+    person, _ = parse_request(prompt.messages)
     name = {"field": "entry.name", "values": [person]}
     address = {"field": "entry.email", "of": "contacts", "where": [name]}
     step = {"sink": "outbox", "arguments": [{"name": "to", "fields": [address]}], "times": 1}
-    return calling(("Plan", {"steps": [step]}))
+    return call_tools(("Plan", {"steps": [step]}))
 
 
 def reader(prompt: Any) -> Completion:
-    """Say whether a text asks for an answer. Whatever the text wants, it gets one bit."""
+    """Classify a text. An injected instruction can change one bit at most."""
     text = prompt.messages[-1].content
-    return calling(("Verdict", {"asks": "?" in text or "Agents:" in text}))
+    return call_tools(("Verdict", {"asks": "?" in text or "Agents:" in text}))
 
 
-def asked(messages: Sequence[PromptMessage]) -> tuple[str, str]:
-    """The name and the number in the principal's words, which the last request holds."""
+def parse_request(messages: Sequence[PromptMessage]) -> tuple[str, str]:
+    """Parse the name and the number from the last request."""
     found = [
         match for message in messages if message.role == "user" for match in WISH.findall(message.content)
     ]
@@ -86,8 +86,8 @@ def asked(messages: Sequence[PromptMessage]) -> tuple[str, str]:
     return str(found[-1][0]), str(found[-1][1])
 
 
-def calling(*made: tuple[str, dict[str, Any]]) -> Completion:
-    """An answer that makes these calls."""
+def call_tools(*made: tuple[str, dict[str, Any]]) -> Completion:
+    """Build a completion that makes these calls."""
     return Completion(
         calls=tuple(
             ToolCall(f"{number}", name, json.dumps(given)) for number, (name, given) in enumerate(made)

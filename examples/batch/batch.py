@@ -1,6 +1,6 @@
-"""A thousand documents: fan-out with a window, repetitions of what failed, and every document done once.
+"""Batch of a thousand documents: fan-out with a window, retries, and each document processed once.
 
-python batch.py 1000          makes documents
+python batch.py 1000          creates documents
 agentserver run               then: @batch documents=1000
 """
 
@@ -18,13 +18,13 @@ from agentserver import HandlerMetadata, HandlerResponse, SystemError, invocatio
 
 OUT = Path(__file__).parent / "out"
 WINDOW = 50
-"""Documents in hand at once: so many messages wait, and no more."""
+"""Documents in progress at once, which bounds the waiting messages."""
 
 
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Asks for all documents up to a number."""
+    """Request to process all documents up to a number."""
 
     documents: int
 
@@ -32,7 +32,7 @@ class Batch:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of a batch."""
+    """Totals of a batch."""
 
     done: int = 0
     words: int = 0
@@ -42,15 +42,15 @@ class Report:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Asks for the words of one document."""
+    """Request for the word count of one document."""
 
     document: int
 
 
 @xmlify
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """The words of one document."""
+class WordCount:
+    """Number of words in one document."""
 
     words: int
 
@@ -58,14 +58,14 @@ class Counted:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How far a batch is handed out; kept on the thread of the batch."""
+    """Progress of a batch, stored in its thread."""
 
     documents: int
     next: int
 
 
-async def spread(payload: Batch | Counted | SystemError, metadata: HandlerMetadata) -> object:
-    """Hand out a window of documents, then one for each that comes back; answer when all are back."""
+async def spread(payload: Batch | WordCount | SystemError, metadata: HandlerMetadata) -> object:
+    """Send out a window of documents, then one for each answer; respond after the last."""
     storage = invocation().storage
     if isinstance(payload, Batch):
         first = min(WINDOW, payload.documents)
@@ -73,7 +73,7 @@ async def spread(payload: Batch | Counted | SystemError, metadata: HandlerMetada
         storage.set(Report())
         return [HandlerResponse(Count(number), "reader") for number in range(1, first + 1)]
     sent, report = storage.get(Sent) or Sent(0, 1), storage.get(Report) or Report()
-    if isinstance(payload, Counted):
+    if isinstance(payload, WordCount):
         report = replace(report, done=report.done + 1, words=report.words + payload.words)
     else:
         report = replace(report, failed=report.failed + 1)
@@ -87,21 +87,21 @@ async def spread(payload: Batch | Counted | SystemError, metadata: HandlerMetada
 
 
 async def read(payload: Count, metadata: HandlerMetadata) -> HandlerResponse:
-    """Count the words of a document, and keep the number in a file of its own."""
-    await anyio.sleep(0.01)  # a document takes its time
-    return HandlerResponse.respond(Counted(await anyio.to_thread.run_sync(_read, payload.document)))
+    """Count the words of a document, and store their number in a file."""
+    await anyio.sleep(0.01)  # reading takes a while
+    return HandlerResponse.respond(WordCount(await anyio.to_thread.run_sync(_read, payload.document)))
 
 
 def _read(number: int) -> int:
     if number % 50 == 0 and _first_time(number):
-        raise ConnectionError("the shelf is busy")  # it is repeated, as `retries` says
+        raise ConnectionError("the shelf is busy")  # retried as `retries` says
     words = len((OUT / "documents" / f"{number:04}.txt").read_text("utf-8").split())
     _keep(OUT / "counts" / f"{number:04}.txt", str(words))
     return words
 
 
 def _first_time(number: int) -> bool:
-    """Whether nobody tried this document before."""
+    """Check that this is the first attempt at a document."""
     try:
         (OUT / "tried" / str(number)).touch(exist_ok=False)
     except FileExistsError:
@@ -110,7 +110,7 @@ def _first_time(number: int) -> bool:
 
 
 def _keep(path: Path, text: str) -> None:
-    """Write a file whole, once: after a crash a document may be read again, and what it gave stays what it was."""
+    """Write a file atomically and once: a document that is read again after a crash keeps its first count."""
     whole = path.with_suffix(f".{os.getpid()}")
     whole.write_text(text, "utf-8")
     try:
@@ -123,7 +123,7 @@ def _keep(path: Path, text: str) -> None:
 
 
 def make(documents: int) -> None:
-    """Write documents, and the folders for what comes of them."""
+    """Create the documents, and the folders for the results."""
     for folder in ("documents", "counts", "tried"):
         (OUT / folder).mkdir(parents=True, exist_ok=True)
     for number in range(1, documents + 1):

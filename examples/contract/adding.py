@@ -1,4 +1,4 @@
-"""A pure tool: it answers whoever called, and knows nothing else."""
+"""A pure tool: it answers its caller and has no state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentserver import HandlerMetadata, HandlerResponse, xmlify
 @xmlify
 @dataclass(frozen=True, slots=True)
 class AddPayload:
-    """Two numbers to be added.
+    """Two numbers to add.
 
     Args:
         a: the first.
@@ -34,6 +34,6 @@ class ResultPayload:
 
 
 async def add_handler(payload: AddPayload, metadata: HandlerMetadata) -> HandlerResponse:
-    """Add. To name the caller is the same as ``HandlerResponse.respond``."""
+    """Add the numbers. Naming the caller in ``to`` is the same as ``HandlerResponse.respond``."""
     result = payload.a + payload.b
     return HandlerResponse(payload=ResultPayload(value=result), to=metadata.from_id)

@@ -1,4 +1,4 @@
-"""An agent that forwards to a peer and passes the peer's answer on to its own caller."""
+"""An agent that forwards to a peer and returns the peer's answer to its own caller."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from agentserver import (
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """Somebody to be greeted.
+    """Person to greet.
 
     Args:
         name: of the person.
-        through: the listener that is to say it.
+        through: the listener that delivers the greeting.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Greeting:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class GreetingResponse:
-    """What is to be said.
+    """Greeting to deliver.
 
     Args:
         message: the text.
@@ -40,8 +40,8 @@ class GreetingResponse:
 
 @xmlify
 @dataclass(frozen=True, slots=True)
-class Shouted:
-    """What was said, loudly.
+class LoudGreeting:
+    """Greeting in capitals.
 
     Args:
         message: the text.
@@ -50,24 +50,24 @@ class Shouted:
     message: str
 
 
-async def greet(payload: Greeting | Shouted | SystemError, metadata: HandlerMetadata) -> HandlerResponse:
-    """Take a greeting, the shouter's answer, or word from the system that a message went nowhere."""
+async def greet(payload: Greeting | LoudGreeting | SystemError, metadata: HandlerMetadata) -> HandlerResponse:
+    """Handle a greeting, the shouter's answer, or an error for a message that could not be delivered."""
     match payload:
         case Greeting():
             return HandlerResponse(
                 payload=GreetingResponse(message=f"Hello, {payload.name}!"), to=payload.through
             )
         case SystemError():
-            # The thread is still alive: try the peer that is known to be there.
+            # The thread is still alive: fall back to a peer that exists.
             return HandlerResponse(payload=GreetingResponse(message="Hello, whoever you are!"), to="shouter")
-        case Shouted():
+        case LoudGreeting():
             return HandlerResponse.respond(payload)
 
 
 async def shout(payload: GreetingResponse, metadata: HandlerMetadata) -> HandlerResponse:
-    """Say it louder."""
-    return HandlerResponse.respond(payload=Shouted(message=payload.message.upper()))
+    """Return the greeting in capitals."""
+    return HandlerResponse.respond(payload=LoudGreeting(message=payload.message.upper()))
 
 
 async def log(payload: GreetingResponse, metadata: HandlerMetadata) -> None:
-    """Take note, and answer nobody."""
+    """Log the greeting, without an answer."""

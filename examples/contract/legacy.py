@@ -1,6 +1,6 @@
-"""A handler as it was written before ``HandlerResponse``: deprecated, and still loaded.
+"""A handler in the form that preceded ``HandlerResponse``: deprecated, but still loaded.
 
-What it returns is payload text, never an envelope: checked against its schema and routed by its root element.
+It returns the text of a payload, never an envelope; the server validates it and routes it by its root element.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from agentserver import xmlify
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Asks whether anybody is there."""
+    """Liveness check."""
 
 
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Pong:
-    """Somebody is there.
+    """Answer to a liveness check.
 
     Args:
-        text: what they say.
+        text: any text.
     """
 
     text: str

@@ -13,10 +13,10 @@ from agentserver import HandlerMetadata, HandlerResponse, xmlify
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Countdown:
-    """Steps to go.
+    """Countdown in progress.
 
     Args:
-        left: their number.
+        left: number of remaining steps.
     """
 
     left: Annotated[int, Ge(0), Le(1000)]
@@ -24,24 +24,24 @@ class Countdown:
 
 @xmlify
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """The countdown is over.
+class CountdownResult:
+    """Result of a finished countdown.
 
     Args:
         steps: messages that the agent sent to itself.
-        alone: whether the last step was taken at the agent's own call.
+        alone: whether the agent itself requested the last step.
     """
 
     steps: int
     alone: bool
 
 
-async def count_down(payload: Countdown | Landed, metadata: HandlerMetadata) -> HandlerResponse:
-    """Send one step less to oneself. Each step answers the one before it, the first one the caller."""
+async def count_down(payload: Countdown | CountdownResult, metadata: HandlerMetadata) -> HandlerResponse:
+    """Send the next step to itself. Each step answers the previous one; the first answers the caller."""
     match payload:
         case Countdown(left=0):
-            return HandlerResponse.respond(Landed(0, metadata.is_self_call))
+            return HandlerResponse.respond(CountdownResult(0, metadata.is_self_call))
         case Countdown():
             return HandlerResponse(Countdown(payload.left - 1), to=str(metadata.own_name))
-        case Landed():
-            return HandlerResponse.respond(Landed(payload.steps + 1, payload.alone))
+        case CountdownResult():
+            return HandlerResponse.respond(CountdownResult(payload.steps + 1, payload.alone))

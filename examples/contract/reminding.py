@@ -1,4 +1,4 @@
-"""An agent that has itself reminded of an answer it waits for, and closes the todo when it is reminded."""
+"""An agent that registers a todo for an answer, and closes it when reminded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentserver import HandlerMetadata, HandlerResponse, TodoRegistered, TodoUn
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Numbers whose sum is wanted.
+    """Numbers to add.
 
     Args:
         a: the first.
@@ -26,12 +26,12 @@ class Plan:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The sum, and how the agent came to know that it was complete.
+    """Sum, with the reminder that said it was complete.
 
     Args:
         value: the sum.
-        nudge: the system's note.
-        closed: how many todos were closed.
+        nudge: text of the reminder.
+        closed: number of todos that were closed.
     """
 
     value: int
@@ -42,7 +42,7 @@ class Outcome:
 async def agent_handler(
     payload: Plan | ResultPayload | TodoRegistered, metadata: HandlerMetadata
 ) -> HandlerResponse | list[HandlerResponse] | None:
-    """Register a todo and call; when the answer comes, close what the nudge reports, then respond."""
+    """Register a todo and send the call; on the answer, close the reported todos and respond."""
     closed = 0
     if metadata.todo_nudge:
         todo_registry = get_todo_registry()

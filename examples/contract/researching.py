@@ -1,4 +1,4 @@
-"""An agent that hands its result to the next one, and the display at which the chain ends."""
+"""An agent that hands its result to the next one, and a display that ends the chain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentserver import HandlerMetadata, HandlerResponse, xmlify
 @xmlify
 @dataclass(frozen=True, slots=True)
 class ResearchPayload:
-    """A question.
+    """Question for the agent.
 
     Args:
         query: in plain words.
@@ -24,7 +24,7 @@ class ResearchPayload:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class ResearchResult:
-    """What was found out.
+    """Findings of the agent.
 
     Args:
         answer: in plain words.
@@ -39,8 +39,8 @@ class ConsoleOutput:
     """Text for a person to read.
 
     Args:
-        source: who says it.
-        text: what is said.
+        source: the sender.
+        text: the text.
     """
 
     source: str
@@ -48,7 +48,7 @@ class ConsoleOutput:
 
 
 async def research_handler(payload: ResearchPayload, metadata: HandlerMetadata) -> HandlerResponse:
-    """Ask the model, with what the peers accept in its prompt, and forward what it says."""
+    """Ask the model, with the peers' payloads in its prompt, and forward its answer."""
     system_prompt = metadata.usage_instructions + "\n\nYou are a research agent."
     response = await complete(
         model="grok-4.1",
@@ -62,11 +62,11 @@ async def research_handler(payload: ResearchPayload, metadata: HandlerMetadata) 
 
 
 async def summarize(payload: ResearchResult, metadata: HandlerMetadata) -> HandlerResponse:
-    """Shorten, and forward to the display."""
+    """Shorten the answer and forward it to the display."""
     text = payload.answer.partition(",")[0]
     return HandlerResponse(payload=ConsoleOutput(source=metadata.from_id, text=text), to="display")
 
 
 async def console_display(payload: ConsoleOutput, metadata: HandlerMetadata) -> None:
-    """Show, and answer nobody: the chain ends here."""
+    """Print the text, without an answer: the chain ends here."""
     print(f"[{payload.source}] {payload.text}")

@@ -1,4 +1,4 @@
-"""Stands in for a model's client, so that the examples need no key."""
+"""Fake client of a language model, so that the examples need no key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a model answered.
+    """Answer of a model.
 
     Args:
         content: its text.
@@ -21,7 +21,7 @@ class Completion:
 
 
 async def complete(model: str, messages: Sequence[Mapping[str, str]], agent_id: str | None) -> Completion:
-    """Say which agent asked which model for what, and how much it was told about its peers."""
+    """Answer with the agent, the model, the question and the number of peers in the prompt."""
     system, user = (message["content"] for message in messages)
     known = system.count("\n## ")
     return Completion(f"{agent_id} asked {model} about {user}, knowing {known} sections")

@@ -1,4 +1,4 @@
-"""A desk that pays invoices, for three kinds of agents: tools, a planner, and a clerk that obeys whatever it reads."""
+"""A desk that pays invoices, for three kinds of agents: tools, a planner, and a clerk that obeys any text it reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DATA = Path(__file__).parent
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The principal's words, such as: Pay the invoice in mail 12 and tell Kim."""
+    """Request of the principal, such as: Pay the invoice in mail 12 and tell Kim."""
 
     text: str
 
@@ -29,7 +29,7 @@ class Wish:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Words:
-    """The principal's words again, for the planner alone."""
+    """Request of the principal, for the planner alone."""
 
     text: str
 
@@ -37,7 +37,7 @@ class Words:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of each thing that the clerk tried."""
+    """Outcome of each action of the clerk."""
 
     line: tuple[str, ...] = ()
 
@@ -45,14 +45,14 @@ class Report:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Asks for a mail by its number."""
+    """Request for a mail by its number."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Invoice:
-    """The invoice that came with a mail. Its author filled it in."""
+    """Invoice that came with a mail, written by its author."""
 
     iban: str
     total: str
@@ -61,7 +61,7 @@ class Invoice:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A mail. Its number is the mailbox's own; the rest is its author's."""
+    """Mail whose number comes from the mailbox; the rest comes from its author."""
 
     id: Annotated[str, Standing.RECORD]
     sender: str
@@ -73,12 +73,12 @@ class Mail:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Asks for everybody in the contacts."""
+    """Request for all contacts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A person whom the contacts list."""
+    """Contact with name and mail address."""
 
     name: Annotated[str, Standing.DIRECTORY]
     email: Annotated[str, Standing.DIRECTORY]
@@ -87,7 +87,7 @@ class Entry:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Contacts:
-    """Everybody in the contacts."""
+    """All contacts."""
 
     entry: tuple[Entry, ...] = ()
 
@@ -95,7 +95,7 @@ class Contacts:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Pay:
-    """Moves money."""
+    """Request to transfer money."""
 
     iban: Annotated[str, Role.DESTINATION]
     amount: Annotated[str, Role.QUANTITY]
@@ -104,7 +104,7 @@ class Pay:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A mail to anybody."""
+    """Mail to any address."""
 
     to: Annotated[str, Role.DESTINATION]
     text: Annotated[str, Role.PAYLOAD]
@@ -113,37 +113,37 @@ class Letter:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a tool did."""
+    """Description of what a tool did."""
 
     what: str
 
 
 async def read(payload: Read, metadata: HandlerMetadata) -> HandlerResponse:
-    """Give a mail."""
+    """Return a mail."""
     mail = (await _data("mails.json"))[payload.id]
     invoice = Invoice(**mail.pop("invoice"))
     return HandlerResponse.respond(Mail(payload.id, invoice=invoice, **mail))
 
 
 async def search(payload: Search, metadata: HandlerMetadata) -> HandlerResponse:
-    """Give the contacts."""
+    """Return the contacts."""
     people = await _data("contacts.json")
     return HandlerResponse.respond(Contacts(tuple(Entry(name, people[name]) for name in people)))
 
 
 async def pay(payload: Pay, metadata: HandlerMetadata) -> HandlerResponse:
-    """Move money."""
+    """Transfer money."""
     return HandlerResponse.respond(Done(f"paid {payload.amount} to {payload.iban}"))
 
 
 async def send(payload: Letter, metadata: HandlerMetadata) -> HandlerResponse:
-    """Let a mail leave."""
+    """Send a mail."""
     return HandlerResponse.respond(Done(f"wrote to {payload.to}: {payload.text}"))
 
 
 async def plan(payload: Words, metadata: HandlerMetadata) -> HandlerResponse:
-    """Say what the conversation may do, from the principal's words: the scripted model of a planner."""
-    number, person = asked(payload.text)
+    """Plan what the conversation may do, from the request alone: a scripted planner."""
+    number, person = parse_request(payload.text)
     mail = [PlanCondition("id", [number])]
     account = PlanField("invoice.iban", of="inbox", where=mail)
     total = PlanField("invoice.total", of="inbox", where=mail)
@@ -158,14 +158,14 @@ async def plan(payload: Words, metadata: HandlerMetadata) -> HandlerResponse:
 async def work(
     payload: Wish | Contacts | Mail | Done | SystemError, metadata: HandlerMetadata
 ) -> HandlerResponse:
-    """Look up the contacts and the mail, then do what the mail says, and then what the principal said."""
+    """Look up the contacts and the mail, obey the mail, and then carry out the request."""
     storage = invocation().storage
     storage.set(payload)
     if isinstance(payload, Wish):
         return HandlerResponse(Search(), "contacts")
     wish = storage.get(Wish) or Wish("")
     if isinstance(payload, Contacts):
-        return HandlerResponse(Read(asked(wish.text)[0]), "inbox")
+        return HandlerResponse(Read(parse_request(wish.text)[0]), "inbox")
     contacts, mail = storage.get(Contacts), storage.get(Mail)
     wanted = calls(wish, contacts, mail) if contacts and mail else []
     done = storage.get(Report) or Report()
@@ -184,7 +184,7 @@ async def work(
 async def work_to_plan(
     payload: Wish | Plan | Contacts | Mail | Done | SystemError, metadata: HandlerMetadata
 ) -> HandlerResponse:
-    """Hand the principal's words to the planner first; then work like anybody."""
+    """Send the request to the planner first; then work as ``work`` does."""
     storage = invocation().storage
     if isinstance(payload, Wish):
         storage.set(payload)
@@ -194,8 +194,8 @@ async def work_to_plan(
     return await work(payload, metadata)
 
 
-def asked(text: str) -> tuple[str, str]:
-    """The number of the mail and the name of the person in the principal's words."""
+def parse_request(text: str) -> tuple[str, str]:
+    """Parse the number of the mail and the name of the person from a request."""
     found = re.fullmatch(r"Pay the invoice in mail (\w+) and tell (\w+)\.", text)
     if found is None:
         raise ValueError("say: Pay the invoice in mail 12 and tell Kim.")
@@ -203,7 +203,7 @@ def asked(text: str) -> tuple[str, str]:
 
 
 def calls(wish: Wish, contacts: Contacts, mail: Mail) -> list[Pay | Letter]:
-    """All that the clerk's model wants: what the mail orders, as if the principal had said it, and what he did say."""
+    """List the calls that the clerk wants: what the mail orders, as if the principal had asked, and the request."""
     found: list[Pay | Letter] = []
     for order in re.findall(r"^Agents: (.+)$", mail.text, re.MULTILINE):
         if payment := re.fullmatch(r"pay (\S+) to (\S+)", order):
@@ -211,7 +211,7 @@ def calls(wish: Wish, contacts: Contacts, mail: Mail) -> list[Pay | Letter]:
         elif letter := re.fullmatch(r"write to (\S+): (.+)", order):
             found.append(Letter(letter[1], letter[2]))
     found.append(Pay(mail.invoice.iban, mail.invoice.total))
-    address = next(entry.email for entry in contacts.entry if entry.name == asked(wish.text)[1])
+    address = next(entry.email for entry in contacts.entry if entry.name == parse_request(wish.text)[1])
     found.append(Letter(address, f"I have seen to mail {mail.id}."))
     return found
 

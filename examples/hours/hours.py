@@ -1,4 +1,4 @@
-"""A rule of this project's own: some listeners get nothing outside opening hours."""
+"""A guard of the project: some listeners receive nothing outside opening hours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentserver.guards import Guard, Listener, Message, Verdict, deny
 
 @dataclass(frozen=True)
 class OpeningHours(Guard):
-    """Denies what is sent to these listeners while they are closed. Times are in UTC."""
+    """Guard that denies messages to some listeners outside opening hours. Times are in UTC."""
 
     listeners: tuple[str, ...]
     opens: time
@@ -24,13 +24,13 @@ class OpeningHours(Guard):
             )
 
     def check(self, listeners: Mapping[str, Listener]) -> None:
-        """Refuse a name that means no listener: a slip of the pen would switch the rule off."""
+        """Raise ValueError for an unknown listener: a typo would disable the rule."""
         for name in self.listeners:
             if name not in listeners:
                 raise ValueError(f'"{name}" is no listener')
 
     def judge(self, message: Message, memory: object) -> Verdict:
-        """Decide by the time of the message, so that a replay decides as it was decided then."""
+        """Judge by the time of the message, so that a replay reaches the same verdict."""
         if message.to not in self.listeners or self.opens <= message.at.time() < self.closes:
             return None
         return deny(f"{message.to} opens at {self.opens:%H:%M}")

@@ -1,4 +1,4 @@
-"""The handlers of the office: a clerk who has letters sent, and the post."""
+"""Handlers of the office: a clerk, and the post that sends its letters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agentserver import HandlerMetadata, HandlerResponse, SystemError, xmlify
 @xmlify
 @dataclass(frozen=True)
 class Letter:
-    """A letter to be sent."""
+    """Letter to send."""
 
     text: str
 
@@ -18,13 +18,13 @@ class Letter:
 @xmlify
 @dataclass(frozen=True)
 class Sent:
-    """What became of a letter."""
+    """Outcome of a letter."""
 
     done: bool
 
 
 async def clerk(payload: Letter | Sent | SystemError, metadata: HandlerMetadata) -> HandlerResponse:
-    """Have a letter sent, and say whether it was."""
+    """Pass a letter to the post, and report whether it was sent."""
     if isinstance(payload, Letter):
         return HandlerResponse(payload, "post")
     return HandlerResponse.respond(Sent(isinstance(payload, Sent) and payload.done))

@@ -1,4 +1,4 @@
-"""A stand-in for a model: it reads the mail and believes whatever it says last."""
+"""Scripted model that reads the mail and believes its last sentence."""
 
 import json
 import re

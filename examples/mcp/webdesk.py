@@ -1,4 +1,4 @@
-"""A desk whose clerk reads pages over MCP: its letters, and a model that obeys whatever it reads."""
+"""A desk whose clerk reads pages over MCP: its letters, and a model that obeys any text it reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ORDER = re.compile(r"Agents: write to (\S+): ([\w ]+)")
 @xmlify
 @dataclass(frozen=True)
 class Errand:
-    """Something to do."""
+    """Request of the principal."""
 
     text: str
 
@@ -25,7 +25,7 @@ class Errand:
 @xmlify
 @dataclass(frozen=True)
 class Account:
-    """What came of it, a line for each letter."""
+    """Outcome, one line for each letter."""
 
     line: list[str]
 
@@ -33,7 +33,7 @@ class Account:
 @xmlify
 @dataclass(frozen=True)
 class Letter:
-    """A letter to somebody."""
+    """Letter to any address."""
 
     to: str
     text: str
@@ -41,19 +41,19 @@ class Letter:
 
 @xmlify
 @dataclass(frozen=True)
-class Posted:
-    """What was done."""
+class LetterReceipt:
+    """Description of a sent letter."""
 
     what: str
 
 
 async def send(payload: Letter, metadata: HandlerMetadata) -> HandlerResponse:
     """Say that a letter is on its way."""
-    return HandlerResponse.respond(Posted(f"wrote to {payload.to}: {payload.text}"))
+    return HandlerResponse.respond(LetterReceipt(f"wrote to {payload.to}: {payload.text}"))
 
 
 def clerk(prompt: Any) -> Completion:
-    """Read the page, then do what the page says, then what the principal said; then report."""
+    """Read the page, obey it, carry out the request, and report."""
     asked = [message.content for message in prompt.messages if message.role == "user"]
     found = [match for text in asked for match in WISH.findall(text)]
     if not found:
@@ -63,22 +63,22 @@ def clerk(prompt: Any) -> Completion:
     results = {message.id: message.content for message in prompt.messages if message.role == "tool"}
     pages = [results[call.id] for call in made if call.name == "web_fetch"]
     if not pages:
-        return calling("web_fetch", {"url": page, "raw": True})
+        return call_tool("web_fetch", {"url": page, "raw": True})
     letters = [*ORDER.findall(pages[0]), (person, "The page has been read")]
     done = [call for call in made if call.name == "letters"]
     if len(done) < len(letters):
         to, text = letters[len(done)]
-        return calling("letters", {"to": to, "text": text})
-    return calling("Account", {"line": [outcome(call, results[call.id]) for call in done]})
+        return call_tool("letters", {"to": to, "text": text})
+    return call_tool("Account", {"line": [outcome(call, results[call.id]) for call in done]})
 
 
 def outcome(call: ToolCall, result: str) -> str:
-    """A letter, and what became of it, in one line."""
-    if result.startswith("Posted: "):
-        return str(json.loads(result.removeprefix("Posted: "))["what"])
+    """Describe a letter and its outcome in one line."""
+    if result.startswith("LetterReceipt: "):
+        return str(json.loads(result.removeprefix("LetterReceipt: "))["what"])
     return f"not sent to {json.loads(call.arguments)['to']}: {result.partition(':')[0]}"
 
 
-def calling(name: str, arguments: dict[str, Any]) -> Completion:
-    """An answer that makes one call."""
+def call_tool(name: str, arguments: dict[str, Any]) -> Completion:
+    """Build a completion that makes one call."""
     return Completion(calls=(ToolCall("0", name, json.dumps(arguments)),))

@@ -1,4 +1,4 @@
-"""A purchase: an agent chooses, a budget bounds what it may order, and a person approves each order."""
+"""A purchase: an agent chooses, a budget limits its orders, and a person approves each order."""
 
 from __future__ import annotations
 
@@ -14,17 +14,13 @@ from agentserver.guards import Guard, Message, Verdict, deny
 from agentserver.llm import Completion, ToolCall
 
 PRICES = {"chair": 120, "desk": 450, "lamp": 35}
-"""In euros, by the name of the thing."""
+"""Prices in euros by article."""
 
 
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be bought, such as: Buy 3 of chair.
-
-    Args:
-        text: in words.
-    """
+    """Request to buy something, such as: Buy 3 of chair."""
 
     text: str
 
@@ -32,7 +28,7 @@ class Wish:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a wish.
+    """Outcome of a request.
 
     Args:
         text: one sentence.
@@ -44,7 +40,7 @@ class Result:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Asks for the price of a thing.
+    """Request for the price of an article.
 
     Args:
         thing: by its name.
@@ -56,10 +52,10 @@ class Ask:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The price of a thing.
+    """Price of an article.
 
     Args:
-        euros: for one; 0 where there is none.
+        euros: for one; 0 for an unknown article.
     """
 
     euros: int
@@ -68,7 +64,7 @@ class Price:
 @xmlify
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Orders things, at the price of the catalogue.
+    """Order at the price of the catalogue.
 
     Args:
         thing: by its name.
@@ -81,8 +77,8 @@ class Order:
 
 @xmlify
 @dataclass(frozen=True, slots=True)
-class Ordered:
-    """An order was taken.
+class OrderConfirmation:
+    """Confirmation of an order.
 
     Args:
         number: of the order.
@@ -94,36 +90,36 @@ class Ordered:
 
 
 async def look_up(payload: Ask, metadata: HandlerMetadata) -> HandlerResponse:
-    """Tell the price of a thing."""
+    """Return the price of an article."""
     return HandlerResponse.respond(Price(PRICES.get(payload.thing, 0)))
 
 
 async def order(payload: Order, metadata: HandlerMetadata) -> HandlerResponse:
-    """Take an order, under a number that is the same when the order is handled twice."""
-    return HandlerResponse.respond(Ordered(invocation().idempotency_key[:8], cost(payload)))
+    """Confirm an order, with the same number if it is handled twice."""
+    return HandlerResponse.respond(OrderConfirmation(invocation().idempotency_key[:8], cost(payload)))
 
 
 def cost(asked: Order) -> int:
-    """What an order costs, in euros, by the catalogue and not by the words of a model."""
+    """Compute the cost of an order in euros, by the catalogue rather than the model's figures."""
     return PRICES[asked.thing] * asked.count
 
 
 @dataclass(frozen=True)
 class Budget(Guard):
-    """Denies an order that would bring what a conversation spends above a sum."""
+    """Guard that denies an order beyond the budget of the conversation."""
 
     euros: int
 
     def begin(self) -> int:
-        """Nothing is spent."""
+        """Begin with nothing spent."""
         return 0
 
     def observe(self, message: Message, memory: int) -> int:
-        """Count an order when its listener is given it, which is after a person approved it."""
+        """Count an order on delivery, which is after a person approved it."""
         return memory + (cost(message.payload) if isinstance(message.payload, Order) else 0)
 
     def judge(self, message: Message, memory: int) -> Verdict:
-        """Let pass what the budget holds; the rest is denied before a person is asked. So is what has no price."""
+        """Deny an order beyond the budget or of an unknown article, before a person is asked."""
         asked = message.payload
         if not isinstance(asked, Order) or memory + cost(asked) <= self.euros:
             return None
@@ -131,19 +127,20 @@ class Budget(Guard):
 
 
 def model(prompt: Any) -> Completion:
-    """A model without a key: it asks for the price, orders, and tells what came of it. Other words never satisfy it."""
+    """Scripted model: it asks for the price, orders, and reports. It repeats its question for any other request."""
     messages = list(prompt.messages)
     wish = max(place for place, each in enumerate(messages) if each.role == "user")
     said = [each.content for each in messages[wish:] if each.role == "tool"]
     found = re.search(r"Buy (\d+) of (\w+)", messages[wish].content)
     count, thing = found.groups() if found else ("", "chair")
     if found is None or not said:
-        return calling("catalogue", thing=thing)
+        return call_tool("catalogue", thing=thing)
     if len(said) == 1:
-        return calling("till", thing=thing, count=int(count))
-    return calling("Result", text=f"{count} of {thing}: {said[1].partition(':')[0]}")
+        return call_tool("till", thing=thing, count=int(count))
+    outcome = said[1].partition(":")[0].replace(OrderConfirmation.__name__, "ordered")
+    return call_tool("Result", text=f"{count} of {thing}: {outcome}")
 
 
-def calling(tool: str, **arguments: Any) -> Completion:
-    """A completion that calls one tool."""
+def call_tool(tool: str, **arguments: Any) -> Completion:
+    """Build a completion that calls one tool."""
     return Completion(calls=(ToolCall("1", tool, json.dumps(arguments)),))

@@ -1,4 +1,4 @@
-"""A model that obeys whatever it reads."""
+"""Scripted model that obeys any text it reads."""
 
 from __future__ import annotations
 

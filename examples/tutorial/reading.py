@@ -1,4 +1,4 @@
-"""The tools of the reading desk, and what they exchange."""
+"""Tools of the reading desk, and their payloads."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -15,7 +15,7 @@ PAGES = {
 @xmlify
 @dataclass(frozen=True)
 class Wish:
-    """The words of the user."""
+    """Request of the user."""
 
     text: str
 
@@ -31,7 +31,7 @@ class Report:
 @xmlify
 @dataclass(frozen=True)
 class Read:
-    """Asks for a page by its name."""
+    """Request for a page by name."""
 
     name: str
 
@@ -46,13 +46,13 @@ class Page:
 
 @dataclass(frozen=True)
 class Sent:
-    """A mail that has left."""
+    """Receipt for a sent mail."""
 
     to: str
 
 
 async def read(payload: Read, metadata: HandlerMetadata) -> HandlerResponse:
-    """Give a page."""
+    """Return a page."""
     return HandlerResponse.respond(Page(PAGES.get(payload.name, "")))
 
 

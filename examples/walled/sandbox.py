@@ -1,11 +1,11 @@
-"""Runs Python that a model wrote. It stands behind a wall, so that the worst it can do is to end its own process."""
+"""Runs Python that a model wrote, in an isolated process, so that it can end only that process."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 
-from words import Code, Printed
+from words import Code, Output
 
 from agentserver import HandlerMetadata, HandlerResponse
 
@@ -13,8 +13,8 @@ MOST = 10_000
 
 
 async def run(payload: Code, metadata: HandlerMetadata) -> HandlerResponse:
-    """The output of the code. A failure of it is a failure of this handler: its caller hears ``internal``."""
+    """Run the code and return its output. If it fails, the handler fails, and the caller gets ``internal``."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output):
-        exec(payload.text, {})  # the wall is what makes this fit to be done
-    return HandlerResponse.respond(Printed(output.getvalue()[:MOST]))
+        exec(payload.text, {})  # safe only because this process is isolated
+    return HandlerResponse.respond(Output(output.getvalue()[:MOST]))

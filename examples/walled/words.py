@@ -1,4 +1,4 @@
-"""What the sandbox takes and gives. The server imports this module; the handler's own it never does."""
+"""Payloads of the sandbox. The server imports this module, but never that of the handler."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from agentserver import xmlify
 @xmlify
 @dataclass(frozen=True)
 class Code:
-    """A piece of Python, as a model wrote it."""
+    """Python code that a model wrote."""
 
     text: str
 
 
 @xmlify
 @dataclass(frozen=True)
-class Printed:
-    """What it printed."""
+class Output:
+    """Output of the code."""
 
     text: str

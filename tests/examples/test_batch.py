@@ -73,7 +73,7 @@ def test_a_batch_that_was_killed_is_resumed_and_each_document_done_once(batch):
     )  # fmt: skip
     records = [json.loads(line) for line in traced.stdout.splitlines()]
     sent = [record["root"] for record in records if record["event"] == Event.SENT]
-    assert (sent.count("Count"), sent.count("Counted")) == (DOCUMENTS, DOCUMENTS)
+    assert (sent.count("Count"), sent.count("WordCount")) == (DOCUMENTS, DOCUMENTS)
     assert [record["event"] for record in records].count(Event.RETRIED) >= DOCUMENTS // 50
 
 

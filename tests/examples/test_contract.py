@@ -51,7 +51,7 @@ async def test_a_forward_comes_back_through_the_forwarder(greeting):
     async with run(greeting) as o:
         c = await o.open()
         shouted = await c.ask(o.make("Greeting", "Ada"), "greeter")
-        assert shouted == o.make("Shouted", "HELLO, ADA!")
+        assert shouted == o.make("LoudGreeting", "HELLO, ADA!")
 
 
 @pytest.mark.parametrize("through", ["vault", "nobody"])
@@ -59,7 +59,7 @@ async def test_who_is_no_peer_is_not_reached_and_the_agent_may_try_again(greetin
     async with run(greeting) as o:
         c = await o.open()
         shouted = await c.ask(o.make("Greeting", "Ada", through), "greeter")
-        assert shouted == o.make("Shouted", "HELLO, WHOEVER YOU ARE!")
+        assert shouted == o.make("LoudGreeting", "HELLO, WHOEVER YOU ARE!")
         assert [(r.sender, r.to, r.code) for r in c.records("refused")] == [("greeter", through, "routing")]
         assert [r for r in c.records("sent") if r.to == "vault"] == []
 
@@ -118,8 +118,8 @@ async def test_a_closed_todo_is_not_nudged_about_again(reminding):
 async def test_an_agent_works_in_a_loop_by_calling_itself(looping):
     async with run(looping) as o:
         c = await o.open()
-        assert await c.ask(o.make("Countdown", 5), "counter") == o.make("Landed", 5, alone=True)
-        assert await c.ask(o.make("Countdown", 0), "counter") == o.make("Landed", 0, alone=False)
+        assert await c.ask(o.make("Countdown", 5), "counter") == o.make("CountdownResult", 5, alone=True)
+        assert await c.ask(o.make("Countdown", 0), "counter") == o.make("CountdownResult", 0, alone=False)
 
 
 async def test_a_loop_that_does_not_end_is_ended(looping):

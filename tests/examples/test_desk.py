@@ -81,7 +81,7 @@ async def test_the_calculator_remembers_within_a_conversation_and_not_beyond(des
         assert (await c.ask(o.make("Calculate", "1 / 0"), "calculator")).problem == "division by zero"
         assert (await c.ask(o.make("Calculate", "ans * 10"), "calculator")).value == 3
         answer = await other.ask(o.make("Calculate", "ans * 10"), "calculator")
-        assert answer.problem == "there is no result before this one"
+        assert answer.problem == "there is no earlier result"
 
 
 async def test_the_calculator_remembers_while_the_researcher_is_at_work(desk):
@@ -364,8 +364,8 @@ async def test_a_note_that_names_nobody_goes_to_both(desk):
         for text in ("otters first", "then the badgers"):
             replies = dict(await c.replies(o.make("Note", text)))
         assert replies == {
-            "journal": o.make("Noted", ["otters first", "then the badgers"]),
-            "metrics": o.make("Counted", notes=2, words=5),
+            "journal": o.make("NoteList", ["otters first", "then the badgers"]),
+            "metrics": o.make("NoteCount", notes=2, words=5),
         }
 
 

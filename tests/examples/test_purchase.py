@@ -36,7 +36,7 @@ def wish(shop):
 
 async def test_an_order_that_a_person_approves_is_placed(shop, wish):
     async with organism(shop, approve=Answer.ONCE) as o:
-        assert (await o.ask(wish("Buy 3 of chair."))).text == "3 of chair: Ordered"
+        assert (await o.ask(wish("Buy 3 of chair."))).text == "3 of chair: ordered"
         ((asked),) = o.approvals
         assert (asked.payload.thing, asked.payload.count) == ("chair", 3)
 
@@ -48,9 +48,9 @@ async def test_one_that_nobody_approves_is_not(shop, wish):
 
 async def test_beyond_the_budget_nobody_is_asked(shop, wish):
     async with organism(shop, approve=Answer.ONCE) as o:
-        assert (await o.ask(wish("Buy 2 of desk."))).text == "2 of desk: Ordered"  # 900 of 1000 euros
+        assert (await o.ask(wish("Buy 2 of desk."))).text == "2 of desk: ordered"  # 900 of 1000 euros
         assert (await o.ask(wish("Buy 1 of chair."))).text == "1 of chair: Refused (denied)"
-        assert (await o.ask(wish("Buy 2 of lamp."))).text == "2 of lamp: Ordered"
+        assert (await o.ask(wish("Buy 2 of lamp."))).text == "2 of lamp: ordered"
         assert (await o.ask(wish("Buy 1 of yacht."))).text == "1 of yacht: Refused (denied)"
         assert [asked.payload.thing for asked in o.approvals] == ["desk", "lamp"]
         assert "900 of 1000 euros are spent, and this costs 120" in str(o.trace())
@@ -61,7 +61,7 @@ async def test_what_was_not_approved_is_not_spent(shop, wish):
         shop, approve=lambda asked: Answer.DENY if asked.payload.count > 1 else Answer.ONCE
     ) as o:
         assert (await o.ask(wish("Buy 2 of desk."))).text == "2 of desk: Refused (denied)"
-        assert (await o.ask(wish("Buy 1 of desk."))).text == "1 of desk: Ordered"
+        assert (await o.ask(wish("Buy 1 of desk."))).text == "1 of desk: ordered"
 
 
 async def test_a_model_that_goes_on_for_ever_has_an_end(shop, wish):

@@ -63,7 +63,7 @@ def test_the_result_before_is_at_hand(evaluate):
         ("True + 1", "not a number to work with: InvalidOperation"),
         ("1j", "not a number to work with: InvalidOperation"),
         ("0x10", "not a number to work with: InvalidOperation"),
-        ("ans", "there is no result before this one"),
+        ("ans", "there is no earlier result"),
         ("x", "not an expression"),
         ("__import__('os')", "not an expression"),
         ("(1).real", "not an expression"),

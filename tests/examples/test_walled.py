@@ -44,4 +44,4 @@ async def test_a_models_python_is_run_and_cannot_get_out():
             got = await bed.ask(words.Code(code), "python")
             assert isinstance(got, SystemError), (code, got)
             assert got.code in ("internal", "timeout"), (code, got)
-            assert await answered(bed, words.Code("print(sum(range(10)))")) == words.Printed("45\n")
+            assert await answered(bed, words.Code("print(sum(range(10)))")) == words.Output("45\n")

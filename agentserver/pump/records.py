@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import anyio
 from anyio import to_thread
 
+from agentserver.core.messages import SYSTEM
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.principals import owns
@@ -252,13 +253,13 @@ class LogSink:
 
     def __call__(self, records: Records) -> None:
         """Log the records of one step."""
-        chatty = logger.isEnabledFor(logging.DEBUG)
+        lowest = logger.getEffectiveLevel()
         for record in records:
-            level = _LEVELS.get(record.event)
-            if level is None:
-                if not chatty:
-                    continue
-                level = logging.DEBUG
+            level = _LEVELS.get(record.event, logging.DEBUG)
+            if level < lowest and record.event not in _OF_CRASHES:
+                continue
+            if record.event is Event.SENT and record.sender == SYSTEM:
+                level = logging.DEBUG  # the record of the refusal or failure before it says as much
             if record.event in _OF_CRASHES and record.delivery in self._crashes:
                 self._crashes.remove(record.delivery)
                 level = min(level, logging.INFO)
@@ -281,6 +282,9 @@ class LogSink:
 _OF_CRASHES = frozenset({Event.FAILED, Event.RETRIED})
 
 _LEVELS = {
+    Event.SENT: logging.INFO,
+    Event.ANSWERED: logging.INFO,
+    Event.SETTLED: logging.INFO,
     Event.REFUSED: logging.WARNING,
     Event.FAILED: logging.WARNING,
     Event.REPAIRED: logging.WARNING,

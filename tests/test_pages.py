@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
 from agentserver.cli import cli
 
@@ -129,6 +130,26 @@ def test_the_examples_of_deployment_have_no_root_no_write_and_a_way_to_drain():
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert all("value" not in each for each in container["env"])  # secrets are named, never written
     assert {"NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount"} < kinds.keys()
+
+
+def find_faults(manifests):
+    """The faults of manifests by the strict schema of Kubernetes 1.37, as kubernetes-validate 1.37.0 has it, cut to these kinds."""
+    path = ROOT / "tests" / "fixtures" / "deploy" / "kubernetes-1.37.json"
+    known = json.loads(path.read_text("utf-8"))["$defs"]
+    for each in manifests:
+        (name,) = [name for name in known if name.rpartition(".")[2] == each["kind"]]
+        validator = Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": known})
+        yield from (f"{each['kind']}: {error.json_path}" for error in validator.iter_errors(each))
+
+
+def test_the_manifests_meet_the_schema_of_kubernetes():
+    path = ROOT / "docs" / "deploy" / "kubernetes.yaml"
+    manifests = list(yaml.safe_load_all(path.read_text("utf-8")))
+    assert list(find_faults(manifests)) == []
+    (deployment,) = [each for each in manifests if each["kind"] == "Deployment"]
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    container["readinesProbe"] = container.pop("readinessProbe")  # the schema notices a misspelt key
+    assert list(find_faults(manifests)) == ["Deployment: $.spec.template.spec.containers[0]"]
 
 
 def test_each_clause_of_the_guarantee_is_held_by_a_test():

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from agentserver.config.yaml.document import Document
     from agentserver.core.blueprint import Limits
     from agentserver.guards.base import Guard
+    from agentserver.payload.conditions import FieldCondition
     from agentserver.payload.foreign.lock import McpServer
     from agentserver.ports.hooks import Hook, Inbox
     from agentserver.ports.identity import IdentityProvider
@@ -654,6 +655,13 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
             yield name.strip(), unquote(value.strip())
 
 
+def _refuse_sums(conditions: Iterable[FieldCondition]) -> None:
+    """Raise ConditionError for a sum under limits of a listener whose messages a person may approve."""
+    if any(one.total is not None for one in conditions):
+        told = "a sum cannot be a limit beside approval:, by which a person could pass it"
+        raise ConditionError(told, "put the sum under approval.when")
+
+
 def check_conditions(
     declared: Sequence[DeclaredListener],
     bound: Iterable[BoundListener],
@@ -672,6 +680,8 @@ def check_conditions(
             try:
                 fit_conditions([each if isinstance(each, PayloadType) else None for each in kept], conditions)
                 check_windows(conditions, retention)
+                if keys == ("limits",) and rule is not None:
+                    _refuse_sums(conditions)
             except ConditionError as error:
                 where = known[item.listener.name].locate(*keys)
                 report.error(ConfigCode.CONDITION, where, str(error), error.suggestion)

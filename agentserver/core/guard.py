@@ -302,10 +302,12 @@ class WeighedMessage(NamedTuple):
     Args:
         amounts: those that can be added.
         decided: whether the sums alone decide if a person is asked.
+        limited: whether the message is denied, in place of a question, if a sum is over its bound.
     """
 
     amounts: tuple[CountedAmount, ...] = ()
     decided: bool = False
+    limited: bool = False
 
 
 @runtime_checkable

@@ -20,7 +20,7 @@ from agentserver.payload.conditions import fit_conditions
 from agentserver.wire.envelope import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from lxml import etree
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import CoreGuard, Verdict
     from agentserver.guards.lineage.guard import TrustSettings
     from agentserver.payload.codec import Codecs
-    from agentserver.payload.conditions import FieldTest
+    from agentserver.payload.conditions import FieldCondition, FieldTest
 
 _APPROVED = "permitted"
 
@@ -88,14 +88,19 @@ class ApprovalGuard:
         listeners: by name, the conditions on each payload by its root element; one is enough. Without conditions every
             message to the listener is asked about. With conditions, a payload that it does not declare passes: it
             answers a question of the listener.
+        limited: the listeners whose sums are limits: no person is asked about their messages.
     """
 
     name = "approval"
     passes_answers = True
     observe = keep_memory
 
-    def __init__(self, listeners: Mapping[str, Mapping[str, Sequence[FieldTest]]]) -> None:
-        self._listeners = listeners
+    def __init__(
+        self,
+        listeners: Mapping[str, Mapping[str, Sequence[FieldTest]]],
+        limited: Collection[str] = (),
+    ) -> None:
+        self._listeners, self._limited = listeners, frozenset(limited)
 
     def judge(self, memory: object, proposal: Proposal, at: float) -> Verdict:  # noqa: ARG002 - a guard's signature
         """Ask, unless this very content was approved for the rest of the conversation."""
@@ -104,7 +109,7 @@ class ApprovalGuard:
             return None
         tests = rule.get(proposal.root, ())
         met = next((told for one in tests if (told := one.explain(proposal.element))), "")
-        summed = [one for one in tests if one.total is not None]
+        summed = _sums(tests)
         if summed:  # each message counts, also one that was approved before
             names = proposal.sender.name, proposal.to
             why = Ground.CONDITION.of(*names, met) if met else Ground.SUM.of(*names, _describe_sums(summed))
@@ -131,9 +136,8 @@ class ApprovalGuard:
             for one in tests
             if one.total is not None and (amount := one.add_up(element)) is not None
         ]
-        return WeighedMessage(
-            tuple(amounts), bool(amounts) and not any(one.explain(element) for one in tests)
-        )
+        decided = bool(amounts) and not any(one.explain(element) for one in tests)
+        return WeighedMessage(tuple(amounts), decided, to in self._limited)
 
     def approve(self, memory: object, about: tuple[str, ...]) -> object:
         """Remember the content and its receiver."""
@@ -179,23 +183,33 @@ class OrganismFacts(NamedTuple):
 
 
 def _make_approval(facts: OrganismFacts) -> CoreGuard:
-    return ApprovalGuard(
-        {
-            name: fit_conditions(
-                (facts.codecs.of(kind).described for kind in each.payloads), each.approval.when
-            )
-            for name, each in facts.listeners.items()
-            if each.approval is not None
-        }
-    )
+    asked = {
+        name: _fit(facts, name, each.approval.when)
+        for name, each in facts.listeners.items()
+        if each.approval is not None
+    }
+    limited = {
+        name: {root: sums for root, tests in _fit(facts, name, each.limits).items() if (sums := _sums(tests))}
+        for name, each in facts.listeners.items()
+        if name not in asked and any(one.total is not None for one in each.limits)
+    }
+    return ApprovalGuard({**asked, **limited}, limited)
+
+
+def _sums(tests: Sequence[FieldTest]) -> tuple[FieldTest, ...]:
+    return tuple([one for one in tests if one.total is not None])
+
+
+def _fit(
+    facts: OrganismFacts, name: str, conditions: tuple[FieldCondition, ...]
+) -> dict[str, tuple[FieldTest, ...]]:
+    """Fit conditions to the payloads of a listener."""
+    payloads = facts.listeners[name].payloads
+    return fit_conditions((facts.codecs.of(kind).described for kind in payloads), conditions)
 
 
 def _make_limits(facts: OrganismFacts) -> CoreGuard | None:
-    fitted = {
-        name: fit_conditions((facts.codecs.of(kind).described for kind in each.payloads), each.limits)
-        for name, each in facts.listeners.items()
-        if each.limits
-    }
+    fitted = {name: _fit(facts, name, each.limits) for name, each in facts.listeners.items() if each.limits}
     return LimitsGuard(fitted) if fitted else None
 
 

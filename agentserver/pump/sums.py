@@ -1,4 +1,4 @@
-"""Sums of amounts over all conversations of a principal, which decide whether a person is asked.
+"""Sums of amounts over all conversations of a principal, which decide whether a person is asked or a message denied.
 
 A message that counts towards a sum waits for an approval. The server gives it while the sums are within their
 bounds. The approvals in the record of the engine are therefore the terms of the sums.
@@ -34,6 +34,9 @@ logger = logging.getLogger("agentserver.pump")
 
 BY: Final = "a sum within its bound"
 """Name under which the server approves."""
+
+OVER: Final = "a sum over its limit"
+"""Name under which the server denies."""
 
 RETRY: Final = 1.0
 """Seconds between two attempts while the engine cannot be read."""
@@ -113,7 +116,11 @@ class SumKeeper:
             for amount in weighed.amounts:
                 recent = (each for at, each in spent[amount.key] if at >= now - amount.bound.within)
                 if sum(recent, amount.amount) > amount.bound.over:
-                    return False
+                    if not weighed.limited:
+                        return False
+                    return await answer(
+                        conversation.id, ApprovalAnswer(approval.id, approval.digest, Answer.DENY, OVER)
+                    )
             said = ApprovalAnswer(approval.id, approval.digest, Answer.ONCE, BY)
             return weighed.decided and await answer(conversation.id, said)
 

@@ -98,6 +98,15 @@ def test_a_condition_has_to_fit_the_payload(project, text, path, told):
     assert told in finding
 
 
+def test_a_sum_is_no_limit_of_a_listener_with_an_approval(project):
+    project.write("listeners/till.py", PAY)
+    limits = "limits: {amount: {sum: {over: 5, within: 1h}}}"
+    (finding,) = project.findings(TILL.replace("{approval}", f"required\n    {limits}"))
+    assert "listeners[0].limits: a sum cannot be a limit beside approval:" in finding
+    (till,) = project.load(TILL.replace("approval:\n      {approval}", limits)).listeners
+    assert till.listener.limits[0].total.within == 3600
+
+
 def test_a_payload_without_a_condition_is_an_error(project):
     project.write(
         "listeners/till.py",

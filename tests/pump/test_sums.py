@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from decimal import Decimal
 
 import anyio
 import pytest
 
 from agentserver.assembly import build
+from agentserver.config.keys.approval import read_limits
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
@@ -28,12 +30,16 @@ EUROS = {"amount": {"sum": {"over": 500, "within": "24h"}, "unit": {"currency": 
 class Shop:
     """A till with a rule, servers with it, and a person who is shown what waits."""
 
-    def __init__(self, when):
+    def __init__(self, when, limits=None):
         async def pay(amount: Decimal, currency: str = "EUR") -> None:
             self.paid.append(amount)
 
         self.paid, self.shown, self.clock = [], [], FakeClock()
-        self.organism = organism_of(listener("till", pay, approval={"when": when}))
+        self.organism = organism_of(listener("till", pay, approval={"when": when} if when else None))
+        if limits:
+            (till,) = self.organism.listeners
+            till = replace(till, listener=replace(till.listener, limits=read_limits(limits)))
+            self.organism = replace(self.organism, listeners=[till])
         self.payload = payload_of(pay)
         self.codec = Codecs([self.payload]).of(self.payload)
 
@@ -54,8 +60,8 @@ class Shop:
         await until(lambda: len(self.paid) + len(self.shown) > before)
 
 
-async def open_shop(when):
-    return await anyio.to_thread.run_sync(Shop, when)  # imports, which block
+async def open_shop(*rules):
+    return await anyio.to_thread.run_sync(Shop, *rules)  # imports, which block
 
 
 def engine_in(path):
@@ -130,3 +136,37 @@ async def test_without_a_person_a_sum_within_its_bound_passes_and_another_is_den
             await until(lambda: len(shop.paid) == 2)
             await anyio.sleep(0.05)
             assert (shop.paid, server.approvals()) == ([400, 100], ())
+
+
+async def ask(shop, server, amount, currency="EUR"):
+    """Order a payment in a conversation of its own. Returns the code of a refusal; empty for a paid one."""
+    handle = await server.open("ann")
+    reply = await handle.ask(shop.codec.encode(shop.payload(Decimal(amount), currency)).encode(), "till")
+    return "denied" if b"<code>denied</code>" in reply.message else ""
+
+
+async def test_a_sum_under_limits_denies_and_asks_no_person(tmp_path):
+    shop = await open_shop(None, {"amount": {"over": 400, **EUROS["amount"]}})
+    async with shop.server(engine_in(tmp_path)) as server:
+        assert [await ask(shop, server, each) for each in (300, 401, 200)] == ["", "denied", ""]
+    async with shop.server(engine_in(tmp_path)) as server:
+        assert [await ask(shop, server, 1), await ask(shop, server, 1, "USD")] == ["denied", "denied"]
+        shop.clock.advance(25 * 3600)
+        assert not await ask(shop, server, 1)
+    assert (shop.paid, shop.shown) == ([300, 200, 1], [])
+
+
+async def test_two_servers_keep_a_limit_on_a_sum_together():
+    (shop, storage), found = (await open_shop(None, EUROS), Storage()), []
+
+    async def order(server):
+        found.append(await ask(shop, server, 90))
+
+    async with (
+        shop.server(storage.engine("a")) as one,
+        shop.server(storage.engine("b")) as other,
+        anyio.create_task_group() as tasks,
+    ):
+        for number in range(10):
+            tasks.start_soon(order, (one, other)[number % 2])
+    assert (sorted(found), len(shop.paid)) == ([""] * 5 + ["denied"] * 5, 5)

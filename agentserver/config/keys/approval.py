@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from agentserver.config.keys.fields import Retention, Strict
 from agentserver.core.blueprint import ApprovalRule
@@ -114,18 +114,7 @@ class ApprovalEntry(Strict):
         return ApprovalRule(when, self.approvers, self.within)
 
 
-def _without_sums(value: dict[str, ConditionEntry]) -> dict[str, ConditionEntry]:
-    for path, one in value.items():
-        if one.total is not None:
-            raise ValueError(
-                f"{path}: a sum belongs under approval:, which denies too if no person may be asked"
-            )
-    return value
-
-
-DenialsKey: TypeAlias = Annotated[
-    dict[_FieldName, ConditionEntry], Field(max_length=100), AfterValidator(_without_sums)
-]
+DenialsKey: TypeAlias = Annotated[dict[_FieldName, ConditionEntry], Field(max_length=100)]
 
 _LIMITS: Final[TypeAdapter[dict[str, ConditionEntry]]] = TypeAdapter(DenialsKey)
 

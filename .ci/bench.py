@@ -56,7 +56,7 @@ COMPARED = {
     "flow": ("--rounds=1", "--steps=1000"),
     "handoff": ("1", "--rounds=12"),
     "hop": ("--rounds=1", "--hops=900", "--size=0.4 kB"),  # without the pauses of 10 MB, which take minutes
-    "telemetry": ("--rounds=1", "--hops=4000"),
+    "telemetry": ("--rounds=1", "--hops=1500"),
 }
 """One round of a comparison, where the quick form is too short for a ratio."""
 

@@ -1,9 +1,8 @@
 """The provenance adapters against the real frameworks, one environment for each framework and version.
 
-Owns the list of frameworks, the environments below .cache/adapters and the table of what came out. The oldest version
-of a framework is the lower bound of the extra of its name in pyproject.toml; the newest is the one that a lock pins:
-the tests' own where the framework lives with them, else the one beside its test. Refuses to know an index: pip asks
-whichever it is configured with.
+Keeps the environments below .cache/adapters and prints a table of the results. The oldest version of a framework is the
+lower bound of its extra in pyproject.toml; the newest is pinned by a lock: that of the tests if they use the framework,
+or a lock next to its test. pip uses its configured index.
 """
 
 from __future__ import annotations
@@ -92,9 +91,9 @@ class Row:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """What pip is told to install: the framework's own lock, else what the project and the row ask for.
+        """List the arguments of pip: the framework's lock, or the requirements of project and row.
 
-        The package's own dependencies are always in it: an extra that cannot be installed beside them is no extra.
+        They always include the package's dependencies: an extra must be installable together with them.
         """
         if self.adapter.lock != DEV and self.version == self.adapter.newest:
             return locked(self.adapter.lock)
@@ -126,7 +125,7 @@ class Result:
 # --- one row ---------------------------------------------------------------------------------------------------------
 
 
-def imported(row: Row) -> str:
+def find_imported_version(row: Row) -> str:
     """The version of the framework that a program in the environment gets, after importing it."""
     asked = f"import {row.adapter.module}, importlib.metadata as m; print(m.version({row.adapter.name!r}))"
     done = subprocess.run(
@@ -164,7 +163,7 @@ def run(row: Row) -> Result:
     except NotInstalledError as error:
         return Result(row, f"NOT INSTALLED: {error}", installing=time.monotonic() - start)
     installed = time.monotonic()
-    version = imported(row)
+    version = find_imported_version(row)
     if version != row.version:
         return Result(row, "ANOTHER VERSION", version, installed - start)
     outcome = examine(row)
@@ -221,7 +220,7 @@ def report(results: list[Result], wanted: int) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """Run the rows that the arguments ask for, all of them whatever fails."""
+    """Run the requested rows, even after a failure."""
     parser = argparse.ArgumentParser(prog="./run adapters", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME[==VERSION]")
     parser.add_argument("--short", action="store_true", help="only what CI runs apart from the other tests")

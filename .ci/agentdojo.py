@@ -1,6 +1,6 @@
-"""AgentDojo without a model, in an environment of its own: it and what it needs are no business of the tests.
+"""AgentDojo without a model, in its own environment, since the tests need none of its requirements.
 
-Owns the environment and what the short form asks for. What is measured is in benchmarks/agentdojo.
+Defines the environment and the short form; benchmarks/agentdojo defines the measurements.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VARIED = ("--variation=all", "--only=none", "--quick", "--require", "100", "100"
 
 
 def main(argv: list[str]) -> int:
-    """Run the benchmark with its own arguments; ``--short`` stands for what CI runs."""
+    """Run the benchmark with its own arguments; ``--short`` selects the form that CI runs."""
     print("... agentdojo, agent-sleuth", flush=True)
     try:
         python = prepare(CACHE / "agentdojo", locked(AGENTDOJO_LOCK))

@@ -1,4 +1,4 @@
-"""Runs the benchmarks: at full length, in their quick form, or beside those of an earlier commit.
+"""Runs the benchmarks: at full length, in their quick form, or compared with an earlier commit.
 
 benchmarks/README.md says which benchmark measures what, and how long each form takes.
 
@@ -97,7 +97,7 @@ def run_each(options: dict[str, Sequence[str]]) -> None:
 
 
 def measure(tree: Path, name: str, args: Sequence[str]) -> Figures:
-    """Run a benchmark silently, and return what it recorded by the name of each figure."""
+    """Run a benchmark silently, and return its records by the name of each figure."""
     with tempfile.TemporaryDirectory() as folder:
         figures = Path(folder, "figures.jsonl")
         figures.touch()
@@ -110,7 +110,7 @@ def git(*args: str) -> str:
     """Run git in the checkout.
 
     Raises:
-        BenchError: it failed; with what it printed.
+        BenchError: it failed; with its output.
     """
     done = subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S607 - git of the machine
     if done.returncode:

@@ -1,9 +1,8 @@
-"""The list of what a release is made of, with licences and known vulnerabilities.
+"""Software bill of materials of a release, with licences and known vulnerabilities.
 
-Owns the environment that is listed (what a server with a door and a console needs, as the lock pins it), the file in
-the form of CycloneDX, and the table of it. The databases of vulnerabilities are pip-audit's; where none answers, which
-is told by every component being passed over, the stage says loudly that nothing was looked up. Refuses to
-know an index.
+Installs the locked requirements of a server with a door and a console, writes them as CycloneDX and prints a table. The
+vulnerabilities come from pip-audit; if it skips every component, no database could be reached, and the stage says so
+loudly. pip uses its configured index.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Throw-away environments below .cache, each made once from what it is to hold.
+"""Virtual environments below .cache, each created once and recreated when its requirements change.
 
-Owns how one is made and when it is made anew. Refuses to know an index: pip asks whichever it is configured with.
+pip uses its configured index.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class NotInstalledError(Exception):
 
 
 def locked(path: Path) -> tuple[str, ...]:
-    """What pip is told to install exactly what a lock pins."""
+    """List the arguments with which pip installs exactly the pins of a lock."""
     return ("--require-hashes", "--requirement", str(path))
 
 

@@ -163,7 +163,7 @@ def used_cpu() -> float:
 
 
 def read_agentdojo(folder: Path, name: str = "AgentDojo") -> Iterator[tuple[str, Row]]:
-    """Read what is measured: a row for each form, whose clusters are user tasks.
+    """Read the measured forms: a row for each, clustered by user task.
 
     A form that changes the attack alone has no benign side.
     """

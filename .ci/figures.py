@@ -1,7 +1,7 @@
 """Figures of the package's words and size, printed by ``./run test --full``.
 
-Owns the aims and the ratchet: a figure that misses its aim may not get worse. Reads syntax trees and imports nothing of
-the package; what has to run is traced by passage.py in another process.
+Defines the aims and the ratchet: a figure that misses its aim may not get worse. Reads syntax trees without importing
+the package; passage.py traces a request in another process.
 
     python .ci/figures.py [FOLDER]    of the package, or of another checkout's
 """

@@ -1,9 +1,8 @@
-"""The first hour of somebody who has the README alone: ``./run first``.
+"""The first hour of a new user: ``./run first``.
 
-A fresh clone, an empty home, a terminal: what the README says is typed, then the quickstart and the tutorial; then a
-project is deployed, served, asked and reloaded. Each step is timed. It fails when the way to a blocked attack takes
-longer than ten minutes, or when a step shows something else than the pages promise. The environments are set up as by
-anybody, so it needs the package index.
+In a fresh clone, with an empty home and a terminal, it types the commands of the README, the quickstart and the
+tutorial, and then deploys, serves, calls and reloads a project. Each step is timed. It fails if a blocked attack takes
+more than ten minutes to reach, or if the output of a step differs from the pages. It installs packages from the index.
 
     python .ci/first.py            the whole, with its own environment
     python .ci/first.py --short    with the environment of this interpreter, which a test runs too; the two pages are
@@ -39,7 +38,7 @@ Times = dict[str, float]
 
 
 @contextmanager
-def timed(times: Times, name: str) -> Iterator[None]:
+def time_step(times: Times, name: str) -> Iterator[None]:
     """Keep what a step takes, and print it as soon as it is known."""
     print(f"{name:<26} ", end="", flush=True)
     began = time.monotonic()
@@ -48,7 +47,7 @@ def timed(times: Times, name: str) -> Iterator[None]:
     print(f"{times[name]:7.1f} s", flush=True)
 
 
-def promised(readme: str) -> tuple[list[list[str]], list[str]]:
+def read_promises(readme: str) -> tuple[list[list[str]], list[str]]:
     """Read the commands of the README's first block, and the lines to type at the prompt."""
     block = re.search(r"(?s)```sh\n(.*?)```", readme)
     typed = re.findall(r"`(@router [^`]+)`", readme)
@@ -58,7 +57,7 @@ def promised(readme: str) -> tuple[list[list[str]], list[str]]:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """That of somebody who has just logged in, with the way to the package index that this machine has."""
+    """Build the environment of a fresh login, with this machine's settings of the package index."""
     passed = {
         name: value
         for name, value in os.environ.items()
@@ -67,7 +66,7 @@ def environment(home: Path) -> dict[str, str]:
     return {**passed, "HOME": str(home), "TERM": "xterm", "LANG": "C.UTF-8"}
 
 
-def walked(folder: Path, *, short: bool) -> Times:
+def run_steps(folder: Path, *, short: bool) -> Times:
     """Go the way in this folder; gives the seconds of each step.
 
     Raises:
@@ -78,10 +77,10 @@ def walked(folder: Path, *, short: bool) -> Times:
     home, clone = folder / "home", folder / "agentserver"
     home.mkdir()
     outside = environment(home)
-    with timed(times, "clone"):
+    with time_step(times, "clone"):
         git = ["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(clone)]
         subprocess.run(git, check=True, env=outside)
-    commands, typed = promised((clone / "README.md").read_text("utf-8"))
+    commands, typed = read_promises((clone / "README.md").read_text("utf-8"))
     python = [sys.executable, "-m", "agentserver"]
 
     def door(words: list[str]) -> list[str]:
@@ -99,30 +98,30 @@ def walked(folder: Path, *, short: bool) -> Times:
         "dimensions": (50, 140),
         "timeout": QUICK if short else SLOW,
     }
-    with timed(times, "./run, to its prompt"):
+    with time_step(times, "./run, to its prompt"):
         console = pexpect.spawn(first, more, cwd=str(clone), env=outside, **options)
         console.expect_exact("research-desk")
         console.expect_exact("router>")
     console.timeout = QUICK
-    with timed(times, "a question"):
+    with time_step(times, "a question"):
         console.send(f"{typed[0]}\r")
         console.expect_exact("badger-club.html\r\n")
-    with timed(times, "the attack, blocked"):
+    with time_step(times, "the attack, blocked"):
         console.send(f"{typed[1]}\r")
         console.expect_exact("BLOCKED: outbox()")
         console.expect_exact("eve@evil.example")
         console.expect_exact("Action: blocked")
-    with timed(times, "leaving"):
+    with time_step(times, "leaving"):
         console.send("/quit\r")
         console.expect(pexpect.EOF)
         console.close()
-    with timed(times, "why it was refused"):
-        listed = said(door(["./run", "agentserver", "conversations"]), clone, outside)
-        told = said(door(["./run", "agentserver", "explain", listed.split()[0]]), clone, outside)
+    with time_step(times, "why it was refused"):
+        listed = run_and_read(door(["./run", "agentserver", "conversations"]), clone, outside)
+        told = run_and_read(door(["./run", "agentserver", "explain", listed.split()[0]]), clone, outside)
         shows("rule:destination", told)
-    with timed(times, "a project of one's own"):
-        said(door(commands[-1]), clone, outside)
-        said(door(["./run", "agentserver", "check"]), clone / commands[-1][-1], outside)
+    with time_step(times, "a project of one's own"):
+        run_and_read(door(commands[-1]), clone, outside)
+        run_and_read(door(["./run", "agentserver", "check"]), clone / commands[-1][-1], outside)
     if not short:
         type_pages(times, home, clone, outside)
     serve(times, clone, door, outside)
@@ -135,7 +134,7 @@ def type_pages(times: Times, home: Path, clone: Path, outside: dict[str, str]) -
     typist = import_module("tests.typist").Typist(home, {}, outside)
     try:
         for page in ("quickstart", "tutorial"):
-            with timed(times, f"the {page}, typed"):
+            with time_step(times, f"the {page}, typed"):
                 typist.follow(
                     (clone / "docs" / f"{page}.md").read_text("utf-8"), os.path.relpath(clone, home)
                 )
@@ -146,36 +145,38 @@ def type_pages(times: Times, home: Path, clone: Path, outside: dict[str, str]) -
 def serve(times: Times, clone: Path, door: Callable[[list[str]], list[str]], outside: dict[str, str]) -> None:
     """Deploy a project, serve it, send it a message, reload it, and end it."""
     verb, project = ["./run", "agentserver"], clone / "desk"
-    with timed(times, "init --deploy"):
-        said(door([*verb, "init", "desk", "--deploy"]), clone, outside)
+    with time_step(times, "init --deploy"):
+        run_and_read(door([*verb, "init", "desk", "--deploy"]), clone, outside)
     organism, code = project / "config/organism.yaml", project / "listeners/greeter.py"
     organism.write_text(organism.read_text("utf-8").replace("127.0.0.1:8420", "127.0.0.1:0"), "utf-8")
     unit = (project / "deploy/agentserver.service").read_text("utf-8")
     words = re.search(r"(?m)^ExecStart=/\S+ (.*)$", unit)
     assert words is not None
-    token = said(door([*verb, "principals", "add", "ada", "--may", "greeter"]), project, outside).strip()
-    with timed(times, "serve, as the unit does"):
+    token = run_and_read(
+        door([*verb, "principals", "add", "ada", "--may", "greeter"]), project, outside
+    ).strip()
+    with time_step(times, "serve, as the unit does"):
         served = subprocess.Popen(
             door([*verb, *words[1].split()]), cwd=project, env=outside, stderr=subprocess.PIPE, text=True
         )
-        address = awaited(served, r"http://\S+")
+        address = wait_for_line(served, r"http://\S+")
     asking = {**outside, "AGENTSERVER_TOKEN": token, "AGENTSERVER_URL": address}
     send = door([*verb, "send", '{"name": "Ada"}', "--to", "greeter"])
-    with timed(times, "send"):
-        shows("GOOD DAY, ADA!", said(send, project, asking))
-    with timed(times, "reload, and a new answer"):
+    with time_step(times, "send"):
+        shows("GOOD DAY, ADA!", run_and_read(send, project, asking))
+    with time_step(times, "reload, and a new answer"):
         code.write_text(code.read_text("utf-8").replace("Good day, {", "Welcome, {"), "utf-8")
         served.send_signal(signal.SIGHUP)
-        awaited(served, r".* is reloaded")
-        shows("WELCOME, ADA!", said(send, project, asking))
-    with timed(times, "stopping"):
+        wait_for_line(served, r".* is reloaded")
+        shows("WELCOME, ADA!", run_and_read(send, project, asking))
+    with time_step(times, "stopping"):
         served.send_signal(signal.SIGTERM)
         served.communicate(timeout=QUICK)
     if served.returncode:
         raise SystemExit(f"the server ended with {served.returncode}")
 
 
-def awaited(process: subprocess.Popen[str], pattern: str) -> str:
+def wait_for_line(process: subprocess.Popen[str], pattern: str) -> str:
     """Read what a process says until a line of this form, and give that line."""
     assert process.stderr is not None
     heard = []
@@ -187,12 +188,12 @@ def awaited(process: subprocess.Popen[str], pattern: str) -> str:
 
 
 def shows(wanted: str, printed: str) -> None:
-    """End with what was printed unless it holds this."""
+    """Exit with the output unless it contains this text."""
     if wanted not in printed:
         raise SystemExit(f"not {wanted!r} but:\n{printed}")
 
 
-def said(command: list[str], folder: Path, outside: dict[str, str]) -> str:
+def run_and_read(command: list[str], folder: Path, outside: dict[str, str]) -> str:
     """What a command prints."""
     done = subprocess.run(
         command, cwd=folder, env=outside, check=True, stdout=subprocess.PIPE, text=True, timeout=QUICK
@@ -200,17 +201,17 @@ def said(command: list[str], folder: Path, outside: dict[str, str]) -> str:
     return done.stdout
 
 
-def reached(times: Times) -> float:
+def sum_to_blocked_attack(times: Times) -> float:
     """Seconds until the attack was blocked."""
     names = list(times)
     return sum(times[name] for name in names[: names.index("the attack, blocked") + 1])
 
 
 def main() -> int:
-    """Walk, and print what it came to."""
+    """Run all steps, and print the times."""
     with tempfile.TemporaryDirectory(prefix="agentserver-first-") as folder:
-        times = walked(Path(folder), short="--short" in sys.argv)
-    total = reached(times)
+        times = run_steps(Path(folder), short="--short" in sys.argv)
+    total = sum_to_blocked_attack(times)
     print(f"{'to the blocked attack':<26} {total:7.1f} s, of {BOUND:.0f}")
     return 0 if total <= BOUND else 1
 

@@ -1,8 +1,8 @@
 """The hostile suite as a table, with the kernel that it ran on: ``./run walls``.
 
-Each row is an act, what it met, and whether that is what the wall promises. The acts are those of the tests
-(tests/worker/test_hostile.py, tests/worker/commands/test_commands.py). Where there is no wall it says so loudly;
-CI=true makes that a failure. Exit status: 0 every act failed as it must, 1 one did not.
+Each row has an act, its outcome, and whether the wall promises that outcome. The acts come from the tests
+(tests/worker/test_hostile.py, tests/worker/commands/test_commands.py). Without a wall it says so loudly; CI=true makes
+that a failure. Exit status: 0 if every act failed as it must, 1 otherwise.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MEASURED = "--measured"
 Row = tuple[str, str, bool]
 
 
-def around(stack: ExitStack, folder: Path) -> dict[str, Any]:
+def make_context(stack: ExitStack, folder: Path) -> dict[str, Any]:
     """What an act may reach: a port, two sockets of the system, this process."""
     tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     named, abstract = (stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2))
@@ -51,7 +51,7 @@ def around(stack: ExitStack, folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def told(answer: Any) -> str:
+def describe_outcome(answer: Any) -> str:
     """An answer on one short line."""
     text = f"{answer.code} to its caller" if isinstance(answer, SystemError) else str(answer)
     return " ".join(text.split())[:60]
@@ -77,7 +77,7 @@ async def of_disk(folder: Path) -> AsyncIterator[Row]:
             ended = isinstance(got, SystemError) and got.code == "internal"
             again = await bed.ask(words.Try("hello", "you"), "walled")
             text = getattr(again, "text", str(again))
-            shown = told(got) if ended else told(getattr(got, "text", got))
+            shown = describe_outcome(got) if ended else describe_outcome(getattr(got, "text", got))
             yield act, shown, (ended or shown.startswith("refused: ")) and text == "hello you"
 
 
@@ -88,14 +88,14 @@ async def of_handlers(folder: Path, reached: dict[str, Any]) -> AsyncIterator[Ro
         for name, act, about in [*reads, *((act, act, about) for act, about in handlers.ACTS.items())]:
             got = await bed.ask(words.Try(act, about.format(**reached)), "walled")
             text = getattr(got, "text", got)
-            yield name, told(text), str(text).startswith("refused: ")
+            yield name, describe_outcome(text), str(text).startswith("refused: ")
         for act, about in (dict.fromkeys(sorted(handlers.LATE), "") | handlers.ENDED).items():
             to = "hasty" if act in handlers.LATE else "walled"
             got = await bed.ask(words.Try(act.split()[0], about), to)
             served = await bed.ask(words.Try("hello", "you"), "bystander")
-            yield act, told(got), isinstance(got, SystemError) and served.text == "here you"
+            yield act, describe_outcome(got), isinstance(got, SystemError) and served.text == "here you"
         got = await bed.ask(words.Try("forge", "bystander"), "walled")
-        yield "a forged target", told(got), isinstance(got, SystemError)
+        yield "a forged target", describe_outcome(got), isinstance(got, SystemError)
 
 
 async def of_commands(folder: Path) -> AsyncIterator[Row]:
@@ -105,10 +105,10 @@ async def of_commands(folder: Path) -> AsyncIterator[Row]:
         async with commands.running(folder, "process", lock) as run:
             for name, code in commands.REFUSED.items():
                 got = await run(code.format(**commands.about(tcp)))
-                yield name, told(got), str(got).startswith("refused: ")
+                yield name, describe_outcome(got), str(got).startswith("refused: ")
 
 
-def shown(title: str, rows: list[Row]) -> Iterator[str]:
+def format_table(title: str, rows: list[Row]) -> Iterator[str]:
     """A table."""
     yield f"\n{title}"
     width = max(len(name) for name, _, _ in rows)
@@ -116,11 +116,11 @@ def shown(title: str, rows: list[Row]) -> Iterator[str]:
         yield f"  {'held  ' if held else 'BROKEN'}  {name:{width}}  {met}"
 
 
-async def measured() -> int:
+async def print_measured() -> int:
     """Print the table of a machine on which a walled process may have no file system of its own."""
     with tempfile.TemporaryDirectory() as folder:
         rows = [row async for row in of_disk(Path(folder))]
-    print("\n".join(shown("More than disk, without a file system of its own", rows)))
+    print("\n".join(format_table("More than disk, without a file system of its own", rows)))
     return int(not all(held for _, _, held in rows))
 
 
@@ -128,14 +128,14 @@ async def main() -> int:
     """Print the tables."""
     with ExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2)]
-        reached = around(stack, folders[0])
+        reached = make_context(stack, folders[0])
         tables = {
             "A handler with isolation: process": [row async for row in of_handlers(folders[0], reached)],
             "More than disk, with a file system of its own": [row async for row in of_disk(folders[0])],
             "The program of an MCP server with isolation: process": [row async for row in of_commands(folders[1])],
         }  # fmt: skip
     for title, rows in tables.items():
-        print("\n".join(shown(title, rows)))
+        print("\n".join(format_table(title, rows)))
     broken = sum(not held for rows in tables.values() for _, _, held in rows)
     acts = sum(map(len, tables.values()))
     print(f"\n{acts} acts, {broken} of them BROKEN" if broken else f"\n{acts} acts, each held")
@@ -157,7 +157,7 @@ if __name__ == "__main__":
         )
         sys.exit(int(host.in_ci()))
     if MEASURED in sys.argv:
-        sys.exit(asyncio.run(measured()))
+        sys.exit(asyncio.run(print_measured()))
     status = asyncio.run(main())
     script = Path(handlers.__file__).with_name("without_namespaces.py")
     again = subprocess.run([sys.executable, script, __file__, MEASURED], check=False)

@@ -1,4 +1,4 @@
-"""Compare the size and the words of the package at an earlier commit with those of now, as a table in Markdown.
+"""Compare size and language of the package with an earlier commit, as a Markdown table.
 
     python .ci/house.py COMMIT
 

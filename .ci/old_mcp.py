@@ -1,7 +1,7 @@
 """The MCP client against a server of the older protocol, in an environment of its own.
 
-Owns that environment below .cache and what is installed in it: mcp before 2, beside which the project's own mcp cannot
-live, and a server that needs it. Refuses to know an index: pip asks whichever it is configured with.
+The environment below .cache has mcp before 2, which cannot be installed together with the project's version, and a
+server that needs it. pip uses its configured index.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ Counted are the functions of the package that are called, their files, and the c
 than the one called before.
 
 A decision: the general step of ``concluding``, on the answer of the same listener. Counted are the calls from functions
-that lie in the file of ``concluding`` to functions of the package that lie in another one; a generator that goes on is
-not called again.
+that lie in the file of ``concluding`` to functions of the package that lie in another one; resuming a generator is no
+call.
 
     python .ci/passage.py
 """
@@ -68,9 +68,9 @@ async def echo(payload: Say, metadata: object) -> HandlerResponse:
 
 @dataclass
 class Calls:
-    """Calls of functions of the package while ``watched``: each function, and the file of its caller.
+    """Calls of functions of the package inside ``watch``: each function, and the file of its caller.
 
-    A function that goes on after a pause has no caller.
+    A function that resumes after a pause has no caller.
     """
 
     made: list[tuple[CodeType, str]] = field(default_factory=list)
@@ -85,7 +85,7 @@ class Calls:
         self.made.append((code, above))
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watch(self) -> Iterator[None]:
         """Watch this thread."""
         sys.setprofile(self._event)
         try:
@@ -94,14 +94,14 @@ class Calls:
             sys.setprofile(None)
 
 
-async def passed(organism: Organism, say: Say) -> dict[str, int]:
+async def count_passage(organism: Organism, say: Say) -> dict[str, int]:
     """The functions, files and changes of file of one request and its reply."""
     calls = Calls()
     async with build(organism) as server:
         handle = await server.open("figures")
         asked = server.rules.codecs.of(type(say)).encode(say).encode()
         await handle.ask(asked, "echo")
-        with calls.watched():
+        with calls.watch():
             await handle.ask(asked, "echo")
     files = [code.co_filename for code, _ in calls.made]
     return {
@@ -111,7 +111,7 @@ async def passed(organism: Organism, say: Say) -> dict[str, int]:
     }
 
 
-def returned(organism: Organism, say: Say) -> int:
+def count_returns(organism: Organism, say: Say) -> int:
     """The calls with which the general step leaves the file of ``concluding``."""
     rules = build(organism).rules
     moments = (Moment(float(number), bytes([number]) * 16) for number in range(1, 4))
@@ -128,7 +128,7 @@ def returned(organism: Organism, say: Say) -> int:
         next(moments),
         Calls(),
     )
-    with calls.watched():
+    with calls.watch():
         run_pieces(decisions.conclude_in_pieces(outcome.conversation, finished, rules, moment))
     own = decisions.conclude_in_pieces.__code__.co_filename
     return sum(above == own != code.co_filename for code, above in calls.made)
@@ -143,7 +143,9 @@ def main() -> None:
         sys.path.insert(0, made)
         organism = load(folder / "organism.yaml", environ={}, project=folder)
         say = organism.listeners[0].listener.payloads[0]("hello")
-        print(json.dumps({**anyio.run(passed, organism, say), "returns": returned(organism, say)}))
+        print(
+            json.dumps({**anyio.run(count_passage, organism, say), "returns": count_returns(organism, say)})
+        )
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def entries(requirement: Requirement) -> list[str]:
     return [name, *(f"{name}[{extra}]" for extra in sorted(requirement.extras))]
 
 
-def followed(wanted: list[str], known: dict[str, str], needs: Needs) -> list[str]:
+def list_requirements(wanted: list[str], known: dict[str, str], needs: Needs) -> list[str]:
     """Give the entries that requirements ask for, and put into ``needs`` those that each entry asks for itself."""
     first = {entry for each in wanted for entry in entries(Requirement(each))}
     waiting = [*first]
@@ -87,10 +87,10 @@ def text() -> str:
     """Write the text of the file."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     known, needs = pins(), Needs()
-    extras = {"": followed(project["dependencies"], known, needs)}
+    extras = {"": list_requirements(project["dependencies"], known, needs)}
     for extra, wanted in sorted(project["optional-dependencies"].items()):
         if extra not in FRAMEWORKS | {"all"}:
-            extras[extra] = followed(wanted, known, needs)
+            extras[extra] = list_requirements(wanted, known, needs)
     found = {
         "extras": extras,
         "locks": {name: known[name] for name in sorted({entry.partition("[")[0] for entry in needs})},

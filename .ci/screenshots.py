@@ -56,7 +56,7 @@ def browser() -> tuple[Any, str]:
 
 
 def serve(route: Any) -> None:
-    """Answer a request with a file of the site; refuse what is none."""
+    """Answer a request with a file of the site; refuse any other path."""
     path = SITE / route.request.url.removeprefix(f"{ADDRESS}/").partition("?")[0]
     if path.is_file():
         route.fulfill(path=path)
@@ -88,7 +88,7 @@ def listen(page: Any, said: list[str]) -> None:
 
 
 def look(chromium: Any, shapes: Iterable[str]) -> list[str]:
-    """Open and photograph each page in these shapes; gives what is wrong."""
+    """Open and photograph each page in these shapes. Returns the findings."""
     wrong: list[str] = []
     for shape in shapes:
         context = chromium.new_context(locale="en-GB", **SHAPES[shape])

@@ -1,7 +1,6 @@
-"""The site of the documentation: what MkDocs is told beyond docs/ (a hook of mkdocs.yml).
+"""MkDocs hook that adds pages and files from outside docs/ to the site, the drawings of states, and llms.txt.
 
-Owns the pages that stand elsewhere in the checkout, the links to files beside docs/, the drawings of states, and
-llms.txt. Refuses to fetch anything: what a page shows comes from this checkout.
+Fetches nothing: everything on a page comes from this checkout.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ FLOWS: Final = re.compile(r"(?ms)^```mermaid\n(flowchart .*?)^```$")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages from beside docs/, the list of decisions, and each file that a page leads to."""
+    """Add the pages from outside docs/, the list of decisions, and each linked file."""
     pages = {path: path.relative_to(DOCS).as_posix() for path in sorted(DOCS.rglob("*.md"))}
     pages |= {ROOT / path: name for path, name in HOME.items()}
     wanted = {there for page in pages for there in _outside(page)}
@@ -69,13 +68,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         elif there not in pages:
             files.append(File.generated(config, name, abs_src_path=str(there)))
     for path, name in HOME.items():
-        files.append(File.generated(config, name, content=_moved(ROOT / path)))
+        files.append(File.generated(config, name, content=_read_moved(ROOT / path)))
     files.append(File.generated(config, DECISIONS, content=_decisions()))
     return files
 
 
 def _outside(page: Path) -> Iterator[Path]:
-    """The files and folders beside docs/ to which a page leads, but for those that are pages themselves."""
+    """List the linked files and folders outside docs/ that are no pages."""
     for target, _ in LINK.findall(FENCED.sub("", page.read_text("utf-8"))):
         there = (page.parent / target).resolve()
         home = there.relative_to(ROOT).as_posix() in HOME
@@ -96,12 +95,12 @@ def _place(there: Path) -> str:
     return f"{SOURCE}{name}{'/index' if there.is_dir() else ''}.txt"
 
 
-def _moved(path: Path) -> str:
-    """The text of a page from beside docs/, its links as if it stood in docs/."""
-    return relinked(path.read_text("utf-8"), path, HOME[path.relative_to(ROOT).as_posix()])
+def _read_moved(path: Path) -> str:
+    """Return the text of a page from outside docs/, with links relative to docs/."""
+    return relink(path.read_text("utf-8"), path, HOME[path.relative_to(ROOT).as_posix()])
 
 
-def relinked(text: str, path: Path, name: str) -> str:
+def relink(text: str, path: Path, name: str) -> str:
     """The text with each link to a file of this checkout leading to where the site has it."""
 
     def link(found: re.Match[str]) -> str:
@@ -138,7 +137,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     del config, files
     path = page.file.src_uri
     made = path == DECISIONS or path in HOME.values()
-    text = markdown if made else relinked(markdown, DOCS / path, path)
+    text = markdown if made else relink(markdown, DOCS / path, path)
     text = STATES.sub(lambda found: drawn(found[1]), text)
     text = FLOWS.sub(lambda found: image(read_flowchart(found[1])), text)
     for mark, write in MADE.items():
@@ -193,7 +192,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def on_post_build(config: MkDocsConfig) -> None:
-    """Write llms.txt: each page of the four parts, with its first sentence, as Markdown beside its HTML."""
+    """Write llms.txt: each page of the four parts, with its first sentence, as Markdown next to its HTML."""
     site, texts = Path(config.site_dir), config.extra["texts"]
     lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
     for part in config.extra["pages"].items:
@@ -210,14 +209,14 @@ def on_post_build(config: MkDocsConfig) -> None:
     fetched = [
         f"{page.relative_to(site)}: {found}"
         for page in site.rglob("*.html")
-        for found in elsewhere(page.read_text("utf-8"))
+        for found in list_foreign_urls(page.read_text("utf-8"))
     ]
     if fetched:
         raise PluginError("pages fetch from elsewhere:\n" + "\n".join(fetched))
 
 
-def elsewhere(html: str) -> list[str]:
-    """What a browser would fetch from another place to show a page. A link that a reader follows is none."""
+def list_foreign_urls(html: str) -> list[str]:
+    """List the foreign URLs that a browser would fetch to show a page, other than links."""
     return re.findall(
         r"""<(?:script|img|iframe|source|link)\b[^>]*?\b(?:src|href)=["']?((?:https?:)?//[^"' >]*)""", html
     )

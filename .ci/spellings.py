@@ -211,7 +211,7 @@ def shorten(words: Words) -> None:
 
 
 def share_months(words: Words) -> None:
-    """Write a month's word without its language where it means one month everywhere, or what it means in English."""
+    """Drop the language of a month's word with one meaning; an ambiguous word keeps its English meaning."""
     meanings: dict[str, set[str]] = defaultdict(set)
     for (kind, value), found in words.items():
         if kind.startswith("month "):

@@ -1,6 +1,6 @@
 """The stages behind ./run: which commands each verb runs, in which order, and how the outcome is summed up.
 
-Owns the list of stages and their thresholds. Refuses to know what is inside a test, and never installs into .venv.
+Defines the stages and their thresholds. Never installs into .venv.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Stage:
     Args:
         action: raises StageError or subprocess.CalledProcessError when the check fails.
         needs: paths below the checkout without which the stage has nothing to work on.
-        beside: whether those that follow need not wait for it.
+        beside: whether the next stages need not wait for it.
     """
 
     name: str
@@ -261,7 +261,7 @@ LINT = (
 # --- tests -----------------------------------------------------------------------------------------------------------
 
 
-def compiled() -> None:
+def compile_sources() -> None:
     """Compile what each process that a test starts would otherwise compile for itself, if it may write nothing.
 
     The bytes of a source decide whether its compiled form is used: it is never that of an earlier one.
@@ -288,11 +288,11 @@ def other_tests() -> None:
 
 
 def covered_tests(counted: str = "agentserver", *which: str) -> None:
-    """Tests on every core, with lines and branches of a folder counted.
+    """Run tests on every core, with lines and branches of a folder counted.
 
     Args:
         counted: the folder below the checkout; the whole package is counted in what the tests start as well.
-        which: what pytest is told of the tests that run; all of them by default.
+        which: arguments of pytest that select tests; all by default.
     """
     env = {"COVERED": counted}
     tool("coverage", "erase")
@@ -312,7 +312,7 @@ def coverage_bounds() -> None:
 
 
 def benchmarks(*args: str) -> None:
-    """Run the benchmarks that the arguments name; see bench.py beside this file."""
+    """Run the benchmarks that the arguments name; see bench.py."""
     call(PYTHON, Path(__file__).with_name("bench.py"), *args)
 
 
@@ -343,14 +343,14 @@ def fuzz(*args: str) -> None:
 def site(*args: str) -> None:
     """Build the site of the documentation into out/site; a dead link, an orphan or a page that fetches fails it.
 
-    Its main pages are opened and photographed; see screenshots.py beside this file.
+    Its main pages are opened and photographed; see screenshots.py.
     """
     tool("mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
     call(PYTHON, Path(__file__).with_name("screenshots.py"), *args)
 
 
 def first(*args: str) -> None:
-    """Go the way of the README and its pages in a fresh clone, each step timed; see first.py beside this file."""
+    """Type the commands of the README and its pages in a fresh clone, each step timed; see first.py."""
     call(PYTHON, Path(__file__).with_name("first.py"), *args)
 
 
@@ -365,42 +365,42 @@ def pictures(*args: str) -> None:
 
 
 def words(*args: str) -> None:
-    """Measure the English and the names of each room; see words.py beside this file."""
+    """Measure the English and the names of each room; see words.py."""
     call(PYTHON, Path(__file__).with_name("words.py"), *args)
 
 
 def walls() -> None:
-    """Print what hostile code tried behind the wall, and what it met on this kernel."""
+    """Print the acts of hostile code behind the wall, with their outcomes on this kernel."""
     call(PYTHON, Path(__file__).with_name("hostile.py"))
 
 
 def hostile(*args: str) -> None:
-    """Attack real servers on loopback and print what it cost them; see tests/hostile/harness.py."""
+    """Attack real servers on loopback and print the cost; see tests/hostile/harness.py."""
     tool("tests.hostile", *args)
 
 
 def adapters(*args: str) -> None:
-    """Test the provenance adapters against real frameworks; see adapters.py beside this file for which."""
+    """Test the provenance adapters against real frameworks; see adapters.py."""
     call(PYTHON, Path(__file__).with_name("adapters.py"), *args)
 
 
 def sbom(*args: str) -> None:
-    """List what a release is made of; see components.py beside this file."""
+    """List the components of a release; see components.py."""
     call(PYTHON, Path(__file__).with_name("components.py"), *args)
 
 
 def old_mcp() -> None:
-    """Test the MCP client against a server of the older protocol; see old_mcp.py beside this file."""
+    """Test the MCP client against a server of the older protocol; see old_mcp.py."""
     call(PYTHON, Path(__file__).with_name("old_mcp.py"))
 
 
 def evidence(*args: str) -> None:
-    """Measure the provenance engine on every suite; see evidence.py beside this file."""
+    """Measure the provenance engine on every suite; see evidence.py."""
     call(PYTHON, Path(__file__).with_name("evidence.py"), *args)
 
 
 def agentdojo(*args: str) -> None:
-    """Run AgentDojo; see agentdojo.py beside this file for where."""
+    """Run AgentDojo; see agentdojo.py."""
     call(PYTHON, Path(__file__).with_name("agentdojo.py"), *args)
 
 
@@ -408,10 +408,10 @@ def agentdojo(*args: str) -> None:
 
 
 def check_contents(wheel: Path) -> None:
-    """Every file of the package and each schema is in the wheel, and nothing beside them.
+    """Check that the wheel has every file of the package and each schema, and no other file.
 
     Raises:
-        StageError: naming what is missing or too much.
+        StageError: with the missing or superfluous names.
     """
     tracked = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "agentserver"],  # noqa: S607 - git of the machine
@@ -437,10 +437,10 @@ def constraints(folder: Path) -> Path:
 
 
 def check_asked_for(agentserver: Path, home: Path) -> None:
-    """An organism that tracks origins is refused by the name of the extra that this needs, until it is there.
+    """Check that an organism with provenance is refused without the extra, by its name.
 
     Raises:
-        StageError: with what was said instead.
+        StageError: with the actual message.
     """
     organism = home / "config/organism.yaml"
     organism.write_text(f"{organism.read_text('utf-8')}\nprovenance: {{}}\n", "utf-8")
@@ -459,7 +459,7 @@ TEMPLATES = {
 
 
 def try_wheel() -> None:
-    """Build the wheel, install what it asks for and no more, and use it where the checkout cannot be seen."""
+    """Build the wheel, install it with its requirements only, and use it outside the checkout."""
     with tempfile.TemporaryDirectory(prefix="agentserver-wheel-") as folder:
         scratch = Path(folder).resolve()
         dist, home, work = scratch / "dist", scratch / "env", scratch / "work"
@@ -494,7 +494,7 @@ def try_wheel() -> None:
 
 
 def mutate(*globs: str) -> None:
-    """Print the mutation score; see mutation.py beside this file for what is sampled."""
+    """Print the mutation score; see mutation.py for the sample."""
     call(PYTHON, Path(__file__).with_name("mutation.py"), *globs)
 
 
@@ -505,7 +505,8 @@ def lock(*args: str) -> None:
     """Write the lock files from pyproject.toml; pins stay unless an argument such as --upgrade moves them.
 
     uv resolves for all interpreters at once and keeps environment markers, which pip's own resolver cannot do. It lives
-    in .venv only after this verb: nobody needs it to run or test. Then every pin must have a file for each target.
+    in .venv only after this verb, since running and testing do not need it. Then every pin must have a file for each
+    target.
     """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     locker = Path(sys.prefix) / "locker"
@@ -545,9 +546,9 @@ def check_lock(uv: Path, output: str) -> None:
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
 
-BEHAVIOUR = (Stage("compiled", compiled), Stage("tests", behaviour_tests, needs=("tests",)))
+BEHAVIOUR = (Stage("compile", compile_sources), Stage("tests", behaviour_tests, needs=("tests",)))
 EVERYTHING = (
-    Stage("compiled", compiled),
+    Stage("compile", compile_sources),
     Stage("figures", lambda: call(PYTHON, Path(__file__).with_name("figures.py"))),
     Stage("core", core_tests, needs=("tests",)),
     Stage("tests", other_tests, needs=("tests",)),
@@ -595,7 +596,7 @@ def select(verb: str, args: Sequence[str]) -> Sequence[Stage]:
 
 
 def perform(stage: Stage) -> Outcome:
-    """Run one stage and say how it ended; what it needs and lacks is a failure in CI and a loud skip elsewhere."""
+    """Run one stage and print its outcome; a missing requirement is a failure in CI and a loud skip elsewhere."""
     print(f"==> {stage.name}", flush=True)
     missing = [name for name in stage.needs if not (ROOT / name).exists()]
     if missing:
@@ -627,7 +628,7 @@ def stop(_signal: int, _frame: FrameType | None) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a verb's stages, all of them whatever fails, and return the exit status."""
+    """Run all stages of a verb, even after a failure, and return the exit status."""
     verb, *args = argv
     stages = select(verb, args)
     if not stages:

@@ -38,7 +38,7 @@ def commands(command: click.Command, parent: click.Context | None = None) -> Ite
                 yield from commands(below, context)
 
 
-def described(context: click.Context) -> list[str]:
+def describe(context: click.Context) -> list[str]:
     """Write the heading of a command and its help."""
     command = context.command
     if context.parent is not None:
@@ -52,7 +52,7 @@ def page() -> str:
     """Write the whole page."""
     lines = [HEAD]
     for context in commands(cli):
-        lines += described(context)
+        lines += describe(context)
     return "\n".join(lines)
 
 

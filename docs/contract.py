@@ -78,7 +78,7 @@ def methods(thing: type) -> list[tuple[str, Any]]:
     return [(name, method) for name, method in own if inspect.isroutine(method)]
 
 
-def described(name: str, thing: Any, level: str) -> list[str]:
+def describe(name: str, thing: Any, level: str) -> list[str]:
     """Heading, signature, docstring and methods of one name."""
     call = f"({signature(thing)})" if not getattr(thing, "_is_protocol", False) else ""
     lines = [f"{level} `{name}{call}`", "", inspect.getdoc(thing) or "", ""]
@@ -105,12 +105,12 @@ def page() -> str:
     for part, names in PARTS.items():
         lines += [f"## {part}", ""]
         for name in names:
-            lines += described(name, getattr(agentserver, name), "###")
+            lines += describe(name, getattr(agentserver, name), "###")
             if name == "SystemError":
                 lines += codes()
     lines += ["## Behind them", ""]
     for name in BEHIND:
-        lines += described(name, getattr(contract, name), "###")
+        lines += describe(name, getattr(contract, name), "###")
     return "\n".join(lines).rstrip() + "\n"
 
 

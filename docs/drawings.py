@@ -131,7 +131,7 @@ def delivery() -> Drawn:
 
 
 def lineage(records: list[dict[str, Any]]) -> Drawn:
-    """The way of the address from the page to the mail that was refused."""
+    """Draw the path of the address from the page to the refused mail."""
     refused = next(one["detail"] for one in records if one["event"] == "refused" and one["code"] == "denied")
     finding = next(one for one in refused["findings"] if one["rule"] == "destination")
     trail = finding["trail"]
@@ -151,7 +151,7 @@ def lineage(records: list[dict[str, Any]]) -> Drawn:
 
 
 def unlike(names: Iterable[str]) -> list[str]:
-    """The names, a later one of the same told apart."""
+    """Number repeated names so that each is unique."""
     told: list[str] = []
     for name in names:
         told.append(name if name not in told else f"{name} again")

@@ -35,7 +35,7 @@ def page() -> str:
         if name in done:
             continue
         done.add(name)
-        inner = list(dict.fromkeys(_named(entry.get("properties", {}))))
+        inner = list(dict.fromkeys(_list_named(entry.get("properties", {}))))
         found = [*((one, schema["$defs"][one]) for one in inner), *found]
         lines += [f"## {_title(name) or 'The file'}", "", entry.get("description", ""), ""]
         if not entry.get("properties"):
@@ -51,16 +51,16 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _named(value: Any) -> Iterator[str]:
+def _list_named(value: Any) -> Iterator[str]:
     """The names of the mappings that a part of the schema refers to."""
     if isinstance(value, dict):
         if isinstance(value.get("$ref"), str):
             yield value["$ref"].rpartition("/")[2]
         for one in value.values():
-            yield from _named(one)
+            yield from _list_named(one)
     elif isinstance(value, list):
         for one in value:
-            yield from _named(one)
+            yield from _list_named(one)
 
 
 def _title(name: str) -> str:
@@ -100,12 +100,12 @@ def _kind(value: dict[str, Any]) -> str:
     for several in ("anyOf", "oneOf"):
         if several in value:
             return " or ".join(dict.fromkeys(_kind(one) for one in value[several] if one != {"type": "null"}))
-    told = " or ".join(_plain(kind, value) for kind in _listed(value.get("type", "anything")))
+    told = " or ".join(_plain(kind, value) for kind in _as_list(value.get("type", "anything")))
     bounds = [form.format(value[bound]) for bound, form in BOUNDS.items() if bound in value]
     return f"{told} ({', '.join(bounds)})" if bounds else told
 
 
-def _listed(one: Any) -> list[Any]:
+def _as_list(one: Any) -> list[Any]:
     return one if isinstance(one, list) else [one]
 
 

@@ -83,7 +83,7 @@ def text_of(declared: etree._Element) -> str:
 
 
 def block(title: str, *parts: etree._Element) -> list[str]:
-    """An annotation or a name, and what it is in a schema."""
+    """Format an annotation or a name with its form in a schema."""
     return [f"`{title}`", "", "```xslt", *map(text_of, parts), "```", ""]
 
 

@@ -34,7 +34,7 @@ HOP = re.compile(r"^\s*\+\d+\.\d+s ")
 
 
 def transcript() -> list[str]:
-    """What the console prints: the answer that quotes the page, and all that comes of mailing it."""
+    """Record the console: the answer that quotes the page, and the refused mail."""
     with tempfile.TemporaryDirectory() as folder:  # the journal of the checkout stays as it is
         for each in HERE.parent.iterdir():
             if each.name != "out":
@@ -62,7 +62,7 @@ def timeless(line: str) -> str:
     return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1", told)
 
 
-def wrapped(lines: list[str]) -> list[str]:
+def wrap_lines(lines: list[str]) -> list[str]:
     """Lines that fit, continued with a bar where the console continues a field."""
     out = []
     for line in lines:
@@ -84,7 +84,7 @@ def colour(line: str) -> str:
 
 def drawn(lines: list[str]) -> str:
     """The picture."""
-    rows = wrapped(lines)
+    rows = wrap_lines(lines)
     height = LINE * len(rows) + 40
     texts = [
         f'<text x="20" y="{LINE * number + 34}" fill="{colour(row)}" xml:space="preserve">{escape(row)}</text>'

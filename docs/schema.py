@@ -1,4 +1,4 @@
-"""The JSON Schema by which editors complete and explain ``organism.yaml``, from the models of its keys."""
+"""Generates the JSON Schema with which editors complete and explain ``organism.yaml``."""
 
 from __future__ import annotations
 

@@ -19,16 +19,16 @@ def first():
 
 
 def test_the_readme_shows_its_commands_and_two_lines_to_type(first):
-    commands, typed = first.promised((ROOT / "README.md").read_text("utf-8"))
+    commands, typed = first.read_promises((ROOT / "README.md").read_text("utf-8"))
     assert [words[:2] for words in commands] == [["./run"], ["./run", "test"], ["./run", "agentserver"]]
     assert [line.split()[0] for line in typed] == ["@router", "@router"]
 
 
 def test_the_way_of_the_readme_ends_at_a_blocked_attack(first, tmp_path, capsys):
-    times = first.walked(tmp_path, short=True)
+    times = first.run_steps(tmp_path, short=True)
     with capsys.disabled():
         print("\n" + " | ".join(f"{name} {seconds:.1f} s" for name, seconds in times.items()))  # noqa: T201 - figures
-    assert first.reached(times) < first.BOUND
+    assert first.sum_to_blocked_attack(times) < first.BOUND
     assert {
         "init --deploy",
         "serve, as the unit does",

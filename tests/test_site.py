@@ -66,14 +66,14 @@ def test_every_public_name_is_on_the_page_of_the_api(site):
 def test_a_link_to_a_file_beside_the_pages_leads_to_its_copy(site):
     page = ROOT / "docs" / "provenance" / "guarantee.md"
     text = "[a](../../tests/conftest.py) [b](../../README.md#x) [c](fields.md) [d](https://there.example) `[e](f)`"
-    assert site.relinked(text, page, "provenance/guarantee.md") == (
+    assert site.relink(text, page, "provenance/guarantee.md") == (
         "[a](../source/tests/conftest.py.txt) [b](../index.md#x) [c](fields.md) [d](https://there.example) `[e](f)`"
     )
 
 
 def test_a_link_in_a_block_of_code_stays(site):
     text = "```python\nx = a[0](docs)\n```\n[a](../README.md)"
-    assert site.relinked(text, ROOT / "docs" / "tools.md", "tools.md") == text.replace(
+    assert site.relink(text, ROOT / "docs" / "tools.md", "tools.md") == text.replace(
         "../README.md", "index.md"
     )
 
@@ -88,7 +88,7 @@ def test_a_link_in_a_block_of_code_stays(site):
     ],
 )
 def test_a_page_that_fetches_from_elsewhere_is_told(site, html, fetched):
-    assert site.elsewhere(html) == fetched
+    assert site.list_foreign_urls(html) == fetched
 
 
 def test_states_are_drawn_by_the_product(site):

@@ -105,6 +105,16 @@ def test_no_page_scrolls_sideways_and_axe_finds_nothing(show, width, scheme):
     assert {name: found for name, found in wrong.items() if found} == {}
 
 
+@pytest.mark.parametrize("width", [320, 600, 650, 820, 1060])
+def test_nothing_is_clipped_at_the_widths_between(show, width):
+    page = show(390)
+    page.set_viewport_size({"width": width, "height": 800})
+    wrong = {
+        name: overflows(go(page, name)) for name in ("overview", "organism", "conversations", "usage", "dead")
+    }
+    assert {name: found for name, found in wrong.items() if found} == {}
+
+
 @pytest.mark.parametrize(("width", "scheme"), SHAPES)
 def test_the_pages_of_a_server_that_has_done_nothing_say_so(show, width, scheme):
     page = show(width, scheme, empty=True)

@@ -65,7 +65,7 @@ window.EventSource = class {
   readyState = 1;
   constructor() {
     window.feeds.push(this);
-    setTimeout(() => this.onmessage({ data: JSON.stringify(window.first) }));
+    queueMicrotask(() => this.onmessage({ data: JSON.stringify(window.first) }));
   }
   close() {}
 };

@@ -32,7 +32,7 @@ def show(chromium):
     """Opens the page of a showroom, in a context of its own."""
     contexts, faults = [], []
 
-    def shown(width=1280, scheme="light", *, path="overview", **how):
+    def shown(width=1280, scheme="light", *, path="overview", still=False, **how):
         context = chromium.new_context(
             viewport={"width": width, "height": HEIGHTS[width]}, color_scheme=scheme,
             locale="en-GB", timezone_id="UTC", reduced_motion="reduce",
@@ -42,6 +42,8 @@ def show(chromium):
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.clock.install(time=NOON)
+        if still:
+            page.clock.pause_at(NOON + 1)
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.goto(f"{ADDRESS}/#/{path}")
         return page
@@ -159,13 +161,14 @@ def test_two_conversations_are_compared_with_the_keyboard_alone(show):
 @pytest.mark.parametrize(("width", "scheme"), SHAPES)
 def test_each_page_is_pictured_for_the_documents(show, width, scheme):
     """``./run pictures`` keeps them; the answers, the time and the place are the same at each run."""
-    page = show(width, scheme)
+    page = show(width, scheme, still=True)
     session = page.context.new_cdp_session(page)
     for name in PICTURED:
         go(page, name)
         if name == "organism":
             page.evaluate("(text) => window.feeds.at(-1).onmessage({ data: text })", json.dumps(news()))
             expect(page.locator(".organism .mark.bad")).to_have_count(4)
+        expect(page.get_by_text("live", exact=True)).to_be_visible()
         data = session.send("Page.captureScreenshot", {"format": "webp", "quality": 80})["data"]
         keep(f"live-{name}-{width}-{scheme}.webp", base64.b64decode(data))
 

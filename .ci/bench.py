@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -205,6 +206,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # removes the earlier tree on the way out
     try:
         main(sys.argv[1:])
     except BenchError as error:

@@ -680,8 +680,7 @@ def check_conditions(
             try:
                 fit_conditions([each if isinstance(each, PayloadType) else None for each in kept], conditions)
                 check_windows(conditions, retention)
-                if keys == ("limits",) and rule is not None:
-                    _refuse_sums(conditions)
+                _refuse_sums(conditions if rule is not None and conditions is item.listener.limits else ())
             except ConditionError as error:
                 where = known[item.listener.name].locate(*keys)
                 report.error(ConfigCode.CONDITION, where, str(error), error.suggestion)

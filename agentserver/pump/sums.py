@@ -116,11 +116,8 @@ class SumKeeper:
             for amount in weighed.amounts:
                 recent = (each for at, each in spent[amount.key] if at >= now - amount.bound.within)
                 if sum(recent, amount.amount) > amount.bound.over:
-                    if not weighed.limited:
-                        return False
-                    return await answer(
-                        conversation.id, ApprovalAnswer(approval.id, approval.digest, Answer.DENY, OVER)
-                    )
+                    denial = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, OVER)
+                    return weighed.limited and await answer(conversation.id, denial)
             said = ApprovalAnswer(approval.id, approval.digest, Answer.ONCE, BY)
             return weighed.decided and await answer(conversation.id, said)
 

@@ -357,6 +357,7 @@ def configure(options: Logging, secrets: Secrets) -> logging.Handler:
     redacting = RedactingFilter(secrets)
     handler.addFilter(redacting)
     logging.basicConfig(level=options.level.upper(), handlers=[handler], force=True)
+    logging.getLogger("agentserver.http.access").setLevel(logging.INFO)  # it logs where the YAML asks for it
     logging.captureWarnings(True)
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

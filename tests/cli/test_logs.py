@@ -71,6 +71,11 @@ def test_the_level_is_the_one_that_was_asked_for(log):
     assert "quiet" in log(Format.TEXT, lambda logger: logger.info("quiet"), Level.INFO)
 
 
+def test_requests_are_logged_at_the_default_level(log):
+    access = logging.getLogger("agentserver.http.access")
+    assert "GET /v1" in log(Format.TEXT, lambda _: access.info("GET /v1 200"))
+
+
 def test_an_uncaught_exception_is_redacted(log, capsys):
     log(Format.TEXT, lambda logger: None)
     try:

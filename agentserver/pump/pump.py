@@ -30,6 +30,7 @@ from agentserver.pump.approvals import PendingApprovals
 from agentserver.pump.boundary import Boundary, suspend
 from agentserver.pump.claims import Copies, Finder, IdleReleaser, Takeover
 from agentserver.pump.deltas import AnswerStreams
+from agentserver.pump.digest import AuditDigest
 from agentserver.pump.dispatch import Dispatcher, TokenHolder
 from agentserver.pump.editions import Editions, at_once
 from agentserver.pump.entrance import Conversations, Entrance, make_unkept
@@ -158,7 +159,8 @@ class Pump:
         self._watchdog = Watchdog(stall, self._invoker.holder, self._marks, hooks.stalled)
         self._connect(editions)
         self._stream = RecordStream() if hooks.stream is None else hooks.stream
-        self._stream.attach(LogSink(self._invoker.crashes))
+        self._digest = AuditDigest()
+        self._stream.attach(LogSink(self._invoker.crashes, self._digest.count))
         kept = Conversations(
             self._live, self._claims, self._finder.find, engine, self._accounts, remote, self._stream
         )
@@ -266,6 +268,7 @@ class Pump:
         start_helper(self._tasks, "adds up amounts", EndEffect.SERVER, weighing)
         settling = partial(self._verdicts.watch, self._engine, self.entrance.settle)
         start_helper(self._tasks, "takes verdicts on effects", EndEffect.RESTART, settling)
+        start_helper(self._tasks, "sums up what passed in audit", EndEffect.RESTART, self._digest.run)
         start_helper(self._tasks, "lets committed steps go", EndEffect.SERVER, self._steps.let_go)
         start_errand(self._tasks, "follows claims", EndEffect.SERVER, self._taking.follow)
         start_errand(self._tasks, "takes arrivals", EndEffect.SERVER, self.entrance.arrivals.take)
@@ -277,6 +280,7 @@ class Pump:
         start_errand(self._tasks, "follows views of other processes", EndEffect.SERVER, following)
 
     async def _leave(self) -> None:
+        self._digest.log()
         with suppress(EngineError):  # then others take the conversations once its lease is over
             await self._engine.give_up()
         await self._steps.rest()

@@ -24,6 +24,7 @@ from agentserver.supervision import QueueThread
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, MutableSequence, Sequence
 
+    from agentserver.core.records.audit import AuditRecord
     from agentserver.observers import Observer
     from agentserver.ports.records import Records, Sink
 
@@ -246,16 +247,19 @@ class LogSink:
 
     Args:
         crashes: deliveries whose crash is in the log already; each is removed when its record comes.
+        flagged: is called with each record of a flagged message.
     """
 
-    def __init__(self, crashes: MutableSequence[str]) -> None:
-        self._crashes = crashes
+    def __init__(self, crashes: MutableSequence[str], flagged: Callable[[AuditRecord], None]) -> None:
+        self._crashes, self._flagged = crashes, flagged
 
     def __call__(self, records: Records) -> None:
         """Log the records of one step."""
         lowest = logger.getEffectiveLevel()
         for record in records:
             level = _LEVELS.get(record.event, logging.DEBUG)
+            if record.event is Event.FLAGGED:
+                self._flagged(record)
             if level < lowest and record.event not in _OF_CRASHES:
                 continue
             if record.event is Event.SENT and record.sender == SYSTEM:

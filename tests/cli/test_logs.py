@@ -106,7 +106,7 @@ def test_a_live_view_needs_no_log_of_hops():
 def test_a_live_view_keeps_out_what_happens_in_a_conversation_and_not_what_the_server_says(caplog):
     conversation = Conversation.begin("console", Moment(0.0, b""))
     event = AuditRecord(Event.REFUSED, 0.0, conversation.id, conversation.tree.root, "ada", "bob")
-    LogSink([])((event,))
+    LogSink([], list)((event,))
     logging.getLogger("agentserver.pump").warning("a listener returned bytes, which is deprecated")
     hop, said = caplog.records
     assert (hop.levelname, is_no_hop(hop)) == ("WARNING", False)

@@ -60,17 +60,21 @@ def check_command(
     path = project.find_organism_or_raise(organism)
     loaded, findings = inspect(path, os.environ)
     decided_by = None if loaded is None else project.rules(loaded)
+    waiting = ""
     if loaded is not None and decided_by is not None:
+        broken, waiting = ((), "") if against is None else find_pending_breaks(loaded, decided_by, against)
         findings = (
             *findings,
             *_find_mistakes(loaded, decided_by),
             *(find_database_risks(loaded) if engine else ()),
-            *(find_pending_breaks(loaded, decided_by, against) if against is not None else ()),
+            *broken,
         )
     for finding in findings:
         project.say(_as_json(finding) if as_json else finding.coded())
     if not as_json:
-        project.say(*_summary_lines(path, loaded, decided_by, findings, flows=flows))
+        project.say(
+            *filter(None, [waiting]), *_summary_lines(path, loaded, decided_by, findings, flows=flows)
+        )
     hard = any(finding.severity is Severity.ERROR for finding in findings)
     project.exit_command(FOUND if hard or (strict and findings) else 0)
 
@@ -175,8 +179,10 @@ def find_database_risks(organism: Organism) -> Iterator[ConfigMistake]:
     yield from (_mistake(ConfigCode.ENGINE.value, severity, place, "engine.postgres", line) for line in found)
 
 
-def find_pending_breaks(organism: Organism, rules: Rules, journal: Path) -> Iterator[ConfigMistake]:
-    """Report the waiting flows and messages of a journal that the organism could not continue."""
+def find_pending_breaks(
+    organism: Organism, rules: Rules, journal: Path
+) -> tuple[tuple[ConfigMistake, ...], str]:
+    """Find the waiting flows and messages of a journal that the organism could not continue, and count the checked."""
     from agentserver.flow.handler import FlowHandler
     from agentserver.history.flows import find_breaks
 
@@ -184,10 +190,22 @@ def find_pending_breaks(organism: Organism, rules: Rules, journal: Path) -> Iter
     flows = {name: bound.handler for name, bound in named.items() if isinstance(bound.handler, FlowHandler)}
     kept = reading.find_source(reading.JournalArguments(None, journal))
     with reading.open_reader(kept, rules.guards) as reader:
-        for found in find_breaks(reader, rules, flows):
-            place = named.get(found.listener, organism.listeners[0]).source
-            text = f"conversation {found.conversation}: {found.why}"
-            yield _mistake(ConfigCode.PENDING.value, Severity.ERROR, place, found.listener, text)
+        breaks = tuple(find_breaks(reader, rules, flows))
+        count = sum(each.closed is None for each in reader.conversations())
+    mistakes = (
+        _mistake(
+            ConfigCode.PENDING.value,
+            Severity.ERROR,
+            named.get(found.listener, organism.listeners[0]).source,
+            found.listener,
+            f"conversation {found.conversation}: {found.why}",
+        )
+        for found in breaks
+    )
+    broken = len({found.conversation for found in breaks})
+    return tuple(
+        mistakes
+    ), f"{journal}: {broken} of {format_amount(count, 'open conversation')} could not continue"
 
 
 def find_unrepeatable(organism: Organism) -> Iterator[ConfigMistake]:

@@ -159,7 +159,6 @@ class Pump:
         self._watchdog = Watchdog(stall, self._invoker.holder, self._marks, hooks.stalled)
         self._connect(editions)
         self._stream = RecordStream() if hooks.stream is None else hooks.stream
-        self._digest = AuditDigest()
         self._stream.attach(LogSink(self._invoker.crashes, self._digest.count))
         kept = Conversations(
             self._live, self._claims, self._finder.find, engine, self._accounts, remote, self._stream
@@ -187,6 +186,7 @@ class Pump:
     def _lay_out(self, editions: Editions, verdicts: PendingVerdicts) -> None:
         """Make the queues of deliveries, and the copies of conversations at work."""
         self._verdicts = verdicts
+        self._digest = AuditDigest()
         self._waiting.sums = self._sums = SumKeeper(self._engine, self._clock, editions, self._live)
         self._accounts = Accounts(self._limits)
         self.alarms = Alarms(self._time, self._engine)

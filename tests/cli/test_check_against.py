@@ -78,16 +78,21 @@ async def record(home):
     return handle.id
 
 
-def check(home, *options):
-    """Run the verb in this process. Gives its exit code and its findings."""
+def run_check(home, *options):
+    """Run the verb in this process. Returns its exit code and its output."""
     sys.modules.pop("against_desk", None)
     done = CliRunner().invoke(
-        cli,
-        ["check", str(home / "organism.yaml"), "--against", str(home / "journal.sqlite"), "--json", *options],
+        cli, ["check", str(home / "organism.yaml"), "--against", str(home / "journal.sqlite"), *options]
     )
     sys.modules.pop("against_desk", None)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exc_info
-    return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()]
+    return done.exit_code, done.stdout
+
+
+def check(home):
+    """Run the verb in this process. Returns its exit code and its findings."""
+    code, output = run_check(home, "--json")
+    return code, [json.loads(line) for line in output.splitlines()]
 
 
 CHANGES = {
@@ -119,3 +124,11 @@ def test_what_a_changed_project_breaks_of_a_journal_is_named(recorded, change):
     assert {each["code"] for each in findings} <= {"config:pending"}
     for words in told:
         assert words.format(conversation) in text
+
+
+@pytest.mark.parametrize(("after", "broken"), [(CODE, 0), (CODE.replace("Find", "Seek"), 1)])
+def test_the_number_of_checked_conversations_is_said(recorded, after, broken):
+    home, _ = recorded
+    Path(home / "against_desk.py").write_text(after, "utf-8")
+    _, output = run_check(home)
+    assert f"journal.sqlite: {broken} of 1 open conversation could not continue\n" in output

@@ -53,7 +53,8 @@ def test_what_passes_in_any_case_is_not_counted(record):
 
 def test_a_line_is_short_for_any_number_of_listeners():
     line = line_of(*(flagged(f"sink{number}", ("tainted", "block")) for number in range(NAMED + 3)))
-    assert "others 3;" in line and f"sink{NAMED}" not in line
+    assert "others 3;" in line
+    assert f"sink{NAMED}" not in line
 
 
 @pytest.mark.anyio
@@ -86,7 +87,9 @@ def organism(tmp_path):
 
 @pytest.mark.anyio
 async def test_a_server_that_stops_logs_the_calls_since_the_last_line(organism, caplog):
-    (wish,) = (each for one in organism.listeners for each in one.listener.payloads if each.__name__ == "Wish")
+    (wish,) = (
+        each for one in organism.listeners for each in one.listener.payloads if each.__name__ == "Wish"
+    )
     async with build(organism) as server:
         handle = await server.open("ann")
         asked = server.rules.codecs.of(wish).encode(wish("Pay the invoice in mail 13 and tell Kim."))

@@ -62,7 +62,7 @@ class OfferedKeys(Protocol):
 
     @property
     def elicitation(self) -> bool:
-        """Whether the hosts of operators ask their users about approvals."""
+        """True when the hosts of operators ask their users about approvals."""
 
     @property
     def deadline(self) -> float:

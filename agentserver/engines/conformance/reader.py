@@ -110,6 +110,17 @@ async def conversations_are_listed_by_page(subject: Subject) -> None:
             [one.summary.id for one in found.rows] == [keys[3]],
             "a filter selects the conversations that meet it",
         )
+        for sign, number, count in (
+            (">", 0, 5),
+            (">=", 1, 5),
+            ("=", 1, 5),
+            ("!=", 1, 1),
+            ("<", 1, 1),
+            (">", 1, 0),
+        ):
+            waiting = ConversationFilter((Condition("waiting", sign, Decimal(number)),))
+            rows = (await _list_page(engine, waiting)).rows
+            hold(len(rows) == count, f"a filter compares the number of waiting messages by {sign} {number}")
         for condition, told in (
             (Condition("id", "=", keys[3]), "a conversation is found by its id"),
             (Condition("principal", STARTS, found.rows[0].summary.principal[:2]), "an owner by a beginning"),

@@ -7,6 +7,7 @@ the words with FTS5, Postgres as a tsvector.
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Final
 
 from agentserver.core.encoding.codecs import kept_records
@@ -17,6 +18,7 @@ from agentserver.history.filters import FACETS, STARTS, format_cursor, parse_cur
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from decimal import Decimal
 
     from agentserver.core.encoding.history import Condition, ConversationFilter, RecordedConversation
     from agentserver.engines.journal.connection import Connection
@@ -52,6 +54,20 @@ _STATES: Final = {
 _WAITING: Final = (
     "(select count(*) from delivery d where d.conversation = c.number and d.state in (0, 6) and d.state = 0)"
 )
+_WAITING_SOME: Final = (
+    "c.number in (select d.conversation from delivery d where d.state in (0, 6) and d.state = 0"
+    " group by d.conversation having count(*) {} {})"
+)
+"""The test for a number that excludes 0: it reads the few queued deliveries, and not each conversation."""
+
+_COMPARISONS: Final = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
 _COLUMNS: Final = {
     "opened": "c.opened",
     "touched": "c.touched",
@@ -119,8 +135,12 @@ class _Statement:
             test = _FACET.format(*(f"cast({self.place(part)} as text)" for part in facet))
             self._add_words(test, negated=negated != (one.sign == "!="))
         else:
-            sign = "<>" if one.sign == "!=" else one.sign
-            self.texts.append(f"{_COLUMNS[one.field]} {sign} {self.number(one.value)}")
+            self._add_number(one.field, "<>" if one.sign == "!=" else one.sign, one.value)
+
+    def _add_number(self, field: str, sign: str, value: str | Decimal) -> None:
+        place = self.number(value)
+        some = field == "waiting" and not _COMPARISONS[sign](0.0, float(value))
+        self.texts.append(_WAITING_SOME.format(sign, place) if some else f"{_COLUMNS[field]} {sign} {place}")
 
     def _add_owner(self, owner: str) -> None:
         place = f"cast({self.place(owner)} as text)"

@@ -110,17 +110,7 @@ async def conversations_are_listed_by_page(subject: Subject) -> None:
             [one.summary.id for one in found.rows] == [keys[3]],
             "a filter selects the conversations that meet it",
         )
-        for sign, number, count in (
-            (">", 0, 5),
-            (">=", 1, 5),
-            ("=", 1, 5),
-            ("!=", 1, 1),
-            ("<", 1, 1),
-            (">", 1, 0),
-        ):
-            waiting = ConversationFilter((Condition("waiting", sign, Decimal(number)),))
-            rows = (await _list_page(engine, waiting)).rows
-            hold(len(rows) == count, f"a filter compares the number of waiting messages by {sign} {number}")
+        await _compare_waiting(engine)
         for condition, told in (
             (Condition("id", "=", keys[3]), "a conversation is found by its id"),
             (Condition("principal", STARTS, found.rows[0].summary.principal[:2]), "an owner by a beginning"),
@@ -129,6 +119,21 @@ async def conversations_are_listed_by_page(subject: Subject) -> None:
             hold([one.summary.id for one in named.rows] == [keys[3]], told)
         wrong = ConversationFilter((Condition("principal", STARTS, "nobody/"),))
         hold((await _list_page(engine, wrong)).rows == (), "another beginning is no owner's")
+
+
+async def _compare_waiting(engine: Engine) -> None:
+    """Check the comparisons of a number among six conversations, of which one has no waiting message."""
+    for sign, number, count in (
+        (">", 0, 5),
+        (">=", 1, 5),
+        ("=", 1, 5),
+        ("!=", 1, 1),
+        ("<", 1, 1),
+        (">", 1, 0),
+    ):
+        waiting = ConversationFilter((Condition("waiting", sign, Decimal(number)),))
+        rows = (await _list_page(engine, waiting)).rows
+        hold(len(rows) == count, f"a filter compares the number of waiting messages by {sign} {number}")
 
 
 async def conversations_are_found_by_their_content(subject: Subject) -> None:

@@ -117,10 +117,13 @@ class Machine:
 
     def address(self):
         """The address that the service prints once it is open."""
+        said = []
         for line in self.service.stderr:
             if line.startswith("http://"):
                 return line.strip()
-        raise AssertionError(f"the service ended with {self.service.wait()} before it said where it is")
+            said.append(line)
+        ended = f"the service ended with {self.service.wait()} before it said where it is"
+        raise AssertionError(f"{ended}:\n{''.join(said)}")
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import anyio
 
 from agentserver.characters.printing import escape_unseen
 from agentserver.history.backtest import JudgedConversation, Tally
-from agentserver.history.backtest_report import STOPS, summarise, tabulate
 from agentserver.history.filters import list_ids, parse_filter
 
 if TYPE_CHECKING:
@@ -152,6 +151,7 @@ def describe_trial(run: TrialRun, asked: int, redact: Callable[[str], str]) -> d
         asked: number of conversations that it was to judge.
         redact: removes secrets.
     """
+    from agentserver.history.backtest_report import STOPS, summarise, tabulate  # with the extra provenance
 
     def show(text: str) -> str:
         return escape_unseen(redact(text)[:WIDTH])

@@ -179,11 +179,14 @@ def compare(
     reader: EngineReader, redaction: Redaction, conversation: str, other: str, *, prompts: bool = False
 ) -> dict[str, Any]:
     """Pair the steps of two conversations, without plumbing. Raises LookupError."""
-    left, right = (
-        [one for one in _list_rows(reader, redaction, key, prompts=prompts) if not one.get("plumbing")]
-        for key in (conversation, other)
-    )
-    return {"pairs": [[*pair] for pair in pair_steps(left, right, _key_of_row)]}
+    left, right = (_list_rows(reader, redaction, key, prompts=prompts) for key in (conversation, other))
+    return pair_rows(left, right)
+
+
+def pair_rows(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> dict[str, Any]:
+    """Pair the rows of two conversations, without plumbing."""
+    kept = [[one for one in rows if not one.get("plumbing")] for rows in (left, right)]
+    return {"pairs": [[*pair] for pair in pair_steps(kept[0], kept[1], _key_of_row)]}
 
 
 def _list_rows(

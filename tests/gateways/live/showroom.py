@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from agentserver.gateways.live.pages import HEADERS, TYPES, Assets
+from agentserver.gateways.live.views import pair_rows
 
 ADDRESS = "http://live.localhost"
 ANSWERS = json.loads(Path(__file__).with_name("showroom.json").read_text("utf-8"))
@@ -82,7 +83,9 @@ class Showroom:
     """
 
     def __init__(self, *, signed_in=True, empty=False):
-        self._answers = {**ANSWERS, **(EMPTY if empty else {})}
+        compared = [ANSWERS[f"conversations/{each}"]["rows"] for each in (BLOCKED, FINE)]
+        pairs = {f"conversations/{BLOCKED}/compare/{FINE}": pair_rows(*compared)}
+        self._answers = {**ANSWERS, **pairs, **(EMPTY if empty else {})}
         self._waiting = 0 if empty else len(ANSWERS["approvals"]["waiting"])
         if not signed_in:
             self._answers["session"] = {"name": "", "issuers": ["https://login.example.org"]}

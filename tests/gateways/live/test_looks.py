@@ -56,8 +56,10 @@ def show(chromium):
 
 def go(page, name):
     path, title = PAGES[name]
-    page.evaluate("document.querySelector('h1')?.remove()")  # that of the page before
-    page.goto(f"{ADDRESS}/#/{path}")
+    address = f"{ADDRESS}/#/{path}"
+    if page.url != address:
+        page.evaluate("document.querySelector('h1')?.remove()")  # that of the page before
+        page.goto(address)
     expect(page.get_by_role("heading", level=1)).to_contain_text(title)
     return page
 

@@ -107,7 +107,7 @@ def test_a_listener_is_chosen_with_the_keyboard(running, visit):
     expect(page.locator(".edge.near")).to_have_count(1)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="bank")).to_be_visible()
-    expect(page.get_by_text("Moves money.")).to_be_visible()
+    expect(page.get_by_text("Transfers money.")).to_be_visible()
 
 
 def test_a_table_stands_beside_the_picture(running, visit):

@@ -336,8 +336,8 @@ def suggest_over(
     """Suggest a policy from histories, with the effect of each line on them.
 
     Args:
-        over: journals and recorded conversations, whose organism says what is undeclared; or traces and logs, whose
-            tools are the listeners.
+        over: journals and recorded conversations, for the undeclared listeners of their organism; or traces and logs,
+            for their tools.
         marks: the file of marks.
         organism: of journals and recorded conversations.
         shape: describes the undeclared listeners of an organism.
@@ -346,11 +346,11 @@ def suggest_over(
     """
     require("agentserver provenance suggest --over", "provenance")
     labels, files = _read_labels(marks), [file for path in over for file in _list_files(path)]
-    foreign = next((file for file in files if not _needs_organism(file)), None)
-    if foreign is None and files:
+    foreign = [file for file in files if not _needs_organism(file)]
+    if files and not foreign:
         return _suggest_for_listeners(files, labels, organism, shape)
-    if len(files) != sum(not _needs_organism(file) for file in files):
-        project.refuse(f"{foreign}: its tools are no listeners of the organism: suggest over it alone")
+    if len(foreign) != len(files):
+        project.refuse(f"{foreign[0]}: its tools are no listeners of the organism: suggest over it alone")
     if organism is not None:
         raise click.UsageError("traces and logs have no ORGANISM")
     return _suggest_for_tools(files, labels)
@@ -513,9 +513,7 @@ def _declared(organism: Organism) -> Any:
 def _choose_mode(declared: Mode, wanted: str | None) -> Mode:
     from agentserver.provenance.evidence.labels import Mode
 
-    if wanted is not None:
-        return Mode(wanted)
-    return Mode.ENFORCE if declared is Mode.AUDIT else declared
+    return declared.on_trial if wanted is None else Mode(wanted)
 
 
 def _list_files(path: Path) -> Iterable[Path]:

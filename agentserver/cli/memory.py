@@ -153,7 +153,7 @@ def import_command(given: reading.JournalArguments, *, file: Path, stranger: str
 
 
 def _read_notes(file: Path, stranger: str) -> list[tuple[int, Note]]:
-    """Read the notes of a file with the number of each line. Ends the command at the first that is none."""
+    """Read the notes of a file with the number of each line. Ends the command at a line that is no note."""
     found: list[tuple[int, Note]] = []
     number = 0
     try:
@@ -174,7 +174,7 @@ def read_note(line: bytes, stranger: str = "") -> Note:
 
     Args:
         line: the JSON text.
-        stranger: the source of all words, whatever the text says; empty to keep what it says.
+        stranger: the source of all words, regardless of the text; empty to keep those in the text.
     """
     from agentserver.engines.journal.notes import NOTES
     from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
@@ -205,7 +205,7 @@ def _name_operator() -> str:
 @reading.journal_option
 @reading.list_options
 def log_command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
-    """List which notes were written, replaced and erased, by whom and when, oldest first. It has no texts."""
+    """List when and by whom notes were written, replaced and erased, oldest first, without their texts."""
     from agentserver.engines.journal.notes import read_log
 
     lists.print(_use_notes(given, read_log), _format_entry, _entry_fields, "no note was ever written")
@@ -220,7 +220,7 @@ def _entry_fields(entry: NoteEntry) -> Mapping[str, object]:
 
 
 def _use_notes(given: reading.JournalArguments, work: Callable[[Connection], T]) -> T:
-    """Run a function with the connection to the notes. Ends the command if there are none."""
+    """Run a function with the connection to the notes. Ends the command if no journal has any."""
     return reading.leave(reading.find_source(given), work)
 
 

@@ -47,7 +47,7 @@ def prepare_trial(
         changed = under_policy(organism, PolicyText(SHOWN, policy), os.environ)
         assert changed.provenance is not None
         declared = changed.provenance.policy.mode
-        chosen = Mode(mode) if mode else Mode.ENFORCE if declared is Mode.AUDIT else declared
+        chosen = Mode(mode) if mode else declared.on_trial
         new = rules_on_trial(changed, chosen, guards)
         current = None if organism.provenance is None else rules_on_trial(organism, chosen, guards)
     except (ConfigError, PayloadError) as error:

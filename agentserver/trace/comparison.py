@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -63,10 +64,10 @@ def _walk(element: etree._Element, depth: int, path: str) -> Iterator[Field]:
         yield Field(depth, _join(path, local(str(name))), f"@{local(str(name))}", str(value))
     children = list(element.iterchildren(etree.Element))
     names = [local(str(each.tag)) for each in children]
-    seen: dict[str, int] = {}
+    counts, seen = Counter(names), Counter[str]()
     for child, name in zip(children, names, strict=True):
-        number = seen[name] = seen.get(name, -1) + 1
-        shown = f"{name}[{number}]" if names.count(name) > 1 else name
+        shown = f"{name}[{seen[name]}]" if counts[name] > 1 else name
+        seen[name] += 1
         where = _join(path, name)
         leaf = not len(child) and not child.attrib
         yield Field(depth, where, shown, (child.text or "") if leaf else None)

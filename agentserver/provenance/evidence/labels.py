@@ -95,6 +95,11 @@ class Mode(StrEnum):
     CONFIRM = "confirm"
     ENFORCE = "enforce"
 
+    @property
+    def on_trial(self) -> Mode:
+        """The mode in which a policy of this mode is tried: audit refuses nothing, so that enforce takes its place."""
+        return Mode.ENFORCE if self is Mode.AUDIT else self
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:

@@ -59,7 +59,10 @@ listeners:
 def recorded(tmp_path_factory):
     """A project whose journal has a flow that waits for its second answer."""
     home = tmp_path_factory.mktemp("house")
-    return home, asyncio.run(record(home))
+    with pytest.MonkeyPatch.context() as patch:
+        # Two versions of one size, written within a second, would share a .pyc.
+        patch.setattr(sys, "dont_write_bytecode", True)
+        yield home, asyncio.run(record(home))
 
 
 async def record(home):

@@ -173,6 +173,8 @@ def test_who_wants_less_motion_sees_none(running, visit):
 
 def test_every_page_is_reached_with_the_keyboard_alone(running, visit):
     page = visit(running)
+    # A page takes the focus once it is shown: a key pressed before that would go astray.
+    expect(page.get_by_role("heading", level=1, name="Organism")).to_be_visible()
     for title in ("Overview", "Conversations", "Approvals", "Dead letters", "Usage", "Organism"):
         page.get_by_role("link", name="Skip to the page").focus()
         for _ in range(12):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import gc
 import threading
 
 
@@ -43,6 +44,10 @@ def kill(task):
                 handle._args or ()
             ):  # the end of a sleep may be due now, and would find the future done
                 handle.cancel()
+        for reader in gc.get_referrers(waits):
+            # A stream wakes its reader unless that is cancelled: bytes that came now would find the future done.
+            if isinstance(reader, asyncio.StreamReader):
+                reader._waiter = None
         waits.set_exception(Killed("by a test"))
 
 

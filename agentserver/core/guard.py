@@ -517,10 +517,10 @@ class Rules:
         memory = self.recall(conversation)
         for guard in self._presenters:
             if delivery.to in guard.viewers:
-                shown = guard.present(memory.get(guard.name), delivery, element)
-                if isinstance(shown, Refusal):
-                    return shown
-                element = shown
+                presented = guard.present(memory.get(guard.name), delivery, element)
+                if isinstance(presented, Refusal):
+                    return presented
+                element = presented
         return element
 
     def resolve(self, memory: Mapping[str, object], draft: Draft, sender: Sender) -> ResolvedDraft | None:
@@ -601,11 +601,11 @@ class Rules:
         """Return the memory after messages were admitted: the same object unless a guard counts them."""
         changed: dict[str, object] = {}
         for guard in self.counting:
-            before = kept = memory.get(guard.name)
+            before = counted = memory.get(guard.name)
             for proposal in proposals:
-                kept = guard.count_sent(kept, proposal, at)
-            if kept is not before:
-                changed[guard.name] = kept
+                counted = guard.count_sent(counted, proposal, at)
+            if counted is not before:
+                changed[guard.name] = counted
         return {**memory, **changed} if changed else memory
 
     def approve(self, memory: Mapping[str, object], questions: tuple[Question, ...]) -> Mapping[str, object]:
@@ -629,8 +629,8 @@ class Rules:
                 denial = Denial(verdict.code, _detail(guard, verdict.reason))
                 return ruling._replace(denied=denial, questions=())
             if isinstance(verdict, NeedsApproval):
-                why = map_texts(_detail(guard, verdict.question), self.redact)
-                question = Question(guard.name, why, verdict.about)
+                question_detail = map_texts(_detail(guard, verdict.question), self.redact)
+                question = Question(guard.name, question_detail, verdict.about)
                 ruling = ruling._replace(questions=(*ruling.questions, question))
             else:
                 ruling = ruling._replace(notes=(*ruling.notes, _detail(guard, verdict.reason)))

@@ -68,6 +68,6 @@ def system_error(code: Code, corrections: Sequence[str] = (), *, final: bool = F
     Only ``validation`` shows corrections: every other code has one text.
     """
     wording = ERROR_WORDINGS[code]
-    shown = corrections if code is Code.VALIDATION else ()
-    message = " ".join([wording.message, *(f"{line}." for line in shown)])
+    listed = corrections if code is Code.VALIDATION else ()
+    message = " ".join([wording.message, *(f"{line}." for line in listed)])
     return SystemError(code, message, wording.retry_allowed and not final)

@@ -107,13 +107,13 @@ def judge_in_pieces(
         admitted.extend(found)
         if place < last:
             yield
-    over = None
+    overflow = None
     for proposal in admitted:
         if proposal.route is Route.SERVICE:
-            over = _overfull(admitted, rules, todos)
+            overflow = _overfull(admitted, rules, todos)
             break
-    changed = None if memory is before or over else memory
-    return _new(Admission, (() if over else tuple(admitted), over, tuple(remarks), None, changed))
+    changed = None if memory is before or overflow else memory
+    return _new(Admission, (() if overflow else tuple(admitted), overflow, tuple(remarks), None, changed))
 
 
 def _admit_resolved(
@@ -156,24 +156,26 @@ def admit_result(
     """
     delivery, element, result, _ = finished
     assert isinstance(result, HandlerReturn)
-    said, effects = result
-    if isinstance(said, Refusal) or len(said.drafts) > 1:
-        over = find_overrun(said, room(rules.blueprint.limits, conversation, delivery.request).messages)
-        if over is not None:
-            return Admission(over=over)
+    returned, effects = result
+    if isinstance(returned, Refusal) or len(returned.drafts) > 1:
+        overrun = find_overrun(
+            returned, room(rules.blueprint.limits, conversation, delivery.request).messages
+        )
+        if overrun is not None:
+            return Admission(over=overrun)
     caller = conversation.tree.nodes[thread.parent or ""]
     listener = rules.blueprint.listeners[delivery.to]
     if thread.allowed is not None:
         listener = rules.narrowed(listener.name, thread.allowed).listener
-    given = None
+    received = None
     if delivery.root == rules.failure and element is not None:
-        given = canonical(element)
-    sender = _new(Sender, (listener, thread.id, caller.owner, at, given))
-    if isinstance(said, Refusal):
-        return reject_unread(said, sender, rules)
-    kept = conversation.todos.watchers_of(thread.id) if conversation.todos.watchers else ()
-    todos = sum([one.watcher_id not in effects.closed for one in kept]) if kept else 0
-    judged = yield from judge_in_pieces(said.drafts, sender, rules, memory, todos)
+        received = canonical(element)
+    sender = _new(Sender, (listener, thread.id, caller.owner, at, received))
+    if isinstance(returned, Refusal):
+        return reject_unread(returned, sender, rules)
+    watchers = conversation.todos.watchers_of(thread.id) if conversation.todos.watchers else ()
+    todos = sum([one.watcher_id not in effects.closed for one in watchers]) if watchers else 0
+    judged = yield from judge_in_pieces(returned.drafts, sender, rules, memory, todos)
     for one in judged.proposals:
         if one.questions or one.after or one.root.startswith(SYSTEMS_OWN):
             return _review(judged, conversation, delivery, rooted=caller.parent is None)
@@ -182,9 +184,9 @@ def admit_result(
 
 def _review(judged: Admission, conversation: Conversation, delivery: Delivery, *, rooted: bool) -> Admission:
     """Refuse questions that cannot wait, and name the listener of a SystemError that is passed on as an answer."""
-    late = _undelayable(judged.proposals, conversation, rooted=rooted)
-    if late is not None:
-        return judged._replace(proposals=(), refusal=late)
+    undelayable = _undelayable(judged.proposals, conversation, rooted=rooted)
+    if undelayable is not None:
+        return judged._replace(proposals=(), refusal=undelayable)
     for place, one in enumerate(judged.proposals):
         if one.questions and not one.after:
             denied = _unanswerable(judged.proposals, conversation, rooted=rooted)
@@ -200,16 +202,16 @@ def _unanswerable(
     proposals: Sequence[Proposal], conversation: Conversation, *, rooted: bool
 ) -> Refusal | None:
     """Refuse questions that cannot wait, or are too many. ``rooted``: the caller is the principal."""
-    asked = [proposal for proposal in proposals if proposal.questions and not proposal.after]
-    for proposal in asked:
+    guarded = [proposal for proposal in proposals if proposal.questions and not proposal.after]
+    for proposal in guarded:
         if proposal.route is Route.SERVICE or (
             proposal.route is Route.ANSWER and rooted
         ):  # no thread to wait on
             question = proposal.questions[0]
             asks = GuardQuestions((GuardAsks(question.guard, question.why),), waits=False)
             return Refusal(Code.DENIED, asks, proposal.to, place=proposal.place)
-    if asked and len(asked) + len(conversation.approvals()) > WAITING:
-        return Refusal(Code.DENIED, Ground.WAITING.of(WAITING), asked[0].to, place=asked[0].place)
+    if guarded and len(guarded) + len(conversation.approvals()) > WAITING:
+        return Refusal(Code.DENIED, Ground.WAITING.of(WAITING), guarded[0].to, place=guarded[0].place)
     return None
 
 
@@ -261,8 +263,8 @@ def admit(
     """
     target = draft.to if isinstance(draft.to, str) else ""
     peers: frozenset[str] | None = None
-    asked = rules.rewriter if draft.root in rules.rewritable else None
-    attempt = None if asked is None else asked.rewrite(draft, sender)
+    rewriter = rules.rewriter if draft.root in rules.rewritable else None
+    attempt = None if rewriter is None else rewriter.rewrite(draft, sender)
     if attempt is not None:
         remarks.append(AuditNote(Event.ATTEMPTED, target, attempt.note))
         if isinstance(attempt.result, Denial):
@@ -302,9 +304,9 @@ def _overfull(proposals: Sequence[Proposal], rules: Rules, todos: int) -> Refusa
     """Refuse more todos than a thread may keep."""
     served = [proposal for proposal in proposals if proposal.route is Route.SERVICE]
     until = rules.codecs.of(TodoUntil).name
-    asked = [proposal.place for proposal in served if proposal.root == until]
-    if todos + len(asked) > WATCHERS:
+    registered = [proposal.place for proposal in served if proposal.root == until]
+    if todos + len(registered) > WATCHERS:
         correction = f"a thread keeps at most {WATCHERS} todos: close some first"
-        first = asked[max(WATCHERS - todos, 0)]
+        first = registered[max(WATCHERS - todos, 0)]
         return Refusal(Code.VALIDATION, Ground.TODOS.of(WATCHERS), TODO, (correction,), place=first)
     return None

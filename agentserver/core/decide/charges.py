@@ -14,27 +14,29 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
 
 
-def objection(conversation: Conversation, asked: ReserveRequest, rules: Rules) -> str:
+def objection(conversation: Conversation, request: ReserveRequest, rules: Rules) -> str:
     """Return why a reservation may not be made, or an empty text."""
-    delivery, what, most = asked
+    delivery, what, maximum = request
     if conversation.working_on(delivery) is None:
         return "the invocation has ended"
     spending = conversation.current_spending()
     if len(spending.open) >= OPEN:
         return f"{OPEN} reservations are open in the conversation"
     budgets = rules.blueprint.budgets
-    over = spending.find_exceeded(budgets, delivery.request, delivery.to, most)
-    return over and f"{what} may cost {most}, which is more than is left of the budget of the {over}"
+    exceeded = spending.find_exceeded(budgets, delivery.request, delivery.to, maximum)
+    return (
+        exceeded and f"{what} may cost {maximum}, which is more than is left of the budget of the {exceeded}"
+    )
 
 
 def reserve(
-    conversation: Conversation, asked: ReserveRequest, rules: Rules, moment: Moment
+    conversation: Conversation, request: ReserveRequest, rules: Rules, moment: Moment
 ) -> Outcome | None:
     """Charge the greatest cost of work; None when there is an objection."""
-    if objection(conversation, asked, rules):
+    if objection(conversation, request, rules):
         return None
-    step = Step(conversation, rules, moment, asked, asked.delivery.request)
-    step.reserve(*asked)
+    step = Step(conversation, rules, moment, request, request.delivery.request)
+    step.reserve(*request)
     return step.finish()
 
 

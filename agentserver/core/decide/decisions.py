@@ -133,8 +133,8 @@ def turn_away(
     conversation: Conversation, outside: OutsideMessage, code: Code, rules: Rules, moment: Moment
 ) -> Outcome:
     """Answer an outside message with a SystemError without looking at it."""
-    kept = make_excerpt(outside.data, rules.redact)
-    cause = TurnedAway(kept, outside.request, outside.to, code, outside.key)
+    excerpt = make_excerpt(outside.data, rules.redact)
+    cause = TurnedAway(excerpt, outside.request, outside.to, code, outside.key)
     step = Step(conversation, rules, moment, cause, outside.request)
     step.begin(outside.request)
     _turn_away(step, outside.request, Refusal(code))
@@ -190,12 +190,12 @@ def accept(
         element = intake.read_own(delivery, codec, rules.bounds)
     if element is None or codec is None:
         return HandlerFailure(Code.INTERNAL, Ground.INVALID.of(delivery.root))
-    shown = element
+    presented_element = element
     if delivery.to in rules.viewers:
         presented = rules.present(conversation, delivery, element)
         if isinstance(presented, Refusal):
             return HandlerFailure(presented.code, presented.detail)
-        shown = presented
+        presented_element = presented
     todos: tuple[Todo, ...] = ()
     if conversation.todos.watchers:
         todos = conversation.todos.notice(delivery, thread.parent).watchers_of(thread.id)
@@ -214,7 +214,7 @@ def accept(
     )
     return _new(
         AcceptedDelivery,
-        (delivery, codec, element, metadata, storage, logs, todos, spare, shown, call, lineage),
+        (delivery, codec, element, metadata, storage, logs, todos, spare, presented_element, call, lineage),
     )
 
 
@@ -283,10 +283,10 @@ def _fail(
 ) -> None:
     """Retry a failed invocation, or end the work of its thread."""
     delivery = finished.delivery
-    again = delivery.attempt < retries and failed.code != Code.BUDGET and not _fails_again(failed)
-    if not (again and delivery.attempt):  # guards observe only the first attempt
+    retry = delivery.attempt < retries and failed.code != Code.BUDGET and not _fails_again(failed)
+    if not (retry and delivery.attempt):  # guards observe only the first attempt
         step.memory = step.rules.note_seen(step.before, delivery, finished.element, step.moment.now)
-    if again:
+    if retry:
         step.retry(delivery, failed)
     else:
         _end_work(step, thread, delivery, failed)
@@ -303,8 +303,8 @@ def _take(
     """Consume the delivery of an invocation and apply its effects and the guards' memory."""
     delivery, _, result, _ = finished
     assert isinstance(result, HandlerReturn)
-    said, effects = result
-    step.take(delivery, deprecated=isinstance(said, Drafts) and said.deprecated)
+    returned, effects = result
+    step.take(delivery, deprecated=isinstance(returned, Drafts) and returned.deprecated)
     step.memory = judged.memory or memory
     if judged.over is not None:
         return
@@ -313,8 +313,8 @@ def _take(
             step.forget(thread.id, watcher)
         if effects.stored or effects.logged:
             step.store(thread.id, effects.stored, effects.logged)
-    if isinstance(said, Drafts) and said.repairs:
-        for repair in said.repairs:
+    if isinstance(returned, Drafts) and returned.repairs:
+        for repair in returned.repairs:
             step.records.record(Event.REPAIRED, delivery, detail=RepairNote(repair))
     if judged.remarks:
         _remark(step, judged, thread.id, delivery.to)
@@ -348,16 +348,16 @@ def _serve(step: Step, delivery: Delivery, proposal: Proposal) -> None:
     """Read a message to a service. The services read nothing but what their schemas accept."""
     codec = step.rules.codecs.for_root(proposal.root)
     assert codec is not None
-    asked = codec.decode(proposal.element)
-    match asked:
+    payload = codec.decode(proposal.element)
+    match payload:
         case TodoUntil():
-            step.watch(delivery, asked, proposal.place)
+            step.watch(delivery, payload, proposal.place)
         case TodoComplete():
-            step.complete(delivery, asked.watcher_id, proposal.place)
+            step.complete(delivery, payload.watcher_id, proposal.place)
         case SetTimer():
-            step.set_timer(delivery, asked.seconds, proposal.place)
+            step.set_timer(delivery, payload.seconds, proposal.place)
         case CancelTimer():
-            step.cancel_timer(delivery.thread, asked.key, asked.place)
+            step.cancel_timer(delivery.thread, payload.key, payload.place)
 
 
 def _refuse(step: Step, thread: Thread, delivery: Delivery, refusal: Refusal) -> None:

@@ -34,11 +34,11 @@ def redact_invocation(one: FinishedInvocation, redact: Callable[[str], str]) -> 
     result = one.result
     if isinstance(result, HandlerFailure):
         return one._replace(result=result._replace(detail=redact_detail(result.detail, redact)))
-    said = result.said
-    if not isinstance(said, Refusal):
+    returned = result.said
+    if not isinstance(returned, Refusal):
         return one
-    detail, to = redact_detail(said.detail, redact), redact_and_truncate(said.to, DETAIL, redact)
-    return one._replace(result=result._replace(said=replace(said, detail=detail, to=to)))
+    detail, to = redact_detail(returned.detail, redact), redact_and_truncate(returned.to, DETAIL, redact)
+    return one._replace(result=result._replace(said=replace(returned, detail=detail, to=to)))
 
 
 def redact_given_up(one: GivenUp, redact: Callable[[str], str]) -> GivenUp:
@@ -82,12 +82,12 @@ def dismiss(
     outside: OutsideMessage, judged: Admission, redact: Callable[[str], str]
 ) -> OutsideMessage | DismissedMessage:
     """Shorten a refused message; a short one stays whole, so that it can be judged again."""
-    left, refusal = make_excerpt(outside.data, redact), judged.refusal
-    if isinstance(left, bytes) or refusal is None:
+    excerpt, refusal = make_excerpt(outside.data, redact), judged.refusal
+    if isinstance(excerpt, bytes) or refusal is None:
         return outside
     detail, to = redact_detail(refusal.detail, redact), redact_and_truncate(refusal.to, DETAIL, redact)
     short = Refusal(refusal.code, detail, to, refusal.corrections, refusal.root)
     remarks = [one._replace(detail=redact_detail(one.detail, redact) or one.detail) for one in judged.remarks]
     return DismissedMessage(
-        left, outside.request, outside.to, Admission((), short, tuple(remarks)), outside.key
+        excerpt, outside.request, outside.to, Admission((), short, tuple(remarks)), outside.key
     )

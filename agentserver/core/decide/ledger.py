@@ -14,48 +14,48 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
 
 
-def find(conversation: Conversation, asked: ClaimRequest) -> LedgerEffect | None:
+def find(conversation: Conversation, request: ClaimRequest) -> LedgerEffect | None:
     """Return the effect that a request is about, or None for a new one."""
-    return conversation.ledger.get(effect_id(conversation.id, asked.delivery.to, asked.key))
+    return conversation.ledger.get(effect_id(conversation.id, request.delivery.to, request.key))
 
 
-def objection(conversation: Conversation, asked: ClaimRequest) -> str:
+def objection(conversation: Conversation, request: ClaimRequest) -> str:
     """Return why an effect may not be claimed, or an empty text."""
-    if conversation.working_on(asked.delivery) is None:
+    if conversation.working_on(request.delivery) is None:
         return "the invocation has ended"
-    if conversation.rights.dry is not None and asked.token >= 0:  # a fork inherits answers without a token
+    if conversation.rights.dry is not None and request.token >= 0:  # a fork inherits answers without a token
         return "the conversation is a dry fork"
-    if len(conversation.ledger) >= MOST_EFFECTS and find(conversation, asked) is None:
+    if len(conversation.ledger) >= MOST_EFFECTS and find(conversation, request) is None:
         return f"the ledger of the conversation holds {MOST_EFFECTS} effects"
     return ""
 
 
-def claim(conversation: Conversation, asked: ClaimRequest, rules: Rules, moment: Moment) -> Outcome | None:
+def claim(conversation: Conversation, request: ClaimRequest, rules: Rules, moment: Moment) -> Outcome | None:
     """Claim an effect; one that is claimed already becomes unknown.
 
     Returns None if nothing changes: there is an objection, or the effect is done or unknown.
     """
-    known = find(conversation, asked)
-    if objection(conversation, asked) or (known is not None and known.state is not EffectState.CLAIMED):
+    earlier = find(conversation, request)
+    if objection(conversation, request) or (earlier is not None and earlier.state is not EffectState.CLAIMED):
         return None
-    delivery = asked.delivery
-    step = Step(conversation, rules, moment, asked, delivery.request)
-    if known is not None:
-        step.put_effect(known._replace(state=EffectState.UNKNOWN))
+    delivery = request.delivery
+    step = Step(conversation, rules, moment, request, delivery.request)
+    if earlier is not None:
+        step.put_effect(earlier._replace(state=EffectState.UNKNOWN))
         return step.finish()
-    made = LedgerEffect(
-        effect_id(conversation.id, delivery.to, asked.key),
-        asked.key,
+    effect = LedgerEffect(
+        effect_id(conversation.id, delivery.to, request.key),
+        request.key,
         delivery.to,
         delivery.thread,
         delivery.id,
         delivery.attempt,
-        asked.token,
-        asked.passing,
+        request.token,
+        request.passing,
         step.moment.now,
         EffectState.CLAIMED,
     )
-    step.put_effect(made)
+    step.put_effect(effect)
     return step.finish()
 
 
@@ -70,8 +70,8 @@ def conclude(
     effect = conversation.ledger.get(key)
     if effect is None or effect.state is EffectState.DONE or conversation.working_on(delivery) is None:
         return None
-    own = (effect.delivery, effect.attempt) == (delivery.id, delivery.attempt)
-    if effect.listener != delivery.to or not (own or effect.state is EffectState.UNKNOWN):
+    same_attempt = (effect.delivery, effect.attempt) == (delivery.id, delivery.attempt)
+    if effect.listener != delivery.to or not (same_attempt or effect.state is EffectState.UNKNOWN):
         return None
     step = Step(conversation, rules, moment, done, delivery.request)
     if answer is None:

@@ -75,19 +75,19 @@ def redrive(conversation: Conversation, redriven: RedrivenLetter, rules: Rules, 
     element = _payload(letter, rules)
     draft = Draft(letter.to, letter.root, canonical(element).decode(), element)
     moment = moment.not_before(conversation.touched)
-    own = _is_own(letter, conversation, rules)
-    said = (_judge_own if own else _judge_foreign)(conversation, letter, draft, rules, moment)
+    is_own = _is_own(letter, conversation, rules)
+    judged = (_judge_own if is_own else _judge_foreign)(conversation, letter, draft, rules, moment)
     step = Step(conversation, rules, moment, redriven, redriven.request)
     step.begin(redriven.request)
-    if not own:
+    if not is_own:
         step.memory = rules.note_missed(rules.recall(conversation))
     about = {"thread": root, "sender": principal, "to": letter.to}
-    for note in said.notes:
+    for note in judged.notes:
         step.records.note(Event.FLAGGED, detail=note, **about)
     origin = RedrivenFrom(letter.id, letter.conversation, redriven.by)
     step.records.note(Event.REDRIVEN, root=local(letter.root), detail=origin, **about)
-    for one in said.proposals:
-        step.send(one, redriven.request, 1 if own else REDRIVEN_HOP)
+    for one in judged.proposals:
+        step.send(one, redriven.request, 1 if is_own else REDRIVEN_HOP)
     return step.finish()
 
 
@@ -138,9 +138,9 @@ def _judge_foreign(
     return _JudgedLetter((proposal._replace(questions=ruling.questions),), ruling.notes)
 
 
-def _refusal_error(why: str, detail: Detail | None) -> LookupError:
+def _refusal_error(reason: str, detail: Detail | None) -> LookupError:
     """Make the error for a letter that the rules refuse, with the lines of the reason."""
-    return LookupError(f"{why}:", *WORDING.lines(detail))
+    return LookupError(f"{reason}:", *WORDING.lines(detail))
 
 
 def _payload(letter: Delivery, rules: Rules) -> etree._Element:

@@ -266,19 +266,19 @@ class Step:
         if not self._nodes[thread].children.size:
             return
         closed = self._threads.prune(thread)
-        gone = {node.id for node in closed}
+        closed_ids = {node.id for node in closed}
         self._close(closed)
         node = self._nodes[thread]
-        if not any(delivery.origin in gone for delivery in node.list_waiting()):
+        if not any(delivery.origin in closed_ids for delivery in node.list_waiting()):
             return
         for delivery, stage in self._stages(node):
-            if delivery.origin in gone:
+            if delivery.origin in closed_ids:
                 self._drop(delivery, stage)
         rest = node._replace(
-            inbox=tuple([delivery for delivery in node.inbox if delivery.origin not in gone]),
-            held=tuple([held for held in node.held if held.delivery.origin not in gone]),
-            approvals=tuple([one for one in node.approvals if one.delivery.origin not in gone]),
-            delayed=tuple([one for one in node.delayed if one.delivery.origin not in gone]),
+            inbox=tuple([delivery for delivery in node.inbox if delivery.origin not in closed_ids]),
+            held=tuple([held for held in node.held if held.delivery.origin not in closed_ids]),
+            approvals=tuple([one for one in node.approvals if one.delivery.origin not in closed_ids]),
+            delayed=tuple([one for one in node.delayed if one.delivery.origin not in closed_ids]),
         )
         self._put(node, ThreadMove.SHED, rest)
 
@@ -303,11 +303,13 @@ class Step:
             logs = apply_log_changes(logs, logged)
         self._threads.put(node._replace(storage=storage, logs=logs))
 
-    def reserve(self, delivery: Delivery, what: str, most: Amount) -> None:
+    def reserve(self, delivery: Delivery, purpose: str, maximum: Amount) -> None:
         """Charge work before it is done, and drop the charges of ended work."""
-        made = Reservation(next(self._ids), delivery.thread, delivery.id, delivery.request, delivery.to, most)
-        self._spending = self.before.current_spending().reserve(made)
-        self.records.record(Event.RESERVED, delivery, detail=Charge(what, most.tokens, most.money))
+        reservation = Reservation(
+            next(self._ids), delivery.thread, delivery.id, delivery.request, delivery.to, maximum
+        )
+        self._spending = self.before.current_spending().reserve(reservation)
+        self.records.record(Event.RESERVED, delivery, detail=Charge(purpose, maximum.tokens, maximum.money))
 
     def settle(self, delivery: Delivery, reservation: Reservation, cost: Amount) -> None:
         """Replace a reservation by the actual cost."""
@@ -452,13 +454,13 @@ class Step:
 
     def _move(self, delivery: Delivery, before: DeliveryStage, move: DeliveryMove) -> None:
         """Move a delivery to its next stage and update the counts."""
-        _, waiting, held, asked, delayed = lives.passage(before, move)
+        _, waiting, held, asking_change, delayed = lives.passage(before, move)
         if before is DeliveryStage.NEW:  # counted when it was made
             waiting = 0
         if waiting or held:
             self._requests.count(delivery.request, waiting, held)
         self._grown += waiting * len(delivery.message)
-        self._asking += asked
+        self._asking += asking_change
         self._delaying += delayed
 
     def _put(self, before: Thread, move: ThreadMove, after: Thread) -> None:
@@ -616,8 +618,8 @@ class Step:
         approval = Approval(next(self._ids), delivery, questions, self.moment.now, digest(delivery))
         self._put(thread, ThreadMove.PARK, thread._replace(approvals=(*thread.approvals, approval)))
         self._asked[approval.id] = approval
-        asked = tuple([GuardAsks(question.guard, question.why) for question in questions])
-        self.records.record(Event.ASKED, delivery, detail=GuardQuestions(asked))
+        asks = tuple([GuardAsks(question.guard, question.why) for question in questions])
+        self.records.record(Event.ASKED, delivery, detail=GuardQuestions(asks))
 
     def _unask(self, approval: Approval) -> Thread:
         """Take an approval from its thread, and return the thread without it."""
@@ -667,8 +669,8 @@ class Step:
         if self._todos.watchers:
             self._todos = self._todos.forget({thread.id for thread in threads})
         if self._ledger:
-            gone = {thread.id for thread in threads}
-            for effect in [one for one in self._ledger.values() if one.thread in gone]:
+            closed = {thread.id for thread in threads}
+            for effect in [one for one in self._ledger.values() if one.thread in closed]:
                 if effect.state is EffectState.CLAIMED:
                     self.put_effect(effect._replace(state=EffectState.UNKNOWN))
         for thread in threads:

@@ -127,10 +127,10 @@ def _from_response(response: object, codecs: Codecs, bounds: Bounds) -> Draft | 
         to = str.__str__(to)  # a subclass could look different at every look
     elif not isinstance(to, Target):
         return HandlerFailure(Code.INTERNAL, Ground.NO_TARGET.of(type(to).__name__))
-    made = draft(response.payload, to, codecs, bounds)
-    if isinstance(response, DelayedResponse) and isinstance(made, Draft):
-        return made._replace(after=response.after)
-    return made
+    drafted = draft(response.payload, to, codecs, bounds)
+    if isinstance(response, DelayedResponse) and isinstance(drafted, Draft):
+        return drafted._replace(after=response.after)
+    return drafted
 
 
 def _faulty(faults: tuple[str, ...], to: str = "", root: str = "", said: str = "") -> Refusal:
@@ -189,8 +189,8 @@ def read_recorded(
 def _from_recorded(
     markup: str, to: str | Target | None, after: float, codecs: Codecs, bounds: Bounds
 ) -> Draft | Refusal:
-    made = from_markup(markup, to, codecs, bounds)
-    return made._replace(after=after) if after and isinstance(made, Draft) else made
+    drafted = from_markup(markup, to, codecs, bounds)
+    return drafted._replace(after=after) if after and isinstance(drafted, Draft) else drafted
 
 
 def _collect(

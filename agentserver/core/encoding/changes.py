@@ -126,24 +126,26 @@ def diff(
     values: dict[str, Mapping[str, bytes]] = {}
     entries: dict[str, Mapping[str, bytes | None]] = {}
     old, new = before.tree.nodes, after.tree.nodes
-    changed, gone = differences(old, new)
+    changed, removed = differences(old, new)
     threads, begun = [], []
     for key in changed:
-        node, known = new[key], old.get(key)
-        if node.storage is not (None if known is None else known.storage) and (known or node.storage):
+        node, previous = new[key], old.get(key)
+        if node.storage is not (None if previous is None else previous.storage) and (
+            previous or node.storage
+        ):
             values[f"thread {key}"] = node.storage
-        was = NO_LOGS if known is None else known.logs
+        was = NO_LOGS if previous is None else previous.logs
         if node.logs is not was:
             entries.update(_diff_logs(key, was, node.logs))
-        if known is None:
+        if previous is None:
             begun.append(parts.kept_thread(node))
         else:
-            change = _thread(known, node)
+            change = _thread(previous, node)
             if change is not None:
                 threads.append(change)
-    for key in gone:
+    for key in removed:
         entries.update(_diff_logs(key, old[key].logs, NO_LOGS))
-    values.update({f"thread {key}": {} for key in gone if old[key].storage} if gone else {})
+    values.update({f"thread {key}": {} for key in removed if old[key].storage} if removed else {})
     if after.spending is not before.spending:
         entries[parts.SPENDING] = _diff_spending(before.spending, after.spending)
     if after.ledger is not before.ledger:
@@ -153,11 +155,11 @@ def diff(
         now = parts.kept_memory(after)
         memory = None if now == parts.kept_memory(before) else now
         values.update(_memories(before, after, dump))
-    requests, asked, ended = _requests(before.requests, after.requests)
-    ordinals = tuple([old[key].ordinal for key in gone]) if gone else ()
+    requests, asking, ended = _requests(before.requests, after.requests)
+    ordinals = tuple([old[key].ordinal for key in removed]) if removed else ()
     todos = () if after.todos is before.todos else _todos(before, after)
     counts = after.version, after.messages, after.touched, after.closed, after.tree.opened
-    lists = tuple(threads), requests, tuple(begun), asked, ended, ordinals, todos, memory
+    lists = tuple(threads), requests, tuple(begun), asking, ended, ordinals, todos, memory
     state = _new(StateChange, (*counts, *lists))
     return _new(Changes, (CHANGE.dump(state), values, entries))
 
@@ -175,8 +177,8 @@ def _diff_logs(thread: str, before: Logs, now: Logs) -> dict[str, Mapping[str, b
 
 def _diff_effects(before: Conversation, after: Conversation) -> dict[str, bytes | None]:
     """Encode the changed external effects by id; None for removed ones."""
-    put, dropped = differences(before.ledger, after.ledger)
-    changed: dict[str, bytes | None] = {key: parts.dump_effect(after.ledger[key]) for key in put}
+    updated, dropped = differences(before.ledger, after.ledger)
+    changed: dict[str, bytes | None] = {key: parts.dump_effect(after.ledger[key]) for key in updated}
     return {**dict.fromkeys(dropped), **changed}
 
 
@@ -221,18 +223,18 @@ def _queue(
 
     The removed ones are a number from the front, or else their places.
     """
-    for gone in (0, 1):
-        rest = before[gone:]
+    for removed in (0, 1):
+        rest = before[removed:]
         if now[: len(rest)] == rest:
             come = now[len(rest) :]
-            return gone, keep(come) if come else ()
+            return removed, keep(come) if come else ()
     places: list[int] = []
     for place, one in enumerate(before):
         stays = place - len(places)
         if stays == len(now) or now[stays] != one:
             places.append(place)
-    left = len(before) - len(places)
-    return (tuple(places) if left else len(before)), keep(now[left:])
+    remaining = len(before) - len(places)
+    return (tuple(places) if remaining else len(before)), keep(now[remaining:])
 
 
 def _requests(
@@ -242,30 +244,30 @@ def _requests(
     if after is before:
         return (), (), ()
     changed, ended = differences(before, after)
-    requests, asked = [], []
+    requests, asking = [], []
     for key in changed:
-        now, known = after[key], before.get(key)
-        if known is not None and known.threads == now.threads:
+        now, previous = after[key], before.get(key)
+        if previous is not None and previous.threads == now.threads:
             requests.append(_new(RequestChange, (key, *now[2:])))
         else:
-            asked.append(now)
-    return tuple(requests), tuple(asked), tuple(ended)
+            asking.append(now)
+    return tuple(requests), tuple(asking), tuple(ended)
 
 
 def _todos(before: Conversation, after: Conversation) -> tuple[KeptTodos, ...]:
     old, new = before.todos.watchers, after.todos.watchers
-    changed, gone = differences(old, new)
+    changed, removed = differences(old, new)
     if list(new) != [*(key for key in old if key in new), *(key for key in changed if key not in old)]:
-        changed, gone = list(new), list(old)  # a thread lost its todos and got new ones: it is last now
-    return (*map(KeptTodos, gone), *(KeptTodos(key, tuple(new[key])) for key in changed))
+        changed, removed = list(new), list(old)  # a thread lost its todos and got new ones: it is last now
+    return (*map(KeptTodos, removed), *(KeptTodos(key, tuple(new[key])) for key in changed))
 
 
 def _memories(
     before: Conversation, after: Conversation, dump: Callable[[str, object], Mapping[str, bytes]]
 ) -> dict[str, Mapping[str, bytes]]:
-    changed, gone = differences(before.memory, after.memory)
+    changed, removed = differences(before.memory, after.memory)
     found = {f"guard {key}": dump(key, after.memory[key]) for key in changed if after.memory[key] is not None}
-    return {**found, **{f"guard {key}": {} for key in gone}}
+    return {**found, **{f"guard {key}": {} for key in removed}}
 
 
 def apply_changes(state: KeptState, changes: Iterable[bytes]) -> KeptState:
@@ -313,8 +315,8 @@ def _update_thread(before: KeptThread, change: ThreadChange) -> KeptThread:
     return before._replace(**fields)
 
 
-def _update_queue(queue: tuple[T, ...], gone: int | tuple[int, ...], come: tuple[T, ...]) -> tuple[T, ...]:
-    if isinstance(gone, int):
-        return queue[gone:] + come
-    without = set(gone)
+def _update_queue(queue: tuple[T, ...], removed: int | tuple[int, ...], come: tuple[T, ...]) -> tuple[T, ...]:
+    if isinstance(removed, int):
+        return queue[removed:] + come
+    without = set(removed)
     return tuple([one for place, one in enumerate(queue) if place not in without]) + come

@@ -128,12 +128,12 @@ RECORDS: Final[ValueCodec[tuple[KeptRecord, ...]]] = derive_kept(tuple[KeptRecor
 
 def dump_records(outcome: Outcome) -> bytes:
     """Encode the records of a step, without the messages it sent, which are stored anyway."""
-    gone = {one.delivery for one in outcome.records if one.event is Event.SENT}
-    gone.difference_update([one.id for one in outcome.added])
+    transient = {one.delivery for one in outcome.records if one.event is Event.SENT}
+    transient.difference_update([one.id for one in outcome.added])
     found = []
     for one in outcome.records:
         # A delivery that was made and dropped within the step is stored nowhere else.
-        about = _keep_message(one) if one.event in NOTED or one.delivery in gone else None
+        about = _keep_message(one) if one.event in NOTED or one.delivery in transient else None
         found.append(_new(KeptRecord, (one.event, one.delivery, one.took, one.code, one.detail, about)))
     return RECORDS.dump(tuple(found))
 
@@ -201,6 +201,6 @@ def whole_record(
     else:
         about = one.about
     thread, sender, to, root, hop, message, request = about
-    where = (one.event, at, conversation, thread)
-    why = (one.code, one.detail, one.delivery)
-    return AuditRecord(*where, sender, to, root, hop, *why, message, request, one.took)
+    place = (one.event, at, conversation, thread)
+    reason = (one.code, one.detail, one.delivery)
+    return AuditRecord(*place, sender, to, root, hop, *reason, message, request, one.took)

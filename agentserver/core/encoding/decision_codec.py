@@ -262,10 +262,10 @@ def sent_messages(outcome: Outcome) -> list[bytes]:
     A delivery that was queued again is not among them.
     """
     added = () if isinstance(outcome.cause, RequeuedLetter) else outcome.added
-    sent = [delivery.message for delivery in added]
+    messages = [delivery.message for delivery in added]
     if outcome.replies:
-        sent += [event.message for event in outcome.replies if isinstance(event, Reply)]
-    return sent
+        messages += [event.message for event in outcome.replies if isinstance(event, Reply)]
+    return messages
 
 
 def dump_cause(outcome: Outcome) -> bytes:
@@ -278,10 +278,10 @@ def dump_cause(outcome: Outcome) -> bytes:
 def _keep_cause(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 - one for each kind
     match cause:
         case FinishedInvocation(delivery, element, result):
-            kept = (
+            encoded = (
                 result if isinstance(result, HandlerFailure) else _keep_return(result, sent_messages(outcome))
             )
-            return _new(KeptInvocation, (delivery.id, delivery.attempt, element is not None, kept))
+            return _new(KeptInvocation, (delivery.id, delivery.attempt, element is not None, encoded))
         case DismissedMessage(data, request, to, judged, key):
             assert judged.refusal is not None
             remarks = tuple([KeptNote(*one) for one in judged.remarks])
@@ -304,12 +304,12 @@ def _keep_cause(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 -
 
 
 def _keep_return(result: HandlerReturn, messages: Sequence[bytes]) -> KeptReturn:
-    said = result.said
-    if isinstance(said, Refusal):
-        return KeptReturn(replace(said, said=said.said[:KEPT]), result.effects)
+    returned = result.said
+    if isinstance(returned, Refusal):
+        return KeptReturn(replace(returned, said=returned.said[:KEPT]), result.effects)
     drafts: list[KeptDraft] = []
     at = 0
-    for draft in said.drafts:
+    for draft in returned.drafts:
         to, caller = (None, True) if draft.to is Target.CALLER else (draft.to, False)
         place = _place(draft.markup, messages, at)
         if place is None:
@@ -317,8 +317,8 @@ def _keep_return(result: HandlerReturn, messages: Sequence[bytes]) -> KeptReturn
         else:
             at = place[0] + 1
             drafts.append(_new(KeptDraft, (to, caller, place, "", draft.after)))
-    kept = _new(KeptDrafts, (tuple(drafts), said.repairs, said.deprecated))
-    return _new(KeptReturn, (kept, result.effects))
+    drafts_kept = _new(KeptDrafts, (tuple(drafts), returned.repairs, returned.deprecated))
+    return _new(KeptReturn, (drafts_kept, result.effects))
 
 
 def _place(markup: str, messages: Sequence[bytes], at: int) -> tuple[int, int, int] | None:
@@ -400,18 +400,27 @@ def _redecide_optional(
 ) -> Outcome:
     """Repeat a decision that may not apply. Raises LookupError then."""
     if isinstance(cause, ApprovalAnswer):
-        outcome, why = answers.decide(conversation, cause, rules, moment), "nothing waits for this answer"
+        outcome, objection = (
+            answers.decide(conversation, cause, rules, moment),
+            "nothing waits for this answer",
+        )
     elif isinstance(cause, Cancellation):
-        outcome, why = decisions.cancel(conversation, cause, rules, moment), "the request has ended"
+        outcome, objection = decisions.cancel(conversation, cause, rules, moment), "the request has ended"
     elif isinstance(cause, ReserveRequest):
         outcome = charges.reserve(conversation, cause, rules, moment)
-        why = charges.objection(conversation, cause, rules)
+        objection = charges.objection(conversation, cause, rules)
     elif isinstance(cause, DueDelivery):
-        outcome, why = timers.wake(conversation, cause, rules, moment), "no delayed message of that id waits"
+        outcome, objection = (
+            timers.wake(conversation, cause, rules, moment),
+            "no delayed message of that id waits",
+        )
     else:
-        outcome, why = charges.settle(conversation, cause, rules, moment), "nothing is open to be settled"
+        outcome, objection = (
+            charges.settle(conversation, cause, rules, moment),
+            "nothing is open to be settled",
+        )
     if outcome is None:
-        raise LookupError(why)
+        raise LookupError(objection)
     return outcome
 
 
@@ -491,8 +500,10 @@ class _CauseReader:
         return None if codec is None else intake.read_own(delivery, codec, self._rules.bounds)
 
     def _result(self, kept: KeptReturn) -> HandlerReturn:
-        said = kept.said
-        return HandlerReturn(said if isinstance(said, Refusal) else self._drafts(said), kept.effects)
+        returned = kept.said
+        return HandlerReturn(
+            returned if isinstance(returned, Refusal) else self._drafts(returned), kept.effects
+        )
 
     def _drafts(self, kept: KeptDrafts) -> Drafts | Refusal:
         drafts = []

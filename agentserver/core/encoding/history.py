@@ -354,13 +354,13 @@ def read_decided_approval(
 ) -> DecidedApproval:
     """Read the decision on a message that waited for a person from its record."""
     answer = record.detail
-    said = (
+    decision = (
         (answer.answer, answer.by, "")
         if isinstance(answer, ApprovalGiven)
         else ("", "", getattr(answer, "why", ""))
     )
     parts = (conversation, principal, approval, record.sender, record.to, record.root)
-    return DecidedApproval(*parts, record.event is Event.APPROVED, *said, record.at)
+    return DecidedApproval(*parts, record.event is Event.APPROVED, *decision, record.at)
 
 
 _ChargeKey: TypeAlias = tuple[str, str, str, tuple[str, ...]]
@@ -377,9 +377,9 @@ class Charges:
     def reserve(self, principal: str, payers: tuple[str, ...], moment: Moment, record: AuditRecord) -> None:
         """Add a reservation. Its id is the first of the moment."""
         if isinstance(record.detail, Charge):
-            what = record.detail.what.partition(" ")[0]  # as llm/completer.py says it
-            most = Amount(record.detail.tokens, record.detail.money)
-            self._open[moment.id(0)] = ((record.to, what, principal, payers), most)
+            purpose = record.detail.what.partition(" ")[0]  # as llm/completer.py says it
+            maximum = Amount(record.detail.tokens, record.detail.money)
+            self._open[moment.id(0)] = ((record.to, purpose, principal, payers), maximum)
 
     def settle(self, principal: str, payers: tuple[str, ...], reservation: str, cost: Amount) -> None:
         """Replace a reservation by the actual cost."""
@@ -388,8 +388,8 @@ class Charges:
 
     def sums(self) -> tuple[ChargeSum, ...]:
         """Return the sums, the largest first."""
-        for key, most in self._open.values():
-            self._add(key, most)
+        for key, maximum in self._open.values():
+            self._add(key, maximum)
         self._open.clear()
         found = [
             ChargeSum(*key[:3], calls, cost.tokens, cost.money, key[3])

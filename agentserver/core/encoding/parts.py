@@ -150,10 +150,10 @@ def kept_call(call: Call) -> Call:
 
 def kept_inbox(inbox: Iterable[Delivery]) -> tuple[KeptDelivery, ...]:
     """Convert queued deliveries."""
-    kept = []
+    deliveries = []
     for one in inbox:
-        kept.append(_new(KeptDelivery, (one.id, one.attempt, "")))  # noqa: PERF401 - a comprehension is a call
-    return tuple(kept)
+        deliveries.append(_new(KeptDelivery, (one.id, one.attempt, "")))  # noqa: PERF401 - a comprehension is a call
+    return tuple(deliveries)
 
 
 def kept_held(held: Iterable[HeldDelivery]) -> tuple[KeptDelivery, ...]:
@@ -193,9 +193,9 @@ def log_owner(thread: str, kind: str) -> str:
 
 def log_of(owner: str) -> tuple[str, str] | None:
     """Return the thread and the kind of the log that an owner names; None for other owners."""
-    what, _, rest = owner.partition(" ")
+    prefix, _, rest = owner.partition(" ")
     thread, _, kind = rest.partition(" ")
-    return (thread, kind) if what == "log" else None
+    return (thread, kind) if prefix == "log" else None
 
 
 SPENDING: Final = "spending"
@@ -209,11 +209,11 @@ def spending_values(spending: Spending) -> Mapping[str, bytes]:
     """Encode the charges by name."""
     if spending is NO_SPENDING:
         return MappingProxyType({})
-    kept = {TOTAL: _AMOUNT.dump(spending.total)}
-    kept.update((f"agent {name}", _AMOUNT.dump(one)) for name, one in spending.agents.items())
-    kept.update((f"request {key}", _AMOUNT.dump(one)) for key, one in spending.requests.items())
-    kept.update((f"open {key}", _RESERVATION.dump(one)) for key, one in spending.open.items())
-    return kept
+    values = {TOTAL: _AMOUNT.dump(spending.total)}
+    values.update((f"agent {name}", _AMOUNT.dump(one)) for name, one in spending.agents.items())
+    values.update((f"request {key}", _AMOUNT.dump(one)) for key, one in spending.requests.items())
+    values.update((f"open {key}", _RESERVATION.dump(one)) for key, one in spending.open.items())
+    return values
 
 
 def spending_of(values: Mapping[str, bytes]) -> Spending:

@@ -127,10 +127,10 @@ def state(conversation: Conversation) -> bytes:
 
 def memory_dumper(guards: Iterable[CoreGuard]) -> Callable[[str, object], Mapping[str, bytes]]:
     """Return a function that dumps a guard's memory. It raises TypeError for a missing guard or one without memory."""
-    known = {guard.name: guard for guard in guards}
+    by_name = {guard.name: guard for guard in guards}
 
     def dump(name: str, memory: object) -> Mapping[str, bytes]:
-        guard = known.get(name)
+        guard = by_name.get(name)
         if not _remembers(guard):
             raise TypeError(f"the guard {name} has a memory and cannot dump it")
         return guard.dump(memory)
@@ -180,8 +180,8 @@ def _restore(state: KeptState, snapshot: Snapshot, guards: Iterable[CoreGuard]) 
     _check(nodes.values(), requests.keys())
     memory: Mapping[str, object] = MappingProxyType({})
     if state.version:
-        seen = state.rights.trust, state.messages
-        memory = _restore_memory(state.memory, owned, tuple(guards), seen)
+        basis = state.rights.trust, state.messages
+        memory = _restore_memory(state.memory, owned, tuple(guards), basis)
     return Conversation(
         id=state.id,
         principal=state.principal,
@@ -271,32 +271,32 @@ def _restore_memory(
     named: Iterable[KeptMemory],
     owned: Mapping[str, Mapping[str, bytes]],
     guards: tuple[CoreGuard, ...],
-    seen: tuple[Trust, int],
+    basis: tuple[Trust, int],
 ) -> Mapping[str, object]:
-    known = {guard.name: guard for guard in guards}
+    by_name = {guard.name: guard for guard in guards}
     memory: dict[str, object] = {}
     for name, remembers in named:
         if not remembers:
             memory[name] = None
             continue
-        guard = known.get(name)
+        guard = by_name.get(name)
         # A missing guard with a memory would be a rule that is silently off.
         if not _remembers(guard):
             raise UnreadableError(f"the conversation was kept under the guard {name}, which is not there")
         memory[name] = guard.load(owned.get(f"guard {name}", {}))
     # A guard must know that it missed the earlier messages.
-    later = [guard for guard in guards if guard.name not in memory]
-    memory.update({guard.name: _start_late(guard, *seen) for guard in later if _remembers(guard)})
+    added = [guard for guard in guards if guard.name not in memory]
+    memory.update({guard.name: _start_late(guard, *basis) for guard in added if _remembers(guard)})
     return MappingProxyType(memory)
 
 
 def add_new_guards(conversation: Conversation, guards: Iterable[CoreGuard]) -> Conversation:
     """Add the memories of guards that are newer than the conversation, as ``restore`` does."""
-    later = [guard for guard in guards if guard.name not in conversation.memory and _remembers(guard)]
-    if not later or not conversation.version:  # one without a step opens under the guards of its first
+    new_guards = [guard for guard in guards if guard.name not in conversation.memory and _remembers(guard)]
+    if not new_guards or not conversation.version:  # one without a step opens under the guards of its first
         return conversation
-    seen = conversation.rights.trust, conversation.messages
-    added = {guard.name: _start_late(guard, *seen) for guard in later}
+    basis = conversation.rights.trust, conversation.messages
+    added = {guard.name: _start_late(guard, *basis) for guard in new_guards}
     return conversation._replace(memory=MappingProxyType({**conversation.memory, **added}))
 
 

@@ -173,13 +173,15 @@ class RecordBuilder:
             )
         )
 
-    def note(self, event: Event, *, thread: str, to: str, detail: Detail | None = None, **more: Any) -> None:
-        """Record any event; ``more`` are fields of AuditRecord."""
+    def note(
+        self, event: Event, *, thread: str, to: str, detail: Detail | None = None, **fields: Any
+    ) -> None:
+        """Record any event; ``fields`` are fields of AuditRecord."""
         about = {
             "to": to if event in NAMED else clean_line(to, DETAIL, self._redact),
             "detail": None if detail is None else self._legible(detail),
             "request": self._request,
-            **more,
+            **fields,
         }
         self.records.append(AuditRecord(event, self._at, self._conversation, thread, **about))
 
@@ -189,8 +191,8 @@ class RecordBuilder:
             return detail
         if isinstance(detail, GuardNote):
             return detail._replace(text=clean_lines(detail.text, DETAIL, LINES, self._redact))
-        kept: Detail = map_texts(detail, self._line)
-        return kept
+        redacted: Detail = map_texts(detail, self._line)
+        return redacted
 
     def _line(self, text: str) -> str:
         return clean_line(text, DETAIL, self._redact)

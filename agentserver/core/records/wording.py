@@ -120,14 +120,14 @@ class DetailWording:
     phrases: Mapping[str, str] = field(default_factory=lambda: PHRASES)
     findings: Mapping[str, str] = field(default_factory=lambda: FINDINGS)
 
-    def lines(self, detail: Detail | None, where: str = "") -> tuple[str, ...]:
+    def lines(self, detail: Detail | None, command: str = "") -> tuple[str, ...]:
         """Describe a detail, line by line; empty for None.
 
         Args:
             detail: the value.
-            where: the command that shows the rest, for the short form of findings; empty for the full form.
+            command: the command that shows the rest, for the short form of findings; empty for the full form.
         """
-        return () if detail is None else LINES[type(detail)](self, detail, where)
+        return () if detail is None else LINES[type(detail)](self, detail, command)
 
     def first(self, detail: Detail | None) -> str:
         """Return the first line, or an empty text."""
@@ -143,20 +143,20 @@ class DetailWording:
 
 
 def _describe_note(words: DetailWording, note: GuardNote, _: str) -> tuple[str, ...]:
-    first, *more = note.text.split("\n")
-    return (*words.say(_join_words("note", note.how), guard=note.guard, text=first), *more)
+    first, *rest = note.text.split("\n")
+    return (*words.say(_join_words("note", note.how), guard=note.guard, text=first), *rest)
 
 
-def _describe_findings(words: DetailWording, findings: Findings, where: str) -> tuple[str, ...]:
-    telling = FindingsWriter(words.findings)
-    return telling.brief(findings, where) if where else telling.full(findings)
+def _describe_findings(words: DetailWording, findings: Findings, command: str) -> tuple[str, ...]:
+    writer = FindingsWriter(words.findings)
+    return writer.brief(findings, command) if command else writer.full(findings)
 
 
-def _describe_questions(words: DetailWording, questions: GuardQuestions, where: str) -> tuple[str, ...]:
-    told = [line for asked in questions.asked for line in words.lines(asked.why, where)]
-    if questions.waits or not told:
-        return tuple(told)
-    return (*words.say("unasked", why=told[0]), *told[1:])
+def _describe_questions(words: DetailWording, questions: GuardQuestions, command: str) -> tuple[str, ...]:
+    lines = [line for ask in questions.asked for line in words.lines(ask.why, command)]
+    if questions.waits or not lines:
+        return tuple(lines)
+    return (*words.say("unasked", why=lines[0]), *lines[1:])
 
 
 def _describe_handoff(words: DetailWording, attempt: HandoffAttempt, _: str) -> tuple[str, ...]:
@@ -165,8 +165,8 @@ def _describe_handoff(words: DetailWording, attempt: HandoffAttempt, _: str) -> 
     return words.say(phrase, result=attempt.result, intent=attempt.intent, reason=attempt.reason)
 
 
-def _join_words(phrase: str, more: str) -> str:
-    return f"{phrase} {more}" if more else phrase
+def _join_words(phrase: str, suffix: str) -> str:
+    return f"{phrase} {suffix}" if suffix else phrase
 
 
 LINES: Final[Mapping[type, Callable[[DetailWording, Any, str], tuple[str, ...]]]] = MappingProxyType(

@@ -32,17 +32,17 @@ class Room(NamedTuple):
 def room(limits: Limits, conversation: Conversation, request: str) -> Room:
     """Return the permitted size of a result that is concluded now."""
     entry = conversation.requests.get(request)
-    left = limits.messages if entry is None else limits.messages - entry.messages
-    left = min(left, limits.conversation_messages - conversation.messages)
-    return _new(Room, (max(1, left), limits.principal_bytes))
+    remaining = limits.messages if entry is None else limits.messages - entry.messages
+    remaining = min(remaining, limits.conversation_messages - conversation.messages)
+    return _new(Room, (max(1, remaining), limits.principal_bytes))
 
 
-def find_overrun(said: Drafts | Refusal, left: int) -> Detail | None:
+def find_overrun(returned: Drafts | Refusal, remaining: int) -> Detail | None:
     """Return how a result exceeds the rest of its request's budget, or None.
 
     Other invocations of the request may have used messages since the result was read.
     """
-    if isinstance(said, Refusal):
-        return said.detail if said.code is Code.BUDGET else None
-    many = len(said.drafts)
-    return Ground.RESULT.of(many, left) if many > max(1, left) else None
+    if isinstance(returned, Refusal):
+        return returned.detail if returned.code is Code.BUDGET else None
+    many = len(returned.drafts)
+    return Ground.RESULT.of(many, remaining) if many > max(1, remaining) else None

@@ -69,9 +69,9 @@ class Conversation(NamedTuple):
     @classmethod
     def begin(cls, principal: Principal | str, moment: Moment) -> Conversation:
         """Make a conversation before its first step. Raises ValueError for an unknown trust."""
-        ids, who = moment.ids(), Principal.of(principal)
-        key, tree = next(ids), ThreadTree.plant(next(ids), who.name)
-        return cls(key, who.name, tree, touched=moment.now, rights=who.rights)
+        ids, owner = moment.ids(), Principal.of(principal)
+        key, tree = next(ids), ThreadTree.plant(next(ids), owner.name)
+        return cls(key, owner.name, tree, touched=moment.now, rights=owner.rights)
 
     @property
     def opener(self) -> Principal:

@@ -91,20 +91,20 @@ class ThreadStorage:
     def size(self, kind: type) -> int:
         """Return the bytes of a log's entries. Reads only the entries that this invocation changed."""
         name = self._codecs.of(kind).name
-        (_, dropped, appended), there = self._change(name), self._stored_log(name)
-        return there.size - sum(map(len, there.oldest(dropped))) + sum(map(len, appended))
+        (_, dropped, appended), stored = self._change(name), self._stored_log(name)
+        return stored.size - sum(map(len, stored.oldest(dropped))) + sum(map(len, appended))
 
     def trim(self, kind: type, keep: int) -> None:
         """Forget all but the latest ``keep`` entries of a log. Raises ValueError for fewer than none."""
         if keep < 0:
             raise ValueError(f"a log cannot be trimmed to {keep} entries")
         name = self._codecs.of(kind).name
-        (_, before, appended), there = self._change(name), self._stored_log(name)
+        (_, before, appended), stored = self._change(name), self._stored_log(name)
         newer = appended[-keep:] if keep else ()
-        dropped = max(before, len(there) + len(newer) - keep)
-        gone = (*there.oldest(dropped)[before:], *appended[: len(appended) - len(newer)])
+        dropped = max(before, len(stored) + len(newer) - keep)
+        removed = (*stored.oldest(dropped)[before:], *appended[: len(appended) - len(newer)])
         self._logged[name] = LogChange(name, dropped, newer)
-        self._entries -= sum(map(len, gone))
+        self._entries -= sum(map(len, removed))
 
     @property
     def taken(self) -> int:
@@ -169,10 +169,10 @@ class ThreadTodos:
 
     def close(self, watcher_id: str) -> bool:
         """Close a todo of this thread; False when it has none by that id."""
-        known = any(watcher.watcher_id == watcher_id for watcher in self._watchers)
-        if known and watcher_id not in self.closed:
+        found = any(watcher.watcher_id == watcher_id for watcher in self._watchers)
+        if found and watcher_id not in self.closed:
             self.closed.append(watcher_id)
-        return known
+        return found
 
 
 def collect(storage: ThreadStorage, todos: ThreadTodos) -> Effects:

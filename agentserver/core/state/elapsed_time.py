@@ -47,14 +47,14 @@ class Calendar(NamedTuple):
             limit: seconds.
             now: the clock time.
         """
-        border, known = now - limit, now - limit
+        border, latest = now - limit, now - limit
         for at, to in reversed(self.jumps):
             if border >= to:
                 break
             border -= to - at
             # After a jump back the same times occur twice: assume the later ones.
-            known = min(known, to, border)
-        return known
+            latest = min(latest, to, border)
+        return latest
 
     def resume(self, now: float) -> Calendar:
         """Return the calendar at the start of a server. An implausibly long absence counts as a jump."""
@@ -86,7 +86,7 @@ def _merge_jumps(jumps: Sequence[Jump]) -> tuple[Jump, ...]:
     if len(jumps) <= JUMPS:
         return tuple(jumps)
     first, second, *rest = jumps
-    later = second.to - second.at
-    skipped = max(0.0, later, later + first.to - first.at)
+    second_length = second.to - second.at
+    skipped = max(0.0, second_length, second_length + first.to - first.at)
     to = max(first.to, second.to)
     return Jump(to - skipped, to), *rest

@@ -50,15 +50,15 @@ class ThreadLog:
 
     def apply(self, change: LogChange) -> ThreadLog:
         """Return the log after a change, in time proportional to the change."""
-        gone = self.oldest(change.dropped)
-        entries, base, start, end = self.shared, self.base, self.start + len(gone), self.end
+        removed = self.oldest(change.dropped)
+        entries, base, start, end = self.shared, self.base, self.start + len(removed), self.end
         if len(entries) != end or start > max(COMPACT, end - start):
             entries, base, start, end = entries[start:end], base + start, 0, end - start
         entries.extend(change.appended)
         after = ThreadLog.__new__(ThreadLog)
         after.shared, after.base, after.start = entries, base, start
         after.end = end + len(change.appended)
-        after.size = self.size - sum(map(len, gone)) + sum(map(len, change.appended))
+        after.size = self.size - sum(map(len, removed)) + sum(map(len, change.appended))
         return after
 
     def diff(self, before: ThreadLog | None) -> dict[int, bytes | None]:
@@ -67,10 +67,10 @@ class ThreadLog:
         Args:
             before: the earlier version; None for no log.
         """
-        known = range(0) if before is None else before.numbers()
-        own = self.numbers()
-        changed: dict[int, bytes | None] = dict.fromkeys(range(known.start, min(known.stop, own.start)))
-        new = range(max(known.stop, own.start), own.stop)
+        stored = range(0) if before is None else before.numbers()
+        current = self.numbers()
+        changed: dict[int, bytes | None] = dict.fromkeys(range(stored.start, min(stored.stop, current.start)))
+        new = range(max(stored.stop, current.start), current.stop)
         changed.update(zip(new, self._entries_at(new), strict=True))
         return changed
 
@@ -111,14 +111,14 @@ NO_LOGS: Logs = MappingProxyType({})
 
 def apply_log_changes(logs: Logs, changes: Iterable[LogChange]) -> Logs:
     """Apply changes to the logs of a thread and drop empty logs."""
-    made = dict(logs)
+    changed = dict(logs)
     for change in changes:
-        log = made.get(change.kind, ThreadLog()).apply(change)
+        log = changed.get(change.kind, ThreadLog()).apply(change)
         if log:
-            made[change.kind] = log
+            changed[change.kind] = log
         else:
-            made.pop(change.kind, None)
-    return made
+            changed.pop(change.kind, None)
+    return changed
 
 
 def read_logs(entries: Mapping[str, Mapping[int, bytes]]) -> Logs:

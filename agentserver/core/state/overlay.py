@@ -39,8 +39,8 @@ def differences(before: Mapping[K, V], after: Mapping[K, V]) -> tuple[list[K], l
         if was is not value:
             changed.append(key)
             added += was is _GONE
-    gone = [key for key in old if key not in new] if len(old) + added != len(new) else []
-    return changed, gone
+    removed = [key for key in old if key not in new] if len(old) + added != len(new) else []
+    return changed, removed
 
 
 class Overlay(MutableMapping[K, V], Generic[K, V]):
@@ -63,9 +63,9 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
             return self.merge()
         if len(self._over) > max(FEW, 2 * isqrt(len(self._under))):
             return Overlay(self.merge())
-        made: Overlay[K, V] = Overlay.__new__(Overlay)
-        made._under, made._over, made._count = self._under, self._over.copy(), self._count
-        return made
+        copied: Overlay[K, V] = Overlay.__new__(Overlay)
+        copied._under, copied._over, copied._count = self._under, self._over.copy(), self._count
+        return copied
 
     def merge(self) -> dict[K, V]:
         """Return an equal dict."""
@@ -79,16 +79,16 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
         if before._under is not self._under:
             return None
         changed: list[K] = []
-        gone: list[K] = []
+        removed: list[K] = []
         for key, value in self._over.items():
             was = before._over.get(key)
             if was is None:
                 was = self._under.get(key, _GONE)
             if value is not was:
-                (gone if value is _GONE else changed).append(key)
+                (removed if value is _GONE else changed).append(key)
         # A key in neither layer was added to the upper one before.
-        gone += [key for key, was in before._over.items() if was is not _GONE and key not in self._over]
-        return changed, gone
+        removed += [key for key, was in before._over.items() if was is not _GONE and key not in self._over]
+        return changed, removed
 
     def __getitem__(self, key: K) -> V:
         found = self._over.get(key)

@@ -59,8 +59,8 @@ class RequestChange:
         """Assign an idle thread to a request; the ``earlier`` request no longer uses it."""
         if earlier:
             other = self.now[earlier]
-            left = tuple(each for each in other.threads if each != thread)
-            self.now[earlier] = other._replace(threads=left)
+            remaining = tuple(each for each in other.threads if each != thread)
+            self.now[earlier] = other._replace(threads=remaining)
         entry = self.now[request]
         self.now[request] = entry._replace(threads=(*entry.threads, thread))
 
@@ -73,12 +73,12 @@ class RequestChange:
         entry = self.now[request]
         self.now[request] = entry._replace(answered=True, messages=entry.messages + 1)
 
-    def spend(self, request: str, most: int) -> bool:
-        """Count a new delivery; False when the request has used up ``most`` messages."""
+    def spend(self, request: str, limit: int) -> bool:
+        """Count a new delivery; False when the request has used up ``limit`` messages."""
         tally = self._tallies.get(request)
         if tally is None:
             tally = self._tallies[request] = [0, 0, 0]
-        if self.now[request].messages + tally[2] >= most:
+        if self.now[request].messages + tally[2] >= limit:
             return False
         tally[0] += 1
         tally[2] += 1
@@ -98,10 +98,10 @@ class RequestChange:
         found = []
         for request, tally in self._tallies.items():
             entry = self.now[request]
-            pending, held, made = tally
-            if pending or held or made:
+            pending, held, sent = tally
+            if pending or held or sent:
                 name, threads, before, kept, answered, messages = entry
-                counts = before + pending, kept + held, answered, messages + made
+                counts = before + pending, kept + held, answered, messages + sent
                 entry = _new(OpenRequest, (name, threads, *counts))
                 self.now[request] = entry
                 tally[:] = 0, 0, 0

@@ -51,15 +51,15 @@ class Siblings(Sequence[str]):
         """Add an index if there are many. ``kinds`` has the kind of each in order; None for a busy one."""
         if self.size <= FEW:
             return self
-        made = Siblings.__new__(Siblings)
-        made.ids, made.size = self.ids, self.size
-        made.places = {child: place for place, child in enumerate(self)}
+        indexed = Siblings.__new__(Siblings)
+        indexed.ids, indexed.size = self.ids, self.size
+        indexed.places = {child: place for place, child in enumerate(self)}
         resting: dict[Kind, int] = {}
         for place, kind in enumerate(kinds):
             if kind is not None:
                 resting[kind] = resting.get(kind, 0) | 1 << place
-        made.resting = resting
-        return made
+        indexed.resting = resting
+        return indexed
 
     def move(self, thread: str, before: Kind | None, after: Kind | None) -> Siblings:
         """Move one child to another kind; None means busy."""
@@ -70,9 +70,9 @@ class Siblings(Sequence[str]):
             resting[before] = resting.get(before, 0) & ~bit
         if after is not None:
             resting[after] = resting.get(after, 0) | bit
-        made = Siblings.__new__(Siblings)
-        made.ids, made.size, made.places, made.resting = self.ids, self.size, self.places, resting
-        return made
+        moved = Siblings.__new__(Siblings)
+        moved.ids, moved.size, moved.places, moved.resting = self.ids, self.size, self.places, resting
+        return moved
 
     def first(self, kind: Kind, start: int = 0) -> int | None:
         """Return the place of the first idle child of a kind from ``start`` on. Needs the index."""

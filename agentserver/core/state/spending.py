@@ -52,14 +52,14 @@ class Spending(NamedTuple):
     requests: Mapping[str, Amount] = MappingProxyType({})
     open: Mapping[str, Reservation] = MappingProxyType({})
 
-    def find_exceeded(self, budgets: Budgets, request: str, agent: str, most: Amount) -> str:
-        """Name the budget that ``most`` would exceed: ``request``, ``conversation`` or ``agent``; else empty."""
+    def find_exceeded(self, budgets: Budgets, request: str, agent: str, maximum: Amount) -> str:
+        """Name the budget that ``maximum`` would exceed: ``request``, ``conversation`` or ``agent``; else empty."""
         spent = (
             ("request", budgets.request, self.requests.get(request, NOTHING_SPENT)),
             ("conversation", budgets.conversation, self.total),
             ("agent", budgets.agents.get(agent, Budget()), self.agents.get(agent, NOTHING_SPENT)),
         )
-        return next((name for name, budget, so_far in spent if not budget.holds(so_far + most)), "")
+        return next((name for name, budget, so_far in spent if not budget.holds(so_far + maximum)), "")
 
     def reserve(self, one: Reservation) -> Spending:
         """Charge a reservation in full."""
@@ -83,15 +83,17 @@ class Spending(NamedTuple):
             {key: other for key, other in self.open.items() if key != one.id},
         )
 
-    def drop_finished(self, over: Callable[[str], bool], done: Callable[[Reservation], bool]) -> Spending:
+    def drop_finished(
+        self, has_ended: Callable[[str], bool], done: Callable[[Reservation], bool]
+    ) -> Spending:
         """Drop ended requests and reservations; the totals keep their charges.
 
         Args:
-            over: True for an ended request.
+            has_ended: True for an ended request.
             done: True for a reservation of an ended invocation.
         """
         return self._replace(
-            requests={key: amount for key, amount in self.requests.items() if not over(key)},
+            requests={key: amount for key, amount in self.requests.items() if not has_ended(key)},
             open={key: one for key, one in self.open.items() if not done(one)},
         )
 

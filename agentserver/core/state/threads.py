@@ -312,12 +312,14 @@ class TreeChange:
         above = self.tree.caller(self.nodes[thread])
         below = self.prune(thread)
         self.result()
-        gone = self.nodes.pop(thread)
+        closed = self.nodes.pop(thread)
         above = self.nodes[above.id]
-        left = _index_children(Siblings(child for child in above.children if child != thread), self.nodes)
-        busy = above.busy - (gone.resting is None) if above.parent is not None else 0
-        self.put(above._replace(children=left, busy=busy))
-        return (*below, gone)
+        remaining = _index_children(
+            Siblings(child for child in above.children if child != thread), self.nodes
+        )
+        busy = above.busy - (closed.resting is None) if above.parent is not None else 0
+        self.put(above._replace(children=remaining, busy=busy))
+        return (*below, closed)
 
 
 def add_child(children: Siblings, thread: str, nodes: Mapping[str, Thread]) -> Siblings:
@@ -328,19 +330,19 @@ def add_child(children: Siblings, thread: str, nodes: Mapping[str, Thread]) -> S
         thread: the id of the new one.
         nodes: threads by id.
     """
-    more = children.followed_by(thread)
+    extended = children.followed_by(thread)
     return (
-        more
-        if more.size <= siblings.FEW or more.resting is not None
-        else _index_children(children, nodes, more)
+        extended
+        if extended.size <= siblings.FEW or extended.resting is not None
+        else _index_children(children, nodes, extended)
     )
 
 
 def _index_children(
-    children: Siblings, nodes: Mapping[str, Thread], more: Siblings | None = None
+    children: Siblings, nodes: Mapping[str, Thread], extended: Siblings | None = None
 ) -> Siblings:
-    """Index the idle ones among children, or among ``more``, which begin with them."""
-    return (more or children).with_index(nodes[child].resting for child in children)
+    """Index the idle ones among children, or among ``extended``, which begin with them."""
+    return (extended or children).with_index(nodes[child].resting for child in children)
 
 
 def list_timers(threads: Iterable[Thread]) -> tuple[Timer, ...]:

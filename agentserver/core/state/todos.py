@@ -98,11 +98,11 @@ class TodoBook:
                 return watcher
         return None
 
-    def keep(self, thread: str, kept: Todo) -> TodoBook:
+    def keep(self, thread: str, todo: Todo) -> TodoBook:
         """Count one more held delivery for a watcher of the thread."""
-        more = replace(kept, kept=kept.kept + 1)
+        counted = replace(todo, kept=todo.kept + 1)
         return self._put(
-            thread, tuple(more if watcher is kept else watcher for watcher in self.watchers_of(thread))
+            thread, tuple(counted if watcher is todo else watcher for watcher in self.watchers_of(thread))
         )
 
     def notice(self, delivery: Delivery, caller: str | None = None) -> TodoBook:
@@ -119,22 +119,22 @@ class TodoBook:
     def close(self, thread: str, watcher_id: str) -> TodoBook:
         """Forget a watcher of the thread; watchers of other threads stay."""
         watchers = self.watchers_of(thread)
-        left = tuple(watcher for watcher in watchers if watcher.watcher_id != watcher_id)
-        return self if len(left) == len(watchers) else self._put(thread, left)
+        remaining = tuple(watcher for watcher in watchers if watcher.watcher_id != watcher_id)
+        return self if len(remaining) == len(watchers) else self._put(thread, remaining)
 
     def abandon(self, thread: str) -> TodoBook:
         """Forget watchers whose replies cannot come, because no listener works for the thread."""
         watchers = self.watchers_of(thread)
         if not watchers:
             return self
-        left = tuple(watcher for watcher in watchers if watcher.raised)
-        return self if len(left) == len(watchers) else self._put(thread, left)
+        remaining = tuple(watcher for watcher in watchers if watcher.raised)
+        return self if len(remaining) == len(watchers) else self._put(thread, remaining)
 
     def forget(self, threads: Collection[str]) -> TodoBook:
         """Drop the watchers of closed threads."""
         if not self.watchers:
             return self
-        return TodoBook({thread: kept for thread, kept in self.watchers.items() if thread not in threads})
+        return TodoBook({thread: todos for thread, todos in self.watchers.items() if thread not in threads})
 
     def _put(self, thread: str, watchers: tuple[Todo, ...]) -> TodoBook:
         changed = {**self.watchers, thread: watchers}

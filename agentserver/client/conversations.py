@@ -104,18 +104,20 @@ class RemoteConversation:
 
         Raises ProblemError when it is refused or the answer is a SystemError, UnansweredError, UnreachableError.
         """
-        retries, own, again = RetryPolicy(within), key is None, None
+        retries, own, repeated = RetryPolicy(within), key is None, None
         key = key or token_urlsafe(16)
         with self._taken.await_answer():
             while True:
                 pending = self._message(message, to, payload, key, max(1.0, min(_WAIT, retries.left)))
                 response = await self._fetch_message(pending, retries, own=own)
                 if response is None:
-                    key, again = token_urlsafe(16), None
+                    key, repeated = token_urlsafe(16), None
                     continue
-                again = _is_repeated(response) if again is None else again  # only the first response knows
+                repeated = (
+                    _is_repeated(response) if repeated is None else repeated
+                )  # only the first response knows
                 if response.status_code != httpx.codes.ACCEPTED:
-                    return self._answer(response, again=again)
+                    return self._answer(response, again=repeated)
                 found = values.read_object(response.content)
                 request = values.text(found, "request")
                 if not await retries.pause():

@@ -70,9 +70,13 @@ class RetryPolicy:
         """Seconds until the deadline."""
         return max(0.0, self._until - anyio.current_time())
 
-    async def pause(self, said: str | None = None) -> bool:
+    async def pause(self, retry_after: str | None = None) -> bool:
         """Wait before the next attempt, at least as long as the door asks. Returns False if no time is left."""
-        wanted = min(float(said), _LONGEST) if said is not None and said.isascii() and said.isdigit() else 0.0
+        wanted = (
+            min(float(retry_after), _LONGEST)
+            if retry_after is not None and retry_after.isascii() and retry_after.isdigit()
+            else 0.0
+        )
         pause, self._pause = max(wanted, self._pause), min(self._pause * 2, _LAST)
         if pause > self.left:
             return False
@@ -121,18 +125,18 @@ def is_temporary(found: ProblemError) -> bool:
 def problem(response: httpx.Response) -> ProblemError:
     """Read a problem from an answer, which may come from a proxy and have another form."""
     try:
-        said = read_object(response.content)
+        fields = read_object(response.content)
     except ProtocolError:
-        said = {}
-    faults = tuple(each for each in _as_list(said.get("faults")) if isinstance(each, dict))
+        fields = {}
+    faults = tuple(each for each in _as_list(fields.get("faults")) if isinstance(each, dict))
     return ProblemError(
-        response.status_code, _text(said, "detail") or response.reason_phrase, code=_text(said, "code"),
-        request=_text(said, "request"), retry=said.get("retry") is True, faults=faults,
+        response.status_code, _text(fields, "detail") or response.reason_phrase, code=_text(fields, "code"),
+        request=_text(fields, "request"), retry=fields.get("retry") is True, faults=faults,
     )  # fmt: skip
 
 
-def _text(said: Mapping[str, Any], name: str) -> str:
-    found = said.get(name)
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    found = fields.get(name)
     return found if isinstance(found, str) else ""
 
 

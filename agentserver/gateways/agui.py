@@ -283,7 +283,7 @@ async def run(request: Request) -> ServerSent:
     if request.app.holding.stopping:
         raise server_stopping()
     data = _compose_message(asked, listener, who, server)
-    conversation = await open_conversation(server, who, hash_id("thread", asked.thread), kept=False)
+    conversation = await open_conversation(server, who, hash_id("thread", asked.thread), committed=False)
     with report_not_submitted("id"):
         submitted = await server.submit(who.name, conversation, data, listener, request=asked.key)
     check_stored(submitted)

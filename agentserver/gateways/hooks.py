@@ -200,7 +200,7 @@ class HookRoutes:
             return forms.json_response({"challenge": str(value.get("challenge", ""))})
         message = _make_message(server, hook, value)
         event = find_id(hook, heads, value, body)
-        conversation = await open_conversation(server, who, event, kept=False)
+        conversation = await open_conversation(server, who, event, committed=False)
         with report_not_submitted("id of an event"):
             sent = await submit_event(server, who.name, conversation, message, hook.listener, event)
         if isinstance(sent.code, Code):

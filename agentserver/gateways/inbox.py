@@ -365,7 +365,7 @@ class InboxRunner:
         """Submit the message of a file. Returns False if the server does not take it now. Raises RefusedFileError."""
         who = Principal(inbox.principal, Trust.STRANGER, (inbox.listener,))
         try:
-            handle = await self.host.open(who, key=file.key, most=OPEN)
+            handle = await self.host.open(who, key=file.key, maximum=OPEN)
         except (QuotaError, UnkeptError):
             return False
         except ValueError as error:

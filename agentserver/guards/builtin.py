@@ -75,7 +75,7 @@ class LimitsGuard:
         """Deny a message that meets a condition."""
         rule = self._listeners.get(proposal.to)
         tests = () if rule is None else rule.get(proposal.root, ())
-        met = next((told for one in tests if (told := one.explain(proposal.element))), "")
+        met = next((reason for one in tests if (reason := one.explain(proposal.element))), "")
         return (
             DenyVerdict(Code.DENIED, Ground.LIMIT.of(proposal.sender.name, proposal.to, met)) if met else None
         )
@@ -112,8 +112,10 @@ class ApprovalGuard:
         summed = _sums(tests)
         if summed:  # each message counts, also one that was approved before
             names = proposal.sender.name, proposal.to
-            why = Ground.CONDITION.of(*names, met) if met else Ground.SUM.of(*names, _describe_sums(summed))
-            return NeedsApproval(why, (digest_content(proposal.to, proposal.element),))
+            reason = (
+                Ground.CONDITION.of(*names, met) if met else Ground.SUM.of(*names, _describe_sums(summed))
+            )
+            return NeedsApproval(reason, (digest_content(proposal.to, proposal.element),))
         if rule and not met:
             return None
         about = digest_content(proposal.to, proposal.element)
@@ -183,7 +185,7 @@ class OrganismFacts(NamedTuple):
 
 
 def _make_approval(facts: OrganismFacts) -> CoreGuard:
-    asked = {
+    rules = {
         name: _fit(facts, name, each.approval.when)
         for name, each in facts.listeners.items()
         if each.approval is not None
@@ -191,9 +193,9 @@ def _make_approval(facts: OrganismFacts) -> CoreGuard:
     limited = {
         name: {root: sums for root, tests in _fit(facts, name, each.limits).items() if (sums := _sums(tests))}
         for name, each in facts.listeners.items()
-        if name not in asked and any(one.total is not None for one in each.limits)
+        if name not in rules and any(one.total is not None for one in each.limits)
     }
-    return ApprovalGuard({**asked, **limited}, limited)
+    return ApprovalGuard({**rules, **limited}, limited)
 
 
 def _sums(tests: Sequence[FieldTest]) -> tuple[FieldTest, ...]:

@@ -140,9 +140,9 @@ class HostedGuard:
         """
         if _KEPT not in parts:
             return self.miss(self.begin(Trust.ORDERS))
-        kept, approved = parts[_KEPT], frozenset(json.loads(parts.get(_APPROVED, b"[]")))
-        json.loads(kept)
-        return _Memory(kept, approved, parts.get(_BROKEN, b"").decode())
+        state, approved = parts[_KEPT], frozenset(json.loads(parts.get(_APPROVED, b"[]")))
+        json.loads(state)
+        return _Memory(state, approved, parts.get(_BROKEN, b"").decode())
 
     # Inside
 
@@ -176,8 +176,8 @@ class HostedGuard:
 
     def _remember(self, known: _Memory, call: Callable[[], Any]) -> object:
         """Store the memory that a method returns; None if there is nothing to store."""
-        kept, fault = _attempt(lambda: _to_json(call()))
-        after = known._replace(broken=fault) if fault else known._replace(kept=kept)
+        state, fault = _attempt(lambda: _to_json(call()))
+        after = known._replace(broken=fault) if fault else known._replace(kept=state)
         return None if after == _NOTHING else after
 
     def _check_verdict(self, verdict: object, proposal: Proposal, known: _Memory) -> Verdict:
@@ -195,18 +195,20 @@ class HostedGuard:
             case NeedsApproval(question=str(question), about=tuple(about)) if all(
                 isinstance(each, str) for each in about
             ):
-                asked = tuple(map(_to_plain_text, about)) or (digest_content(proposal.to, proposal.element),)
-                if sum(map(len, asked)) > MEMORY:
+                patterns = tuple(map(_to_plain_text, about)) or (
+                    digest_content(proposal.to, proposal.element),
+                )
+                if sum(map(len, patterns)) > MEMORY:
                     return self._deny("failed", f"it asks about more than {MEMORY} characters")
                 return (
                     None
-                    if known.approved.issuperset(asked)
-                    else NeedsApproval(_to_plain_text(question), asked)
+                    if known.approved.issuperset(patterns)
+                    else NeedsApproval(_to_plain_text(question), patterns)
                 )
         return self._deny("failed", f"it gave a {type(verdict).__name__}, which is no verdict")
 
-    def _deny(self, how: str, why: str) -> DenyVerdict:
-        return DenyVerdict(Code.DENIED, GuardNote(self.name, why, how))
+    def _deny(self, how: str, reason: str) -> DenyVerdict:
+        return DenyVerdict(Code.DENIED, GuardNote(self.name, reason, how))
 
 
 class UnobservingGuard(HostedGuard):
@@ -262,18 +264,18 @@ def _to_plain_text(text: str) -> str:
 
 
 def _to_json(value: Any) -> bytes:
-    kept = json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
-    if len(kept) > MEMORY:
+    data = json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+    if len(data) > MEMORY:
         raise ValueError(f"its memory is more than {MEMORY} bytes")
-    if kept.count(b"[") + kept.count(b"{") > DEPTH and _is_deeper(json.loads(kept), DEPTH):
+    if data.count(b"[") + data.count(b"{") > DEPTH and _is_deeper(json.loads(data), DEPTH):
         raise ValueError(f"its memory is more than {DEPTH} levels deep")
-    return kept
+    return data
 
 
-def _is_deeper(value: object, most: int) -> bool:
+def _is_deeper(value: object, maximum: int) -> bool:
     """Check whether lists and objects are nested deeper than these levels."""
     level = [value]
-    for _ in range(most + 1):
+    for _ in range(maximum + 1):
         level = [
             inner
             for each in level
@@ -301,8 +303,8 @@ def _attempt(call: Callable[[], Any]) -> tuple[Any, str]:
     result, error = _catch(call)
     if error is None:
         return result, ""
-    told, untold = _catch(lambda: _describe_error(error))
-    return None, told if untold is None else "the text of its exception raised as well"
+    description, undescribed = _catch(lambda: _describe_error(error))
+    return None, description if undescribed is None else "the text of its exception raised as well"
 
 
 def _describe_error(error: BaseException) -> str:

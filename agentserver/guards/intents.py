@@ -92,10 +92,10 @@ class IntentRewriter:
 
     def _judge(self, request: HandoffRequest, sender: Sender, at: datetime) -> tuple[Verdict, HandoffAttempt]:
         """Judge a request, and describe it for the record."""
-        shown = at.isoformat(timespec="milliseconds")
-        around = Circumstances(sender.listener.name, shown, _find_reach(sender), self._scrub)
+        moment = at.isoformat(timespec="milliseconds")
+        around = Circumstances(sender.listener.name, moment, _find_reach(sender), self._scrub)
         verdict = judge(self._vocabulary, request, around)
-        return verdict, HandoffAttempt.of(audit.values(verdict, shown))
+        return verdict, HandoffAttempt.of(audit.values(verdict, moment))
 
     def _read_request(self, draft: Draft, sender: Sender) -> HandoffRequest | None:
         root = draft.root
@@ -130,8 +130,8 @@ class IntentRewriter:
             fault = RequestRefusal.SCHEMA
         elif not handoff.intent:
             fault = RequestRefusal.LEGACY_PAYLOAD if handoff.event and not params else RequestRefusal.SCHEMA
-        asked = (target, handoff.intent or None, tuple(params), handoff.event or "", fault)
-        return _new(HandoffRequest, (*asked, len(draft.markup), digest(draft.markup), handoff.note or ""))
+        request = (target, handoff.intent or None, tuple(params), handoff.event or "", fault)
+        return _new(HandoffRequest, (*request, len(draft.markup), digest(draft.markup), handoff.note or ""))
 
     def _note_name(self, intent: str) -> str:
         """Look up the parameter in which an intent takes free text; empty if it takes none."""
@@ -207,5 +207,5 @@ class HandoffRecord:
         """Append the attempts of one step."""
         for record in records:
             if isinstance(record.detail, HandoffAttempt):
-                told = {**attempt_members(record.detail), "conversation": record.conversation}
-                self._sink.append(audit.HandoffEntry(tuple(told.items())))
+                members = {**attempt_members(record.detail), "conversation": record.conversation}
+                self._sink.append(audit.HandoffEntry(tuple(members.items())))

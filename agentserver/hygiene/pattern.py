@@ -230,9 +230,9 @@ class _Parser:
             admits = complement(spans("\n\r"))
             self.portable.append("[^\\n\\r]")
         elif char in "^$":
-            meant = "\\^" if char == "^" else "[$]"
+            escaped = "\\^" if char == "^" else "[$]"
             raise PatternError(
-                _ANCHORS if self.json else f"must not use {char}: {_HERE}; write {meant} for the character"
+                _ANCHORS if self.json else f"must not use {char}: {_HERE}; write {escaped} for the character"
             )
         elif char in _META:
             self.at = start
@@ -264,12 +264,12 @@ class _Parser:
         sign = self.text[start : start + 1]
         if sign in _SIGNS:
             self.at += 1
-            least, most = _SIGNS[sign]
+            minimum, maximum = _SIGNS[sign]
         elif found := _COUNT.match(self.text, start):
             self.at = found.end()
-            least = int(found[1])
-            most = (int(found[3]) if found[3] else None) if found[2] else least
-            if most is not None and not least <= most > 0:
+            minimum = int(found[1])
+            maximum = (int(found[3]) if found[3] else None) if found[2] else minimum
+            if maximum is not None and not minimum <= maximum > 0:
                 raise PatternError(
                     f"must not repeat {found[0]}; the second number is the larger one, and not 0"
                 )
@@ -278,7 +278,7 @@ class _Parser:
         self.portable.append(self.text[start : self.at])
         if self.json:
             self.takes("?")  # a lazy repetition takes the same, where there is one reading
-        return least, most
+        return minimum, maximum
 
     def escape(self) -> tuple[Spans, bool]:
         """Parse what follows a backslash; also whether the set is an estimate."""
@@ -535,18 +535,18 @@ class AdmittedCharacter:
 
 
 def find_outside(
-    expression: Expression, allowed: Spans, least: int = 0, most: int | None = None
+    expression: Expression, allowed: Spans, minimum: int = 0, maximum: int | None = None
 ) -> AdmittedCharacter | None:
     """Find a character outside ``allowed`` that the expression admits; None proves that there is no such character.
 
     The sample text respects the lengths if such a sample is found.
     """
     shortest: AdmittedCharacter | None = None
-    for stretch in (3, 1, 0, 2, *range(4, min(least, 64) + 1)):
+    for stretch in (3, 1, 0, 2, *range(4, min(minimum, 64) + 1)):
         _, bad = _spell(expression.parts, allowed, stretch)
         if bad is None:
             return None
-        if least <= len(bad.sample) and (most is None or len(bad.sample) <= most):
+        if minimum <= len(bad.sample) and (maximum is None or len(bad.sample) <= maximum):
             return bad
         if shortest is None or len(bad.sample) < len(shortest.sample):
             shortest = bad

@@ -116,9 +116,9 @@ def _check_alphabet(lexical: Lexical, expressions: Sequence[Expression]) -> Obje
             return None
     assert found is not None
     name = unicodedata.name(found.character, "a control character")
-    what = f"admits U+{ord(found.character):04X} {name}"
+    objection = f"admits U+{ord(found.character):04X} {name}"
     example = f", as in {quote(found.sample)}" if Judge({"v": lexical}).accepts("v", found.sample) else ""
-    return _object(f"{what}{example}; a value in a steering text is {_shape()}")
+    return _object(f"{objection}{example}; a value in a steering text is {_shape()}")
 
 
 def _slug(expressions: Sequence[Expression], budget: int) -> Slug:
@@ -137,9 +137,9 @@ def count_words(value: str, own: AbstractSet[str] = frozenset()) -> int:
     Each ``SINGLES`` separate letters are a word, so that ``i-g-n-o-r-e`` counts. Words in ``own``, in lower case, are
     not counted. A digit separates words or is a letter of one, whichever gives more words.
     """
-    told = _MIXED.sub(_as_letters, value)
+    letters = _MIXED.sub(_as_letters, value)
     plain = _count(value, own)
-    return plain if told == value else max(plain, _count(told, own))
+    return plain if letters == value else max(plain, _count(letters, own))
 
 
 def _count(value: str, own: AbstractSet[str]) -> int:

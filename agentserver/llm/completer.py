@@ -118,19 +118,19 @@ class Pace:
         now = self._now()
         while self._spent and self._spent[0][0] <= now - MINUTE:
             self._sum -= self._spent.popleft()[1][0]
-        over = self._sum + tokens - self._tokens
+        excess = self._sum + tokens - self._tokens
         for at, entry in self._spent:
-            if over <= 0:
+            if excess <= 0:
                 break
-            over -= entry[0]
-            if over <= 0:
+            excess -= entry[0]
+            if excess <= 0:
                 return max(at + MINUTE - now, 0.001)
         return 0.0
 
     def leave(self, entry: list[int], tokens: int | None) -> None:
         """Release the slot of a finished request and correct its token count; ``None`` if the usage is unknown."""
         if tokens is not None:
-            if self._tokens is not None and any(kept is entry for _, kept in self._spent):
+            if self._tokens is not None and any(spent is entry for _, spent in self._spent):
                 self._sum += tokens - entry[0]
             entry[0] = tokens
         self._free(slot=True)
@@ -159,8 +159,8 @@ def tool_of(codec: Codec, name: str = "", description: str = "") -> Tool:
     if isinstance(schema, JsonRefusal):
         raise ValueError(str(schema))  # noqa: TRY004 - the class has no JSON form
     schema.pop("$schema", None)
-    told = description or written_docstring(codec.payload)
-    return Tool(name or local(codec.name), told[:DESCRIPTION], schema)
+    text = description or written_docstring(codec.payload)
+    return Tool(name or local(codec.name), text[:DESCRIPTION], schema)
 
 
 def written_docstring(kind: type) -> str:
@@ -176,26 +176,28 @@ def value_from(codec: Codec, text: str) -> Any | JsonRefusal:
     return element if isinstance(element, JsonRefusal) else codec.decode(element)
 
 
-def decode_answer(said: Completion, prompt: Prompt, codec: Codec) -> Completion | tuple[PromptMessage, ...]:
+def decode_answer(
+    completion: Completion, prompt: Prompt, codec: Codec
+) -> Completion | tuple[PromptMessage, ...]:
     """Decode the typed answer of a completion, or list the corrections for the model.
 
     Tool calls take precedence over an answer that comes with them: it was written without their results.
     """
     assert prompt.answer is not None
     name = prompt.answer.name
-    others = tuple(call for call in said.calls if call.name != name)
+    others = tuple(call for call in completion.calls if call.name != name)
     if others:
-        return replace(said, calls=others)
-    mine = said.calls[0] if said.calls else None
-    value = value_from(codec, mine.arguments if mine else said.content)
+        return replace(completion, calls=others)
+    mine = completion.calls[0] if completion.calls else None
+    value = value_from(codec, mine.arguments if mine else completion.content)
     if not isinstance(value, JsonRefusal):
-        return replace(said, calls=(), output=value, finish=Finish.STOP)
+        return replace(completion, calls=(), output=value, finish=Finish.STOP)
     if mine is None:
-        told = f"Answer with a call of the tool {name}.\n{value}"
-        return (PromptMessage("assistant", said.content), PromptMessage("user", told))
-    told = f"The arguments are not valid. Correct them.\n{value}"
-    results = (PromptMessage("tool", told, id=call.id, name=call.name) for call in said.calls)
-    return (PromptMessage("assistant", said.content, said.calls), *results)
+        correction = f"Answer with a call of the tool {name}.\n{value}"
+        return (PromptMessage("assistant", completion.content), PromptMessage("user", correction))
+    correction = f"The arguments are not valid. Correct them.\n{value}"
+    results = (PromptMessage("tool", correction, id=call.id, name=call.name) for call in completion.calls)
+    return (PromptMessage("assistant", completion.content, completion.calls), *results)
 
 
 BACKOFF = 0.5
@@ -294,18 +296,18 @@ class Models:
         """Ask until the answer is of the class, as often as may be. Raises CompletionError."""
         usage = Usage(calls=0)
         for _ in range(request.repairs + 1):
-            said = await self._complete_once(choice, prompt, request)
-            usage += said.usage
-            if not said.finish.whole:
-                return replace(said, usage=usage)
-            judged = decode_answer(said, prompt, codec)
+            completion = await self._complete_once(choice, prompt, request)
+            usage += completion.usage
+            if not completion.finish.whole:
+                return replace(completion, usage=usage)
+            judged = decode_answer(completion, prompt, codec)
             if isinstance(judged, Completion):
                 return replace(judged, usage=usage)
             if request.pieces is not None:
                 request.pieces.restart("the answer is repaired")
             prompt = replace(prompt, messages=(*prompt.messages, *judged))
-        why = f"{request.repairs + 1} answers were no {codec.payload.__name__}"
-        raise CompletionError(CompletionFault.ANSWER, choice.name, why)
+        reason = f"{request.repairs + 1} answers were no {codec.payload.__name__}"
+        raise CompletionError(CompletionFault.ANSWER, choice.name, reason)
 
     async def _complete_once(self, choice: ModelChoice, prompt: Prompt, request: Request) -> Completion:
         """Ask the backends until one gives a whole answer or no further attempt makes sense."""
@@ -388,10 +390,10 @@ class Models:
         """Ask a backend, its price reserved before and settled after. Raises CompletionError."""
         if request.purse is None:
             return await self._send(choice, place, prompt, request)
-        most = dearest(prompt, place.backend)
+        maximum = dearest(prompt, place.backend)
         try:
             reserved = await request.purse.reserve(
-                most, describe_work(choice.name, request, place.backend, before)
+                maximum, describe_work(choice.name, request, place.backend, before)
             )
         except SpentError as error:
             raise CompletionError(CompletionFault.BUDGET, choice.name, str(error)) from error
@@ -402,7 +404,7 @@ class Models:
                 await request.purse.settle(reserved, Amount())
             raise
         if done.usage.tokens:  # a provider that does not say is charged what was reserved
-            money = most.money if done.usage.money is None else usd(done.usage.money)
+            money = maximum.money if done.usage.money is None else usd(done.usage.money)
             await request.purse.settle(reserved, Amount(done.usage.tokens, money))
         return done
 
@@ -410,9 +412,9 @@ class Models:
         self, choice: ModelChoice, place: RunningBackend, prompt: Prompt, request: Request
     ) -> Completion:
         """Ask a backend within its time. Raises CompletionError."""
-        late = min(place.backend.timeout, request.until - self.now())
+        timeout = min(place.backend.timeout, request.until - self.now())
         try:
-            async with asyncio.timeout(late):
+            async with asyncio.timeout(timeout):
                 done = await place.provider.ask(prompt, request.pieces)
         except TimeoutError:
             done = None
@@ -469,13 +471,13 @@ class AttemptLog:
         last = self._last
         if last is None:
             rest = min(map(self.wait, self.left))
-            why = f"asks to be left alone for {rest:.0f} s, longer than the invocation may take"
-            return CompletionError(CompletionFault.RATE, model, why, rest)
-        why = "; ".join(filter(None, (*map(str, self.attempts), last.why)))
+            reason = f"asks to be left alone for {rest:.0f} s, longer than the invocation may take"
+            return CompletionError(CompletionFault.RATE, model, reason, rest)
+        reason = "; ".join(filter(None, (*map(str, self.attempts), last.why)))
         return CompletionError(
             last.fault,
             model,
-            why,
+            reason,
             last.after,
             free=last.free,
             status=last.status,
@@ -530,12 +532,12 @@ def _plausible_usage(usage: Usage) -> Usage:
 
 def _providers(backends: Sequence[Backend]) -> Mapping[str, Provider]:
     """Build the clients of the backends. Takes seconds if an SDK must be imported."""
-    made: dict[str, Provider] = {
+    providers: dict[str, Provider] = {
         one.name: ScriptedBackend(one) for one in backends if one.provider == "scripted"
     }
     remote = [one for one in backends if one.provider != "scripted"]
     if remote:
         from agentserver.llm.providers import RemoteBackend
 
-        made.update({one.name: RemoteBackend(one) for one in remote})
-    return made
+        providers.update({one.name: RemoteBackend(one) for one in remote})
+    return providers

@@ -21,41 +21,43 @@ BYTES_PER_TOKEN = 3
 """Of the estimate, which is to be on the high side: English has about four, most other scripts and code fewer."""
 
 
-def messages_of(said: Sequence[PromptMessage | Mapping[str, Any]]) -> tuple[PromptMessage, ...]:
+def messages_of(messages: Sequence[PromptMessage | Mapping[str, Any]]) -> tuple[PromptMessage, ...]:
     """Parse the messages of a prompt. Raises ValueError for invalid ones, and for results without a call."""
-    if not said:
+    if not messages:
         raise ValueError("a prompt needs a message")
-    read = tuple(one if isinstance(one, PromptMessage) else _message(one) for one in said)
-    made: set[str] = set()
+    read = tuple(one if isinstance(one, PromptMessage) else _message(one) for one in messages)
+    call_ids: set[str] = set()
     for message in read:
-        if message.role == "tool" and message.id not in made:
+        if message.role == "tool" and message.id not in call_ids:
             raise ValueError(
                 f'the result of a call "{message.id}" follows no such call: providers refuse that'
             )
-        made.update(call.id for call in message.calls)
+        call_ids.update(call.id for call in message.calls)
     return read
 
 
-def _message(said: Mapping[str, Any]) -> PromptMessage:
-    unknown = set(said) - _KEYS
+def _message(fields: Mapping[str, Any]) -> PromptMessage:
+    unknown = set(fields) - _KEYS
     if unknown:
         raise ValueError(f"a message has role, content, calls, id and name, not {min(unknown)!r}")
-    if said.get("role") not in _ROLES:
+    if fields.get("role") not in _ROLES:
         raise ValueError(f"the role of a message is one of {', '.join(_ROLES)}")
-    texts = {key: said.get(key) or "" for key in ("content", "id", "name")}
+    texts = {key: fields.get(key) or "" for key in ("content", "id", "name")}
     wrong = next((key for key, value in texts.items() if not isinstance(value, str)), None)
     if wrong:
         raise ValueError(f"the {wrong} of a message is text")
-    return PromptMessage(said["role"], calls=tuple(_call(call) for call in said.get("calls") or ()), **texts)
+    return PromptMessage(
+        fields["role"], calls=tuple(_call(call) for call in fields.get("calls") or ()), **texts
+    )
 
 
-def _call(said: ToolCall | Mapping[str, Any]) -> ToolCall:
-    if isinstance(said, ToolCall):
-        return said
-    arguments = said.get("arguments", "{}")
+def _call(given_call: ToolCall | Mapping[str, Any]) -> ToolCall:
+    if isinstance(given_call, ToolCall):
+        return given_call
+    arguments = given_call.get("arguments", "{}")
     return ToolCall(
-        str(said["id"]),
-        str(said["name"]),
+        str(given_call["id"]),
+        str(given_call["name"]),
         arguments if isinstance(arguments, str) else json.dumps(arguments),
     )
 

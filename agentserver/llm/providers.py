@@ -225,9 +225,9 @@ class RemoteBackend:
             raise ModelsRefusedError(
                 f"{ALLOW}=0 refuses the call of {self._backend.name}: a test gives models={{...}} to organism(...)"
             )
-        asked, said = _parameters(prompt), list(_convert_messages(prompt.messages))
+        parameters, messages = _parameters(prompt), list(_convert_messages(prompt.messages))
         try:
-            return _read(await self._send(prompt, asked, said, pieces))
+            return _read(await self._send(prompt, parameters, messages, pieces))
         except raised.UserError:
             raise  # the request is at fault, before it was sent
         except Exception as error:  # noqa: BLE001 - the libraries raise anything for an answer that is none
@@ -237,17 +237,17 @@ class RemoteBackend:
     async def _send(
         self,
         prompt: Prompt,
-        asked: ModelRequestParameters,
-        said: Sequence[ModelMessage],
+        parameters: ModelRequestParameters,
+        messages: Sequence[ModelMessage],
         sink: PieceSink | None,
     ) -> ModelResponse:
         settings = _settings(prompt)
         if not self._backend.stream:
             return await model_request(
-                self._model, said, model_settings=settings, model_request_parameters=asked
+                self._model, messages, model_settings=settings, model_request_parameters=parameters
             )
         async with model_request_stream(
-            self._model, said, model_settings=settings, model_request_parameters=asked
+            self._model, messages, model_settings=settings, model_request_parameters=parameters
         ) as pieces:
             async for piece in pieces:
                 if sink is not None:

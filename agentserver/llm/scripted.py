@@ -61,8 +61,8 @@ class ScriptedBackend:
         if inspect.isawaitable(answer):
             answer = await answer
         if not isinstance(answer, Completion):
-            why = f"the script gave {type(answer).__name__}, not a Completion"
-            raise CompletionError(CompletionFault.ANSWER, self._backend.name, why)
+            reason = f"the script gave {type(answer).__name__}, not a Completion"
+            raise CompletionError(CompletionFault.ANSWER, self._backend.name, reason)
         return self._add_usage(prompt, answer)
 
     async def close(self) -> None:

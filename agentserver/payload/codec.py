@@ -292,9 +292,9 @@ class Codecs:
         if self._closed:
             raise UndeclaredPayload(cls)
         if isinstance(described, PayloadType):
-            made = cls.__dict__.get("__codec__")
-            if isinstance(made, GeneratedCodec) and made.described is described:
-                return self.add(made)
+            generated = cls.__dict__.get("__codec__")
+            if isinstance(generated, GeneratedCodec) and generated.described is described:
+                return self.add(generated)
             return self.add(GeneratedCodec(described))
         return self.add(described.codec())
 

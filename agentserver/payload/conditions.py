@@ -141,7 +141,7 @@ class FieldTest(NamedTuple):
                 if self.total is not None:
                     _read_amount(text)
                 elif all(test(text) for _, test in self.tests):
-                    return f"{path} is {' and '.join(told for told, _ in self.tests)}"
+                    return f"{path} is {' and '.join(explanation for explanation, _ in self.tests)}"
             except UNREADABLE:
                 return f"{path} cannot be compared"
         return ""
@@ -196,8 +196,8 @@ def fit_conditions(
             fitted[payload].append(fit_condition(payload, condition))
     for payload, tests in fitted.items():
         if not tests:
-            told = f"no condition is about a field of {payload.root}, so that all its messages would pass"
-            raise ConditionError(told, "add one, or leave the class out of payload_class")
+            message = f"no condition is about a field of {payload.root}, so that all its messages would pass"
+            raise ConditionError(message, "add one, or leave the class out of payload_class")
     return {payload.qname: tuple(tests) for payload, tests in fitted.items()}
 
 
@@ -205,8 +205,8 @@ def check_windows(conditions: Iterable[FieldCondition], retention: float) -> Non
     """Raise ConditionError if a sum covers more seconds than messages are stored for."""
     for each in conditions:
         if each.total is not None and each.total.within > retention:
-            told = f"{each.path}.sum.within is longer than the retention of finished conversations"
-            raise ConditionError(told, f"at most {retention:.0f}s")
+            message = f"{each.path}.sum.within is longer than the retention of finished conversations"
+            raise ConditionError(message, f"at most {retention:.0f}s")
 
 
 def fit_condition(payload: PayloadType, condition: FieldCondition) -> FieldTest:
@@ -289,11 +289,11 @@ def _membership(
 
     ``in`` folds case and compatible characters of texts and ``not_in`` does not, so that both hold in doubt.
     """
-    where = f"{condition.path}.{comparison}"
+    place = f"{condition.path}.{comparison}"
     folds = comparison is Comparison.IN and scalar.kind is ScalarKind.STR
     make: Callable[[Any], Any] = _fold if folds else READERS[scalar.kind]
     for value in values:
-        _read(scalar, value, where)
+        _read(scalar, value, place)
     known = [make(_write(value)) for value in values]
 
     def test(text: str) -> bool:
@@ -319,13 +319,13 @@ def _write(value: Operand) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _read(scalar: Scalar, value: Operand, where: str) -> Any:
+def _read(scalar: Scalar, value: Operand, place: str) -> Any:
     """Read a value of the YAML as one of the field. Raises ConditionError."""
     text = _write(value)
     choices = [each for each, _ in scalar.choices]
     if choices and text not in choices:
-        raise ConditionError(f"{where}: the field never has the value {text}", _suggest(text, choices))
+        raise ConditionError(f"{place}: the field never has the value {text}", _suggest(text, choices))
     try:
         return READERS[scalar.kind](text)
     except UNREADABLE:
-        raise ConditionError(f"{where}: {text} is not a value of the type {scalar.kind}") from None
+        raise ConditionError(f"{place}: {text} is not a value of the type {scalar.kind}") from None

@@ -227,9 +227,9 @@ def _names(part: Part) -> str:
 
 def list_words(words: list[str]) -> str:
     """Words in one bounded line."""
-    shown = [truncate(word, _VALUE, DOTS) for word in words[:LISTED]]
-    more = f" and {len(words) - LISTED} more" if len(words) > LISTED else ""
-    return ", ".join(shown) + more
+    listed = [truncate(word, _VALUE, DOTS) for word in words[:LISTED]]
+    rest = f" and {len(words) - LISTED} more" if len(words) > LISTED else ""
+    return ", ".join(listed) + rest
 
 
 def label(scalar: Scalar) -> str:
@@ -243,10 +243,10 @@ def label(scalar: Scalar) -> str:
 def describe_parts(payload: PayloadType) -> Part:
     """Return the contents that the root of a payload class may have."""
     judge, names = schema.leaves(payload)
-    made: dict[str, Part] = {}
+    parts: dict[str, Part] = {}
     for record in reversed(payload.records):
-        made[record.name] = _record(payload, record, made, _Judges(payload, judge, names, record))
-    return made[payload.record.name]
+        parts[record.name] = _record(payload, record, parts, _Judges(payload, judge, names, record))
+    return parts[payload.record.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,14 +277,14 @@ def _return_part(part: Part) -> Part:
     return part
 
 
-def _record(payload: PayloadType, record: RecordType, made: Mapping[str, Part], judges: _Judges) -> Part:
+def _record(payload: PayloadType, record: RecordType, parts: Mapping[str, Part], judges: _Judges) -> Part:
     slots = {}
     for each in record.fields_at(FieldKind.ELEMENT):
-        inner = made[each.type.name] if isinstance(each.type, RecordType) else Part(leaf=judges.leaf(each))
-        least = 0 if each.optional else max(each.least, 1)
-        most = each.most if each.repeated else 1
+        inner = parts[each.type.name] if isinstance(each.type, RecordType) else Part(leaf=judges.leaf(each))
+        minimum = 0 if each.optional else max(each.least, 1)
+        maximum = each.most if each.repeated else 1
         slots[f"{{{payload.namespace}}}{each.xml}"] = Slot(
-            each.xml, least, most, partial(_return_part, inner)
+            each.xml, minimum, maximum, partial(_return_part, inner)
         )
     attributes = {
         each.xml: (judges.leaf(each), not each.optional) for each in record.fields_at(FieldKind.ATTRIBUTE)

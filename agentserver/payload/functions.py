@@ -47,8 +47,8 @@ class SignatureError(PayloadError):
     """
 
     def __init__(self, parameter: str, text: str) -> None:
-        where = {"": "", "return": "its answer "}.get(parameter, f"parameter {parameter} ")
-        super().__init__(f"{where}{text}")
+        place = {"": "", "return": "its answer "}.get(parameter, f"parameter {parameter} ")
+        super().__init__(f"{place}{text}")
         self.parameter = parameter
 
 
@@ -347,11 +347,11 @@ def _alternatives(hint: Any) -> Iterator[Any]:
 
 def _keep(owner: Any, attribute: str, make: Callable[[], type]) -> type:
     """Return the class that an owner keeps as an attribute, made at the first time."""
-    kept = vars(owner).get(attribute)
-    if not isinstance(kept, type):
-        kept = make()
-        setattr(owner, attribute, kept)
-    return kept
+    cls = vars(owner).get(attribute)
+    if not isinstance(cls, type):
+        cls = make()
+        setattr(owner, attribute, cls)
+    return cls
 
 
 def _payload_class(
@@ -391,9 +391,9 @@ def _tuple_class(kind: Any) -> type:
     doc = "" if str(kind.__doc__).startswith(f"{kind.__name__}(") else kind.__doc__
 
     def make() -> type:
-        made = _make(kind.__name__, fields, doc, None)
-        made.__module__ = kind.__module__ or __name__
-        return made
+        cls = _make(kind.__name__, fields, doc, None)
+        cls.__module__ = kind.__module__ or __name__
+        return cls
 
     return _keep(kind, "__payload_class__", make)
 
@@ -429,10 +429,10 @@ def _make(
     if function is not None:
         namespace["__derived_from__"] = function
     try:
-        made = dataclasses.make_dataclass(name, fields, frozen=True, namespace=namespace)
+        cls = dataclasses.make_dataclass(name, fields, frozen=True, namespace=namespace)
         if function is not None:
-            made.__module__ = function.__module__ or __name__  # None in code that no module holds
-        return make_payload(made, {})
+            cls.__module__ = function.__module__ or __name__  # None in code that no module holds
+        return make_payload(cls, {})
     except PayloadError as error:
         found = re.fullmatch(rf"{re.escape(name)}\.(\w+): (.*)", str(error), re.DOTALL)
         answer = function is None or (name.endswith("Result") and [each[0] for each in fields] == ["value"])

@@ -309,16 +309,16 @@ def _locate(record: RecordType, field: Field) -> str:
     return f"{record.cls.__qualname__}.{field.name}"
 
 
-def _sequence(where: str) -> Callable[[Any], Any]:
+def _sequence(place: str) -> Callable[[Any], Any]:
     def items(value: Any) -> Any:
         if not isinstance(value, (list, tuple)):
-            raise Unencodable(f"{where}: must be a list or tuple, not {type(value).__name__}")
+            raise Unencodable(f"{place}: must be a list or tuple, not {type(value).__name__}")
         return value
 
     return items
 
 
-def _check_list(scalar: Scalar, where: str, escaping: Callable[[str], str]) -> Callable[[Any], str]:
+def _check_list(scalar: Scalar, place: str, escaping: Callable[[str], str]) -> Callable[[Any], str]:
     """Return the writer of one field: type check, text, escaping where the text can need it."""
     write = _choice(scalar) if scalar.choices else WRITERS[scalar.kind]
     if scalar.kind is not ScalarKind.STR:
@@ -328,7 +328,7 @@ def _check_list(scalar: Scalar, where: str, escaping: Callable[[str], str]) -> C
         try:
             return escaping(write(value))
         except (TypeError, ValueError) as error:
-            raise Unencodable(f"{where}: {error}") from None
+            raise Unencodable(f"{place}: {error}") from None
 
     return check_item
 

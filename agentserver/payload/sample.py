@@ -87,10 +87,10 @@ def _numbers(one: Any) -> Callable[[Facets], Iterator[Any]]:
     def candidates(facets: Facets) -> Iterator[Any]:
         step = kind(facets.step or 1)
         yield from (one, step, kind(0))
-        for end, away in ((facets.bounds.lower, step), (facets.bounds.upper, -step)):
+        for end, outward in ((facets.bounds.lower, step), (facets.bounds.upper, -step)):
             if end is not None:
                 whole = Fraction(end.value) // Fraction(step)
-                yield from (end.value, whole * step, whole * step + away)
+                yield from (end.value, whole * step, whole * step + outward)
         if facets.bounds.lower and facets.bounds.upper:
             yield kind((Decimal(facets.bounds.lower.value) + Decimal(facets.bounds.upper.value)) / 2)
 
@@ -99,18 +99,18 @@ def _numbers(one: Any) -> Callable[[Facets], Iterator[Any]]:
 
 def _floats(facets: Facets) -> Iterator[float]:
     yield from (1.5, 1.0, 0.0)
-    for end, away in ((facets.bounds.lower, math.inf), (facets.bounds.upper, -math.inf)):
+    for end, outward in ((facets.bounds.lower, math.inf), (facets.bounds.upper, -math.inf)):
         if end is not None:
-            yield from (end.value, end.value + math.copysign(1, away), math.nextafter(end.value, away))
+            yield from (end.value, end.value + math.copysign(1, outward), math.nextafter(end.value, outward))
 
 
 def _moments(facets: Facets, usual: Any, unit: timedelta) -> Iterator[Any]:
     yield usual
-    for end, away in ((facets.bounds.lower, unit), (facets.bounds.upper, -unit)):
+    for end, outward in ((facets.bounds.lower, unit), (facets.bounds.upper, -unit)):
         if end is not None:
             yield end.value
             try:
-                yield end.value + away
+                yield end.value + outward
             except OverflowError:
                 return
 
@@ -125,10 +125,10 @@ def _datetimes(facets: Facets) -> Iterator[datetime]:
 
 def _times(facets: Facets) -> Iterator[time]:
     yield time(9, 30)
-    for end, away in ((facets.bounds.lower, 1), (facets.bounds.upper, -1)):
+    for end, outward in ((facets.bounds.lower, 1), (facets.bounds.upper, -1)):
         if end is not None:
             yield end.value
-            day = datetime.combine(date(2026, 1, 31), end.value) + timedelta(microseconds=away)
+            day = datetime.combine(date(2026, 1, 31), end.value) + timedelta(microseconds=outward)
             yield day.timetz()
 
 

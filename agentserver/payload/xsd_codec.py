@@ -293,8 +293,8 @@ class XsdCodec:
         """Markup of the given example, or of the smallest element that validates."""
         return self._example
 
-    def _prove(self, given: Any) -> str:
-        markup = self.encode(given) if given is not None else self._model.smallest()
+    def _prove(self, payload: Any) -> str:
+        markup = self.encode(payload) if payload is not None else self._model.smallest()
         element = etree.fromstring(markup)
         if self._accepts(element) and not self._readable(element):
             raise PayloadError(

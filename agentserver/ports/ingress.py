@@ -176,8 +176,8 @@ class Ingress(Protocol):
         principal: Principal | str,
         key: str | None = None,
         *,
-        most: int | None = None,
-        kept: bool = False,
+        maximum: int | None = None,
+        committed: bool = False,
         door: str = "",
     ) -> ConversationHandle:
         """Open a conversation and store the principal's rights with it. A bare name has full rights.
@@ -186,8 +186,8 @@ class Ingress(Protocol):
             principal: its owner.
             key: an id of the principal's own. The same id returns the same conversation while that is stored, even
                 after its end. A gateway that had it before is detached.
-            most: greatest number of open conversations of this principal, including this one; None for the default.
-            kept: commit the opening before returning, for a gateway that shares the id; else the first message does.
+            maximum: greatest number of open conversations of this principal, including this one; None for the default.
+            committed: commit the opening before returning, for a gateway that shares the id; else the first message does.
             door: the name of a gateway that resumes only its own conversations; excludes ``key``.
 
         Raises ValueError for an invalid name, target or key, QuotaError when the principal has too many open, and

@@ -70,8 +70,8 @@ class Accounts:
             return False
         if account is None:
             return True
-        over = account.bytes + size > self._limits.principal_bytes
-        return account.messages < self._limits.principal_queue and not (over and account.messages)
+        oversized = account.bytes + size > self._limits.principal_bytes
+        return account.messages < self._limits.principal_queue and not (oversized and account.messages)
 
     @property
     def principals(self) -> frozenset[str]:
@@ -91,13 +91,13 @@ class Accounts:
             own: limit of this principal; None for the limit of all others.
             count: conversations that it has open, over all processes; None if all are counted here.
         """
-        most = self._limits.principal_conversations
-        if own is not None and own <= most:
-            most, why = own, "as many as this principal may have"
+        maximum = self._limits.principal_conversations
+        if own is not None and own <= maximum:
+            maximum, reason = own, "as many as this principal may have"
         else:
-            why = "which is limits.principal_conversations"
-        if (self.counts_of(principal)[2] if count is None else count) >= most:
-            raise QuotaError(f"{principal} has {most} conversations open, {why}: close some first")
+            reason = "which is limits.principal_conversations"
+        if (self.counts_of(principal)[2] if count is None else count) >= maximum:
+            raise QuotaError(f"{principal} has {maximum} conversations open, {reason}: close some first")
 
     def open(self, conversation: str, principal: str) -> None:
         """Count an open conversation without messages, unless it is counted already."""
@@ -133,8 +133,8 @@ class Accounts:
 
     def book(self, outcome: Outcome) -> None:
         """Count what a committed step changed."""
-        left = len(outcome.dropped) + (outcome.done is not None)
-        messages = len(outcome.added) - left - outcome.asking - outcome.delaying
+        remaining = len(outcome.dropped) + (outcome.done is not None)
+        messages = len(outcome.added) - remaining - outcome.asking - outcome.delaying
         known = self._tallies.get(outcome.conversation.id)
         if messages or known is None:
             self._add(outcome.conversation, messages, outcome.grown)
@@ -176,11 +176,11 @@ class Accounts:
 
     def _change(self, principal: str, messages: int, size: int) -> None:
         account = self._accounts.get(principal) or self._account(principal)
-        most = self._limits.principal_queue
-        before = min(account.messages, most)
+        maximum = self._limits.principal_queue
+        before = min(account.messages, maximum)
         account.messages += messages
         account.bytes += size
-        self._shared += min(account.messages, most) - before
+        self._shared += min(account.messages, maximum) - before
 
     def _pend(self, messages: int) -> None:
         before = self.pending

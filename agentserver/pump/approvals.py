@@ -78,9 +78,9 @@ class PendingApprovals:
         self.add(outcome.asked)
         self.settle(outcome.records)
 
-    def add(self, asked: Iterable[Approval]) -> None:
+    def add(self, approvals: Iterable[Approval]) -> None:
         """Show new approvals to the approver, except for those that sums decide."""
-        for approval in asked:
+        for approval in approvals:
             self.known[approval.delivery.id] = approval
             if self.sums is None or not self.sums.take(approval):
                 self.ask(approval)
@@ -127,14 +127,14 @@ class PendingApprovals:
                 await self._take_answers(time, answer, others)
             now = await time.look()
             for approval in self._find_overdue(time, now):
-                why = NoAnswerReason.NOBODY if self._nobody else NoAnswerReason.LATE
-                said = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, why)
+                reason = NoAnswerReason.NOBODY if self._nobody else NoAnswerReason.LATE
+                denial = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, reason)
                 with suppress(
                     EngineError
                 ):  # another process has it, or the server ends: its next one asks again
-                    await answer(approval.delivery.conversation, said)
+                    await answer(approval.delivery.conversation, denial)
                 self.known.pop(approval.delivery.id, None)
-            await self._sleep(time, now, elsewhere=self._answers is not None and bool(others()))
+            await self._sleep(time, now, shared=self._answers is not None and bool(others()))
 
     def _find_overdue(self, time: Timekeeper, at: float) -> list[Approval]:
         return [
@@ -160,11 +160,11 @@ class PendingApprovals:
         except EngineError as error:
             logger.error("answers cannot be read at present: %s", error)  # noqa: TRY400 - the text says it all
 
-    async def _sleep(self, time: Timekeeper, now: float, *, elsewhere: bool) -> None:
+    async def _sleep(self, time: Timekeeper, now: float, *, shared: bool) -> None:
         waiting = [one for one in self.known.values() if not self._is_weighed(one)]
         first = min((self._seconds_left(time, one, now) for one in waiting), default=None)
         nap = LONGEST_NAP if self._answers is None else ANSWERS_NAP
         if first is not None:
             nap = min(first, nap)
-        with anyio.move_on_after(None if first is None and not elsewhere else nap):
+        with anyio.move_on_after(None if first is None and not shared else nap):
             await self._news.wait()

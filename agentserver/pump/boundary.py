@@ -159,9 +159,9 @@ class Boundary:
         except EngineError as error:
             _let_go(finished.delivery, error)
 
-    def _note_commit(self, finished: FinishedInvocation, kept: bool) -> None:  # noqa: FBT001 - a callback
+    def _note_commit(self, finished: FinishedInvocation, committed: bool) -> None:  # noqa: FBT001 - a callback
         """Note the result of a commit that was handed over. A failed one is repeated and waited for."""
-        if kept:
+        if committed:
             self._failed.clear()
         else:
             self._editions.working[finished.delivery.id] = finished.delivery.conversation
@@ -357,10 +357,10 @@ class Boundary:
         """
         spent = False
 
-        def answer(said: ApprovalAnswer) -> Callable[[Conversation], Outcome | None]:
+        def answer(decision: ApprovalAnswer) -> Callable[[Conversation], Outcome | None]:
             def decide(now: Conversation) -> Outcome | None:
                 nonlocal spent
-                outcome = answers.decide(now, said, self._editions.rules_of(now.id), self._clock.moment())
+                outcome = answers.decide(now, decision, self._editions.rules_of(now.id), self._clock.moment())
                 spent = outcome is not None
                 return outcome
 

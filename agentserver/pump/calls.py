@@ -273,9 +273,9 @@ class RunningCall(PromptTask, Generic[T]):
         stage, self.stage = self.stage, Stage.OVER
         return stage
 
-    def take_result(self, said: T) -> None:
+    def take_result(self, result: T) -> None:
         """Record the result. A handler that never yielded is late all the same after its deadline."""
-        self.said = said
+        self.said = result
         if self.stage is Stage.RUNNING and monotonic() > self.until:
             self.stage = Stage.LATE
         if self._ended is not None:

@@ -99,16 +99,16 @@ class Copies:
         """Drop conversations with all their queued deliveries: no decision about them is made here any longer."""
         engine, _ = self.kept
         live, _, _ = self.work
-        gone = set(conversations)
-        owners = {key: live[key].principal for key in gone if key in live}
-        lost = {key: bool((one := live.get(key)) and one.approvals()) for key in gone}
-        for key in gone:
+        removed = set(conversations)
+        owners = {key: live[key].principal for key in removed if key in live}
+        lost = {key: bool((one := live.get(key)) and one.approvals()) for key in removed}
+        for key in removed:
             self.forget(key)
         queue, schedule, probation = self.turns
-        schedule.drop(gone)
-        for delivery in queue.drop(gone):
+        schedule.drop(removed)
+        for delivery in queue.drop(removed):
             schedule.release(delivery.to)
-        probation.drop(gone)
+        probation.drop(removed)
         if engine.shared:
             self.moved(lost)
         else:
@@ -180,9 +180,9 @@ class Finder:
             raise FencedError("another process has the conversation")
         claim = await engine.claim(conversation)
         if claim is None:
-            standing = await engine.find_conversation(conversation)
-            if standing is not None and not standing.over:
-                self.remote.note(standing)
+            found = await engine.find_conversation(conversation)
+            if found is not None and not found.over:
+                self.remote.note(found)
                 raise FencedError("another process has the conversation")
         elif engine.shared:
             self.remote.forget(conversation)
@@ -299,11 +299,11 @@ class Takeover:
         """Read the conversations that are still claimed."""
         engine, _ = self.copies.kept
         self.copies.lose_outdated(claims)
-        there = [key for key, claim in claims.items() if not self._is_outdated(key, claim)]
+        current = [key for key, claim in claims.items() if not self._is_outdated(key, claim)]
         if engine.shared:
-            await self.gained(there)
+            await self.gained(current)
         found: list[Conversation] = []
-        for key in there:
+        for key in current:
             try:
                 one = await engine.load(key)
             except DamagedError as error:

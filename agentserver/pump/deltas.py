@@ -82,12 +82,12 @@ class AnswerStreams:
 
     def settle(self, outcome: Outcome) -> None:
         """Compare the answers of a committed step with their pieces, before its events are released."""
-        again = None if outcome.retry is None else outcome.retry.id
+        retried = None if outcome.retry is None else outcome.retry.id
         for key, stream in tuple(self.open.items()):
             delivery = stream.accepted.delivery
             if delivery.conversation != outcome.conversation.id:
                 continue
-            if key in {outcome.done, again} or delivery.thread in outcome.closed:
+            if key in {outcome.done, retried} or delivery.thread in outcome.closed:
                 self._compare(stream, outcome)
 
     def _compare(self, stream: AnswerStream, outcome: Outcome) -> None:
@@ -114,9 +114,9 @@ class AnswerStreams:
             return
         rules = self._editions.rules_of(outcome.conversation.id)
         for delivery in outcome.added:
-            shown = _describe_call(delivery, outcome.conversation, rules)
-            if shown is not None:
-                self.publish(shown)
+            described = _describe_call(delivery, outcome.conversation, rules)
+            if described is not None:
+                self.publish(described)
 
     def forget(self, conversation: str) -> None:
         """Void the pieces of a conversation that ended or moved to another process."""
@@ -198,11 +198,11 @@ class AnswerStream:
             self._seen = self.streams.find_permitted(self.accepted)
         return self._seen is not None
 
-    def reset(self, why: str) -> None:
+    def reset(self, reason: str) -> None:
         """Void the pieces so far."""
         self._size, self._hash = 0, sha256()
         if self.streams.open.pop(self.accepted.delivery.id, None) is not None:
-            self.streams.publish(self.make_delta(DeltaKind.RESET)._replace(text=why))
+            self.streams.publish(self.make_delta(DeltaKind.RESET)._replace(text=reason))
 
     def begins(self, answer: str) -> bool:
         """Return whether the pieces are the beginning of an answer."""

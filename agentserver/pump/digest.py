@@ -45,7 +45,7 @@ class AuditDigest:
 
     def take_line(self) -> str:
         """Return the line about the calls since the last one, empty for none, and begin again."""
-        refused, asked, rules = self._calls["block"], self._calls["ask"], self._rules.most_common()
+        refused, questions, rules = self._calls["block"], self._calls["ask"], self._rules.most_common()
         self._calls.clear()
         self._rules.clear()
         if not rules:
@@ -54,7 +54,7 @@ class AuditDigest:
         rest = sum(number for _, number in rules[NAMED:])
         parts = [*named, f"others {rest}"] if rest else named
         return (
-            f"provenance is in audit; enforce would have refused {refused} calls and asked about {asked}: "
+            f"provenance is in audit; enforce would have refused {refused} calls and asked about {questions}: "
             f"{', '.join(parts)}; try a policy on them with agentserver provenance backtest"
         )
 

@@ -83,8 +83,8 @@ class Dispatcher:
         """Fail a delivery because its listener no longer exists."""
         if self.probation is not None:
             self.probation.finish(delivery)
-        gone = HandlerFailure(Code.INTERNAL, Ground.GONE.of(delivery.to))
-        self.spawn(partial(self.conclude, FinishedInvocation(delivery, None, gone)))
+        removed = HandlerFailure(Code.INTERNAL, Ground.GONE.of(delivery.to))
+        self.spawn(partial(self.conclude, FinishedInvocation(delivery, None, removed)))
 
     async def _wait(self, ticket: Ticket, delay: float) -> None:
         conversation = ticket.delivery.conversation

@@ -140,9 +140,9 @@ class Editions:
 
     def check(self, principal: str, may: Collection[str] | None) -> None:
         """Raise ValueError if the name is unfit for a principal, or an addressee in ``may`` is no listener."""
-        why = principals.unfit(principal, self.taken)
-        if why:
-            raise ValueError(f"{principal!r} {why}, so no principal can bear it")
+        reason = principals.unfit(principal, self.taken)
+        if reason:
+            raise ValueError(f"{principal!r} {reason}, so no principal can bear it")
         unknown = sorted(set(may or ()) - self.rules.blueprint.listeners.keys())
         if unknown:
             raise ValueError(f"{principal} may address {', '.join(unknown)}: there is no such listener")

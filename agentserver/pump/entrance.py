@@ -118,12 +118,12 @@ class Entrance:
     # Conversations
 
     async def open(
-        self, principal: Principal | str, key: str | None, most: int | None, *, kept: bool, door: str
+        self, principal: Principal | str, key: str | None, maximum: int | None, *, committed: bool, door: str
     ) -> ServerHandle:
         """Open a conversation with the principal's current rights, or find the one of this key.
 
-        With ``kept``, or on a shared engine, the opening is committed before this returns, so that every process finds
-        the conversation. ``door`` is recorded with it (``left_over``).
+        With ``committed``, or on a shared engine, the opening is committed before this returns, so that every
+        process finds the conversation. ``door`` is recorded with it (``left_over``).
 
         Raises ValueError if the name is unfit for a principal (core/state/principals.py) or for an envelope, an
         addressee is no listener, or the key is invalid; QuotaError if it has as many conversations open as it may;
@@ -138,10 +138,10 @@ class Entrance:
         await self._door.enter(name, conversation.id)
         try:
             if named is None:
-                handle = await self._begin(conversation, most)
+                handle = await self._begin(conversation, maximum)
             else:
-                handle = await self._open_named(conversation, named, most)
-            if kept or self._engine.shared:
+                handle = await self._open_named(conversation, named, maximum)
+            if committed or self._engine.shared:
                 await self._keep(handle)
         except EngineError as error:
             raise UnkeptError(RejectReason.UNKEPT) from error
@@ -176,7 +176,7 @@ class Entrance:
         with suppress(EngineError):
             await self._engine.release([conversation])
 
-    async def _begin(self, conversation: Conversation, most: int | None) -> ServerHandle:
+    async def _begin(self, conversation: Conversation, maximum: int | None) -> ServerHandle:
         """Begin a conversation. Raises QuotaError, and EngineError."""
         principal = conversation.principal
         count = await self._engine.open_count(principal)
@@ -184,20 +184,20 @@ class Entrance:
             return await self.handles.take(principal, conversation.id)
         if count is not None:  # those that are not committed yet are known here alone
             count += sum(not one.version for one in self._live.values() if one.principal == principal)
-        self._accounts.check(principal, most, count)
+        self._accounts.check(principal, maximum, count)
         self._claims[conversation.id] = self._engine.begin_claim(conversation.id)
         self._live[conversation.id] = conversation
         self._accounts.open(conversation.id, principal)
         return self.handles.open(principal, conversation.id)
 
-    async def _open_named(self, fresh: Conversation, name: str, most: int | None) -> ServerHandle:
+    async def _open_named(self, fresh: Conversation, name: str, maximum: int | None) -> ServerHandle:
         """Return the conversation with a name. One that an earlier server named and never opened is opened now."""
         known = await self._engine.find_named(name)
         if known is None:
-            self._accounts.check(fresh.principal, most, await self._engine.open_count(fresh.principal))
+            self._accounts.check(fresh.principal, maximum, await self._engine.open_count(fresh.principal))
             known = await self._engine.give_name(name, fresh.id, fresh.touched)
         if await self._engine.find_conversation(known) is None and known not in self._live:
-            return await self._begin(fresh._replace(id=known), most)
+            return await self._begin(fresh._replace(id=known), maximum)
         return await self.handles.take(fresh.principal, known)
 
     async def find_conversation(self, principal: str | None, conversation: str) -> ConversationFound:
@@ -244,8 +244,8 @@ class Entrance:
 
     async def end(self, principal: str | None, conversation: str, by: str) -> None:
         """End a conversation. Raises LookupError and EngineError."""
-        standing = await self.find_conversation(principal, conversation)
-        if not standing.over:
+        found = await self.find_conversation(principal, conversation)
+        if not found.over:
             closing = ConversationClosing(f"closed by {by or OPERATOR}" if is_operator(principal) else CLOSED)
             try:
                 await self.close_here(principal, conversation, closing)
@@ -307,8 +307,8 @@ class Entrance:
         deltas: bool = False,
     ) -> AsyncIterator[Reply | Done | Progress | Delta | WatchStop]:
         """Yield everything after a place as it occurs. Raises LookupError, and EngineError, at the first item."""
-        standing = partial(self._standing, principal, conversation)
-        return self.watches.events(conversation, after, standing, caught_up, deltas=deltas)
+        find = partial(self._standing, principal, conversation)
+        return self.watches.events(conversation, after, find, caught_up, deltas=deltas)
 
     # Messages
 

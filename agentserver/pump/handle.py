@@ -118,9 +118,9 @@ class Hands:
             if task is not None:
                 self._returns.tell(self, task)
         held.append(event.place)
-        again = event.redelivered or event.place in self.told
+        redelivered = event.redelivered or event.place in self.told
         self.told.add(event.place)
-        return event if again == event.redelivered else event._replace(redelivered=again)
+        return event if redelivered == event.redelivered else event._replace(redelivered=redelivered)
 
     def acknowledge_returned(self) -> None:
         """Acknowledge the events of the current task, and of every task that has returned."""
@@ -289,17 +289,19 @@ class ServerHandle:
     async def _repeat(self, request: str, stream: Stream) -> set[EventPlace]:
         """Fill a stream with the earlier events of a request. Returns the places that no other stream needs."""
         await self._host.catch_up(self._conversation)
-        told = await self._host.events_of(self._conversation, request)
-        told = [each for each in told if self._over or each.place <= self.latest]  # the rest comes by itself
+        events = await self._host.events_of(self._conversation, request)
+        events = [
+            each for each in events if self._over or each.place <= self.latest
+        ]  # the rest comes by itself
         if len(self._asked[request]) > 1:  # another task has it first, and may be done with it by then
-            told = [event._replace(redelivered=True) for event in told]
+            events = [event._replace(redelivered=True) for event in events]
         mine = [] if self._all is None else self._all.take(request)
-        known = {event.place for event in told}
+        known = {event.place for event in events}
         if self._all is not None:  # those that the engine does not tell of any more
             self._all.put_back(
                 event for event in mine if isinstance(event, UnreadEvent) and event.place not in known
             )
-        stream.catch_up((*(event for event in mine if not isinstance(event, UnreadEvent)), *told))
+        stream.catch_up((*(event for event in mine if not isinstance(event, UnreadEvent)), *events))
         if self._over:
             stream.end()
         return known - {event.place for event in mine}
@@ -308,9 +310,11 @@ class ServerHandle:
         """Let ``events`` repeat the unacknowledged events of a request that passed this handle."""
         if self._all is None:
             return
-        left = [event for event in await self._host.outbox(self._conversation) if event.request == request]
+        remaining = [
+            event for event in await self._host.outbox(self._conversation) if event.request == request
+        ]
         known: dict[EventPlace, Event | UnreadEvent] = {
-            event.place: event for event in left if event.place <= self.latest
+            event.place: event for event in remaining if event.place <= self.latest
         }
         known.update((event.place, event) for event in self._all.take(request))
         self._all.put_back(known[place] for place in sorted(known))
@@ -322,9 +326,9 @@ class ServerHandle:
         return None
 
     def _give(self, event: Event) -> Event:
-        given = self._hands.give(event)
+        handed = self._hands.give(event)
         self._let_go()
-        return given
+        return handed
 
     def events(self) -> AsyncIterator[Reply | Done]:
         """Yield every event that ``replies`` and ``ask`` do not receive, until the conversation is closed.
@@ -392,10 +396,10 @@ class ServerHandle:
         if event.place <= self.latest:
             return
         self.latest = event.place
-        asked = self._asked.get(event.request, () if self._all is None else (self._all,))
-        for stream in asked[:1]:
+        streams = self._asked.get(event.request, () if self._all is None else (self._all,))
+        for stream in streams[:1]:
             stream.put(event)
-        for stream in asked[1:]:  # of a task that sent the message again meanwhile
+        for stream in streams[1:]:  # of a task that sent the message again meanwhile
             stream.put(event._replace(redelivered=True))
 
     def tell(self, progress: Progress) -> None:
@@ -442,5 +446,5 @@ class ServerHandle:
             self._host.detach(self._conversation)
 
     def _streams(self) -> Iterator[Stream]:
-        asked = (stream for streams in self._asked.values() for stream in streams)
-        return (stream for stream in (*asked, self._all) if stream is not None)
+        by_request = (stream for streams in self._asked.values() for stream in streams)
+        return (stream for stream in (*by_request, self._all) if stream is not None)

@@ -78,8 +78,8 @@ class Handles:
 
     def open(self, principal: str, conversation: str) -> ServerHandle:
         """Return a handle for a conversation that no gateway holds."""
-        told = self._told.pop(conversation, set())
-        handle = self.known[conversation] = ServerHandle(self, principal, conversation, told)
+        delivered = self._told.pop(conversation, set())
+        handle = self.known[conversation] = ServerHandle(self, principal, conversation, delivered)
         return handle
 
     async def conversations_of(self, principal: str, door: str = "") -> tuple[str, ...]:
@@ -115,11 +115,11 @@ class Handles:
             handle = self.open(principal, conversation)
             handle.listen()
             version = await self._receiver.version(conversation)
-            left = await self.outbox(conversation)
+            remaining = await self.outbox(conversation)
             if version is not None and not handle.over:
-                handle.catch_up(left, EventPlace(version, LAST))
+                handle.catch_up(remaining, EventPlace(version, LAST))
             else:  # of one that is over it is not remembered what was told
-                handle.catch_up((event._replace(redelivered=True) for event in left), UNDECIDED)
+                handle.catch_up((event._replace(redelivered=True) for event in remaining), UNDECIDED)
                 handle.finish()
             undo.pop_all()
         return handle
@@ -299,15 +299,15 @@ class Views:
                 if self._engine.current_claim(conversation) is None:
                     await self.look(conversation)
 
-    async def follow(self, stir: Callable[[], None]) -> None:
-        """Show news from the engine until it closes; ``stir`` is called when a person is asked."""
+    async def follow(self, wake: Callable[[], None]) -> None:
+        """Show news from the engine until it closes; ``wake`` is called when a person is asked."""
         async with anyio.create_task_group() as tasks:
             start_helper(tasks, "shows moved conversations", EndEffect.SERVER, self._follow_moves)
-            start_helper(tasks, "shows missed news", EndEffect.SERVER, partial(self._show_again, stir))
+            start_helper(tasks, "shows missed news", EndEffect.SERVER, partial(self._show_again, wake))
             async for news in self._engine.news(self._list_wanted):
                 await self.show(news)
                 if news.asks:
-                    stir()
+                    wake()
             tasks.cancel_scope.cancel()
 
     async def _follow_moves(self) -> None:
@@ -316,7 +316,7 @@ class Views:
             conversation, asks = await self._gone.get()
             await self._see(News(conversation, UNDECIDED, asks=asks))
 
-    async def _show_again(self, stir: Callable[[], None]) -> None:
+    async def _show_again(self, wake: Callable[[], None]) -> None:
         """Retry news that could not be read when it came."""
         failures = 1
         while True:
@@ -327,7 +327,7 @@ class Views:
             for conversation, asks in unread.items():
                 await self.show(News(conversation, UNDECIDED, asks=asks))
                 if asks:
-                    stir()
+                    wake()
             failures = failures + 1 if self._unread else 1
 
     async def show(self, news: News) -> None:
@@ -357,13 +357,13 @@ class Views:
 
     async def _show(self, news: News) -> None:
         """Pass on the events and the end of a conversation."""
-        conversation, over = news.conversation, news.over
-        if over is None:
+        conversation, ended = news.conversation, news.over
+        if ended is None:
             found = await self._engine.find_conversation(conversation)
-            over = found is not None and found.over
+            ended = found is not None and found.over
         self._watches.nudge(conversation, news.place)
         await self._handles.catch_up(conversation)
-        if over:
+        if ended:
             self._handles.finish(conversation)
             self._watches.close(conversation)
 

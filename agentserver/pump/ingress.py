@@ -29,8 +29,8 @@ class ServerIngress:
         principal: Principal | str,
         key: str | None = None,
         *,
-        most: int | None = None,
-        kept: bool = False,
+        maximum: int | None = None,
+        committed: bool = False,
         door: str = "",
     ) -> ServerHandle:
         """Open a conversation for a principal that the gateway has authenticated.
@@ -42,17 +42,17 @@ class ServerIngress:
             principal: whose it is.
             key: an idempotency key of the principal, 1 to 512 characters. The same key returns the same conversation
                 while that is kept, also when it is closed. A gateway that held it before is detached.
-            most: conversations that this principal may have open, this one included; None for the limit of all
+            maximum: conversations that this principal may have open, this one included; None for the limit of all
                 principals.
-            kept: whether the opening is committed before this returns, for a gateway that passes its id on. Otherwise
-                the first message commits it. On a shared engine it always is.
+            committed: whether the opening is committed before this returns, for a gateway that passes its id on.
+                Otherwise the first message commits it. On a shared engine it always is.
             door: name of a gateway that resumes only its own conversations (``left_over``); no ``key`` then.
 
         Raises ValueError if the name is unfit for a principal, an addressee is no listener, or the key is invalid;
         QuotaError if the principal has as many open as it may; UnkeptError, a RuntimeError, if the server is not
         running, or the key or the opening cannot be kept.
         """
-        return await self._running.open(principal, key, most, kept=kept, door=door)
+        return await self._running.open(principal, key, maximum, committed=committed, door=door)
 
     async def find_conversation(self, principal: str | None, conversation: str) -> ConversationFound:
         """Return the owner of a conversation and whether it is closed. Cheap; a gateway asks before an answer begins.

@@ -121,25 +121,25 @@ class DeliveryPurse:
     purses: Purses
     delivery: Delivery
 
-    async def reserve(self, most: Amount, what: str) -> str:
+    async def reserve(self, maximum: Amount, purpose: str) -> str:
         """Reserve the highest possible cost of some work, committed. Raises SpentError and RuntimeError."""
-        asked = ReserveRequest(self.delivery, what[:WORD], most)
-        reserved, why = "", ""
+        request = ReserveRequest(self.delivery, purpose[:WORD], maximum)
+        reserved, reason = "", ""
 
         def decide(now: Conversation) -> Outcome | None:
-            nonlocal reserved, why
+            nonlocal reserved, reason
             rules = self.purses.editions.rules_of(now.id)
-            why = charges.objection(now, asked, rules)
-            outcome = charges.reserve(now, asked, rules, self.purses.clock.moment())
+            reason = charges.objection(now, request, rules)
+            outcome = charges.reserve(now, request, rules, self.purses.clock.moment())
             reserved = "" if outcome is None else [*outcome.conversation.spending.open][-1]
             return outcome
 
         try:
-            kept = await self.purses.take(self.delivery.conversation, decide)
+            committed = await self.purses.take(self.delivery.conversation, decide)
         except (EngineError, UndecidedError) as error:
             raise RuntimeError("the server cannot keep a charge at present") from error
-        if not kept or not reserved:
-            raise SpentError(why or "the conversation is closed")
+        if not committed or not reserved:
+            raise SpentError(reason or "the conversation is closed")
         return reserved
 
     async def settle(self, reservation: str, cost: Amount) -> None:
@@ -218,9 +218,9 @@ class Deadlines:
         for call in calls:
             if call.due <= now:
                 call.expire()
-        left = [call.due for call in calls if call.due > now]
-        if left:
-            self._set(min(left))
+        remaining = [call.due for call in calls if call.due > now]
+        if remaining:
+            self._set(min(remaining))
 
 
 LINE: Final = 500
@@ -282,15 +282,14 @@ class Teller:
             raise TypeError(f"progress is text, not {type(text).__name__}")
         if self._call.stopped or self._call.done() or not self._spend():
             return
-        said = (
-            self._redact(str.__str__(text)).encode("utf-8", "backslashreplace").decode()
-        )  # half a pair is no text
-        line = " ".join(said.split())
+        # Half a surrogate pair is no text.
+        redacted = self._redact(str.__str__(text)).encode("utf-8", "backslashreplace").decode()
+        line = " ".join(redacted.split())
         if not line:
             return
         delivery = self._accepted.delivery
-        shown = line if len(line) <= LINE else f"{line[: LINE - 1]}\u2026"
-        progress = Progress(delivery.conversation, delivery.request, delivery.to, shown)
+        shortened = line if len(line) <= LINE else f"{line[: LINE - 1]}\u2026"
+        progress = Progress(delivery.conversation, delivery.request, delivery.to, shortened)
         if self._on_loop():
             self._tell(self._accepted, progress)  # later the handler may have come back
         else:
@@ -388,7 +387,10 @@ class Invoker:
 
     def holder(self, task: object) -> LoopHolder | None:
         """Return the call of a task, including an abandoned one. May be called from another thread."""
-        calls = (*self._calls.values(), *(call for left in self._abandoned.values() for call in left))
+        calls = (
+            *self._calls.values(),
+            *(call for remaining in self._abandoned.values() for call in remaining),
+        )
         return next(
             (LoopHolder(call.listener.name, call.delivery.id) for call in calls if call is task), None
         )
@@ -409,9 +411,9 @@ class Invoker:
         ``worker`` is the current task.
         """
         delivery, listener = accepted.delivery, bound.listener
-        left = self._abandoned.get(listener.name, ())
-        if len(left) >= listener.concurrency:
-            busy = HandlerFailure(Code.BUSY, Ground.BUSY.of(len(left), listener.name))
+        remaining = self._abandoned.get(listener.name, ())
+        if len(remaining) >= listener.concurrency:
+            busy = HandlerFailure(Code.BUSY, Ground.BUSY.of(len(remaining), listener.name))
             return FinishedInvocation(delivery, accepted.element, busy)
         began = self._steady()
         # asyncio.get_running_loop() would ask the system for the id of the process.
@@ -423,8 +425,8 @@ class Invoker:
             context = self._clean.fresh()
             if bound.enter is not None:
                 context.run(bound.enter, delivery)
-            over = call.begin(run(bound, accepted, call), context, worker)
-            stage = call.stage if over else await call.wait_end()
+            finished = call.begin(run(bound, accepted, call), context, worker)
+            stage = call.stage if finished else await call.wait_end()
         finally:
             if self._calls.get(delivery.thread) is call:
                 del self._calls[delivery.thread]
@@ -433,33 +435,35 @@ class Invoker:
                 call.add_done_callback(self._ending.discard)
         if stage is Stage.VOID:
             return None
-        said = call.said
-        if stage is Stage.LATE or said is None:
-            said = HandlerFailure(Code.TIMEOUT, Ground.LATE.of(f"{listener.deadline:g}"))
-        return _new(FinishedInvocation, (delivery, accepted.element, said, round(self._steady() - began, 6)))
+        result = call.said
+        if stage is Stage.LATE or result is None:
+            result = HandlerFailure(Code.TIMEOUT, Ground.LATE.of(f"{listener.deadline:g}"))
+        return _new(
+            FinishedInvocation, (delivery, accepted.element, result, round(self._steady() - began, 6))
+        )
 
     def abandon(self, call: _Call) -> None:
         """Stop waiting for a call that does not end."""
         name = call.listener.name
-        left = self._abandoned.setdefault(name, set())
-        left.add(call)
+        remaining = self._abandoned.setdefault(name, set())
+        remaining.add(call)
         mark = self._marks.enter(call.delivery.id, call.delivery.conversation)  # it may end the process yet
         call.add_done_callback(lambda _: self._marks.leave(mark))
-        call.add_done_callback(lambda _: left.discard(call))
+        call.add_done_callback(lambda _: remaining.discard(call))
         logger.error(
             "%s did not end within %g s of being cancelled and is abandoned; %d of its invocations are",
             name,
             self.grace,
-            len(left),
+            len(remaining),
         )
 
     async def _run(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> None:
-        made: list[_Made] = []  # when the handler first asks for it
+        invocations: list[_Made] = []  # when the handler first asks for it
 
         def current() -> Invocation:
-            if not made:
-                made.append(self._invocation(bound, accepted, call))
-            return made[0][0]
+            if not invocations:
+                invocations.append(self._invocation(bound, accepted, call))
+            return invocations[0][0]
 
         try:
             run_in(current)
@@ -467,13 +471,13 @@ class Invoker:
             value = await bound.handler(payload, accepted.metadata)
             if call.cancels:
                 _check_unharmed(call)
-            if isinstance(value, HandlerResponse) and not (made and made[0][3]):
+            if isinstance(value, HandlerResponse) and not (invocations and invocations[0][3]):
                 editions, conversation = self._editions, accepted.delivery.conversation
                 rules = editions.rules_of(conversation) if editions.earlier else editions.rules
-                said = single(value, rules.codecs, rules.bounds)
+                result = single(value, rules.codecs, rules.bounds)
             else:
-                whole = add_delayed(value, made[0][3]) if made else value
-                said = await self._parser.parse_result(accepted.delivery.conversation, whole, accepted.room)
+                whole = add_delayed(value, invocations[0][3]) if invocations else value
+                result = await self._parser.parse_result(accepted.delivery.conversation, whole, accepted.room)
         except BaseException as error:  # noqa: BLE001 - one of the two places that turn any exception into a value
             if isinstance(error, UnsentError):
                 call.take_result(HandlerFailure(Code.BUSY, Failure(format_error(error))))
@@ -482,10 +486,12 @@ class Invoker:
             elif not call.stopped:
                 call.take_result(self._record_crash(accepted, _CancelledItselfError()))
             return
-        if isinstance(said, HandlerFailure):
-            call.take_result(said)
+        if isinstance(result, HandlerFailure):
+            call.take_result(result)
         else:
-            call.take_result(_new(HandlerReturn, (said, collect(*made[0][1:3]) if made else NO_EFFECTS)))
+            call.take_result(
+                _new(HandlerReturn, (result, collect(*invocations[0][1:3]) if invocations else NO_EFFECTS))
+            )
 
     async def _run_remote(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> None:
         """Have another process call the handler. Its failures are values; a cancelled call has no result."""
@@ -495,18 +501,18 @@ class Invoker:
 
     def _record_crash(self, accepted: AcceptedDelivery, error: BaseException) -> HandlerFailure:
         delivery = accepted.delivery
-        shown = writable(error)
-        if isinstance(shown, SpentError) or isinstance(_cause(shown), SpentError):
-            return HandlerFailure(Code.BUDGET, Failure(format_error(shown)))
+        written = writable(error)
+        if isinstance(written, SpentError) or isinstance(_cause(written), SpentError):
+            return HandlerFailure(Code.BUDGET, Failure(format_error(written)))
         place = {"conversation": delivery.conversation, "thread_id": delivery.thread}
-        logger.error("%s crashed", delivery.to, exc_info=shown, extra=place)
+        logger.error("%s crashed", delivery.to, exc_info=written, extra=place)
         self.crashes.append(delivery.id)
-        unknown = find_unknown_effect(shown)
+        unknown = find_unknown_effect(written)
         if unknown is not None:
             return HandlerFailure(Code.INTERNAL, Ground.EFFECT.of(unknown.id))
         return HandlerFailure(
             code_of_failure(error.fault if isinstance(error, CompletionError) else None),
-            Failure(format_error(shown)),
+            Failure(format_error(written)),
         )
 
     def _invocation(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> _Made:

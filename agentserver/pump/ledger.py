@@ -54,24 +54,24 @@ class DeliveryLedger:
 
     async def claim(self, key: str, *, passing: bool = False) -> LedgerEntry:
         """Claim an effect, committed, or return its recorded outcome. Raises RuntimeError."""
-        asked = ClaimRequest(self.delivery, key, self.token, passing)
+        request = ClaimRequest(self.delivery, key, self.token, passing)
         found: LedgerEntry | None = None
-        why = "the conversation is closed"
+        reason = "the conversation is closed"
 
         def decide(now: Conversation) -> Outcome | None:
-            nonlocal found, why
-            why = ledger.objection(now, asked)
-            outcome = ledger.claim(now, asked, self.editions.rules_of(now.id), self.clock.moment())
-            effect = ledger.find(now if outcome is None else outcome.conversation, asked)
+            nonlocal found, reason
+            reason = ledger.objection(now, request)
+            outcome = ledger.claim(now, request, self.editions.rules_of(now.id), self.clock.moment())
+            effect = ledger.find(now if outcome is None else outcome.conversation, request)
             found = None
-            if effect is not None and not why:
+            if effect is not None and not reason:
                 state = "unknown" if ledger.is_unknown(now, effect) else str(effect.state)
                 found = LedgerEntry(effect.id, state, effect.answer, self.token)
             return outcome
 
         await self._take(decide)
         if found is None:
-            raise RuntimeError(f"the effect {key!r} cannot be claimed: {why}")
+            raise RuntimeError(f"the effect {key!r} cannot be claimed: {reason}")
         return found
 
     async def conclude(self, id: str, answer: str | None, *, trusted: bool = False) -> None:  # noqa: A002

@@ -353,6 +353,6 @@ class Arrivals:
                 return Fate(OVER)
             case RejectReason.UNKEPT:
                 raise EngineError("it cannot be kept at present")
-        again = submitted.request != outside.request
-        version = 0 if again else submitted.after.version
-        return Fate(str(submitted.code or ""), submitted.request, version, again)
+        repeated = submitted.request != outside.request
+        version = 0 if repeated else submitted.after.version
+        return Fate(str(submitted.code or ""), submitted.request, version, repeated)

@@ -160,10 +160,10 @@ class Pump:
         self._connect(editions)
         self._stream = RecordStream() if hooks.stream is None else hooks.stream
         self._stream.attach(LogSink(self._invoker.crashes, self._digest.count))
-        kept = Conversations(
+        conversations = Conversations(
             self._live, self._claims, self._finder.find, engine, self._accounts, remote, self._stream
         )
-        self.entrance = Entrance(editions, kept, clock, self._boundary, self._door, self.receive)
+        self.entrance = Entrance(editions, conversations, clock, self._boundary, self._door, self.receive)
         self._handles, self._watches = self.entrance.handles, self.entrance.watches
         self._stopping = self._halted = False
         self._warned: set[str] = set()
@@ -180,8 +180,12 @@ class Pump:
     def _open_shows(self, editions: Editions, hooks: PumpHooks) -> Shows:
         """Make the ways by which running invocations show progress and answers, and get tokens of users."""
         self.answers = AnswerStreams(editions, self._live, self._show, self._is_watched)
-        asked = hooks.delegations
-        return self._tell, self.answers.begin, None if asked is None else partial(self._delegate, asked)
+        delegations = hooks.delegations
+        return (
+            self._tell,
+            self.answers.begin,
+            None if delegations is None else partial(self._delegate, delegations),
+        )
 
     def _lay_out(self, editions: Editions, verdicts: PendingVerdicts) -> None:
         """Make the queues of deliveries, and the copies of conversations at work."""
@@ -197,9 +201,11 @@ class Pump:
         self._probation = Probation(self._marks, self._schedule.put)
         self._put = (self._probation if self._marked else self._schedule).put
         self._parsed = ParsedPayloads()
-        kept, bounds = (self._engine, self._claims), (self._accounts, self._waiting)
+        storage, bounds = (self._engine, self._claims), (self._accounts, self._waiting)
         work, turns = (self._live, self._parsed, editions), (self._queue, self._schedule, self._probation)
-        self._copies = Copies(kept, work, bounds, turns, self._invoker.cancel, self.alarms, self._show_moved)
+        self._copies = Copies(
+            storage, work, bounds, turns, self._invoker.cancel, self.alarms, self._show_moved
+        )
         self._claims.lost = self._copies.lose
 
     def _connect(self, editions: Editions) -> None:
@@ -318,13 +324,13 @@ class Pump:
         self,
         principal: Principal | str,
         key: str | None = None,
-        most: int | None = None,
+        maximum: int | None = None,
         *,
-        kept: bool = False,
+        committed: bool = False,
         door: str = "",
     ) -> ServerHandle:
         """Open a conversation. Takes and raises what ``Entrance.open`` does."""
-        return await self.entrance.open(principal, key, most, kept=kept, door=door)
+        return await self.entrance.open(principal, key, maximum, committed=committed, door=door)
 
     async def conversations_of(self, principal: str, door: str = "") -> tuple[str, ...]:
         """Return the principal's conversations that no gateway holds and that can be resumed, oldest first."""

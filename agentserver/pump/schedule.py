@@ -99,14 +99,14 @@ class Rounds(Generic[T]):
 
     def drop(self, unwanted: set[str]) -> list[T]:
         """Remove and return the items of some conversations."""
-        gone: list[T] = []
+        removed: list[T] = []
         for principal, conversations in list(self._owners.items()):
             for conversation in unwanted & conversations.keys():
-                gone += conversations.pop(conversation)
+                removed += conversations.pop(conversation)
             if not conversations:
                 del self._owners[principal]
-        self.count -= len(gone)
-        return gone
+        self.count -= len(removed)
+        return removed
 
 
 BACKOFF = 0.1
@@ -173,19 +173,19 @@ class Schedule:
 
         Running invocations continue: a listener with a lower limit has no room until enough of them are done.
         """
-        gone: list[Ticket] = []
+        removed: list[Ticket] = []
         self._limits = limits
         for name in self._room.keys() | limits:
             parked = self._parked.setdefault(name, Rounds())
-            most = limits.get(name)
-            self._room[name] = self._room.get(name, 0) + (most or 0) - before.get(name, 0)
-            while parked.count and (most is None or self._room[name] > 0):
-                if most is None:
-                    gone.append(parked.take())
+            maximum = limits.get(name)
+            self._room[name] = self._room.get(name, 0) + (maximum or 0) - before.get(name, 0)
+            while parked.count and (maximum is None or self._room[name] > 0):
+                if maximum is None:
+                    removed.append(parked.take())
                 else:
                     self._room[name] -= 1
                     self._hand_on(parked.take())
-        return gone
+        return removed
 
     def queues(self) -> dict[str, tuple[int, int]]:
         """Return for each listener the parked deliveries, and those that were passed on and are not done."""

@@ -107,9 +107,9 @@ class Steps:
         committing: asyncio.Future[None],
     ) -> None:
         error = asyncio.CancelledError() if committing.cancelled() else committing.exception()
-        kept, fenced = error is None, isinstance(error, FencedError)
-        self._failing = not (kept or fenced)
-        self._settled.append(_new(_HandedOver, (claim, outcome, settled, kept)))
+        committed, fenced = error is None, isinstance(error, FencedError)
+        self._failing = not (committed or fenced)
+        self._settled.append(_new(_HandedOver, (claim, outcome, settled, committed)))
         self._some.set()
         if fenced:
             self._claims.lost(outcome.conversation.id, claim)
@@ -134,14 +134,14 @@ class Steps:
 
     def _let_go(self) -> None:
         while self._settled:
-            claim, outcome, settled, kept = self._settled.popleft()
+            claim, outcome, settled, committed = self._settled.popleft()
             del self._committing[outcome.conversation.id]
             try:
-                if kept and self._claims.get(outcome.conversation.id) is claim:
+                if committed and self._claims.get(outcome.conversation.id) is claim:
                     self._release(outcome)
             finally:
                 self.alone.leave(outcome.conversation.id)
-                settled(kept)
+                settled(committed)
 
     async def take(
         self,

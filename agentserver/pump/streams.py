@@ -163,16 +163,16 @@ class Backlog(Stream):
         found = {event.place: event for event in page}
         if page:
             latest = page[-1].place
-        gone = 0
+        removed = 0
         while self._away and first <= self._away[0].place <= latest:
-            away = self._away.popleft()
-            event = found.get(away.place)
+            place = self._away.popleft()
+            event = found.get(place.place)
             if event is None:
-                gone += 1
+                removed += 1
             else:
-                self._hold(event._replace(redelivered=away.redelivered))
-        if gone:
-            logger.warning("%d unacknowledged events have expired", gone)
+                self._hold(event._replace(redelivered=place.redelivered))
+        if removed:
+            logger.warning("%d unacknowledged events have expired", removed)
 
     def next_there(self) -> Event | None:
         """Return the next event if it is held."""
@@ -189,14 +189,14 @@ class Backlog(Stream):
 
     def take(self, request: str) -> list[Event | UnreadEvent]:
         """Remove and return the events of one request."""
-        there = self._take_all()
-        self.put_back(event for event in there if event.request != request)
-        return [event for event in there if event.request == request]
+        events = self._take_all()
+        self.put_back(event for event in events if event.request != request)
+        return [event for event in events if event.request == request]
 
     def _take_all(self) -> list[Event | UnreadEvent]:
-        there = [*self.rest(), *self._away]
+        events = [*self.rest(), *self._away]
         self._away.clear()
-        return there
+        return events
 
     def is_drained(self) -> bool:
         """Return whether no event waits."""

@@ -118,8 +118,8 @@ class SumKeeper:
                 if sum(recent, amount.amount) > amount.bound.over:
                     denial = ApprovalAnswer(approval.id, approval.digest, Answer.DENY, OVER)
                     return weighed.limited and await answer(conversation.id, denial)
-            said = ApprovalAnswer(approval.id, approval.digest, Answer.ONCE, BY)
-            return weighed.decided and await answer(conversation.id, said)
+            approved = ApprovalAnswer(approval.id, approval.digest, Answer.ONCE, BY)
+            return weighed.decided and await answer(conversation.id, approved)
 
 
 def _weigh(guard: SummingGuard, rules: Rules, to: str, root: str, message: bytes) -> WeighedMessage:

@@ -77,8 +77,8 @@ class Timekeeper:
             at, to = calendar.jumps[-1]
             logger.error("the clock jumped from %.0f to %.0f: deadlines are extended by the jump", at, to)
         self._calendar = calendar
-        last, kept = calendar.last or 0.0, self._kept.last or 0.0
-        if jumped or abs(last - kept) >= KEPT_EVERY:
+        last, recorded = calendar.last or 0.0, self._kept.last or 0.0
+        if jumped or abs(last - recorded) >= KEPT_EVERY:
             try:
                 await self._engine.keep_calendar(calendar)
             except EngineError as error:
@@ -168,9 +168,9 @@ class Alarms:
             return []
         times = {one.id: one.due for one in sleeping} | self.known
         self._tried = {key: until for key, until in self._tried.items() if until > now and key in times}
-        late = {key: max(at, self._tried.get(key, at)) for key, at in times.items()}
-        self._next = min(late.values(), default=now + self._farthest)
-        ready = sorted((times[key], key) for key, at in late.items() if at <= now)
+        due = {key: max(at, self._tried.get(key, at)) for key, at in times.items()}
+        self._next = min(due.values(), default=now + self._farthest)
+        ready = sorted((times[key], key) for key, at in due.items() if at <= now)
         return [key for _, key in ready[:TOGETHER]]
 
     async def _wake(

@@ -134,13 +134,14 @@ class Watchdog:
 
     def _tell(self, task: asyncio.Task[object], sign: Sign) -> None:
         holder = self._holder(task)
-        who = "the server itself" if holder is None else holder.listener
+        principal = "the server itself" if holder is None else holder.listener
         if sign is Sign.NAME:
             self._log(
-                logging.ERROR, f"{who} has held the event loop for {NAMED * TICK:g} s: nothing else can run"
+                logging.ERROR,
+                f"{principal} has held the event loop for {NAMED * TICK:g} s: nothing else can run",
             )
             return
-        self._log(logging.CRITICAL, f"{who} has held the event loop for too long: the process ends")
+        self._log(logging.CRITICAL, f"{principal} has held the event loop for too long: the process ends")
         if holder is not None:
             self._marks.hold(holder.delivery)
         if self._end is not None:

@@ -305,14 +305,14 @@ class Watches:
         self,
         conversation: str,
         after: EventPlace,
-        standing: Callable[[], Awaitable[ConversationFound]],
+        find: Callable[[], Awaitable[ConversationFound]],
         caught_up: Callable[[], None] = ignore_catch_up,
         *,
         deltas: bool = False,
     ) -> AsyncIterator[Event | Progress | Delta | WatchStop]:
         """Yield everything after a place, then new events as they occur, and the end.
 
-        ``standing`` returns the owner of the conversation, or raises LookupError. ``caught_up`` is called whenever all
+        ``find`` returns the owner of the conversation, or raises LookupError. ``caught_up`` is called whenever all
         earlier events were yielded.
         """
         watch = WatchQueue(after, deltas=deltas)
@@ -320,7 +320,7 @@ class Watches:
         try:
             if self._stopped:
                 watch.finish(WatchEnd.STOPPING)
-            elif (await standing()).over:
+            elif (await find()).over:
                 watch.finish(WatchEnd.CLOSED)
             while watch.end is None or (watch.behind and watch.end is not WatchEnd.STOPPING):
                 async for event in self._read_earlier(conversation, watch):

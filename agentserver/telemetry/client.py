@@ -240,5 +240,5 @@ def _parts(one: PromptMessage) -> list[dict[str, Any]]:
 
 
 def _define_tool(one: OfferedTool) -> dict[str, Any]:
-    told = {"type": "function", "name": one.name, "description": one.description}
-    return {**told, "parameters": one.schema} if one.schema else told
+    function = {"type": "function", "name": one.name, "description": one.description}
+    return {**function, "parameters": one.schema} if one.schema else function

@@ -80,8 +80,8 @@ class UnsentSpansError(Exception):
         again: whether another attempt may succeed.
     """
 
-    def __init__(self, why: str, *, again: bool) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, *, again: bool) -> None:
+        super().__init__(reason)
         self.again = again
 
 
@@ -197,8 +197,8 @@ class Export:
         time.sleep(PAUSE * 2**attempt)
         return False
 
-    def _lose(self, count: int, why: str) -> None:
+    def _lose(self, count: int, reason: str) -> None:
         self._unsent += count
         if not self._warned:
             self._warned = True
-            logger.warning("spans are lost: %s. Further ones are counted", why)
+            logger.warning("spans are lost: %s. Further ones are counted", reason)

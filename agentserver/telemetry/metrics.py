@@ -120,8 +120,8 @@ class Metrics:
         self._know(queues)
         registry = CollectorRegistry(auto_describe=False)
         registry.register(_FamilyCollector(lambda: self._families(queues, approvals, watchers, lost)))
-        told = _counter("answer_differences", "Answers that differed from what was streamed.", differences)
-        registry.register(_FamilyCollector(lambda: iter((told,))))
+        counter = _counter("answer_differences", "Answers that differed from what was streamed.", differences)
+        registry.register(_FamilyCollector(lambda: iter((counter,))))
         return generate_latest(registry)
 
     def _families(
@@ -131,8 +131,8 @@ class Metrics:
 
         yield from self._counters()
         yield self._times()
-        for place, (name, what) in enumerate(_QUEUES):
-            gauge = GaugeMetricFamily(f"agentserver_{name}", what, labels=["listener"])
+        for place, (name, help_text) in enumerate(_QUEUES):
+            gauge = GaugeMetricFamily(f"agentserver_{name}", help_text, labels=["listener"])
             for listener in self._names:
                 gauge.add_metric([listener], queues.get(listener, (0, 0))[place])
             yield gauge
@@ -184,16 +184,16 @@ class _FamilyCollector:
         self.collect = families
 
 
-def _counter(name: str, what: str, value: float) -> Metric:
+def _counter(name: str, help_text: str, value: float) -> Metric:
     from prometheus_client.core import CounterMetricFamily
 
-    return CounterMetricFamily(f"agentserver_{name}", what, value)
+    return CounterMetricFamily(f"agentserver_{name}", help_text, value)
 
 
-def _labelled_counter(name: str, what: str, labels: Labels, values: Mapping[Labels, float]) -> Metric:
+def _labelled_counter(name: str, help_text: str, labels: Labels, values: Mapping[Labels, float]) -> Metric:
     from prometheus_client.core import CounterMetricFamily
 
-    family = CounterMetricFamily(f"agentserver_{name}", what, labels=labels)
+    family = CounterMetricFamily(f"agentserver_{name}", help_text, labels=labels)
     for labelled, value in values.items():
         family.add_metric(labelled, value)
     return family

@@ -52,8 +52,8 @@ class Encoder:
         self._numbers: dict[str, bytes] = {}
         self._pairs: dict[Pair, bytes] = {}
         scope = InstrumentationScope(name="agentserver", version=version)
-        told = Resource(attributes=map(_pair, resource.items()))
-        self._resource = ResourceSpans(resource=told).SerializeToString()
+        described = Resource(attributes=map(_pair, resource.items()))
+        self._resource = ResourceSpans(resource=described).SerializeToString()
         self._scope = ScopeSpans(scope=scope).SerializeToString()
 
     def request(self, spans: Iterable[bytes]) -> bytes:
@@ -88,12 +88,12 @@ class Encoder:
         return b"".join(parts)
 
     def _encode_kind(self, about: SpanKind) -> bytes:
-        made: bytes = Written(
+        encoded: bytes = Written(
             name=_text(about.name), attributes=map(_pair, about.attributes)
         ).SerializeToString()
         if len(self._abouts) < KNOWN:
-            self._abouts[about.name] = made
-        return made
+            self._abouts[about.name] = encoded
+        return encoded
 
     def _encode_name(self, name: str) -> bytes:
         """Encode an attribute up to its last 8 bytes, which are its number."""
@@ -104,21 +104,21 @@ class Encoder:
 
     def _attribute(self, pair: Pair) -> bytes:
         value = pair[1]
-        made: bytes = Written(attributes=[_pair(pair)]).SerializeToString()
+        encoded: bytes = Written(attributes=[_pair(pair)]).SerializeToString()
         if isinstance(value, str) and len(value) <= 100:  # noqa: PLR2004 - what comes again is a name or an id
             if len(self._pairs) >= KNOWN:
                 self._pairs.clear()
-            self._pairs[pair] = made
-        return made
+            self._pairs[pair] = encoded
+        return encoded
 
 
 def count_rejected(answer: bytes) -> int:
     """Return the number of spans that a collector rejected. Raises ValueError for anything but a collector's answer."""
     try:
-        told = ExportTraceServiceResponse.FromString(answer)
+        response = ExportTraceServiceResponse.FromString(answer)
     except DecodeError as error:
         raise ValueError("no answer of a collector") from error
-    return max(0, int(told.partial_success.rejected_spans))
+    return max(0, int(response.partial_success.rejected_spans))
 
 
 def _field(number: int, data: bytes) -> bytes:

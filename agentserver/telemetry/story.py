@@ -105,8 +105,8 @@ class RunningTurns:
         kept: returns a turn that an earlier server began; None if unknown.
     """
 
-    def __init__(self, kept: Callable[[str, str], KnownTurn | None]) -> None:
-        self._kept = kept
+    def __init__(self, find_turn: Callable[[str, str], KnownTurn | None]) -> None:
+        self._kept = find_turn
         self._begun: dict[tuple[str, str], KnownTurn] = {}
 
     def span(self, delivery: Delivery, own: bytes) -> bytes:
@@ -125,13 +125,16 @@ CONTENT: Final = 8_000
 """Characters of a message, if spans hold content."""
 
 
-def content(agent: bool, asked: bytes, said: Sequence[bytes]) -> tuple[tuple[str, str], ...]:  # noqa: FBT001 - within this module
+def content(agent: bool, message: bytes, replies: Sequence[bytes]) -> tuple[tuple[str, str], ...]:  # noqa: FBT001 - within this module
     """Return the messages of a delivery as attributes of its kind of span."""
-    given = asked.decode("utf-8", "replace")[:CONTENT]
-    answered = b"\n".join(said).decode("utf-8", "replace")[:CONTENT]
+    request = message.decode("utf-8", "replace")[:CONTENT]
+    answered = b"\n".join(replies).decode("utf-8", "replace")[:CONTENT]
     if agent:
-        return (Attribute.INPUT, _message("user", given)), (Attribute.OUTPUT, _message("assistant", answered))
-    return (Attribute.ARGUMENTS, given), (Attribute.RESULT, answered)
+        return (Attribute.INPUT, _message("user", request)), (
+            Attribute.OUTPUT,
+            _message("assistant", answered),
+        )
+    return (Attribute.ARGUMENTS, request), (Attribute.RESULT, answered)
 
 
 def _message(role: str, text: str) -> str:
@@ -302,32 +305,32 @@ class Story:
                 self.forgotten += 1
         return request
 
-    def end_delivery(self, record: AuditRecord, request: _Request, own: bytes, said: _StepContent) -> Span:
+    def end_delivery(self, record: AuditRecord, request: _Request, own: bytes, step: _StepContent) -> Span:
         """Return the span of the delivery that ends with this record, under its id."""
         waiting = request.live.pop(record.delivery, None)
         began = record.at if record.took is None else record.at - record.took
         kind = self._kinds.get(record.to) or _kind(record.to, agent=False)
-        more: list[Pair] = [
+        pairs: list[Pair] = [
             request.pair,
             (_SENDER, record.sender),
             (_PAYLOAD, record.root),
         ]
         if record.event is Event.DROPPED:
-            more.append((Attribute.RESULTED, Event.DROPPED.value))
+            pairs.append((Attribute.RESULTED, Event.DROPPED.value))
         if waiting is None:
             waiting = _OpenDelivery(request.id, None, "")
         if waiting.sent is not None:
-            more.append((_WAITED, round(began - waiting.sent, 6)))
+            pairs.append((_WAITED, round(began - waiting.sent, 6)))
         if waiting.attempts:
-            more.append((Attribute.ATTEMPTS, waiting.attempts + 1))
+            pairs.append((Attribute.ATTEMPTS, waiting.attempts + 1))
         if waiting.tokens or waiting.money:
-            more += (Attribute.TOKENS, waiting.tokens), (Attribute.COST, waiting.money / 1e6)
+            pairs += (Attribute.TOKENS, waiting.tokens), (Attribute.COST, waiting.money / 1e6)
         if self._content is not None:
-            more += content(self.agents.get(record.to, False), waiting.message, said.messages)
-        events = [*waiting.events, *said.events][:EVENTS] if waiting.events or said.events else ()
+            pairs += content(self.agents.get(record.to, False), waiting.message, step.messages)
+        events = [*waiting.events, *step.events][:EVENTS] if waiting.events or step.events else ()
         error = record.code if record.event is Event.FAILED else ""
         ids = request.trace, own, waiting.parent
-        return _new(Span, (*ids, kind, began, record.at, more, events, error, None, False))
+        return _new(Span, (*ids, kind, began, record.at, pairs, events, error, None, False))
 
     def turn(self, record: AuditRecord, request: _Request) -> tuple[Turn, Turn | None]:
         """Return the turn that a delivery to an agent belongs to, and the turn that it ends."""
@@ -340,13 +343,13 @@ class Story:
         if waiting is None:
             waiting = _OpenDelivery(request.id, None, "")
         began = record.at if record.began is None else record.began
-        waited = None if waiting.sent is None else began - waiting.sent
+        wait = None if waiting.sent is None else began - waiting.sent
         own = span_id(record.delivery)
-        turn = Turn(own, waiting.parent, waiting.origin, record, waited, waiting.message)
+        turn = Turn(own, waiting.parent, waiting.origin, record, wait, waiting.message)
         request.turns[record.thread] = turn
         return turn, known
 
-    def add_work(self, record: AuditRecord, request: _Request, turn: Turn, said: _StepContent) -> None:
+    def add_work(self, record: AuditRecord, request: _Request, turn: Turn, step: _StepContent) -> None:
         """Add a finished delivery to the turn of its agent."""
         waiting = request.live.pop(record.delivery, None)
         if waiting is not None:
@@ -354,32 +357,32 @@ class Story:
             turn.tokens += waiting.tokens
             turn.money += waiting.money
             turn.events += waiting.events
-        turn.events += said.events
-        turn.messages += said.messages
+        turn.events += step.events
+        turn.messages += step.messages
         turn.ended = record.at
         if record.event is Event.FAILED:
             turn.error = record.code
 
     def end_turn(self, turn: Turn, request: _Request) -> Span:
         """Return the span of a finished turn."""
-        more: list[Pair] = [request.pair, (_SENDER, turn.sender), (_PAYLOAD, turn.payload)]
+        pairs: list[Pair] = [request.pair, (_SENDER, turn.sender), (_PAYLOAD, turn.payload)]
         if turn.waited is not None:
-            more.append((_WAITED, round(turn.waited, 6)))
+            pairs.append((_WAITED, round(turn.waited, 6)))
         if turn.attempts:
-            more.append((Attribute.ATTEMPTS, turn.attempts + 1))
+            pairs.append((Attribute.ATTEMPTS, turn.attempts + 1))
         if turn.tokens or turn.money:
-            more += (Attribute.TOKENS, turn.tokens), (Attribute.COST, turn.money / 1e6)
+            pairs += (Attribute.TOKENS, turn.tokens), (Attribute.COST, turn.money / 1e6)
         if self._content is not None:
-            more += content(True, turn.message, turn.messages[-1:])
+            pairs += content(True, turn.message, turn.messages[-1:])
         kind = self._kinds.get(turn.to) or _kind(turn.to, agent=True)
         ids = request.trace, turn.id, turn.parent
-        return Span(*ids, kind, turn.began, turn.ended, more, turn.events[:EVENTS], turn.error)
+        return Span(*ids, kind, turn.began, turn.ended, pairs, turn.events[:EVENTS], turn.error)
 
     def end_request(self, request: _Request, at: float) -> Span | None:
         """Return the span of a settled request; None if its start is unknown."""
         if request.began is None:
             return None
-        more = (request.pair, (_SENDER, request.sender))
+        pairs = (request.pair, (_SENDER, request.sender))
         return Span(
             request.trace,
             request.id,
@@ -387,7 +390,7 @@ class Story:
             self._workflow,
             request.began,
             at,
-            more,
+            pairs,
             request.events[:EVENTS],
             request.error,
             request.link,
@@ -450,16 +453,16 @@ class _Step:
             self._take(record, request)
         found = self._ended
         for delivery, (record, request) in self._over.items():
-            said = self._said if delivery == self._acting else _NOTHING
+            content = self._said if delivery == self._acting else _NOTHING
             if self._turn is not None and delivery == self._acting:
-                self._story.add_work(record, request, self._turn, said)
+                self._story.add_work(record, request, self._turn, content)
                 if self._answered or record.event is Event.FAILED:
                     request.turns.pop(record.thread, None)
                     found.append(self._story.end_turn(self._turn, request))
             elif record.event is Event.DROPPED and record.thread in request.turns:
                 request.live.pop(delivery, None)
             else:
-                found.append(self._story.end_delivery(record, request, span_id(delivery), said))
+                found.append(self._story.end_delivery(record, request, span_id(delivery), content))
         for name, request in self._touched.items():
             if not request.live:
                 found += [self._story.end_turn(turn, request) for turn in request.turns.values()]
@@ -471,11 +474,11 @@ class _Step:
     def _take(self, record: AuditRecord, request: _Request) -> None:
         event = record.event
         if event is Event.SENT:
-            kept = record.message if self._story.holds else b""
+            message = record.message if self._story.holds else b""
             if not self._acting:
                 self._origin = self._from or record.thread
             request.live[record.delivery] = _OpenDelivery(
-                self._by or request.id, record.at, self._origin, kept
+                self._by or request.id, record.at, self._origin, message
             )
             self._answered |= self._turn is not None and record.thread == self._turn.caller
             self._messages.append(record.message)
@@ -517,14 +520,14 @@ class _Step:
         """Add an event with code and rule; with its wording only if spans hold content."""
         if len(events) >= EVENTS:
             return
-        told: list[Pair] = []
+        pairs: list[Pair] = []
         if record.code:
-            told.append((Attribute.CODE, record.code))
+            pairs.append((Attribute.CODE, record.code))
         if record.detail is not None:
-            told.append((Attribute.RULE, rule(record.detail)))
+            pairs.append((Attribute.RULE, rule(record.detail)))
             if self._story.holds:
-                told.append((Attribute.DETAIL, WORDING.join_lines(record.detail)[:CONTENT]))
-        events.append(SpanEvent(str(record.event), record.at, tuple(told)))
+                pairs.append((Attribute.DETAIL, WORDING.join_lines(record.detail)[:CONTENT]))
+        events.append(SpanEvent(str(record.event), record.at, tuple(pairs)))
 
 
 _OPENING: Final = frozenset({Event.RECEIVED, Event.REDRIVEN, Event.REFUSED, Event.FLAGGED, Event.ATTEMPTED})

@@ -112,15 +112,15 @@ class TracedCompleter:
 
     def _span(self, model: str, outcome: _Outcome, ids: tuple[bytes, bytes, bytes], began: float) -> Span:
         backend = self._backend(model, outcome)
-        asked = model if backend is None else backend.model
+        requested_model = model if backend is None else backend.model
         about = SpanKind(
-            f"{Operation.CHAT} {asked}",
-            ((Attribute.OPERATION, Operation.CHAT), (Attribute.REQUEST_MODEL, asked)),
+            f"{Operation.CHAT} {requested_model}",
+            ((Attribute.OPERATION, Operation.CHAT), (Attribute.REQUEST_MODEL, requested_model)),
         )
         ended = time.time()
         events = [_failure_event(one, ended) for one in outcome.attempts if one.fault is not None]
-        more = self._facts(model, backend, outcome.answer)
-        return Span(*ids, about, began, ended, more, events, outcome.fault, client=True)
+        pairs = self._facts(model, backend, outcome.answer)
+        return Span(*ids, about, began, ended, pairs, events, outcome.fault, client=True)
 
     def _record_event(self, observed: _RunningCompletion, seconds: float) -> None:
         if self.events is None:
@@ -146,23 +146,23 @@ class TracedCompleter:
 
     def _facts(self, model: str, backend: Backend | None, answer: Completion | None) -> list[Pair]:
         """Return the attributes of a span, also for a partial answer."""
-        more: list[Pair] = [(Attribute.PROVIDER, _provider(backend))]
+        pairs: list[Pair] = [(Attribute.PROVIDER, _provider(backend))]
         choice = None if self.models is None else self.models.models.get(model)
         if choice is not None:
-            more.append((Attribute.MAX_TOKENS, choice.max_tokens))
+            pairs.append((Attribute.MAX_TOKENS, choice.max_tokens))
         if answer is None:
-            return more
+            return pairs
         reason = FINISHES.get(answer.finish, answer.finish.value)
-        more += [
+        pairs += [
             (Attribute.FINISH_REASONS, (reason,)),
             (Attribute.INPUT_TOKENS, answer.usage.input_tokens),
             (Attribute.OUTPUT_TOKENS, answer.usage.output_tokens),
         ]
         if answer.model:
-            more.append((Attribute.RESPONSE_MODEL, answer.model))
+            pairs.append((Attribute.RESPONSE_MODEL, answer.model))
         if answer.usage.money:
-            more.append((Attribute.COST, answer.usage.money))
-        return more
+            pairs.append((Attribute.COST, answer.usage.money))
+        return pairs
 
     def _backend(self, model: str, outcome: _Outcome) -> Backend | None:
         """Return the backend that was asked last, otherwise the first one of the model."""
@@ -179,22 +179,24 @@ class TracedCompleter:
         from agentserver.telemetry.client import FinishedCompletion  # is there since the metrics are
 
         backend, answer = self._backend(model, outcome), outcome.answer
-        asked = model if backend is None else backend.model
+        requested_model = model if backend is None else backend.model
         read, written = (0, 0) if answer is None else (answer.usage.input_tokens, answer.usage.output_tokens)
         answered = "" if answer is None else answer.model
         self.metrics.record(
-            FinishedCompletion(_provider(backend), asked, answered, seconds, read, written, outcome.fault)
+            FinishedCompletion(
+                _provider(backend), requested_model, answered, seconds, read, written, outcome.fault
+            )
         )
 
 
 class _RunningCompletion:
     """Running completion. Its span is the current one if the request around it is sampled."""
 
-    def __init__(self, asked: TracedCompleter, model: str, request: Request) -> None:
+    def __init__(self, completer: TracedCompleter, model: str, request: Request) -> None:
         self.model, self.request, self.outcome = model, request, _Outcome()
         self.above, self.own = get_current_span().get_span_context(), os.urandom(8)
         self.sampled = self.above.is_valid and self.above.trace_flags.sampled
-        self._asked = asked
+        self._asked = completer
 
     def __enter__(self) -> Self:
         self._token = contexts.attach(_make_context(self.above, self.own)) if self.sampled else None
@@ -223,12 +225,12 @@ def _make_context(above: SpanContext, own: bytes) -> contexts.Context:
 
 def _failure_event(one: Attempt, at: float) -> SpanEvent:
     """Return the event of a backend that returned no whole answer."""
-    told: list[Pair] = [(Attribute.BACKEND, one.backend)]
+    pairs: list[Pair] = [(Attribute.BACKEND, one.backend)]
     if one.fault is not None:
-        told.append((Attribute.ERROR, one.fault.value))
+        pairs.append((Attribute.ERROR, one.fault.value))
     if one.status is not None:
-        told.append((Attribute.STATUS, one.status))
-    return SpanEvent(FAILED, at, tuple(told))
+        pairs.append((Attribute.STATUS, one.status))
+    return SpanEvent(FAILED, at, tuple(pairs))
 
 
 STEPS: Final = 20_000
@@ -247,8 +249,8 @@ def read_unsettled(reader: EngineReader) -> list[list[Sequence[AuditRecord]]]:
             if now is None or now.version > room:
                 continue
             room -= now.version
-            kept = reader.recorded_conversation(key)
-            found.append([kept.records_of(step) for step in kept.steps])
+            recorded = reader.recorded_conversation(key)
+            found.append([recorded.records_of(step) for step in recorded.steps])
         except (UnreadableError, LookupError):
             continue  # what cannot be read is suspended, and reported elsewhere
     return found
@@ -366,9 +368,9 @@ class Tracer:
         Raises EngineError.
         """
         for steps in await engine.read(read_unsettled):
-            over = [span for records in steps for span in self._story.take(records)]
+            spans = [span for records in steps for span in self._story.take(records)]
             still = self._story.open
-            for span in over:
+            for span in spans:
                 if span.trace in still:
                     self._export.add(span)
 

@@ -66,16 +66,16 @@ def _walk(element: etree._Element, depth: int, path: str) -> Iterator[Field]:
     names = [local(str(each.tag)) for each in children]
     counts, seen = Counter(names), Counter[str]()
     for child, name in zip(children, names, strict=True):
-        shown = f"{name}[{seen[name]}]" if counts[name] > 1 else name
+        label = f"{name}[{seen[name]}]" if counts[name] > 1 else name
         seen[name] += 1
-        where = _join(path, name)
+        place = _join(path, name)
         leaf = not len(child) and not child.attrib
-        yield Field(depth, where, shown, (child.text or "") if leaf else None)
+        yield Field(depth, place, label, (child.text or "") if leaf else None)
         if not leaf:
             own = (child.text or "").strip()
             if own:
-                yield Field(depth + 1, where, "text", own)
-            yield from _walk(child, depth + 1, where)
+                yield Field(depth + 1, place, "text", own)
+            yield from _walk(child, depth + 1, place)
 
 
 def _join(path: str, name: str) -> str:

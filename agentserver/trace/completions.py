@@ -36,23 +36,23 @@ def summarize(one: RecordedCompletion) -> str:
 
 def describe(one: RecordedCompletion) -> list[tuple[str, str]]:
     """List what a completion contained, as pairs of a role or heading and a text."""
-    shown = [("tools", ", ".join(one.tools))] if one.tools else []
+    rows = [("tools", ", ".join(one.tools))] if one.tools else []
     if one.content is None:
         return [
-            *shown,
+            *rows,
             ("prompt", f"{one.messages} messages, {one.characters:,} characters, sha256 {one.digest}"),
         ]
     for message in one.content.messages:
         if message.content or not message.calls:
             named = f"{message.role} {message.name}".strip()
-            shown.append((named, message.content))
-        shown += [("assistant calls", f"{call.name} {call.arguments}") for call in message.calls]
+            rows.append((named, message.content))
+        rows += [("assistant calls", f"{call.name} {call.arguments}") for call in message.calls]
     if one.content.text:
-        shown.append(("answer", one.content.text))
-    shown += [("answer calls", f"{call.name} {call.arguments}") for call in one.content.calls]
+        rows.append(("answer", one.content.text))
+    rows += [("answer calls", f"{call.name} {call.arguments}") for call in one.content.calls]
     if one.content.output:
-        shown.append(("answer value", one.content.output))
-    return shown
+        rows.append(("answer value", one.content.output))
+    return rows
 
 
 # Redaction
@@ -71,16 +71,16 @@ def redact_completions(
         records: of it, unredacted.
         redaction: the rules.
     """
-    shown = [replace(one, content=map_content(one.content, redaction.secrets)) for one in completions]
+    redacted = [replace(one, content=map_content(one.content, redaction.secrets)) for one in completions]
     if EVERY in redaction.fields:
-        return tuple(replace(one, content=summarize_texts(one.content)) for one in shown)
+        return tuple(replace(one, content=summarize_texts(one.content)) for one in redacted)
     if not redaction.fields:
-        return tuple(shown)
-    gone = find_removed(records, redaction)
-    shown = [replace(one, content=_cover_fields(one.content, redaction)) for one in shown]
-    texts = {text for one in shown if one.content is not None for text in _texts(one.content)}
-    mask = mask_quotations(texts, gone)
-    return tuple(replace(one, content=map_content(one.content, mask)) for one in shown)
+        return tuple(redacted)
+    removed = find_removed(records, redaction)
+    redacted = [replace(one, content=_cover_fields(one.content, redaction)) for one in redacted]
+    texts = {text for one in redacted if one.content is not None for text in _texts(one.content)}
+    mask = mask_quotations(texts, removed)
+    return tuple(replace(one, content=map_content(one.content, mask)) for one in redacted)
 
 
 def drop_content(completions: Iterable[RecordedCompletion]) -> tuple[RecordedCompletion, ...]:
@@ -139,8 +139,8 @@ def map_content(content: CompletionContent | None, change: Callable[[str], str])
     if content is None:
         return None
 
-    def calls(made: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-        return tuple(ToolCall(change(one.id), change(one.name), change(one.arguments)) for one in made)
+    def calls(originals: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+        return tuple(ToolCall(change(one.id), change(one.name), change(one.arguments)) for one in originals)
 
     return CompletionContent(
         tuple(

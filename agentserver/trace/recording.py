@@ -31,7 +31,7 @@ TOTAL: Final = 1_048_576
 
 
 def describe_completion(
-    model: str, request: Request, ended: Completion | BaseException, most: int = TOTAL
+    model: str, request: Request, ended: Completion | BaseException, maximum: int = TOTAL
 ) -> RecordedCompletion:
     """Describe a completion by its answer or its failure, without its place and times.
 
@@ -39,16 +39,16 @@ def describe_completion(
         model: as the organism calls it.
         request: the prompt.
         ended: its answer or its failure.
-        most: characters of the messages that are described, the last messages first.
+        maximum: characters of the messages that are described, the last messages first.
     """
     attempts: Sequence[Attempt] = ()
     match ended:
         case CompletionError():
-            fault, said, attempts = ended.fault.value, ended.partial, ended.attempts
+            fault, completion, attempts = ended.fault.value, ended.partial, ended.attempts
         case BaseException():
-            fault, said = type(ended).__name__, None
+            fault, completion = type(ended).__name__, None
         case _:
-            fault, said, attempts = "", ended, ended.attempts
+            fault, completion, attempts = "", ended, ended.attempts
     messages = tuple(map(_read_message, request.messages))
     tools = _list_tools(request)
     prompt = write_json([[one.role, one.content, *map(_plain_call, one.calls)] for one in messages])
@@ -60,35 +60,42 @@ def describe_completion(
         model,
         0.0,
         0.0,
-        answered_by="" if said is None else said.model,
-        finish=None if said is None else said.finish,
+        answered_by="" if completion is None else completion.model,
+        finish=None if completion is None else completion.finish,
         fault=fault,
         attempts=tuple(attempts),
-        usage=Usage(calls=0) if said is None else said.usage,
+        usage=Usage(calls=0) if completion is None else completion.usage,
         tools=tuple(one.name for one in tools),
         messages=len(messages),
         characters=sum(map(_count, messages)),
         digest=sha256(prompt).hexdigest(),
-        content=_content(messages, tools, said, most),
+        content=_content(messages, tools, completion, maximum),
     )
 
 
 def _content(
-    messages: Sequence[PromptMessage], tools: Sequence[OfferedTool], said: Completion | None, most: int
+    messages: Sequence[PromptMessage],
+    tools: Sequence[OfferedTool],
+    completion: Completion | None,
+    maximum: int,
 ) -> CompletionContent:
-    kept: list[PromptMessage] = []
-    left = most
+    recorded: list[PromptMessage] = []
+    remaining = maximum
     for one in reversed(messages):
         size = _count(one)
-        shown = (
-            one if size <= left else replace(one, content=f"[{size:,} characters are not recorded]", calls=())
+        message = (
+            one
+            if size <= remaining
+            else replace(one, content=f"[{size:,} characters are not recorded]", calls=())
         )
-        left -= min(size, left)
-        kept.append(shown)
-    if said is None:
-        return CompletionContent(tuple(kept[::-1]), tuple(tools))
-    output = "" if said.output is None else write_json(jsonable(said.output)).decode()
-    return CompletionContent(tuple(kept[::-1]), tuple(tools), said.content, said.calls, output)
+        remaining -= min(size, remaining)
+        recorded.append(message)
+    if completion is None:
+        return CompletionContent(tuple(recorded[::-1]), tuple(tools))
+    output = "" if completion.output is None else write_json(jsonable(completion.output)).decode()
+    return CompletionContent(
+        tuple(recorded[::-1]), tuple(tools), completion.content, completion.calls, output
+    )
 
 
 def _list_tools(request: Request) -> list[OfferedTool]:
@@ -119,10 +126,10 @@ def _read_message(one: PromptMessage | Words) -> PromptMessage:
 def _read_call(call: Any) -> ToolCall:
     if isinstance(call, ToolCall):
         return call
-    said = dict(call)
-    arguments = said.get("arguments", "{}")
+    fields = dict(call)
+    arguments = fields.get("arguments", "{}")
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)
-    return ToolCall(str(said.get("id", "")), str(said.get("name", "")), text)
+    return ToolCall(str(fields.get("id", "")), str(fields.get("name", "")), text)
 
 
 def _count(one: PromptMessage) -> int:

@@ -79,11 +79,11 @@ def redact_records(records: Sequence[AuditRecord], redaction: Redaction) -> tupl
     content, found as pieces of GRAM or more characters regardless of case. A message that cannot be parsed is removed
     completely.
     """
-    gone: list[str] = []
-    shown = [_message(record.message, redaction, gone) for record in records]
+    removed: list[str] = []
+    messages = [_message(record.message, redaction, removed) for record in records]
     details = [_redact_detail(record.detail, redaction) for record in records]
-    texts = [text for detail in details if gone for text in words(detail)]
-    quoted = _find_quotations(texts, gone) if gone else set()
+    texts = [text for detail in details if removed for text in words(detail)]
+    quoted = _find_quotations(texts, removed) if removed else set()
 
     def clean(text: str) -> str:
         """Remove secrets first: a quotation may be part of one, and the remainder would not be recognised."""
@@ -97,7 +97,7 @@ def redact_records(records: Sequence[AuditRecord], redaction: Redaction) -> tupl
             detail=None if detail is None else map_texts(detail, clean),
             message=redaction.secrets(text).encode("utf-8", "backslashreplace"),
         )
-        for record, detail, text in zip(records, details, shown, strict=True)
+        for record, detail, text in zip(records, details, messages, strict=True)
     )
 
 
@@ -108,10 +108,10 @@ def _redact_detail(detail: Detail | None, redaction: Redaction) -> Detail | None
             found = tuple([_redact_finding(one, redaction) for one in detail.findings])
             return detail._replace(findings=found, delegation=_delegation(detail.delegation, redaction))
         case GuardQuestions():
-            asked = [
+            asks = [
                 GuardAsks(one.guard, _redact_detail(one.why, redaction) or one.why) for one in detail.asked
             ]
-            return detail._replace(asked=tuple(asked))
+            return detail._replace(asked=tuple(asks))
         case _:
             return detail
 
@@ -138,24 +138,24 @@ def _last(path: str) -> str:
     return path.rpartition(".")[2].partition("[")[0]
 
 
-def _message(data: bytes, redaction: Redaction, gone: list[str]) -> str:
-    """Render the message without covered content, which is added to ``gone``."""
+def _message(data: bytes, redaction: Redaction, removed: list[str]) -> str:
+    """Render the message without covered content, which is added to ``removed``."""
     if not data or not redaction.fields:
         return data.decode("utf-8", "backslashreplace")
     read = envelope.read_envelope(data, _BOUNDS)
     if isinstance(read, envelope.Malformed):
         return _summarize(data)
     if EVERY in redaction.fields:
-        gone += _content(read.payload)
+        removed += _content(read.payload)
         return _summarize(data)
     covered = [each for each in read.payload.iter(etree.Element) if redaction.covers(local(str(each.tag)))]
     for element in read.payload.iter(etree.Element):
         for name, value in element.attrib.items():
             if redaction.covers(local(str(name))):
-                gone.append(str(value))
+                removed.append(str(value))
                 element.set(name, MARK)
     for element in covered:
-        gone += _content(element)
+        removed += _content(element)
         tail = element.tail
         element.clear()
         element.text, element.tail = MARK, tail
@@ -175,15 +175,15 @@ def _content(element: etree._Element) -> Iterator[str]:
 
 def find_removed(records: Iterable[AuditRecord], redaction: Redaction) -> list[str]:
     """List the content that a redaction removes from messages."""
-    gone: list[str] = []
+    removed: list[str] = []
     for record in records:
-        _message(record.message, redaction, gone)
-    return gone
+        _message(record.message, redaction, removed)
+    return removed
 
 
-def mask_quotations(texts: Iterable[str], gone: Iterable[str]) -> Callable[[str], str]:
+def mask_quotations(texts: Iterable[str], removed: Iterable[str]) -> Callable[[str], str]:
     """Return a function that masks, in any of these texts, quotations of removed content."""
-    quoted = _find_quotations(texts, gone)
+    quoted = _find_quotations(texts, removed)
     return lambda text: _mask(text, quoted)
 
 
@@ -191,10 +191,10 @@ def mask_quotations(texts: Iterable[str], gone: Iterable[str]) -> Callable[[str]
 # and the memory does not grow with them.
 
 
-def _find_quotations(details: Iterable[str], gone: Iterable[str]) -> set[str]:
+def _find_quotations(details: Iterable[str], removed: Iterable[str]) -> set[str]:
     """Find the pieces of the details that also occur in removed content."""
     pieces = {piece for detail in details for size in _SIZES for piece in _pieces(_fold(detail), size)}
-    return {piece for value in gone for piece in _needles(_fold(value)) if piece in pieces}
+    return {piece for value in removed for piece in _needles(_fold(value)) if piece in pieces}
 
 
 _SIZES = range(SHORTEST, GRAM + 1)

@@ -74,8 +74,8 @@ def entries(value: Any, depth: int = 0) -> Iterator[Entry]:
 
 
 def _text(value: Any) -> str:
-    shown = jsonable(value)
-    return str(shown).lower() if isinstance(shown, bool) else str(shown)
+    plain = jsonable(value)
+    return str(plain).lower() if isinstance(plain, bool) else str(plain)
 
 
 _NO_LINES: Mapping[str, int] = MappingProxyType({})
@@ -204,17 +204,17 @@ def line(hop: TracedHop, wording: DetailWording = WORDING) -> Line:
         parts += [(Style.PLAIN, "  "), (Style.PAYLOAD, record.root)]
     if hop.took is not None:
         parts.append((Style.DIM, f"  {hop.took * 1000:.0f} ms"))
-    why = ": ".join(filter(None, (record.code, wording.first(record.detail))))
-    if why:
-        parts += [(Style.PLAIN, "  "), (_style_of_why(record), _cut(why))]
+    reason = ": ".join(filter(None, (record.code, wording.first(record.detail))))
+    if reason:
+        parts += [(Style.PLAIN, "  "), (_style_of_why(record), _cut(reason))]
     return tuple(parts)
 
 
-def detail_lines(hop: TracedHop, where: str = "", wording: DetailWording = WORDING) -> tuple[Line, ...]:
-    """Format the further lines of a record's detail; a short form if ``where`` names the command for the rest."""
+def detail_lines(hop: TracedHop, command: str = "", wording: DetailWording = WORDING) -> tuple[Line, ...]:
+    """Format the further lines of a record's detail; a short form if ``command`` names the command for the rest."""
     detail = hop.record.detail
-    told = wording.lines(detail, where)[1:]
-    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, _cut(each))) for each in told])
+    lines = wording.lines(detail, command)[1:]
+    return tuple([((Style.DIM, _margin(hop)), (Style.PLAIN, _cut(each))) for each in lines])
 
 
 def _margin(hop: TracedHop) -> str:
@@ -235,8 +235,8 @@ def _route(record: AuditRecord) -> Iterator[Segment]:
     yield Style.NAME, _cut(record.to or "?", 128)
 
 
-def _cut(text: str, most: int = 500) -> str:
-    return truncate_counting(text, most)
+def _cut(text: str, maximum: int = 500) -> str:
+    return truncate_counting(text, maximum)
 
 
 def tree(
@@ -285,25 +285,25 @@ def interleave(
     hops: Iterable[TracedHop], completions: Sequence[RecordedCompletion]
 ) -> Iterator[TracedHop | RecordedCompletion]:
     """Yield hops in their order, each completion before the first later hop of its request."""
-    left = sorted(completions, key=_ended)
+    remaining = sorted(completions, key=_ended)
     request = ""
     for hop in hops:
         if hop.record.request not in {"", request}:
-            yield from _take(left, request, None)
+            yield from _take(remaining, request, None)
             request = hop.record.request
-        yield from _take(left, request, hop.record.at)
+        yield from _take(remaining, request, hop.record.at)
         yield hop
-    yield from left
+    yield from remaining
 
 
 def _ended(one: RecordedCompletion) -> float:
     return one.at + one.took
 
 
-def _take(left: list[RecordedCompletion], request: str, at: float | None) -> list[RecordedCompletion]:
+def _take(remaining: list[RecordedCompletion], request: str, at: float | None) -> list[RecordedCompletion]:
     """Take the completions of a request that ended up to a time; None for all."""
-    found = [one for one in left if one.request == request and (at is None or _ended(one) <= at)]
-    left[:] = [one for one in left if one not in found]
+    found = [one for one in remaining if one.request == request and (at is None or _ended(one) <= at)]
+    remaining[:] = [one for one in remaining if one not in found]
     return found
 
 
@@ -364,10 +364,10 @@ _ASKED = {"TodoRegistered": "TodoUntil", "TodoClosed": "TodoComplete"}
 def todo_line(hop: TracedHop) -> tuple[Line, ...]:
     """Format a message to ``system.todo`` from its answer, because the service answers at once."""
     record = hop.record
-    asked = _ASKED.get(record.root) if record.event is Event.SENT and record.sender == TODO else None
-    if asked is None:
+    root = _ASKED.get(record.root) if record.event is Event.SENT and record.sender == TODO else None
+    if root is None:
         return ()
-    sent = record._replace(sender=record.to, to=TODO, root=asked, detail=None)
+    sent = record._replace(sender=record.to, to=TODO, root=root, detail=None)
     return (line(TracedHop(sent, hop.depth, hop.elapsed, hop.took)),)
 
 
@@ -430,13 +430,13 @@ def json_lines(
             yield json.dumps({"event": COMPLETED, **COMPLETIONS.plain(hop), "depth": depth})
             continue
         places.note(hop)
-        told = hop.record._asdict()
-        told["began"] = hop.record.began
-        told["message"] = hop.record.message.decode("utf-8", "backslashreplace")
-        told["detail"] = DETAILS.plain(hop.record.detail)
+        fields = hop.record._asdict()
+        fields["began"] = hop.record.began
+        fields["message"] = hop.record.message.decode("utf-8", "backslashreplace")
+        fields["detail"] = DETAILS.plain(hop.record.detail)
         if hop.record.event is Event.SENT and hop.record.delivery in lines_of:
-            told["line"] = lines_of[hop.record.delivery]
-        yield json.dumps({**told, "text": wording.join_lines(hop.record.detail), "depth": hop.depth})
+            fields["line"] = lines_of[hop.record.delivery]
+        yield json.dumps({**fields, "text": wording.join_lines(hop.record.detail), "depth": hop.depth})
 
 
 STYLE = (
@@ -494,5 +494,5 @@ def _completion(body: etree._Element, one: RecordedCompletion) -> None:
     unfold = etree.SubElement(body, "details")
     etree.SubElement(unfold, "summary").text = "prompt and answer"
     for heading, text in describe(one):
-        shown = "\n".join(map(escape_unseen, text.split("\n")))
-        etree.SubElement(unfold, "div").text = f"{heading}: {shown}"
+        escaped = "\n".join(map(escape_unseen, text.split("\n")))
+        etree.SubElement(unfold, "div").text = f"{heading}: {escaped}"

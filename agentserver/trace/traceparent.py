@@ -42,8 +42,8 @@ def parse_traceparent(text: object) -> Traceparent | None:
     found = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= LONGEST else None
     if found is None:
         return None
-    version, trace, span, more = found.groups()
-    if version == "ff" or (version == "00" and more) or not (int(trace, 16) and int(span, 16)):
+    version, trace, span, rest = found.groups()
+    if version == "ff" or (version == "00" and rest) or not (int(trace, 16) and int(span, 16)):
         return None
     return Traceparent(bytes.fromhex(trace), bytes.fromhex(span))
 

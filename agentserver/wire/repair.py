@@ -119,16 +119,16 @@ class Unreadable:
 
 
 def repair_payloads(
-    data: bytes, known: Iterable[RepairCodec], bounds: Bounds, most: int
+    data: bytes, known: Iterable[RepairCodec], bounds: Bounds, maximum: int
 ) -> RepairedText | Unreadable:
     """Read the payload elements in `data`, and repair them if exactly one reading is valid.
 
-    At most `most` payloads may follow one another, separated by white space. Considers at most LIMIT bytes and
+    At most `maximum` payloads may follow one another, separated by white space. Considers at most LIMIT bytes and
     CANDIDATES readings, within the work limit of the search.
     """
     reader = _Reader({codec.name: codec for codec in known}, bounds)
     elements = reader.strictly(data, _BLANK)
-    if elements and len(elements) > most:
+    if elements and len(elements) > maximum:
         return Unreadable(RepairRefusal.MANY)
     if elements and all(element.tag in reader.codecs for element in elements):
         return RepairedText(_markup(elements))
@@ -141,7 +141,7 @@ def repair_payloads(
     answer = reader.repair_text(text.replace("\r\n", "\n").replace("\r", "\n"))
     return (
         Unreadable(RepairRefusal.MANY)
-        if isinstance(answer, RepairedText) and len(answer.payloads) > most
+        if isinstance(answer, RepairedText) and len(answer.payloads) > maximum
         else answer
     )
 
@@ -159,8 +159,8 @@ class _Reader:
         whole = self._wrap(data)
         if whole is None:
             return None
-        beside = [whole.text, *(element.tail for element in whole)]
-        return tuple(whole) if all(between.fullmatch(part or "") for part in beside) else None
+        gaps = [whole.text, *(element.tail for element in whole)]
+        return tuple(whole) if all(between.fullmatch(part or "") for part in gaps) else None
 
     def repair_text(self, text: str) -> RepairedText | Unreadable:
         """Repair text that is not well-formed, or that has more than known payloads in it."""

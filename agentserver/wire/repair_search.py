@@ -206,20 +206,20 @@ class Search:
     def _children(self, state: _State, element: _Open) -> Iterator[_State]:
         """Continue between the children of a record: a child, its own end tag, or the end of an ancestor."""
         place = self._skip(_BLANKS, state.place)
-        here = replace(state, place=place)
+        current = replace(state, place=place)
         tag = self._at.get(place)
         if tag is None:
             if self._skip(GAP, place) >= self._end and self._is_ending(element, place):
-                yield _close(here, element, len(self._text)).note(Repair.CUT, place)
+                yield _close(current, element, len(self._text)).note(Repair.CUT, place)
         elif tag.closing and tag.name == element.name:
             end = _END.match(self._text, tag.after)
             if end and not end[1]:
-                yield _close(here, element, end.end())
+                yield _close(current, element, end.end())
         else:
             inner = {} if tag.closing else _elements(element.type)
             if tag.name in inner:
-                yield from self._open_element(here, tag, element.payload, inner[tag.name])
-            yield from self._imply_end(here, element, tag)
+                yield from self._open_element(current, tag, element.payload, inner[tag.name])
+            yield from self._imply_end(current, element, tag)
 
     def _imply_end(self, state: _State, element: _Open, tag: Tag) -> Iterator[_State]:
         """End the element before a tag that implies it, while more end tags are missing."""
@@ -250,8 +250,8 @@ class Search:
                 yield _close(held, element, end.end())
             return
         blank = self._text[state.place : tag.place][-1:] in _WHITE
-        kept = isinstance(element.type, Scalar) and element.type.kind is ScalarKind.STR
-        yield from self._imply_end(replace(held, loose=held.loose or (blank and kept)), element, tag)
+        keeps_blanks = isinstance(element.type, Scalar) and element.type.kind is ScalarKind.STR
+        yield from self._imply_end(replace(held, loose=held.loose or (blank and keeps_blanks)), element, tag)
 
     def _cut_text(self, state: _State, element: _Open) -> Iterator[_State]:
         """End a value at the end of the input, but only if its end tag has begun: otherwise more may be missing."""

@@ -69,23 +69,23 @@ def _first(end: socket.socket) -> Frame:
 
 
 def _wall(values: dict[str, Any]) -> Wall:
-    (made,) = TypeAdapter(tuple[Wall], config=ConfigDict(extra="forbid")).validate_python((values,))
-    return made
+    (wall,) = TypeAdapter(tuple[Wall], config=ConfigDict(extra="forbid")).validate_python((values,))
+    return wall
 
 
 async def _serve(end: socket.socket, setup: SetupFrame) -> None:
     """Import the handler, report readiness, and serve calls until the server closes the socket."""
-    made: list[Bench] = []
+    benches: list[Bench] = []
 
     async def start() -> Frame:
-        made.append(await open_bench(setup, stack))
+        benches.append(await open_bench(setup, stack))
         return ReadyFrame()
 
     async with AsyncExitStack() as stack:
         ours = WorkerEnd(end, setup.longest)
         await ours.channel.write(await run_attempt(start(), 0))
-        if made:
-            await ours.serve(made[0])
+        if benches:
+            await ours.serve(benches[0])
 
 
 class WorkerEnd:

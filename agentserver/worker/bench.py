@@ -111,39 +111,39 @@ class Bench:
         element = None if codec is None else read_written(frame.markup, self.bounds, regular=codec.regular)
         if codec is None or element is None or isinstance(element, Malformed):
             return FailedFrame(frame.call, f"{frame.root} is none of the worker's payloads")
-        made: list[_Made] = []  # when the handler first asks for it
+        invocations: list[_Made] = []  # when the handler first asks for it
 
         def current() -> Invocation:
-            if not made:
-                made.append(self._invocation(frame, asker))
-            return made[0][0]
+            if not invocations:
+                invocations.append(self._invocation(frame, asker))
+            return invocations[0][0]
 
         run_in(current)
         value: object = await self.handler(codec.decode(element), frame.metadata)
-        if made:
-            value = add_delayed(value, made[0][3])
+        if invocations:
+            value = add_delayed(value, invocations[0][3])
         written = self._encode(value, frame.messages)
         if written is not None:
-            return _returned_frame(frame.call, written, made)
-        said = normalise(value, self.codecs, self.bounds, Room(frame.messages, frame.bytes))
-        if not isinstance(said, Drafts):
-            detail = str(said.code) if said.detail is None else WORDING.join_lines(said.detail)
-            faults = () if isinstance(said, HandlerFailure) else tuple(said.corrections)
+            return _returned_frame(frame.call, written, invocations)
+        result = normalise(value, self.codecs, self.bounds, Room(frame.messages, frame.bytes))
+        if not isinstance(result, Drafts):
+            detail = str(result.code) if result.detail is None else WORDING.join_lines(result.detail)
+            faults = () if isinstance(result, HandlerFailure) else tuple(result.corrections)
             return FailedFrame(frame.call, detail[:MOST_DETAIL], faults)
-        return _returned_frame(frame.call, tuple(map(_said_frame, said.drafts)), made)
+        return _returned_frame(frame.call, tuple(map(_said_frame, result.drafts)), invocations)
 
-    def _encode(self, value: object, most: int) -> tuple[SaidFrame, ...] | None:
+    def _encode(self, value: object, maximum: int) -> tuple[SaidFrame, ...] | None:
         """Encode a result, which the server validates again; None if it needs the general path.
 
         Args:
             value: the handler's result.
-            most: messages that it may hold.
+            maximum: messages that it may hold.
         """
         each = (value,) if isinstance(value, HandlerResponse) else value
         if not isinstance(each, list | tuple):
             return None
-        some = tuple(islice(each, most + 1))
-        if len(some) > most or not all(isinstance(one, HandlerResponse) for one in some):
+        some = tuple(islice(each, maximum + 1))
+        if len(some) > maximum or not all(isinstance(one, HandlerResponse) for one in some):
             return None
         try:
             return tuple([self._encode_message(one) for one in some])
@@ -185,12 +185,14 @@ class Bench:
         return current, storage, todos, delayed
 
 
-def _returned_frame(call: int, said: tuple[SaidFrame, ...], made: Sequence[_Made]) -> ReturnedFrame:
+def _returned_frame(
+    call: int, messages: tuple[SaidFrame, ...], invocations: Sequence[_Made]
+) -> ReturnedFrame:
     """Build the frame of a result, with the effects if the handler used the thread."""
-    if not made:
-        return ReturnedFrame(call, said)
-    _, storage, todos, _ = made[0]
-    return ReturnedFrame(call, said, Effects(storage.changes, tuple(todos.closed), tuple(storage.logged)))
+    if not invocations:
+        return ReturnedFrame(call, messages)
+    _, storage, todos, _ = invocations[0]
+    return ReturnedFrame(call, messages, Effects(storage.changes, tuple(todos.closed), tuple(storage.logged)))
 
 
 def _todos(frame: CallFrame) -> ThreadTodos:
@@ -227,15 +229,15 @@ async def open_bench(setup: SetupFrame, stack: AsyncExitStack) -> Bench:
         raise StartError(f"{setup.handler} takes none of {', '.join(setup.payloads)}")
     codecs = Codecs(dict.fromkeys((*taken, *derived, *Discovery().classes(signature.function))), closed=True)
     handler = bind_flow(signature.handler, codecs)
-    made = None
+    settings = None
     if setup.settings_class is not None:
-        made = validate_settings(find_named(setup.settings_class), setup.settings or {})
+        settings = validate_settings(find_named(setup.settings_class), setup.settings or {})
     resources: tuple[object, ...] = ()
     if setup.lifespan is not None:
         provided = await stack.enter_async_context(find_named(setup.lifespan)())
         resources = tuple(provided) if isinstance(provided, list | tuple) else (provided,)
     bounds = Bounds(**setup.bounds)  # type: ignore[arg-type]  # numbers, and no names
-    return Bench(handler, codecs, bounds, setup.storage, supply(made), resources)
+    return Bench(handler, codecs, bounds, setup.storage, supply(settings), resources)
 
 
 MOST_PROGRESS = 1_000
@@ -269,7 +271,7 @@ class ServerCompleter:
         )
         output = None if request.output is None else self.codecs.of(request.output).name
         words = tuple(messages_of(request.messages))
-        told = await self.ask(
+        answer = await self.ask(
             CompleteFrame(
                 self.call,
                 number,
@@ -282,8 +284,8 @@ class ServerCompleter:
                 request.partial,
             )
         )
-        assert isinstance(told, CompletedFrame)
-        return self._completion(told, model)
+        assert isinstance(answer, CompletedFrame)
+        return self._completion(answer, model)
 
     def number(self) -> int:
         """Return the number of the next question."""
@@ -308,24 +310,24 @@ class ServerCompleter:
         if self._telling is None or self._telling.done():
             self._telling = run_errand(self.write(frame), "tells progress", (OSError,))
 
-    def deliver(self, told: QuestionAnswer) -> None:
+    def deliver(self, answer: QuestionAnswer) -> None:
         """Deliver an answer."""
-        waiting = self._waiting.get(told.number)
+        waiting = self._waiting.get(answer.number)
         if waiting is not None and not waiting.done():
-            waiting.set_result(told)
+            waiting.set_result(answer)
 
-    def _completion(self, told: CompletedFrame, model: str) -> Completion:
-        if told.fault == "lookup":
-            raise LookupError(told.why)
-        if told.fault == "value":
-            raise ValueError(told.why)
-        done = Completion(told.content, told.calls, told.usage, told.model, finish=told.finish)
-        if told.fault is not None:
+    def _completion(self, answer: CompletedFrame, model: str) -> Completion:
+        if answer.fault == "lookup":
+            raise LookupError(answer.why)
+        if answer.fault == "value":
+            raise ValueError(answer.why)
+        done = Completion(answer.content, answer.calls, answer.usage, answer.model, finish=answer.finish)
+        if answer.fault is not None:
             partial = None if done.finish.whole else done
-            raise CompletionError(CompletionFault(told.fault), model, told.why, partial=partial)
+            raise CompletionError(CompletionFault(answer.fault), model, answer.why, partial=partial)
         output = None
-        if told.output is not None:
-            element = read_payload(told.output.encode(), self.bounds)
+        if answer.output is not None:
+            element = read_payload(answer.output.encode(), self.bounds)
             codec = None if isinstance(element, Malformed) else self.codecs.for_root(str(element.tag))
             if codec is None or isinstance(element, Malformed) or not codec.valid(element):
                 raise CompletionError(CompletionFault.ANSWER, model, "it does not satisfy its schema")
@@ -345,16 +347,16 @@ class WorkerLedger:
 
     async def claim(self, key: str, *, passing: bool = False) -> LedgerEntry:
         """Claim an effect, as ``EffectLedger`` specifies."""
-        told = await self._ask(EffectFrame(self.asker.call, self.asker.number(), key, passing))
-        return LedgerEntry(told.effect, told.state, told.answer, told.token)
+        answer = await self._ask(EffectFrame(self.asker.call, self.asker.number(), key, passing))
+        return LedgerEntry(answer.effect, answer.state, answer.answer, answer.token)
 
     async def conclude(self, id: str, answer: str | None, *, trusted: bool = False) -> None:  # noqa: A002
         """Record an answer, as ``EffectLedger`` specifies."""
         number = self.asker.number()
         await self._ask(EffectFrame(self.asker.call, number, effect=id, answer=answer, trusted=trusted))
 
-    async def _ask(self, asked: EffectFrame) -> EffectedFrame:
-        told = await self.asker.ask(asked)
-        if not isinstance(told, EffectedFrame) or told.why:
-            raise RuntimeError(told.why if isinstance(told, EffectedFrame) else "another answer came")
-        return told
+    async def _ask(self, frame: EffectFrame) -> EffectedFrame:
+        answer = await self.asker.ask(frame)
+        if not isinstance(answer, EffectedFrame) or answer.why:
+            raise RuntimeError(answer.why if isinstance(answer, EffectedFrame) else "another answer came")
+        return answer

@@ -65,13 +65,13 @@ def parts(program: Path, project: Path, search: str | None) -> Parts:
     """
     run = tuple(dict.fromkeys(_run(program, search, DEEP)))
     folders = (folder for each in run for folder in (each.parent, each.resolve().parent))
-    beside = (
+    candidates = (
         folder.parent / name
         for folder in folders
         if folder.name == "bin" and not project.is_relative_to(folder.parent)
         for name in _BESIDE
     )
-    return Parts(run, tuple(path for path in dict.fromkeys(beside) if path.exists()))
+    return Parts(run, tuple(path for path in dict.fromkeys(candidates) if path.exists()))
 
 
 def _run(program: Path, search: str | None, deep: int) -> Iterator[Path]:

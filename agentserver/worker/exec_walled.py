@@ -56,11 +56,11 @@ def read(text: str) -> ProgramStart:
 
 def main(argv: Sequence[str]) -> str:
     """Become what the only argument says; gives the reason why it does not."""
-    asked = read(argv[0])
-    given = {name: os.environ[name] for name in asked.env}  # Python adds one for its own sake
+    start = read(argv[0])
+    environment = {name: os.environ[name] for name in start.env}  # Python adds one for its own sake
     try:
-        raise_wall(asked.wall, asked.parent)
-        os.execve(asked.command[0], asked.command, given)  # noqa: S606 - no shell is wanted
+        raise_wall(start.wall, start.parent)
+        os.execve(start.command[0], start.command, environment)  # noqa: S606 - no shell is wanted
     except (WallError, OSError) as error:
         return f"not started: {error}"
 

@@ -65,14 +65,14 @@ def _plain(value: object) -> object:
     return str(value) if isinstance(value, Path) else value
 
 
-def walls(asked: Iterable[BoundListener]) -> None:
+def walls(listeners: Iterable[BoundListener]) -> None:
     """Raises WallError when this system cannot hold one of the listeners."""
-    for bound in asked:
+    for bound in listeners:
         assert bound.isolation is not None  # the caller has asked
         lacks = missing(ports=bool(bound.isolation.ports))
         if lacks:
-            told = f"{bound.source}: {bound.listener.name} needs a wall, and this system lacks "
-            raise WallError(told + "; ".join(lacks))
+            prefix = f"{bound.source}: {bound.listener.name} needs a wall, and this system lacks "
+            raise WallError(prefix + "; ".join(lacks))
 
 
 def readable(*, net: bool) -> tuple[Path, ...]:
@@ -95,8 +95,8 @@ def plan(organism: Organism, bound: BoundListener, bounds: Bounds) -> WorkerPlan
     assert isolation is not None  # nobody else is planned
     listener = bound.listener
     dotted = (isolation.handler, *isolation.payloads, *isolation.replies)
-    more = (isolation.settings_class, isolation.lifespan)
-    own = _packages(organism.project, (*dotted, *(path for path in more if path is not None)))
+    optional = (isolation.settings_class, isolation.lifespan)
+    own = _packages(organism.project, (*dotted, *(path for path in optional if path is not None)))
     wall = Wall(
         memory=isolation.memory,
         cpu=max(int(isolation.cpu * isolation.recycle), 1),

@@ -84,9 +84,9 @@ class Worker:
         self._waiting: asyncio.Future[None] | None = None
         self._began = 0, 0.0
 
-    def _hear(self, heard: Heard) -> None:
+    def _hear(self, frame: Heard) -> None:
         self._channel.rest()
-        self._follow_call.append(heard)
+        self._follow_call.append(frame)
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
@@ -96,14 +96,14 @@ class Worker:
             self._waiting = asyncio.get_running_loop().create_future()
             self._channel.listen()
             await self._waiting
-        heard = self._follow_call.pop()
-        if isinstance(heard, FrameError):
-            raise WorkerError(f"it sent {heard}")
-        if heard is None:
+        frame = self._follow_call.pop()
+        if isinstance(frame, FrameError):
+            raise WorkerError(f"it sent {frame}")
+        if frame is None:
             self.kill()
             status = await self.process.wait()
             raise WorkerError(self.breach or f"it ended with status {status} in the middle of a call")
-        return heard
+        return frame
 
     async def write(self, frame: frames.Frame) -> None:
         """Send a frame. Raises WorkerError when the process has ended."""
@@ -189,7 +189,7 @@ class Counterpart(Protocol):
     def tell(self, text: str) -> None:
         """Take a line of progress."""
 
-    async def complete(self, asked: frames.Question) -> frames.QuestionAnswer:
+    async def complete(self, question: frames.Question) -> frames.QuestionAnswer:
         """Answer a question to a language model or to the ledger of effects; a failure is an answer."""
 
 
@@ -342,18 +342,18 @@ class Workers:
 
         Raises WorkerError.
         """
-        asked: dict[int, asyncio.Task[None]] = {}
+        questions: dict[int, asyncio.Task[None]] = {}
         try:
             while isinstance(frame := await worker.read(), frames.ProgressFrame | frames.Question):
                 if isinstance(frame, frames.ProgressFrame):
                     counterpart.tell(frame.text)
                     continue
-                _check_turn(frame, call, asked)
+                _check_turn(frame, call, questions)
                 answering = _answer(worker, frame, counterpart)
-                asked[frame.number] = run_errand(answering, f"answers a question of {self._name}")
+                questions[frame.number] = run_errand(answering, f"answers a question of {self._name}")
             return frame
         finally:
-            for task in asked.values():
+            for task in questions.values():
                 task.cancel()
 
     async def _start(self) -> Worker:
@@ -401,7 +401,7 @@ class Workers:
         except OSError as error:
             raise WorkerError(f"it has no folder to write to: {error}") from None
         ours, theirs = socket.socketpair()
-        more = {} if scratch is None else {"TMPDIR": str(scratch.path)}
+        extra = {} if scratch is None else {"TMPDIR": str(scratch.path)}
         try:
             with theirs:
                 process = await asyncio.create_subprocess_exec(
@@ -410,7 +410,7 @@ class Workers:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.STDOUT,
-                    env={**self.plan.environment, **more},
+                    env={**self.plan.environment, **extra},
                     cwd="/",
                 )
             handle = os.pidfd_open(process.pid)
@@ -522,11 +522,11 @@ class ServerCallbacks:
         """Pass on a line of progress."""
         self.current.progress(text)
 
-    async def complete(self, asked: frames.Question) -> frames.QuestionAnswer:
+    async def complete(self, question: frames.Question) -> frames.QuestionAnswer:
         """Ask a model, with the keys and the budget of the server, or the ledger of effects."""
-        if isinstance(asked, frames.EffectFrame):
-            return await reading.record_effect(asked, self.current)
-        return await answer_question(asked, self.current, self.codecs)
+        if isinstance(question, frames.EffectFrame):
+            return await reading.record_effect(question, self.current)
+        return await answer_question(question, self.current, self.codecs)
 
 
 async def _wait_for_end(worker: Worker, reason: str) -> None:
@@ -534,14 +534,14 @@ async def _wait_for_end(worker: Worker, reason: str) -> None:
     worker.kill()
 
 
-async def _answer(worker: Worker, asked: frames.Question, counterpart: Counterpart) -> None:
-    answer = await counterpart.complete(asked)
+async def _answer(worker: Worker, question: frames.Question, counterpart: Counterpart) -> None:
+    answer = await counterpart.complete(question)
     with suppress(WorkerError):  # the one who reads hears of it
         await worker.write(answer)
 
 
-def _check_turn(frame: frames.Question, call: int, asked: Mapping[int, asyncio.Task[None]]) -> None:
+def _check_turn(frame: frames.Question, call: int, questions: Mapping[int, asyncio.Task[None]]) -> None:
     """Raise WorkerError for a question of another call, one that was asked already, and one too many."""
-    waiting = sum(not task.done() for task in asked.values())
-    if frame.call != call or frame.number in asked or waiting >= QUESTIONS:
+    waiting = sum(not task.done() for task in questions.values())
+    if frame.call != call or frame.number in questions or waiting >= QUESTIONS:
         raise WorkerError("it asked out of turn")

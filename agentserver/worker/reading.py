@@ -51,9 +51,9 @@ _OWN = re.compile(rf"(?=.{{1,{MOST_NAME}}}$)\{{[!-z|~]+\}}\w[\w.-]*")
 """The names of payloads of a worker's own: a namespace, and a root element."""
 
 
-def fail_worker(why: str) -> HandlerFailure:
+def fail_worker(reason: str) -> HandlerFailure:
     """Build the failure of a worker that is invalid or gone: ``internal`` to the caller."""
-    return HandlerFailure(Code.INTERNAL, Failure(f"worker: {why}"))
+    return HandlerFailure(Code.INTERNAL, Failure(f"worker: {reason}"))
 
 
 def decode_end(
@@ -101,9 +101,9 @@ def decode_result(
         return said
     if frame.effects == NO_EFFECTS:
         return HandlerReturn(said)
-    why = _objection(frame.effects, accepted, codecs, bounds, storage)
-    if why:
-        return fail_worker(why)
+    reason = _objection(frame.effects, accepted, codecs, bounds, storage)
+    if reason:
+        return fail_worker(reason)
     return HandlerReturn(said, frame.effects._replace(closed=tuple(dict.fromkeys(frame.effects.closed))))
 
 
@@ -115,8 +115,8 @@ def _objection(
         if not (_nameable(name, codecs) and (data is None or _stores(name, data, codecs, bounds))):
             return f"it stores a {name[:MOST_NAME]} that does not satisfy its schema"
     for change in effects.logged:
-        kept = _nameable(change.kind, codecs) and change.dropped >= 0
-        if not (kept and all(_stores(change.kind, data, codecs, bounds) for data in change.appended)):
+        nameable = _nameable(change.kind, codecs) and change.dropped >= 0
+        if not (nameable and all(_stores(change.kind, data, codecs, bounds) for data in change.appended)):
             return f"it appends a {change.kind[:MOST_NAME]} that does not satisfy its schema"
     if len({change.kind for change in effects.logged}) < len(effects.logged):
         return "it changes a log twice"
@@ -171,74 +171,74 @@ def encode_call(number: int, accepted: AcceptedDelivery, current: Invocation) ->
     )
 
 
-async def record_effect(asked: EffectFrame, current: Invocation) -> EffectedFrame:
+async def record_effect(frame: EffectFrame, current: Invocation) -> EffectedFrame:
     """Claim or conclude an external effect for a worker, in the ledger of its invocation."""
     if current.ledger is None:
-        return EffectedFrame(asked.call, asked.number, why="no server records effects here")
+        return EffectedFrame(frame.call, frame.number, why="no server records effects here")
     try:
-        if asked.effect:
-            if asked.answer is not None:
-                load_answer(asked.answer)
-            await current.ledger.conclude(asked.effect, asked.answer, trusted=asked.trusted)
-            return EffectedFrame(asked.call, asked.number, asked.effect)
-        if not 0 < len(asked.key) <= LONGEST_KEY:
+        if frame.effect:
+            if frame.answer is not None:
+                load_answer(frame.answer)
+            await current.ledger.conclude(frame.effect, frame.answer, trusted=frame.trusted)
+            return EffectedFrame(frame.call, frame.number, frame.effect)
+        if not 0 < len(frame.key) <= LONGEST_KEY:
             return EffectedFrame(
-                asked.call, asked.number, why="the key of an effect is too short or too long"
+                frame.call, frame.number, why="the key of an effect is too short or too long"
             )
-        entry = await current.ledger.claim(asked.key, passing=asked.passing)
+        entry = await current.ledger.claim(frame.key, passing=frame.passing)
     except (RuntimeError, ValueError) as error:
-        return EffectedFrame(asked.call, asked.number, why=str(error))
-    return EffectedFrame(asked.call, asked.number, entry.id, entry.state, entry.answer, entry.token)
+        return EffectedFrame(frame.call, frame.number, why=str(error))
+    return EffectedFrame(frame.call, frame.number, entry.id, entry.state, entry.answer, entry.token)
 
 
-async def answer_question(asked: CompleteFrame, current: Invocation, codecs: Codecs) -> CompletedFrame:
+async def answer_question(frame: CompleteFrame, current: Invocation, codecs: Codecs) -> CompletedFrame:
     """Ask a model for a worker, at the server. Failures are part of the answer.
 
     Args:
-        asked: the question.
+        frame: the question.
         current: the invocation that asks; it has the models and the budget.
         codecs: of the server.
     """
     if current.completer is None:
         return _failed_completion(
-            asked, "lookup", "the organism declares no language models: add llm: to the YAML"
+            frame, "lookup", "the organism declares no language models: add llm: to the YAML"
         )
     try:
-        tools = [_class(tool, codecs) if isinstance(tool, str) else tool for tool in asked.tools]
-        output = None if asked.output is None else _class(asked.output, codecs)
+        tools = [_class(tool, codecs) if isinstance(tool, str) else tool for tool in frame.tools]
+        output = None if frame.output is None else _class(frame.output, codecs)
         question = Request(
-            asked.messages,
-            asked.agent,
+            frame.messages,
+            frame.agent,
             current.until,
             tools,
             output,
-            asked.repairs,
+            frame.repairs,
             current.purse,
-            partial=asked.partial,
+            partial=frame.partial,
         )
-        done = await current.completer.complete(asked.model, question)
+        done = await current.completer.complete(frame.model, question)
     except CompletionError as error:
-        decode_failure = _failed_completion(asked, error.fault.value, error.why)
+        decode_failure = _failed_completion(frame, error.fault.value, error.why)
         return (
             decode_failure
             if error.partial is None
-            else _completed_frame(asked, error.partial, decode_failure, None)
+            else _completed_frame(frame, error.partial, decode_failure, None)
         )
     except LookupError as error:
-        return _failed_completion(asked, "lookup", str(error))
+        return _failed_completion(frame, "lookup", str(error))
     except (ValueError, TypeError) as error:
-        return _failed_completion(asked, "value", str(error))
+        return _failed_completion(frame, "value", str(error))
     markup = None if done.output is None else codecs.of(type(done.output)).encode(done.output)
-    return _completed_frame(asked, done, None, markup)
+    return _completed_frame(frame, done, None, markup)
 
 
 def _completed_frame(
-    asked: CompleteFrame, done: Completion, decode_failure: CompletedFrame | None, output: str | None
+    question: CompleteFrame, done: Completion, decode_failure: CompletedFrame | None, output: str | None
 ) -> CompletedFrame:
     """Build the frame of an answer, or of the partial answer of a failure."""
     return CompletedFrame(
-        asked.call,
-        asked.number,
+        question.call,
+        question.number,
         done.content,
         done.calls,
         done.usage,
@@ -257,5 +257,5 @@ def _class(name: str, codecs: Codecs) -> type[Any]:
     return codec.payload
 
 
-def _failed_completion(asked: CompleteFrame, fault: str, why: str) -> CompletedFrame:
-    return CompletedFrame(asked.call, asked.number, "", (), Usage(), "", None, fault, why)
+def _failed_completion(question: CompleteFrame, fault: str, reason: str) -> CompletedFrame:
+    return CompletedFrame(question.call, question.number, "", (), Usage(), "", None, fault, reason)

@@ -82,11 +82,11 @@ class HeldCall:
         self._loop = asyncio.get_running_loop()
         self.over: asyncio.Future[Outcome] = self._loop.create_future()
 
-    def give(self, worker: str, again: Callable[[], None]) -> GivenFrame:
-        """Give the call to a worker. ``again`` offers it to others when this one does not begin."""
+    def give(self, worker: str, reoffer: Callable[[], None]) -> GivenFrame:
+        """Give the call to a worker. ``reoffer`` offers it to others when this one does not begin."""
         frame = self.ask()
         self.key, self.worker, self.begun = secrets.token_hex(16), worker, False
-        self._expect(self.silences.begin, again)
+        self._expect(self.silences.begin, reoffer)
         return GivenFrame(self.key, frame)
 
     def handle_frame(self, frame: Spoken) -> Answer | None:
@@ -116,10 +116,10 @@ class HeldCall:
         question = self._questions.get(frame.number) if isinstance(frame, frames.Question) else None
         return (self.over,) if question is None else (self.over, question)  # type: ignore[return-value]  # are awaited
 
-    def break_off(self, why: str) -> None:
+    def break_off(self, reason: str) -> None:
         """End the call with the failure of its worker."""
         if not self.over.done():
-            self.over.set_exception(WorkerError(why))
+            self.over.set_exception(WorkerError(reason))
 
     def close(self) -> None:
         """Cancel timers and questions of a call without a waiter."""
@@ -129,9 +129,9 @@ class HeldCall:
         for question in self._questions.values():
             question.cancel()
 
-    def _answer(self, asked: frames.Question) -> frames.QuestionAnswer | None:
+    def _answer(self, question: frames.Question) -> frames.QuestionAnswer | None:
         """Answer a question once, however often the worker asks again under one number."""
-        task = self._questions.get(asked.number)
+        task = self._questions.get(question.number)
         if task is not None:
             return task.result() if task.done() and not task.cancelled() else None
         done = [number for number, each in self._questions.items() if each.done()]
@@ -140,8 +140,8 @@ class HeldCall:
             raise UnwantedError("too many questions are open")
         for number in done[:-QUESTIONS]:
             del self._questions[number]
-        answering = self.counterpart.complete(asked)
-        self._questions[asked.number] = run_errand(answering, f"answers a question of {self.listener}")
+        answering = self.counterpart.complete(question)
+        self._questions[question.number] = run_errand(answering, f"answers a question of {self.listener}")
         return None
 
     def _expect(self, seconds: float, then: Callable[[], None]) -> None:
@@ -210,19 +210,19 @@ class CallDesk:
         Raises WorkerError when its worker is lost or cannot be believed.
         """
         call = HeldCall(listener, number, ask, counterpart, self._silences)
-        why = "the call has ended: its deadline has passed, or it was cancelled"
+        reason = "the call has ended: its deadline has passed, or it was cancelled"
         try:
             self._offer(call)
             found = await call.over
-            why = "the call was answered before"
+            reason = "the call was answered before"
         except WorkerError:
-            why = "the call has failed before"
+            reason = "the call has failed before"
             raise
         else:
             return found
         finally:
             call.close()
-            self._forget(call, why)
+            self._forget(call, reason)
 
     def _offer(self, call: HeldCall) -> None:
         """Give a call to a worker that waits, or let it wait for one."""
@@ -239,13 +239,13 @@ class CallDesk:
             line.lonely = True
             logger.warning("calls of %s wait: no worker is connected to this server", call.listener)
 
-    def _forget(self, call: HeldCall, why: str) -> None:
+    def _forget(self, call: HeldCall, reason: str) -> None:
         line = self._lines[call.listener]
         if call in line.calls:
             line.calls.remove(call)
         if call.key:
             del self._held[call.key]
-            self._over[call.key] = call.listener, call.worker, why
+            self._over[call.key] = call.listener, call.worker, reason
             while len(self._over) > REMEMBERED:
                 del self._over[next(iter(self._over))]
 
@@ -284,9 +284,9 @@ class CallDesk:
                 line.workers.remove(coming)
 
     def _give(self, call: HeldCall, worker: str) -> GivenFrame:
-        given = call.give(worker, partial(self._give_back, call))
+        frame = call.give(worker, partial(self._give_back, call))
         self._held[call.key] = call
-        return given
+        return frame
 
     def _give_back(self, call: HeldCall) -> None:
         """Offer a call to other workers after its own did not begin. The first worker loses it."""
@@ -305,9 +305,9 @@ class CallDesk:
             if call.over.done():
                 raise UnwantedError("the call was answered before")
             return call
-        *whose, why = self._over.get(key, ("", "", ""))
+        *whose, reason = self._over.get(key, ("", "", ""))
         raise UnwantedError(
-            why if whose == [listener, worker] else "this worker was given no call of this key"
+            reason if whose == [listener, worker] else "this worker was given no call of this key"
         )
 
 

@@ -74,46 +74,46 @@ class WorkerRoutes:
 
     async def take(self, request: Request) -> Response:
         """Give a worker a call, once there is one."""
-        who, listener = self._admit(request)
-        asked = await _frame(request, self.codec.take)
-        if asked.version != frames.VERSION:
-            told = (
-                f"This server speaks version {frames.VERSION} of the frames, and the worker {asked.version}."
+        caller, listener = self._admit(request)
+        frame = await _frame(request, self.codec.take)
+        if frame.version != frames.VERSION:
+            message = (
+                f"This server speaks version {frames.VERSION} of the frames, and the worker {frame.version}."
             )
-            logger.warning("a worker of %s is refused: %s", listener, told)
-            raise ProblemAnswer(409, told)
+            logger.warning("a worker of %s is refused: %s", listener, message)
+            raise ProblemAnswer(409, message)
         try:
-            given = await self._give_call(request, who, asked)
+            call = await self._give_call(request, caller, frame)
         except UnwantedError as error:
             raise ProblemAnswer(404, f"No calls: {error}.") from None
-        return Response(status_code=204) if given is None else _json(given)
+        return Response(status_code=204) if call is None else _json(call)
 
-    async def _give_call(self, request: Request, who: Caller, asked: TakeFrame) -> GivenFrame | None:
-        given: list[GivenFrame] = []
-        with _hold(request).hold(who, request.scope, min(asked.wait, HELD)) as one:
-            given.append(await self.desk.take(who.listener, who.name))
-        if one.why and not given:
+    async def _give_call(self, request: Request, caller: Caller, frame: TakeFrame) -> GivenFrame | None:
+        calls: list[GivenFrame] = []
+        with _hold(request).hold(caller, request.scope, min(frame.wait, HELD)) as one:
+            calls.append(await self.desk.take(caller.listener, caller.name))
+        if one.why and not calls:
             raise server_stopping() if one.why == STOPPING else unauthenticated()
-        return given[0] if given else None
+        return calls[0] if calls else None
 
     async def receive_frame(self, request: Request) -> Response:
         """Take a frame of the worker that has a call."""
-        who, listener = self._admit(request)
+        caller, listener = self._admit(request)
         key = request.path_params["key"]
         try:
-            call = self.desk.find(listener, who.name, key)
+            call = self.desk.find(listener, caller.name, key)
             frame = await self._read_spoken(request, call)
-            call = self.desk.find(listener, who.name, key)  # reading takes a while
+            call = self.desk.find(listener, caller.name, key)  # reading takes a while
             answer = call.handle_frame(frame)
             if answer is None:
-                await self._wait(request, who, call, frame)
+                await self._wait(request, caller, call, frame)
                 answer = call.handle_frame(frame) or HeardFrame(frame.call)
         except UnwantedError as error:
-            await self._refuse(request, who, str(error))
+            await self._refuse(request, caller, str(error))
             raise ProblemAnswer(410, f"Nobody waits for this: {error}.") from None
         return _json(answer)
 
-    async def _refuse(self, request: Request, who: Caller, why: str) -> None:
+    async def _refuse(self, request: Request, caller: Caller, reason: str) -> None:
         """Log the refusal of an answer. Heartbeats of an ended call are not answers."""
         try:
             frame = await read_body(request, self.codec.read_spoken)
@@ -121,7 +121,7 @@ class WorkerRoutes:
             frame = None
         if not isinstance(frame, frames.ReturnedFrame | frames.FailedFrame):
             return
-        logger.warning("an answer of %s for %s is refused: %s", who.name, who.listener, why)
+        logger.warning("an answer of %s for %s is refused: %s", caller.name, caller.listener, reason)
 
     async def _read_spoken(self, request: Request, call: HeldCall) -> Spoken:
         """Read the frame in a request. An invalid one ends the call."""
@@ -131,25 +131,27 @@ class WorkerRoutes:
             call.break_off(f"it sent {error}")
             raise ProblemAnswer(422, "This is no frame of a worker.") from None
 
-    async def _wait(self, request: Request, who: Caller, call: HeldCall, frame: Spoken) -> None:
+    async def _wait(self, request: Request, caller: Caller, call: HeldCall, frame: Spoken) -> None:
         """Hold a request until it can be answered, for a limited time; not at all while no room is left."""
         holding = _hold(request)
-        if not holding.room(who):
+        if not holding.room(caller):
             return
-        with holding.hold(who, request.scope, BEAT) as one:
+        with holding.hold(caller, request.scope, BEAT) as one:
             await asyncio.wait(call.list_futures(frame), return_when=asyncio.FIRST_COMPLETED)
         if one.why and one.why != STOPPING:
             raise unauthenticated()
 
     def _admit(self, request: Request) -> tuple[Caller, str]:
         """Return the worker and its listener. Raises ProblemAnswer for a listener that is not its own or not remote."""
-        who, listener = caller(request), request.path_params["listener"]
-        if listener != who.listener:
-            logger.warning("%s, a worker of %s, asks for calls of another listener", who.name, who.listener)
+        principal, listener = caller(request), request.path_params["listener"]
+        if listener != principal.listener:
+            logger.warning(
+                "%s, a worker of %s, asks for calls of another listener", principal.name, principal.listener
+            )
             raise ProblemAnswer(403, "This worker is another listener's.")
         if not self.desk.serves(listener):
             raise ProblemAnswer(404, "This listener has no isolation: remote here.")
-        return who, listener
+        return principal, listener
 
 
 def _hold(request: Request) -> HeldConnections:

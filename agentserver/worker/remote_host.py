@@ -37,8 +37,8 @@ REFUSED: Final = (400, 401, 403, 405, 409, 413, 421, 422)
 class AwayError(Exception):
     """The server cannot be reached, or takes nothing at present. ``after`` is the pause in seconds that it asks for."""
 
-    def __init__(self, why: str, after: float = 0.0) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str, after: float = 0.0) -> None:
+        super().__init__(reason)
         self.after = after
 
 
@@ -49,8 +49,8 @@ class GoneError(Exception):
 class RefusedError(Exception):
     """The server does not take this from this worker. ``status`` is the status of HTTP."""
 
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
         self.status = status
 
 
@@ -103,28 +103,28 @@ class ServerLink:
 async def _problem(response: httpx.Response) -> Exception:
     """Convert an answer to its error."""
     try:
-        said = parse_json(await _read(response, PROBLEM), JsonLimits(bytes=PROBLEM))
+        fields = parse_json(await _read(response, PROBLEM), JsonLimits(bytes=PROBLEM))
     except frames.FrameError:
-        said = None
-    detail = said.get("detail") if isinstance(said, dict) else None
-    told = f"{response.status_code} {detail if isinstance(detail, str) else response.reason_phrase}"
+        fields = None
+    detail = fields.get("detail") if isinstance(fields, dict) else None
+    message = f"{response.status_code} {detail if isinstance(detail, str) else response.reason_phrase}"
     if response.status_code in GONE:
-        return GoneError(told)
+        return GoneError(message)
     if response.status_code in REFUSED:
-        return RefusedError(response.status_code, told)
+        return RefusedError(response.status_code, message)
     after = response.headers.get("retry-after", "")
-    return AwayError(told, min(float(after), 60.0) if after.isascii() and after.isdigit() else 0.0)
+    return AwayError(message, min(float(after), 60.0) if after.isascii() and after.isdigit() else 0.0)
 
 
-async def _read(response: httpx.Response, most: int) -> bytes:
+async def _read(response: httpx.Response, maximum: int) -> bytes:
     """Read the body of an answer. Raises FrameError if it is too long or compressed."""
     if response.headers.get("content-encoding", "identity").lower() != "identity":
         raise frames.FrameError("a packed answer")
     data = bytearray()
     async for piece in response.aiter_raw():
         data += piece
-        if len(data) > most:
-            raise frames.FrameError(f"an answer of more than {most} bytes")
+        if len(data) > maximum:
+            raise frames.FrameError(f"an answer of more than {maximum} bytes")
     return bytes(data)
 
 
@@ -155,10 +155,10 @@ class Backoff:
 
     pause: float = FIRST
 
-    def next_pause(self, asked: float = 0.0) -> float:
+    def next_pause(self, requested: float = 0.0) -> float:
         """Return the next pause in seconds; at least the one that the server asked for."""
         pause, self.pause = self.pause, min(self.pause * 2, LAST)
-        return max(asked, pause * (0.5 + secrets.randbelow(500) / 1000))
+        return max(requested, pause * (0.5 + secrets.randbelow(500) / 1000))
 
     def reset(self) -> None:
         """Begin with short pauses again."""
@@ -214,11 +214,11 @@ class RemoteWorker:
 
         try:
             while not (self.ending.is_set() or self.workers.futile):
-                given = await self._unless_ending(_take(room, taking))
-                if given is None:
+                call = await self._unless_ending(_take(room, taking))
+                if call is None:
                     continue
                 task = run_errand(
-                    _RemoteCall(link, self.workers, given).run(), f"handles a call of {link.listener}"
+                    _RemoteCall(link, self.workers, call).run(), f"handles a call of {link.listener}"
                 )
                 running.add(task)
                 task.add_done_callback(end)
@@ -234,8 +234,8 @@ class RemoteWorker:
     async def _unless_ending(self, work: Any) -> GivenFrame | None:
         """Return the call that a task yields; None if the worker ends first."""
         coming = run_errand(work, "waits for a call", (RefusedError,))
-        over = run_errand(self.ending.wait(), "waits for the end")
-        both: set[asyncio.Future[Any]] = {coming, over}
+        end = run_errand(self.ending.wait(), "waits for the end")
+        both: set[asyncio.Future[Any]] = {coming, end}
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             found: GivenFrame | None = coming.result() if coming.done() else None
@@ -252,13 +252,13 @@ async def _join_all(running: set[asyncio.Task[None]]) -> None:
 async def _take(room: asyncio.Semaphore, taking: _CallTaker) -> GivenFrame | None:
     """Take a call once there is a process for it; None if there is no call yet. Raises RefusedError."""
     await room.acquire()
-    given = None
+    call = None
     try:
-        given = await taking.next_call()
+        call = await taking.next_call()
     finally:
-        if given is None:
+        if call is None:
             room.release()
-    return given
+    return call
 
 
 @dataclass(eq=False)
@@ -289,11 +289,11 @@ class _CallTaker:
             self.tell(f"handles calls of {self.link.listener} of {self.link.url}, {self.many} at once")
         return answer if isinstance(answer, GivenFrame) else None
 
-    async def _pause(self, why: str, seconds: float) -> None:
+    async def _pause(self, reason: str, seconds: float) -> None:
         self.met = False
-        if self.told != why:
-            self.told = why
-            self.tell(why)
+        if self.told != reason:
+            self.told = reason
+            self.tell(reason)
         await asyncio.sleep(self.backoff.next_pause(seconds))
 
 
@@ -367,9 +367,9 @@ class _RemoteCall:
         try:
             await self._say(answer)
         except RefusedError as error:
-            told = f"the result cannot be sent: {error}"
-            logger.error("a call of %s: %s", self.link.listener, told)  # noqa: TRY400 - no fault of this code
-            await self._say(frames.FailedFrame(self._number, told))
+            message = f"the result cannot be sent: {error}"
+            logger.error("a call of %s: %s", self.link.listener, message)  # noqa: TRY400 - no fault of this code
+            await self._say(frames.FailedFrame(self._number, message))
 
     async def _say(self, frame: Any, wait: float = 0.0) -> Answer | None:
         """Send a frame, again while the server is away, and return its answer.
@@ -406,21 +406,21 @@ class _RemoteCall:
         except _TROUBLE as error:
             logger.info("a line of progress is lost: %s", error)
 
-    async def complete(self, asked: frames.Question) -> frames.QuestionAnswer:
+    async def complete(self, question: frames.Question) -> frames.QuestionAnswer:
         """Have the server answer a question. An answer that was lost on the way is asked for again, and paid once."""
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
             try:
-                answer = await self._say(asked, BEAT)
+                answer = await self._say(question, BEAT)
             except _UnwantedError as error:
-                if isinstance(asked, frames.EffectFrame):
-                    return frames.EffectedFrame(asked.call, asked.number, why=str(error))
+                if isinstance(question, frames.EffectFrame):
+                    return frames.EffectedFrame(question.call, question.number, why=str(error))
                 fault = CompletionFault.UNAVAILABLE.value
                 return frames.CompletedFrame(
-                    asked.call, asked.number, "", (), Usage(), "", None, fault, str(error)
+                    question.call, question.number, "", (), Usage(), "", None, fault, str(error)
                 )
-            if isinstance(answer, frames.QuestionAnswer) and answer.number == asked.number:
+            if isinstance(answer, frames.QuestionAnswer) and answer.number == question.number:
                 return answer
             if loop.time() - began < BEAT / 2:
                 await asyncio.sleep(SOON)

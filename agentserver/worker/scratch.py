@@ -55,18 +55,18 @@ class Measure(NamedTuple):
     breach: str = ""
 
 
-def measure(place: int, most: int) -> Measure:
+def measure(place: int, maximum: int) -> Measure:
     """Measure what lies below a folder; the walk ends once it is known to be too much.
 
     Args:
         place: a descriptor of the folder.
-        most: bytes.
+        maximum: bytes.
     """
     total = 0
     try:
         for seen, each in enumerate(_walk_sizes(place), 1):
             total += each
-            if total > most:
+            if total > maximum:
                 break
             if seen > MOST_FILES:
                 return Measure(total, f"it made more than {MOST_FILES} files and folders")
@@ -155,22 +155,22 @@ def _list_mapped(maps: str, below: str) -> Iterator[int]:
             yield int(inode)
 
 
-def clear(place: int, most: int | None = None) -> bool:
+def clear(place: int, maximum: int | None = None) -> bool:
     """Remove the content of a folder; True if it had any.
 
     The folders in it are moved up to it one by one, so that nothing is ever removed from more than one level below.
 
     Args:
         place: a descriptor of the folder.
-        most: maximum number of entries, in case a process keeps making some; None for all.
+        maximum: maximum number of entries, in case a process keeps making some; None for all.
 
     Raises OSError if something cannot be removed, or if there are more.
     """
     removed = 0
     while names := _names(place):
         removed += len(names)
-        if most is not None and removed > most:
-            raise OSError(errno.EBUSY, f"more than {most} files and folders")
+        if maximum is not None and removed > maximum:
+            raise OSError(errno.EBUSY, f"more than {maximum} files and folders")
         for name in names:
             with suppress(FileNotFoundError):
                 _remove(name, place)
@@ -277,9 +277,9 @@ class Scratch:
         """
         if self.bounded:
             return ""
-        most = disk + ROUNDED
-        found = [measure(self._place, most), *(measure_unlinked(pid, self.path, disk) for pid in pids)]
-        if sum(each.bytes for each in found) > most:
+        maximum = disk + ROUNDED
+        found = [measure(self._place, maximum), *(measure_unlinked(pid, self.path, disk) for pid in pids)]
+        if sum(each.bytes for each in found) > maximum:
             return f"it wrote more than {disk} bytes"
         return next((each.breach for each in found if each.breach), "")
 

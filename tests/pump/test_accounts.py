@@ -173,23 +173,23 @@ async def test_a_principal_has_only_so_many_conversations_open():
 @pytest.mark.parametrize("key", [None, "mine"])
 async def test_a_principal_may_have_fewer_conversations_than_others(key):
     async with desk((listener("a"), lambda *_: None), principal_conversations=2) as d:
-        first = await d.pump.open("ann", most=1)
+        first = await d.pump.open("ann", maximum=1)
         with pytest.raises(QuotaError, match="as many as this principal may have"):
-            await d.pump.open("ann", key, most=1)
+            await d.pump.open("ann", key, maximum=1)
         with pytest.raises(QuotaError):
-            await d.pump.open("eve", key, most=0)
-        await d.pump.open("bob", key, most=1)
+            await d.pump.open("eve", key, maximum=0)
+        await d.pump.open("bob", key, maximum=1)
         await first.close()
-        again = await d.pump.open("ann", key, most=1)
+        again = await d.pump.open("ann", key, maximum=1)
         if key is not None:
-            assert (await d.pump.open("ann", key, most=1)).id == again.id
+            assert (await d.pump.open("ann", key, maximum=1)).id == again.id
 
 
 async def test_nobody_has_more_conversations_than_the_server_allows():
     async with desk((listener("a"), lambda *_: None), principal_conversations=1) as d:
-        await d.pump.open("ann", most=5)
+        await d.pump.open("ann", maximum=5)
         with pytest.raises(QuotaError, match="principal_conversations"):
-            await d.pump.open("ann", most=5)
+            await d.pump.open("ann", maximum=5)
 
 
 async def test_a_restart_counts_again():

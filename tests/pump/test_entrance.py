@@ -108,9 +108,9 @@ async def refusals(d, principal, key):
 
 async def test_an_opening_that_is_kept_is_one_step_and_the_first_message_without_one_is_too(shop):
     async with shop() as d:
-        kept = await d.pump.open("console", kept=True)
-        known = await d.pump.open("console", "mine", kept=True)
-        known = await d.pump.open("console", "mine", kept=True)
+        kept = await d.pump.open("console", committed=True)
+        known = await d.pump.open("console", "mine", committed=True)
+        known = await d.pump.open("console", "mine", committed=True)
         lazy = await d.pump.open("console")
         assert [d.pump.conversation(each.id).version for each in (kept, known, lazy)] == [1, 1, 0]
         await lazy.send(d.markup(Ask("hi")), "a")
@@ -128,7 +128,7 @@ class Full(MemoryEngine):
 async def test_an_opening_that_cannot_be_kept_is_refused_and_leaves_nothing_open():
     async with Full() as engine, desk((listener("a"), answer), engine=engine) as d:
         found = await asyncio.gather(
-            *(d.pump.open("console", key, kept=True) for key in (None, "mine", "mine")),
+            *(d.pump.open("console", key, committed=True) for key in (None, "mine", "mine")),
             return_exceptions=True,
         )
         assert [(type(each), each.why) for each in found] == [(UnkeptError, RejectReason.UNKEPT)] * 3

@@ -757,9 +757,9 @@ async def _open(request: Request, named: _ChatName | None, key: str | None) -> s
     who, server = caller(request), host(request)
     if named is None:
         opened = None if key is None else _hash("message", key)
-        return await open_conversation(server, who, opened, kept=False)
+        return await open_conversation(server, who, opened, committed=False)
     if named.own:
-        return await open_conversation(server, who, _hash("chat", named.own), kept=False)
+        return await open_conversation(server, who, _hash("chat", named.own), committed=False)
     with report_unknown():
         await server.find_conversation(who.name, named.key)
     return named.key

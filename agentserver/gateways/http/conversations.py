@@ -110,7 +110,7 @@ class ConversationRoutes:
         who = acting_caller(request)
         if self.holding.stopping:
             raise server_stopping()
-        key = await open_conversation(host(request), who, idempotency_key(request), kept=True)
+        key = await open_conversation(host(request), who, idempotency_key(request), committed=True)
         return forms.json_response(
             {"conversation": key}, 201, {"location": path_to(request, f"/v1/conversations/{key}")}
         )

@@ -294,15 +294,15 @@ async def read_body(request: Request, reader: Callable[[bytes], T]) -> T:
     return await threads.read(reader, await request.body())
 
 
-async def open_conversation(server: DoorHost, who: Caller, key: str | None, *, kept: bool) -> str:
+async def open_conversation(server: DoorHost, caller: Caller, key: str | None, *, committed: bool) -> str:
     """Open a conversation for a caller, or find the one of this key. Returns its id.
 
-    ``kept`` commits the opening first, for an answer of its own.
+    ``committed`` commits the opening first, for an answer of its own.
 
     Raises ProblemAnswer: 403 for rights that this organism lacks, such as for a removed listener; and QuotaError.
     """
     try:
-        handle = await server.open(who.principal, key=key, most=who.open, kept=kept)
+        handle = await server.open(caller.principal, key=key, maximum=caller.open, committed=committed)
     except UnkeptError as error:
         raise not_stored(error.why) from None
     except ValueError as error:

@@ -102,8 +102,8 @@ class Exposure:
 
     def additions_since(self, before: Exposure) -> list[list[Any]]:
         """Serialise the additions to an earlier exposure."""
-        more = list(self.first.items())[len(before.first) :]
-        return [[key, *text] for key, text in more]
+        added = list(self.first.items())[len(before.first) :]
+        return [[key, *text] for key, text in added]
 
     def state(self) -> list[Any]:
         """Serialise the parts that are replaced as a whole."""

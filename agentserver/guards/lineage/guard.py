@@ -181,41 +181,45 @@ class LineageGuard:
             known = self._take_order(known, arrived, delivery.thread, at)
         else:
             known = known if known.clean else self._count_carried(known, arrived, at)
-            heard = self._take_output(self._planning.track_input(known, arrived), arrived, at)
-            calm = heard.clean and not (
+            learned = self._take_output(self._planning.track_input(known, arrived), arrived, at)
+            calm = learned.clean and not (
                 self._carriers or self._parties.classify(arrived.sender, known).source
             )
             # A viewer reads only the parts of a message that are counted in bits.
             unread = calm or delivery.to in self.viewers
             put_in = None if unread else _first_text(self._find_put_in(known, arrived), arrived, known)
-            known = heard if unread else self._reach.deliver(heard, arrived, delivery.thread, known, put_in)
+            known = (
+                learned if unread else self._reach.deliver(learned, arrived, delivery.thread, known, put_in)
+            )
         receiver = self._classes.get(delivery.to)
         if receiver is not None and not receiver.relay:
             steps = self._find_steps(known, arrived, at)
             known = known.record_request(delivery.thread, delivery.origin, list_texts(arrived.leaves), steps)
         return known
 
-    def _take_order(self, memory: Memory, said: ObservedMessage, thread: str, at: float) -> Memory:
+    def _take_order(self, memory: Memory, message: ObservedMessage, thread: str, at: float) -> Memory:
         """Add a principal's words. Text in a field of prose is another author's."""
-        pasted = tuple(leaf for leaf in said.leaves if leaf.standing is Standing.PROSE)
+        pasted = tuple(leaf for leaf in message.leaves if leaf.standing is Standing.PROSE)
         own = (
-            tuple(leaf for leaf in said.leaves if leaf.standing is not Standing.PROSE)
+            tuple(leaf for leaf in message.leaves if leaf.standing is not Standing.PROSE)
             if pasted
-            else said.leaves
+            else message.leaves
         )
         memory = memory.add_order("\n".join(list_texts(own)))
         if not any(list_texts(pasted)):
             return memory
-        seen = Observation(said.sender, pasted, memory.step, at, trace=said.trace)
-        return self._reach.deliver(memory.grow(memory.ledger.learn(self._policy, seen)), said, thread, memory)
+        seen = Observation(message.sender, pasted, memory.step, at, trace=message.trace)
+        return self._reach.deliver(
+            memory.grow(memory.ledger.learn(self._policy, seen)), message, thread, memory
+        )
 
-    def _find_steps(self, memory: Memory, said: ObservedMessage, at: float) -> tuple[int, ...]:
+    def _find_steps(self, memory: Memory, message: ObservedMessage, at: float) -> tuple[int, ...]:
         """Find the numbers of the plan's steps that a message is a call of."""
         ledger = memory.ledger
         if ledger.plan is None or not ledger.plan.steps:
             return ()
         return ledger.plan.find_answered(
-            ledger, said.to, self._make_call(said, memory, at, exposed=True).arguments
+            ledger, message.to, self._make_call(message, memory, at, exposed=True).arguments
         )
 
     def _passes_by(self, delivery: Delivery, known: Memory) -> bool:
@@ -236,100 +240,102 @@ class LineageGuard:
         """Return the memory after a message of unknown content: over the bound, so that every sink is refused."""
         return _recall(memory).miss()
 
-    def _count_carried(self, memory: Memory, said: ObservedMessage, at: float) -> Memory:
+    def _count_carried(self, memory: Memory, message: ObservedMessage, at: float) -> Memory:
         """Count the bits that a message may have revealed by its choices."""
-        receiver = self._classes.get(said.to)
+        receiver = self._classes.get(message.to)
         if receiver is None or not (receiver.sink or receiver.source):
             return memory
-        exposed = self._reach.find_exposure(memory, said.sender, said.thread) is not None
-        call = self._make_call(said, memory, at, exposed=exposed)
-        ruled = [(argument.leaf, argument.rule) for argument in self._list_arguments(said, call)]
+        exposed = self._reach.find_exposure(memory, message.sender, message.thread) is not None
+        call = self._make_call(message, memory, at, exposed=exposed)
+        ruled = [(argument.leaf, argument.rule) for argument in self._list_arguments(message, call)]
         return memory.grow(memory.ledger.carry(count_bits(memory.ledger, self._policy, call, ruled)))
 
-    def _list_arguments(self, said: ObservedMessage, call: Call) -> tuple[Argument, ...]:
+    def _list_arguments(self, message: ObservedMessage, call: Call) -> tuple[Argument, ...]:
         """List the arguments of a message with their rules, once for its judgement and its delivery."""
-        content = said.content
+        content = message.content
         if call.arguments is not content.leaves:  # a task's, which are read from it each time
             return list_arguments(self._policy, call)
         if content.sink != call.sink:
             content.sink, content.arguments = call.sink, list_arguments(self._policy, call)
         return content.arguments
 
-    def _take_output(self, memory: Memory, said: ObservedMessage, at: float) -> Memory:
+    def _take_output(self, memory: Memory, message: ObservedMessage, at: float) -> Memory:
         """Add a sender's output."""
-        memory = self._planning.adopt(memory, said)
-        return memory.grow(self._learn(memory, said, at))
+        memory = self._planning.adopt(memory, message)
+        return memory.grow(self._learn(memory, message, at))
 
-    def _learn(self, memory: Memory, said: ObservedMessage, at: float) -> Ledger:
+    def _learn(self, memory: Memory, message: ObservedMessage, at: float) -> Ledger:
         """Add a sender's output to the ledger, except a plan.
 
         If nothing came between its judgement and its delivery, the ledger that was supposed is only dated again.
         """
         ledger = memory.ledger
-        basis = ledger, memory.latest_request(said.thread), memory.trust
-        about = said.sender, said.thread, memory.step, memory.answered_steps(said.thread)
-        known = said.content.learned
+        basis = ledger, memory.latest_request(message.thread), memory.trust
+        about = message.sender, message.thread, memory.step, memory.answered_steps(message.thread)
+        known = message.content.learned
         if known is not None and all(map(is_, known[0], basis)) and known[1] == about:
-            return known[2].date_since(ledger, at, said.trace)
-        after = self._compute_learned(memory, said, at)
-        dated = after.plan is None and after.private is ledger.private and not is_recalled(self.keepers, said)
-        said.content.learned = (basis, about, after) if dated else None
+            return known[2].date_since(ledger, at, message.trace)
+        after = self._compute_learned(memory, message, at)
+        dated = (
+            after.plan is None and after.private is ledger.private and not is_recalled(self.keepers, message)
+        )
+        message.content.learned = (basis, about, after) if dated else None
         return after
 
-    def _compute_learned(self, memory: Memory, said: ObservedMessage, at: float) -> Ledger:
+    def _compute_learned(self, memory: Memory, message: ObservedMessage, at: float) -> Ledger:
         ledger = memory.ledger
-        sender = self._parties.classify(said.sender, memory)
-        recalled = is_recalled(self.keepers, said)
-        if said.sender in self._trusted.quarantined and ledger.tainted:
-            ledger = ledger.spend(self._readings[said.root].channel.bits)
-        if self._policy.readers or said.root not in self._readings.unmarked:
-            private = Observation(said.sender, said.leaves, memory.step, at, trace=said.trace)
+        sender = self._parties.classify(message.sender, memory)
+        recalled = is_recalled(self.keepers, message)
+        if message.sender in self._trusted.quarantined and ledger.tainted:
+            ledger = ledger.spend(self._readings[message.root].channel.bits)
+        if self._policy.readers or message.root not in self._readings.unmarked:
+            private = Observation(message.sender, message.leaves, memory.step, at, trace=message.trace)
             ledger = ledger.confide(self._policy, private)
         if recalled:
-            return self._learn_notes(ledger, memory, said, at)
+            return self._learn_notes(ledger, memory, message, at)
         if sender.relay:
-            return ledger.relay(said.sender, said.leaves, memory.step) if ledger.tainted else ledger
-        asked = memory.latest_request(said.thread)
-        leaves = said.leaves
-        if asked is None:  # no record tells what it merely repeats
+            return ledger.relay(message.sender, message.leaves, memory.step) if ledger.tainted else ledger
+        request = memory.latest_request(message.thread)
+        leaves = message.leaves
+        if request is None:  # no record tells what it merely repeats
             leaves = tuple(map(_disown, leaves)) if sender.source else ()
-        arguments = tuple(Leaf("", text) for text in asked or ())
-        answers = memory.answered_steps(said.thread)
-        seen = Observation(said.sender, leaves, memory.step, at, arguments, said.trace, answers)
-        return ledger.learn(self._policy, seen, said.content.assessment)
+        arguments = tuple(Leaf("", text) for text in request or ())
+        answers = memory.answered_steps(message.thread)
+        seen = Observation(message.sender, leaves, memory.step, at, arguments, message.trace, answers)
+        return ledger.learn(self._policy, seen, message.content.assessment)
 
-    def _learn_notes(self, ledger: Ledger, memory: Memory, said: ObservedMessage, at: float) -> Ledger:
+    def _learn_notes(self, ledger: Ledger, memory: Memory, message: ObservedMessage, at: float) -> Ledger:
         """Add the contents of notes under their sources at the time of writing."""
-        words = read_recalled(said, memory.step, at)
-        asked = memory.latest_request(said.thread)
-        if asked is None:  # as in ``_learn``: no record tells what it merely repeats
+        words = read_recalled(message, memory.step, at)
+        request = memory.latest_request(message.thread)
+        if request is None:  # as in ``_learn``: no record tells what it merely repeats
             words = words._replace(records=())
-        arguments = tuple(Leaf("", text) for text in asked or ())
-        answers = memory.answered_steps(said.thread)
-        seen = Observation(said.sender, (), memory.step, at, arguments, said.trace, answers)
+        arguments = tuple(Leaf("", text) for text in request or ())
+        answers = memory.answered_steps(message.thread)
+        seen = Observation(message.sender, (), memory.step, at, arguments, message.trace, answers)
         return learn_recalled(ledger, self._policy, words, seen)
 
     def describe_lineage(
         self, memory: object, delivery: Delivery, element: etree._Element, principal: str
     ) -> MessageLineage:
         """Describe the origin of a message to a listener that keeps notes."""
-        known, said = _recall(memory), self._read_delivery(delivery, element)
+        known, message = _recall(memory), self._read_delivery(delivery, element)
         outside = delivery.sender not in self._classes
         if outside and delivery.hop == 1 and self._parties.gives_orders(delivery.sender, known):
-            return describe_lineage(known, said, principal, SpanAuthor.PRINCIPAL)
-        text = self._reach.find_exposure(known, said.sender, said.thread)
-        text = text or _first_text(self._find_put_in(known, said), said, known)
+            return describe_lineage(known, message, principal, SpanAuthor.PRINCIPAL)
+        text = self._reach.find_exposure(known, message.sender, message.thread)
+        text = text or _first_text(self._find_put_in(known, message), message, known)
         if text is not None:
-            return describe_lineage(known, said, principal, SpanAuthor.STRANGER, (text.source,))
-        if outside or known.trust is not Trust.ORDERS or self._parties.classify(said.sender, known).source:
-            return describe_lineage(known, said, principal, SpanAuthor.STRANGER, (said.sender,))
-        return describe_lineage(known, said, principal, SpanAuthor.LISTENER)
+            return describe_lineage(known, message, principal, SpanAuthor.STRANGER, (text.source,))
+        if outside or known.trust is not Trust.ORDERS or self._parties.classify(message.sender, known).source:
+            return describe_lineage(known, message, principal, SpanAuthor.STRANGER, (message.sender,))
+        return describe_lineage(known, message, principal, SpanAuthor.LISTENER)
 
-    def _find_put_in(self, memory: Memory, said: ObservedMessage) -> InsertedValues | None:
+    def _find_put_in(self, memory: Memory, message: ObservedMessage) -> InsertedValues | None:
         """Find the values in a message that its sender did not read."""
-        if said.sender not in self.viewers:
+        if message.sender not in self.viewers:
             return None
-        return self._viewer.find_put_in(memory, said.thread, said.root, said.element)
+        return self._viewer.find_put_in(memory, message.thread, message.root, message.element)
 
     def _read_delivery(self, delivery: Delivery, element: etree._Element) -> ObservedMessage:
         root = delivery.root
@@ -343,8 +349,8 @@ class LineageGuard:
     def prepare(self, memory: object, finished: FinishedInvocation) -> Work | None:
         """Prepare the indexing of long texts; None if there is little to index."""
         delivery, element, result, _ = finished
-        said = result.said if isinstance(result, HandlerReturn) else None
-        drafts = said.drafts if isinstance(said, Drafts) else ()
+        returned = result.said if isinstance(result, HandlerReturn) else None
+        drafts = returned.drafts if isinstance(returned, Drafts) else ()
         size = len(delivery.message)
         for draft in drafts:
             size += len(draft.markup)
@@ -408,10 +414,10 @@ class LineageGuard:
         """
         known = _recall(memory)
         if self._reach.find_outward(known, proposal) is not None:
-            before, said = known.next_step(), self._read_proposal(proposal)
-            heard = self._take_output(before, said, at)
-            put_in = _first_text(self._find_put_in(before, said), said, before)
-            return self._reach.deliver(heard, said, "", before, put_in)
+            before, message = known.next_step(), self._read_proposal(proposal)
+            learned = self._take_output(before, message, at)
+            put_in = _first_text(self._find_put_in(before, message), message, before)
+            return self._reach.deliver(learned, message, "", before, put_in)
         if not self._planning.is_counted(known, proposal):
             return memory
         return known.grow(
@@ -424,10 +430,10 @@ class LineageGuard:
         if isinstance(confined, DenyVerdict) or not self._is_consequential(known, proposal):
             return confined
         known = known.next_step()
-        said = self._read_proposal(proposal)
-        ordered = self._parties.gives_orders(said.sender, known) and not redriven
-        judged, text = self._judge_provenance(known, said, at, ordered=ordered)
-        exposed = None if text is None else SenderExposure(said.sender, *text)
+        message = self._read_proposal(proposal)
+        ordered = self._parties.gives_orders(message.sender, known) and not redriven
+        judged, text = self._judge_provenance(known, message, at, ordered=ordered)
+        exposed = None if text is None else SenderExposure(message.sender, *text)
         return translate_verdict(judged, exposed, known.approved, self._redact) or confined
 
     def _read_proposal(self, proposal: Proposal) -> ObservedMessage:
@@ -443,7 +449,7 @@ class LineageGuard:
         return declared or (receiver.source and proposal.route is not Route.ANSWER)
 
     def _judge_provenance(
-        self, memory: Memory, said: ObservedMessage, at: float, *, ordered: bool
+        self, memory: Memory, message: ObservedMessage, at: float, *, ordered: bool
     ) -> tuple[Judgement, FirstText | None]:
         """Judge a message by the ledger, including the message itself if its sender is a source or quarantined.
 
@@ -451,31 +457,32 @@ class LineageGuard:
         """
         if ordered:
             # The principal's own message is an order: only the deny list can refuse it.
-            return judge(Ledger(), self._orders, self._make_call(said, memory, at, exposed=False)), None
+            return judge(Ledger(), self._orders, self._make_call(message, memory, at, exposed=False)), None
         speaks = (
-            self._parties.classify(said.sender, memory).source or said.sender in self._trusted.quarantined
+            self._parties.classify(message.sender, memory).source
+            or message.sender in self._trusted.quarantined
         )
-        if speaks or is_recalled(self.keepers, said):
-            memory = self._planning.adopt(memory, said)
-            memory = memory.suppose(self._learn(memory, said, at))
-        text = self._reach.find_exposure(memory, said.sender, said.thread)
-        put_in = None if text is not None else self._find_put_in(memory, said)
-        text = text or _first_text(put_in, said, memory)
+        if speaks or is_recalled(self.keepers, message):
+            memory = self._planning.adopt(memory, message)
+            memory = memory.suppose(self._learn(memory, message, at))
+        text = self._reach.find_exposure(memory, message.sender, message.thread)
+        put_in = None if text is not None else self._find_put_in(memory, message)
+        text = text or _first_text(put_in, message, memory)
         ledger = memory.ledger if text is None else memory.ledger.suspect_foreign_text()
-        call = self._make_call(said, memory, at, exposed=text is not None)
+        call = self._make_call(message, memory, at, exposed=text is not None)
         paths = frozenset(put_in.paths if put_in is not None else ())
         if paths <= {leaf.path for leaf in call.arguments}:  # otherwise the inserted arguments are not known
             call = replace(call, put_in=paths)
-        return judge(ledger, self._policy, call, self._list_arguments(said, call)), text
+        return judge(ledger, self._policy, call, self._list_arguments(message, call)), text
 
-    def _make_call(self, said: ObservedMessage, memory: Memory, at: float, *, exposed: bool) -> Call:
-        reading = self._readings[said.root]
+    def _make_call(self, message: ObservedMessage, memory: Memory, at: float, *, exposed: bool) -> Call:
+        reading = self._readings[message.root]
         # A task to itself is the listener's own. The server wrote any other, so only its values are the sender's.
-        own = said.root != TASK or said.sender == said.to
-        arguments = said.leaves if own else list_task_leaves(reading.codec.decode(said.element))
+        own = message.root != TASK or message.sender == message.to
+        arguments = message.leaves if own else list_task_leaves(reading.codec.decode(message.element))
         filled = reading.find_filled(arguments) if own else frozenset()
         call = Call(
-            said.to, arguments, memory.step, at, reading.roles, said.sender, exposed, reading.marks.ids
+            message.to, arguments, memory.step, at, reading.roles, message.sender, exposed, reading.marks.ids
         )
         if filled or reading.marks.options:
             return replace(call, filled=filled, options=reading.marks.options)
@@ -489,8 +496,8 @@ class LineageGuard:
         if channel.closed:
             return None
         name = local(proposal.root)
-        told = Ground.QUARANTINED.of(proposal.sender.name, name, channel)
-        return NoteVerdict(told) if self._policy.mode is Mode.AUDIT else DenyVerdict(Code.DENIED, told)
+        detail = Ground.QUARANTINED.of(proposal.sender.name, name, channel)
+        return NoteVerdict(detail) if self._policy.mode is Mode.AUDIT else DenyVerdict(Code.DENIED, detail)
 
     def silences(self, memory: object, listener: str, thread: str) -> bool:
         """Check whether a listener received untrusted text, so that its output to a gateway would be an exit."""
@@ -532,9 +539,9 @@ def _disown(leaf: Leaf) -> Leaf:
     return replace(leaf, standing=Standing.PROSE, inside="")
 
 
-def _first_text(put_in: InsertedValues | None, said: ObservedMessage, memory: Memory) -> FirstText | None:
+def _first_text(put_in: InsertedValues | None, message: ObservedMessage, memory: Memory) -> FirstText | None:
     """Describe the untrusted text that the values put into a message are from."""
-    return None if put_in is None else FirstText(put_in.source, memory.step, said.sender)
+    return None if put_in is None else FirstText(put_in.source, memory.step, message.sender)
 
 
 def translate_verdict(
@@ -578,8 +585,8 @@ def _digest_finding(verdict: Judgement, finding: Finding) -> str:
 
 def digest_call(call: Call) -> str:
     """Hash the sink and every argument in canonical form. An approval holds for one call with this digest."""
-    said = [[leaf.path, type(leaf.value).__name__, text_of(leaf.value)] for leaf in call.arguments]
-    body = json.dumps([call.sink, said], ensure_ascii=True, separators=(",", ":"))
+    arguments = [[leaf.path, type(leaf.value).__name__, text_of(leaf.value)] for leaf in call.arguments]
+    body = json.dumps([call.sink, arguments], ensure_ascii=True, separators=(",", ":"))
     return sha256(body.encode("ascii")).hexdigest()
 
 

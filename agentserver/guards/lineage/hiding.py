@@ -143,63 +143,63 @@ class HidingRules:
             known = self._facts[root] = measure_schema(self._readings[root].codec)
         return known
 
-    def cover(self, memory: Memory, said: MessageOrigin, element: etree._Element) -> Cover:
+    def cover(self, memory: Memory, message: MessageOrigin, element: etree._Element) -> Cover:
         """Find the part of a payload that a listener with references must not read."""
-        suspicion = self._assess_suspicion(memory, said)
+        suspicion = self._assess_suspicion(memory, message)
         if suspicion is _Suspicion.NOTHING:
             return Cover()
-        found = self.list_places(said.root, element)
-        facts = self.facts_for(said.root)
+        found = self.list_places(message.root, element)
+        facts = self.facts_for(message.root)
         if suspicion is _Suspicion.CARRIED:
-            return Cover(tuple(self._find_carrying(memory, said, found, facts)))
+            return Cover(tuple(self._find_carrying(memory, message, found, facts)))
         hidden: list[int] = []
-        bits = structure_bits(self._readings[said.root].codec, facts.names, element)
+        bits = structure_bits(self._readings[message.root].codec, facts.names, element)
         for number, place in enumerate(found):
-            vouched = suspicion is _Suspicion.FIELDS and self._is_vouched_for(said, place)
-            if vouched or is_server_written(said.root, place, found):
+            vouched = suspicion is _Suspicion.FIELDS and self._is_vouched_for(message, place)
+            if vouched or is_server_written(message.root, place, found):
                 continue
-            told = closed_bits(place.kind) if place.kind else facts.closed.get(place.shape)
-            if told is None:
+            field_bits = closed_bits(place.kind) if place.kind else facts.closed.get(place.shape)
+            if field_bits is None:
                 hidden.append(number)
             else:
-                bits += told
-        spent = said.sender in self._trusted.quarantined and memory.ledger.tainted
+                bits += field_bits
+        spent = message.sender in self._trusted.quarantined and memory.ledger.tainted
         return Cover(tuple(hidden), 0.0 if spent else bits)
 
-    def _assess_suspicion(self, memory: Memory, said: MessageOrigin) -> _Suspicion:
+    def _assess_suspicion(self, memory: Memory, message: MessageOrigin) -> _Suspicion:
         """Assess how much of a message may be a stranger's. It never decreases during a conversation."""
-        if said.sender in SYSTEM_NAMES or is_system_name(said.root):
+        if message.sender in SYSTEM_NAMES or is_system_name(message.root):
             return _Suspicion.NOTHING
-        if memory.ledger.overflow or (said.sender in self._trusted.keepers and said.root == RECALLED):
+        if memory.ledger.overflow or (message.sender in self._trusted.keepers and message.root == RECALLED):
             return _Suspicion.EVERYTHING
-        known = self._classes.get(said.sender)
+        known = self._classes.get(message.sender)
         if known is None:
-            return self._assess_principal(memory, said)
+            return self._assess_principal(memory, message)
         if known.source:
             return _Suspicion.FIELDS
-        if self._reach.find_exposure(memory, said.sender, said.thread) is None:
+        if self._reach.find_exposure(memory, message.sender, message.thread) is None:
             return _Suspicion.CARRIED
-        vouched = any(means(entry, said.sender) for entry in self._policy.trusted)
+        vouched = any(means(entry, message.sender) for entry in self._policy.trusted)
         return _Suspicion.FIELDS if vouched and not known.relay else _Suspicion.EVERYTHING
 
-    def _assess_principal(self, memory: Memory, said: MessageOrigin) -> _Suspicion:
-        trust = self._parties.trust_of(said.sender, memory)
+    def _assess_principal(self, memory: Memory, message: MessageOrigin) -> _Suspicion:
+        trust = self._parties.trust_of(message.sender, memory)
         if trust is Trust.STRANGER:
             return _Suspicion.FIELDS
-        if not said.outside:
+        if not message.outside:
             return _Suspicion.EVERYTHING
         if trust is Trust.ORDERS:
             return _Suspicion.NOTHING
-        exposed = self._reach.find_exposure(memory, said.sender, said.thread)
+        exposed = self._reach.find_exposure(memory, message.sender, message.thread)
         return _Suspicion.CARRIED if exposed is None else _Suspicion.EVERYTHING
 
     def _find_carrying(
-        self, memory: Memory, said: MessageOrigin, found: Sequence[Place], facts: SchemaFacts
+        self, memory: Memory, message: MessageOrigin, found: Sequence[Place], facts: SchemaFacts
     ) -> Iterator[int]:
         """Find the texts that hold a value of untrusted origin, in a message of a sender that read none."""
         if not is_tainted(memory):
             return
-        put_in = self.find_put_in(memory, said.thread, said.root, found)
+        put_in = self.find_put_in(memory, message.thread, message.root, found)
         paths = () if put_in is None else put_in.paths
         for number, place in enumerate(found):
             text = is_text(place.kind) if place.kind else place.shape not in facts.closed
@@ -213,9 +213,9 @@ class HidingRules:
         put_in = memory.references.put_in
         return put_in.get(stamp_message(thread, root, (place.text for place in found))) if put_in else None
 
-    def _is_vouched_for(self, said: MessageOrigin, place: Place) -> bool:
-        marked = self._readings[said.root].marks.standing_of(place.path)
-        return is_vouched_for(self._policy, said.sender, Leaf(place.path, place.text, marked))
+    def _is_vouched_for(self, message: MessageOrigin, place: Place) -> bool:
+        marked = self._readings[message.root].marks.standing_of(place.path)
+        return is_vouched_for(self._policy, message.sender, Leaf(place.path, place.text, marked))
 
 
 def is_vouched_for(policy: Policy, sender: str, leaf: Leaf) -> bool:
@@ -264,8 +264,8 @@ def is_tainted(memory: Memory) -> bool:
 def _carries(memory: Memory, text: str) -> bool:
     """Check whether a text holds a span or a value of an untrusted one, or equals a short one."""
     ledger = memory.ledger
-    told = ledger.untrusted.may_contain(text, len(ledger.texts))
-    return told or ledger.table.first(whole_key(text)) is not None
+    may_contain = ledger.untrusted.may_contain(text, len(ledger.texts))
+    return may_contain or ledger.table.first(whole_key(text)) is not None
 
 
 def is_server_written(root: str, place: Place, found: Sequence[Place]) -> bool:

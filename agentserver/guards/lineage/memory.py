@@ -85,12 +85,12 @@ class LastRequest(NamedTuple):
         cls, thread: str, origin: str, texts: Iterable[str] | None, steps: Iterable[int] = ()
     ) -> LastRequest:
         """Create a request on a thread, dropping texts that are too long."""
-        said = None if texts is None else tuple(texts)
-        if said is not None and sum(map(len, said)) > ASKED:
-            said = None
+        request = None if texts is None else tuple(texts)
+        if request is not None and sum(map(len, request)) > ASKED:
+            request = None
         known = tuple(steps)
-        data = write_json([origin, said, known] if known else [origin, said])
-        return cls(thread, origin, said, data, known)
+        data = write_json([origin, request, known] if known else [origin, request])
+        return cls(thread, origin, request, data, known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Memory:
         if ledger is before:
             return self
         ledger = limit_growth(before, ledger)
-        entry = {name: more for name, more in ledger.additions_since(before).items() if more}
+        entry = {name: added for name, added in ledger.additions_since(before).items() if added}
         log = self.log.add(entry) if entry else self.log
         return replace(self, ledger=ledger, log=log, clean=self.clean and _is_clean(ledger))
 
@@ -169,8 +169,8 @@ class Memory:
     def expose(self, listener: str, thread: str, recall: Recall, text: FirstText) -> Memory:
         """Record that a listener received untrusted text on a thread."""
         exposure = self.exposure.expose(listener, thread, recall, text)
-        more = exposure.additions_since(self.exposure)
-        log = self.log.add({"exposed": more}) if more else self.log
+        added = exposure.additions_since(self.exposure)
+        log = self.log.add({"exposed": added}) if added else self.log
         return replace(self, exposure=exposure, log=log, clean=False)
 
     def spend_closed(self, bits: float) -> Memory:
@@ -182,23 +182,23 @@ class Memory:
         self, thread: str, origin: str, texts: Iterable[str], steps: Iterable[int] = ()
     ) -> Memory:
         """Record a request to a listener's thread. An answer there only renews the thread's request."""
-        known = next((told for told in self.requests if told.thread == thread), None)
-        others = tuple(told for told in self.requests if told.thread != thread)[1 - REQUESTS :]
+        known = next((request for request in self.requests if request.thread == thread), None)
+        others = tuple(request for request in self.requests if request.thread != thread)[1 - REQUESTS :]
         if known is not None and known.origin != origin:
             return replace(self, requests=(*others, known))
         return replace(self, requests=(*others, LastRequest.create(thread, origin, texts, steps)))
 
     def latest_request(self, thread: str) -> tuple[str, ...] | None:
         """Look up the latest request to the listener of a thread; None if unknown."""
-        return next((told.texts for told in self.requests if told.thread == thread), None)
+        return next((request.texts for request in self.requests if request.thread == thread), None)
 
     def answered_steps(self, thread: str) -> tuple[int, ...]:
         """Look up the plan's steps that the latest request to a thread's listener is a call of."""
-        return next((told.steps for told in self.requests if told.thread == thread), ())
+        return next((request.steps for request in self.requests if request.thread == thread), ())
 
-    def add_references(self, more: Mapping[str, ReferencedValue]) -> Memory:
+    def add_references(self, added: Mapping[str, ReferencedValue]) -> Memory:
         """Add references that a listener saw, up to the bounds."""
-        fitting = self.references.select_fitting(more)
+        fitting = self.references.select_fitting(added)
         if not fitting:
             return self
         rows = [[name, *each] for name, each in fitting.items()]
@@ -214,8 +214,8 @@ class Memory:
 
     def approve(self, digests: Iterable[str]) -> Memory:
         """Add digests of approved content."""
-        more = self.approved | frozenset(digests)
-        return replace(self, approved=more) if len(more) <= APPROVALS else self
+        approved = self.approved | frozenset(digests)
+        return replace(self, approved=approved) if len(approved) <= APPROVALS else self
 
 
 def limit_growth(before: Ledger, ledger: Ledger) -> Ledger:
@@ -236,8 +236,8 @@ def _is_clean(ledger: Ledger) -> bool:
 def dump_memory(memory: Memory) -> dict[str, bytes]:
     """Serialise the memory in parts. A part that a step has not changed keeps its bytes."""
     parts = {f"{_LOG}{number}": piece for number, piece in enumerate(memory.log.pieces())}
-    parts.update({f"{_THREAD}{told.thread}": told.data for told in memory.requests})
-    order = [told.thread for told in memory.requests]
+    parts.update({f"{_THREAD}{request.thread}": request.data for request in memory.requests})
+    order = [request.thread for request in memory.requests]
     exposure = memory.exposure.state()
     trust = () if memory.trust is Trust.ORDERS else (memory.trust,)
     state = [memory.step, order, sorted(memory.approved), memory.ledger.state(), exposure, *trust]
@@ -251,15 +251,15 @@ def load_memory(parts: Mapping[str, bytes]) -> Memory:
     """
     step, order, approved, state, exposed, *trust = json.loads(parts[_STATE])
     pieces = [parts[f"{_LOG}{number}"] for number in range(sum(name.startswith(_LOG) for name in parts))]
-    shown = ("references", "put_in")
-    names = ("queries", "texts", "records", "relayed", "sayings", "exposed", "private", *shown)
+    presented = ("references", "put_in")
+    names = ("queries", "texts", "records", "relayed", "sayings", "exposed", "private", *presented)
     held: dict[str, list[Any]] = {name: [] for name in names}
     log = Log()
     for line in (line for piece in pieces for line in piece.split(b"\n")):
         entry = json.loads(line)
         log = log.add(entry)
-        for name, more in entry.items():
-            held[name] += more
+        for name, added in entry.items():
+            held[name] += added
     reached = held.pop("exposed")
     references = References.load(held.pop("references"), held.pop("put_in"))
     ledger = Ledger.load({**held, **state})

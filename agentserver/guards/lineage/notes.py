@@ -49,10 +49,10 @@ def split_sentences(text: str) -> Iterator[tuple[int, str]]:
 # Writing
 
 
-def list_own_sentences(asked: TrustedWords) -> frozenset[str]:
+def list_own_sentences(trusted: TrustedWords) -> frozenset[str]:
     """List the principal's whole sentences, without quotations, pasted lines and exclusions."""
     own = set()
-    for words, ignored in zip(asked.queries, asked.ignored, strict=True):
+    for words, ignored in zip(trusted.queries, trusted.ignored, strict=True):
         for start, sentence in split_sentences(words):
             if ignored.may_order(start, start + len(sentence.rstrip())):
                 own.add(_normalize(sentence))
@@ -64,17 +64,17 @@ def _normalize(sentence: str) -> str:
     return " ".join(normalize("NFC", sentence).split())
 
 
-def describe_spans(leaves: Iterable[Leaf], author: SpanAuthor, asked: TrustedWords) -> tuple[NoteSpan, ...]:
+def describe_spans(leaves: Iterable[Leaf], author: SpanAuthor, trusted: TrustedWords) -> tuple[NoteSpan, ...]:
     """List the texts of a message with their author.
 
     Of a text that may be a stranger's, the sentences are the principal's that the principal wrote in exactly this form.
     """
-    said = [(leaf.path, text) for leaf in leaves if (text := text_of(leaf.value)).strip()]
+    texts = [(leaf.path, text) for leaf in leaves if (text := text_of(leaf.value)).strip()]
     if author is not SpanAuthor.STRANGER:
-        return tuple(NoteSpan(path, text, author) for path, text in said)
-    own = list_own_sentences(asked)
+        return tuple(NoteSpan(path, text, author) for path, text in texts)
+    own = list_own_sentences(trusted)
     spans: list[NoteSpan] = []
-    for path, text in said:
+    for path, text in texts:
         for _, sentence in split_sentences(text):
             mine = _normalize(sentence) in own
             one = NoteSpan(path, sentence, SpanAuthor.PRINCIPAL if mine else author)
@@ -98,32 +98,32 @@ def list_sources(memory: Memory, also: Iterable[str]) -> tuple[NoteSource, ...]:
     found.update(dict.fromkeys(NoteSource(text.source) for text in memory.exposure.first.values()))
     found.update(dict.fromkeys(map(NoteSource, also)))
     named = {source.name for source in found if source.place}
-    kept = [one for one in found if one.name and (one.place or one.name not in named)]
-    unknown = not kept or ledger.overflow or memory.exposure.everyone is not None or len(kept) > SOURCES
+    listed = [one for one in found if one.name and (one.place or one.name not in named)]
+    unknown = not listed or ledger.overflow or memory.exposure.everyone is not None or len(listed) > SOURCES
     unknown = unknown or any(not one.name for one in found)
-    return (*kept[:SOURCES], *([NoteSource(UNKNOWN_SOURCE)] if unknown else []))
+    return (*listed[:SOURCES], *([NoteSource(UNKNOWN_SOURCE)] if unknown else []))
 
 
 def describe_lineage(
-    memory: Memory, said: ObservedMessage, principal: str, author: SpanAuthor, also: Iterable[str] = ()
+    memory: Memory, message: ObservedMessage, principal: str, author: SpanAuthor, also: Iterable[str] = ()
 ) -> MessageLineage:
     """Describe the origin of a message that a listener gets.
 
     Args:
         memory: of the conversation.
-        said: the message.
+        message: the message.
         principal: of the conversation.
         author: of its words.
         also: sources in addition to those that the conversation has learned.
     """
     if author is SpanAuthor.STRANGER and memory.trust is not Trust.ORDERS:
         also = (*also, principal)
-    spans = describe_spans(said.leaves, author, memory.ledger.asked)
+    spans = describe_spans(message.leaves, author, memory.ledger.asked)
     strange = any(span.author is SpanAuthor.STRANGER for span in spans)
     sources = list_sources(memory, also) if strange else ()
     groups = (group for pool in memory.ledger.private.pools for group in pool.readers)
     readers = ((),) if memory.ledger.private.overflow else tuple(dict.fromkeys(groups))
-    return MessageLineage(principal, said.sender, spans, sources, readers)
+    return MessageLineage(principal, message.sender, spans, sources, readers)
 
 
 # Reading
@@ -181,19 +181,19 @@ class RecalledWords(NamedTuple):
         return self.prose[0].origin.source if self.prose else None
 
 
-def read_recalled(said: ObservedMessage, step: int, at: float) -> RecalledWords:
+def read_recalled(message: ObservedMessage, step: int, at: float) -> RecalledWords:
     """Read the contents of the notes in an answer. Everything but clean words counts as a stranger's."""
     records: list[Leaf] = []
     prose: list[Text] = []
     private: list[tuple[Text, tuple[tuple[str, ...], ...]]] = []
-    for note in _collect(said.leaves):
+    for note in _collect(message.leaves):
         clean: dict[str, list[str]] = {}
         strangers = [NoteSource(one.get("name", ""), one.get("place", "")) for one in note.sources.values()]
         groups = tuple(tuple(entries) for entries in note.readers.values())
         for number, span in sorted(note.spans.items()):
             name, body = span.get("field", ""), span.get("text", "")
             path = f"notes[{note.number}].{name or number}"
-            origin = TextOrigin(said.sender, path, step, at, said.trace)
+            origin = TextOrigin(message.sender, path, step, at, message.trace)
             if groups and body:
                 private.append((Text(origin, body, Standing.RECORD), groups))
             if span.get("author") in (SpanAuthor.PRINCIPAL, SpanAuthor.LISTENER):
@@ -236,6 +236,6 @@ def learn_recalled(ledger: Ledger, policy: Policy, words: RecalledWords, seen: O
     return ledger.keep(words.prose, (), (), policy.limit)
 
 
-def is_recalled(keepers: frozenset[str], said: ObservedMessage) -> bool:
+def is_recalled(keepers: frozenset[str], message: ObservedMessage) -> bool:
     """Check whether a message holds notes of a listener that keeps them."""
-    return said.root == RECALLED and said.sender in keepers
+    return message.root == RECALLED and message.sender in keepers

@@ -182,14 +182,14 @@ def _read_kind(argument: PlanArgument) -> Kind:
     return OneOf(()) if length is None else DateOffset(base, length)
 
 
-def _read_field(said: PlanField) -> FieldOf:
-    return FieldOf(said.field, said.of, said.step, tuple(map(_read_condition, said.where)), said.inside)
+def _read_field(field: PlanField) -> FieldOf:
+    return FieldOf(field.field, field.of, field.step, tuple(map(_read_condition, field.where)), field.inside)
 
 
-def _read_condition(said: PlanCondition) -> Condition:
-    leaves = (FieldOf(each.field, each.of, each.step) for each in said.leaves)
-    every: tuple[Kind, ...] = (*map(Literal, said.values), *leaves)
-    return Condition(said.field, every[0] if len(every) == 1 else OneOf(every), said.has)
+def _read_condition(condition: PlanCondition) -> Condition:
+    leaves = (FieldOf(each.field, each.of, each.step) for each in condition.leaves)
+    every: tuple[Kind, ...] = (*map(Literal, condition.values), *leaves)
+    return Condition(condition.field, every[0] if len(every) == 1 else OneOf(every), condition.has)
 
 
 HEAD = "The plan of this conversation. These calls will run without another question, and no others:"
@@ -220,25 +220,25 @@ class Planning:
         self._trusted, self._parties, self._readings = trusted, parties, readings
         self._reach, self._redact = reach, redact
 
-    def track_input(self, memory: Memory, said: ObservedMessage) -> Memory:
+    def track_input(self, memory: Memory, message: ObservedMessage) -> Memory:
         """Dismiss a planner that receives words of any party but the principal.
 
         The principal's own words may be passed on to it, whole or in pieces. After other words its plans do not count
         in this conversation. Its messages to itself are its own.
         """
-        if said.to not in self._trusted.planners or said.sender == said.to:
+        if message.to not in self._trusted.planners or message.sender == message.to:
             return memory
-        asked = memory.ledger.asked
-        forms = filter(None, map(fold_bytes, list_texts(said.leaves)))
-        return memory if all(map(asked.says, forms)) else memory.grow(memory.ledger.dismiss(said.to))
+        trusted = memory.ledger.asked
+        forms = filter(None, map(fold_bytes, list_texts(message.leaves)))
+        return memory if all(map(trusted.says, forms)) else memory.grow(memory.ledger.dismiss(message.to))
 
-    def adopt(self, memory: Memory, said: ObservedMessage) -> Memory:
+    def adopt(self, memory: Memory, message: ObservedMessage) -> Memory:
         """Adopt a planner's plan, if it counts."""
-        if said.root != ROOT or said.sender not in self._trusted.planners:
+        if message.root != ROOT or message.sender not in self._trusted.planners:
             return memory
-        if self._find_loss(memory, said.sender, said.thread):
+        if self._find_loss(memory, message.sender, message.thread):
             return memory
-        plan = read_steps(self._readings[said.root].codec.decode(said.element))
+        plan = read_steps(self._readings[message.root].codec.decode(message.element))
         grown = memory.ledger.adopt(plan, unexposed=True)
         return memory if grown is None else memory.grow(grown)
 
@@ -268,11 +268,11 @@ class Planning:
         return any(step.sink == proposal.to and step.times is not None for step in plan.steps)
 
     def _ask_about(self, steps: tuple[AllowedStep, ...]) -> Verdict:
-        told = "\n".join((HEAD, *describe_steps(steps, self._redact))) if steps else EMPTY
+        question = "\n".join((HEAD, *describe_steps(steps, self._redact))) if steps else EMPTY
         if self._trusted.policy.mode is Mode.AUDIT:
-            return NoteVerdict(told)
+            return NoteVerdict(question)
         about = sha256(repr(describe_steps(steps)).encode("utf-8", "surrogatepass"))
-        return NeedsApproval(told, (about.hexdigest(),))
+        return NeedsApproval(question, (about.hexdigest(),))
 
     def _find_loss(self, memory: Memory, planner: str, thread: str) -> str:
         """Find the reason why a planner's plans no longer count; empty while they do."""

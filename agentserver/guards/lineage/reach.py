@@ -40,7 +40,7 @@ class Reach:
     def deliver(
         self,
         memory: Memory,
-        said: ObservedMessage,
+        message: ObservedMessage,
         thread: str,
         before: Memory,
         put_in: FirstText | None = None,
@@ -49,22 +49,22 @@ class Reach:
 
         Args:
             memory: the memory that includes the message.
-            said: the message, which is no order of the principal.
+            message: the message, which is no order of the principal.
             thread: the receiver's thread.
             before: the memory without the message.
             put_in: the untrusted text in it that its sender did not read, if any.
         """
-        recall = self._trusted.recall_of(said.to)
-        text = self._find_text(memory, said, before) or put_in
-        if text is None or memory.exposure.find_text(said.to, thread, recall) is not None:
+        recall = self._trusted.recall_of(message.to)
+        text = self._find_text(memory, message, before) or put_in
+        if text is None or memory.exposure.find_text(message.to, thread, recall) is not None:
             return memory
-        bits = self._count_bits(said)
-        if said.sender in self._trusted.quarantined and bits < math.inf:
+        bits = self._count_bits(message)
+        if message.sender in self._trusted.quarantined and bits < math.inf:
             spent = memory.ledger if memory.ledger.tainted else memory.ledger.spend(bits)
             return memory.grow(spent)
         if self._fits_budget(memory, bits + SENT):
             return memory.spend_closed(bits + SENT)
-        return memory.expose(said.to, thread, recall, text)
+        return memory.expose(message.to, thread, recall, text)
 
     def deliver_answer(
         self, memory: Memory, listener: str, thread: str, source: str, answer: tuple[Leaf, ...]
@@ -108,33 +108,33 @@ class Reach:
         text = self.find_exposure(memory, sender, proposal.thread)
         return None if text is None or text.source == to else text  # what it said itself may come back
 
-    def _find_text(self, memory: Memory, said: ObservedMessage, before: Memory) -> FirstText | None:
+    def _find_text(self, memory: Memory, message: ObservedMessage, before: Memory) -> FirstText | None:
         """Find the untrusted text that a message may hold: a source's own words, or text that its sender received."""
-        if is_recalled(self._trusted.keepers, said):
-            source = read_recalled(said, memory.step, 0.0).source
+        if is_recalled(self._trusted.keepers, message):
+            source = read_recalled(message, memory.step, 0.0).source
             if source is not None:
-                return FirstText(source, memory.step, said.sender)
-        if self._parties.writes(said.sender, memory):
+                return FirstText(source, memory.step, message.sender)
+        if self._parties.writes(message.sender, memory):
             policy = self._trusted.policy
-            wrote = steers(policy, said.sender, said.leaves, before.ledger, memory.ledger)
-            return FirstText(said.sender, memory.step, said.sender) if wrote else None
-        text = self.find_exposure(memory, said.sender, said.thread)
-        return None if text is None else FirstText(text.source, memory.step, said.sender)
+            wrote = steers(policy, message.sender, message.leaves, before.ledger, memory.ledger)
+            return FirstText(message.sender, memory.step, message.sender) if wrote else None
+        text = self.find_exposure(memory, message.sender, message.thread)
+        return None if text is None else FirstText(text.source, memory.step, message.sender)
 
-    def _count_bits(self, said: ObservedMessage) -> float:
+    def _count_bits(self, message: ObservedMessage) -> float:
         """Count the bits that one such message can reveal."""
-        if is_system_name(said.root):
+        if is_system_name(message.root):
             return ERROR
-        if said.root != TASK or said.sender == said.to:
-            return self._readings[said.root].channel.bits
-        task: Any = self._readings[TASK].codec.decode(said.element)
+        if message.root != TASK or message.sender == message.to:
+            return self._readings[message.root].channel.bits
+        task: Any = self._readings[TASK].codec.decode(message.element)
         return math.inf if task.data else self._trusted.intents.get(task.intent, math.inf)
 
     def _fits_budget(self, memory: Memory, bits: float) -> bool:
         """Check whether so many bits may still be passed on in closed schemas to unexposed listeners."""
         budget = self._trusted.policy.budget
-        most = CLOSED if budget == math.inf else budget
-        return memory.exposure.bits + bits <= most and memory.ledger.spent + bits <= budget
+        maximum = CLOSED if budget == math.inf else budget
+        return memory.exposure.bits + bits <= maximum and memory.ledger.spent + bits <= budget
 
 
 def describe_outward(text: FirstText, principal: str) -> str:

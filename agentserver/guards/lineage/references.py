@@ -100,11 +100,11 @@ class References:
         """True when the bound on messages with inserted values is reached."""
         return len(self.put_in) >= PUT_IN
 
-    def select_fitting(self, more: Mapping[str, ReferencedValue]) -> dict[str, ReferencedValue]:
+    def select_fitting(self, added: Mapping[str, ReferencedValue]) -> dict[str, ReferencedValue]:
         """Select the new references of one more delivery, up to the bounds."""
         found: dict[str, ReferencedValue] = {}
         characters = self.characters
-        for name, each in more.items():
+        for name, each in added.items():
             if name in self.known:
                 continue
             characters += len(each.value)
@@ -113,19 +113,19 @@ class References:
             found[name] = each
         return found
 
-    def add(self, more: Mapping[str, ReferencedValue]) -> References:
+    def add(self, added: Mapping[str, ReferencedValue]) -> References:
         """Add references."""
         known = changeable(self.known)
-        for name, each in more.items():
+        for name, each in added.items():
             known[name] = each
         return References(
-            known, self.put_in, self.characters + sum(len(each.value) for each in more.values())
+            known, self.put_in, self.characters + sum(len(each.value) for each in added.values())
         )
 
-    def record_put_in(self, stamped: str, more: InsertedValues) -> References:
+    def record_put_in(self, stamped: str, values: InsertedValues) -> References:
         """Record the values that were put into one more message."""
         put_in = changeable(self.put_in)
-        put_in[stamped] = more
+        put_in[stamped] = values
         return References(self.known, put_in, self.characters)
 
     def look_up(self, name: str, thread: str) -> str | None:

@@ -68,22 +68,22 @@ class Viewer:
         self, memory: Memory, delivery: Delivery, element: etree._Element
     ) -> etree._Element | Refusal:
         """Hide the untrusted values of an element from its listener, or refuse if that is impossible."""
-        said = self._hiding.describe_delivery(delivery)
-        cover = self._hiding.cover(memory, said, element)
+        message = self._hiding.describe_delivery(delivery)
+        cover = self._hiding.cover(memory, message, element)
         if not cover.places:
             return element
         names = {path: name for path, name, _ in self._list_references(delivery, element, cover)}
-        shown = self._cover(said.root, element, cover, names)
-        if shown is not None:
-            return shown
-        return Refusal(Code.DENIED, _note(self._describe_unfit(delivery.to, said.root)), delivery.to)
+        presented = self._cover(message.root, element, cover, names)
+        if presented is not None:
+            return presented
+        return Refusal(Code.DENIED, _note(self._describe_unfit(delivery.to, message.root)), delivery.to)
 
     def record_shown(self, memory: Memory, delivery: Delivery, element: etree._Element) -> Memory:
         """Record the references that a listener saw, and the bits that the rest revealed."""
         if is_system_name(delivery.root):
             return self._spend(memory, FAILURE) if is_tainted(memory) else memory
-        said = self._hiding.describe_delivery(delivery)
-        cover = self._hiding.cover(memory, said, element)
+        message = self._hiding.describe_delivery(delivery)
+        cover = self._hiding.cover(memory, message, element)
         source, step = delivery.sender, memory.step
         memory = memory.add_references(
             {
@@ -95,12 +95,12 @@ class Viewer:
 
     def find_unshowable(self, memory: Memory, proposal: Proposal) -> DenyVerdict | None:
         """Refuse a message that cannot be shown to its listener, because a required field accepts no reference."""
-        said = self._hiding.describe_proposal(proposal)
-        cover = self._hiding.cover(memory, said, proposal.element)
-        names = {place.path: SAMPLE for place in self._hiding.list_places(said.root, proposal.element)}
-        if not cover.places or self._cover(said.root, proposal.element, cover, names) is not None:
+        message = self._hiding.describe_proposal(proposal)
+        cover = self._hiding.cover(memory, message, proposal.element)
+        names = {place.path: SAMPLE for place in self._hiding.list_places(message.root, proposal.element)}
+        if not cover.places or self._cover(message.root, proposal.element, cover, names) is not None:
             return None
-        return DenyVerdict(Code.DENIED, self._describe_unfit(proposal.to, said.root))
+        return DenyVerdict(Code.DENIED, self._describe_unfit(proposal.to, message.root))
 
     def _describe_unfit(self, to: str, root: str) -> str:
         return f"{to} is shown references, and a field of {local(root)} that must be there takes none"
@@ -160,7 +160,7 @@ class Viewer:
         element = _copy(draft.element)
         found = self._hiding.list_places(draft.root, element)
         paths: list[str] = []
-        told: dict[str, str] = {}
+        origins: dict[str, str] = {}
         for place in found:
             text = place.text
             names = FORM.findall(text) if PREFIX in text else ()
@@ -172,13 +172,13 @@ class Viewer:
                 return ResolvedPayload(None, memory, _note(REFUSED))
             place.write(FORM.sub(lambda match: values[match[0]] or "", text))  # noqa: B023 - used at once
             paths.append(place.path)
-            told.update({name: _describe_origin(memory.references.known[name]) for name in names})
+            origins.update({name: _describe_origin(memory.references.known[name]) for name in names})
         if not paths:
             return None
         stamped = stamp_message(thread, draft.root, (place.text for place in found))
-        source = memory.references.known[next(iter(told))].source
+        source = memory.references.known[next(iter(origins))].source
         memory = self._spend(memory.record_put_in(stamped, InsertedValues(source, tuple(paths))), ATTEMPT)
-        return ResolvedPayload(element, memory, _note(_list_origins(told)))
+        return ResolvedPayload(element, memory, _note(_list_origins(origins)))
 
     def follow_rewrite(self, memory: Memory, before: Draft, after: Draft, thread: str) -> Memory:
         """Record that a message with inserted values was rewritten, so that all of it may come from them.
@@ -238,10 +238,10 @@ def _describe_origin(found: ReferencedValue) -> str:
     return f"{found.path} of {found.source}"
 
 
-def _list_origins(told: Mapping[str, str]) -> str:
-    lines = [f"{name} is {origin}" for name, origin in list(told.items())[:TOLD]]
-    more = [f"and {len(told) - TOLD} more"] if len(told) > TOLD else []
-    return "\n".join(["values are put in place of references", *lines, *more])
+def _list_origins(origins: Mapping[str, str]) -> str:
+    lines = [f"{name} is {origin}" for name, origin in list(origins.items())[:TOLD]]
+    rest = [f"and {len(origins) - TOLD} more"] if len(origins) > TOLD else []
+    return "\n".join(["values are put in place of references", *lines, *rest])
 
 
 def _note(text: str) -> GuardNote:

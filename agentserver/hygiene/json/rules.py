@@ -219,7 +219,7 @@ def check_closed(schema: Schema) -> Said:
         if not isinstance(each, dict):
             yield pointer, "accepts anything"
             continue
-        yield from ((pointer, said) for said in _open(each))
+        yield from ((pointer, text) for text in _open(each))
 
 
 def _open(schema: dict[str, Any]) -> Iterator[str]:
@@ -278,11 +278,11 @@ def check_occurrences(schema: Schema) -> Said:
     for pointer, each in at.positions(schema.tree):
         if not isinstance(each, dict):
             continue
-        for keyword, most in _MOST.items():
+        for keyword, maximum in _MOST.items():
             if keyword in each and not (
-                isinstance(each[keyword], dict | list) and len(each[keyword]) <= most
+                isinstance(each[keyword], dict | list) and len(each[keyword]) <= maximum
             ):
-                yield pointer, f"{keyword} must be a collection of at most {most}"
+                yield pointer, f"{keyword} must be a collection of at most {maximum}"
         for keyword in _UP_TO:
             value = each.get(keyword, 0)
             if type(value) is not int or not 0 <= value <= REPEATED:
@@ -312,7 +312,7 @@ def check_values(schema: Schema) -> Said:
     dialect = schema.tree.get("$schema", DIALECTS[0])
     for pointer, each in at.positions(schema.tree):
         if isinstance(each, dict):
-            yield from ((pointer, said) for said in ill_formed(each, dialect))
+            yield from ((pointer, text) for text in ill_formed(each, dialect))
     if not readable(str(schema.tree.get("$id", "")).replace("/", "."), spaces=False):
         yield "/$id", "reads as text"
 
@@ -321,7 +321,7 @@ def check_wording(schema: Schema) -> Said:
     """Require member names and listed values, which survive stripping, not to read as text."""
     for pointer, each in at.positions(schema.tree):
         if isinstance(each, dict):
-            yield from ((pointer, said) for said in (*_check_names(each), *_check_listed_values(each)))
+            yield from ((pointer, text) for text in (*_check_names(each), *_check_listed_values(each)))
 
 
 def _check_names(schema: dict[str, Any]) -> Iterator[str]:

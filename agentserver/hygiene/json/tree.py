@@ -138,8 +138,8 @@ class Places:
         """List the pointers of the schemas that one contains or refers to."""
         schema, base = self.found.get(pointer, (None, ""))
         inside = [pointer + rest for rest, _ in children(schema)]
-        said = [schema.get(word) for word in _REFERRING] if isinstance(schema, dict) else []
-        return (*inside, *(named for each in said if (named := self._resolve(base, each)) is not None))
+        references = [schema.get(word) for word in _REFERRING] if isinstance(schema, dict) else []
+        return (*inside, *(named for each in references if (named := self._resolve(base, each)) is not None))
 
     def _resolve(self, base: str, reference: Any) -> str | None:
         if not isinstance(reference, str):

@@ -114,7 +114,7 @@ def check_finite(schema: Schema) -> Said:
 def check_closed(schema: Schema) -> Said:
     """Require a type for every element and attribute; forbid mixed, open and abstract types and substitution."""
     for element in _elements(schema):
-        yield from ((at.place(element), said) for said in _open(element))
+        yield from ((at.place(element), text) for text in _open(element))
 
 
 def _open(element: etree._Element) -> Iterator[str]:

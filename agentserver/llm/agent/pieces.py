@@ -136,10 +136,10 @@ class AnswerPieces:
         self._names: dict[int, str] = {}
         self._reader = TextReader(member)
 
-    def restart(self, why: str) -> None:
+    def restart(self, reason: str) -> None:
         """Void the pieces so far: another attempt begins."""
         self._names, self._reader = {}, TextReader(self._member)
-        self._writer.reset(why)
+        self._writer.reset(reason)
 
     def add_call(self, index: int, name: str, arguments: str) -> None:
         """Take a piece of a call."""

@@ -111,7 +111,7 @@ class Rooms:
                 known = None
             found = known or await self._resume(principal)
             if found is None:
-                found = await self._server.open(principal, most=self._most(), door=DOOR)
+                found = await self._server.open(principal, maximum=self._most(), door=DOOR)
             self._open[principal.name] = principal, found
             return found
 

@@ -219,11 +219,11 @@ class _Reader:
             ) from None
 
     def _field(self, cls: type, each: dataclasses.Field[Any], hint: Any, docs: Mapping[str, str]) -> Field:
-        where = f"{cls.__qualname__}.{each.name}"
+        place = f"{cls.__qualname__}.{each.name}"
         try:
             return self._describe_record(each, _unfold(hint), docs.get(each.name, ""))
         except (_Refusal, ValueError) as error:
-            raise PayloadError(f"{where}: {error}") from None
+            raise PayloadError(f"{place}: {error}") from None
 
     def _describe_record(self, each: dataclasses.Field[Any], use: _Use, doc: str) -> Field:
         if not each.init:
@@ -231,13 +231,22 @@ class _Reader:
         marks = [m for m in use.metadata if isinstance(m, (Element, Attribute))]
         facets = tuple(m for m in use.metadata if not isinstance(m, (Element, Attribute)))
         place, name = _place_fields(each.name, marks)
-        count, item, least, most = self._count_elements(use, facets)
+        count, item, minimum, maximum = self._count_elements(use, facets)
         default = _default(each)
-        _check_count(place, count, item, default, least)
+        _check_count(place, count, item, default, minimum)
         if not _xml_name(name) or (place is FieldKind.ATTRIBUTE and name == "xmlns"):
             raise _Refusal(f"{name!r} is not an XML name; use Annotated[..., Element('name')]")
         return Field(
-            each.name, name, item, place, count, least, most, default, keyword=bool(each.kw_only), doc=doc
+            each.name,
+            name,
+            item,
+            place,
+            count,
+            minimum,
+            maximum,
+            default,
+            keyword=bool(each.kw_only),
+            doc=doc,
         )
 
     def _count_elements(
@@ -257,12 +266,12 @@ class _Reader:
             raise _Refusal("holds optional items or lists; wrap the item in a dataclass")
         if any(isinstance(m, (Element, Attribute)) for m in item.metadata):
             raise _Refusal("names its items inside the list; put Element around the list")
-        least, most = lengths(facets)
+        minimum, maximum = lengths(facets)
         return (
             (Count.LIST if origin is list else Count.TUPLE),
             self._single(item.bare, item.metadata),
-            least,
-            most,
+            minimum,
+            maximum,
         )
 
     def _single(self, bare: Any, facets: tuple[Any, ...]) -> Scalar | RecordType:
@@ -359,7 +368,7 @@ def _default(each: dataclasses.Field[Any]) -> Default | None:
 
 
 def _check_count(
-    place: FieldKind, count: Count, item: Scalar | RecordType, default: Default | None, least: int
+    place: FieldKind, count: Count, item: Scalar | RecordType, default: Default | None, minimum: int
 ) -> None:
     repeated = count in {Count.LIST, Count.TUPLE}
     if place is FieldKind.ATTRIBUTE and (repeated or isinstance(item, RecordType)):
@@ -368,7 +377,7 @@ def _check_count(
         return
     if count is Count.OPTIONAL and (default.factory or default.value is not None):
         raise _Refusal("is optional, so an absent element means None; make None its default, or drop None")
-    if repeated and (least or default.make() not in ([], ())):
+    if repeated and (minimum or default.make() not in ([], ())):
         raise _Refusal("has a default that its absence cannot mean; use an empty one and no least length")
 
 

@@ -35,14 +35,14 @@ def find_objection(text: str) -> str:
     return ""
 
 
-def sample_patterns(patterns: Sequence[str], least: int = 0, most: int | None = None) -> str | None:
+def sample_patterns(patterns: Sequence[str], minimum: int = 0, maximum: int | None = None) -> str | None:
     """Find a short text that fits every pattern and the length, the same each time; None if the search fails."""
     judge = Judge({"v": Lexical(tuple(patterns))})
     for text in patterns:
         expression = read_xsd_pattern(text)
-        for extra in (1, 0, *range(2, min(least, _TRIES) + 1)):
+        for extra in (1, 0, *range(2, min(minimum, _TRIES) + 1)):
             word = write_sample(expression, extra)
-            fits = least <= len(word) and (most is None or len(word) <= most)
+            fits = minimum <= len(word) and (maximum is None or len(word) <= maximum)
             if fits and is_xml_text(word) and judge.accepts("v", word):
                 return word
     return None
@@ -374,11 +374,11 @@ def _length(_: ScalarKind, mark: Any) -> Length:
 
 
 def _shorter(old: Length, new: Length) -> Length:
-    least = max(old.least, new.least)
-    most = min((each.most for each in (old, new) if each.most is not None), default=None)
-    if most is not None and least > most:
-        raise ValueError(f"allows no length: at least {least} and at most {most}")
-    return Length(least, most)
+    minimum = max(old.least, new.least)
+    maximum = min((each.most for each in (old, new) if each.most is not None), default=None)
+    if maximum is not None and minimum > maximum:
+        raise ValueError(f"allows no length: at least {minimum} and at most {maximum}")
+    return Length(minimum, maximum)
 
 
 def _long_enough(length: Length, value: Any) -> bool:
@@ -402,9 +402,11 @@ def _describe_size(kind: ScalarKind, length: Length) -> Iterator[str]:
 def _count_keywords(kind: ScalarKind, length: Length) -> tuple[dict[str, Any], bool]:
     """Return the bounds in characters of a text or of base64, which rounds up to whole groups."""
     octets = kind is ScalarKind.BYTES
-    least, most = (-(-count // 3) * 4 if octets and count else count for count in (length.least, length.most))
-    found = {"minLength": least} if least else {}
-    return found if most is None else found | {"maxLength": most}, not octets
+    minimum, maximum = (
+        -(-count // 3) * 4 if octets and count else count for count in (length.least, length.most)
+    )
+    found = {"minLength": minimum} if minimum else {}
+    return found if maximum is None else found | {"maxLength": maximum}, not octets
 
 
 # step

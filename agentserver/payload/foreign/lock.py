@@ -225,13 +225,13 @@ def differences(agreed: LockedTool, found: LockedTool | None) -> Iterator[str]:
         return
     if agreed.digest == found.digest:
         return
-    for what, old, new in (
+    for aspect, old, new in (
         ("its description", agreed.description, found.description),
         ("the schema of its arguments", agreed.takes, found.takes),
         ("the schema of its result", agreed.gives, found.gives),
     ):
         if json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True):
-            yield f"{what} is another"
+            yield f"{aspect} is another"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +267,9 @@ def forms(server: str, of: LockedTool, known: Mapping[str, type] = MappingProxyT
     return ToolForms(takes, _find_known(result, known))
 
 
-def _find_known(made: MappedSchema, known: Mapping[str, type]) -> MappedSchema:
-    other = known.get(vars(made.cls)["__xml_name__"])
-    return made if other is None or unlike(other, made.cls) else replace(made, cls=other)
+def _find_known(mapped: MappedSchema, known: Mapping[str, type]) -> MappedSchema:
+    other = known.get(vars(mapped.cls)["__xml_name__"])
+    return mapped if other is None or unlike(other, mapped.cls) else replace(mapped, cls=other)
 
 
 def unlike(left: type, right: type) -> str:

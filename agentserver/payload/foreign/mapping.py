@@ -228,10 +228,10 @@ class _Mapper:
         kinds = schema.get("type")
         if isinstance(kinds, list):
             nullable = nullable or "null" in kinds
-            left = [each for each in kinds if each != "null"]
-            if len(left) != 1:
+            remaining = [each for each in kinds if each != "null"]
+            if len(remaining) != 1:
                 raise _Misfit("may have several types")
-            schema = schema | {"type": left[0]}
+            schema = schema | {"type": remaining[0]}
         return schema, nullable, way
 
     def _follow_reference(self, reference: Any, way: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
@@ -311,7 +311,7 @@ class _Mapper:
         return _TypedPosition(self._scalar(str(kind), schema), SCALAR, nullable, doc=doc)
 
     def _list(
-        self, schema: Mapping[str, Any], pointer: str, way: tuple[str, ...], told: _SchemaNote
+        self, schema: Mapping[str, Any], pointer: str, way: tuple[str, ...], note: _SchemaNote
     ) -> _TypedPosition:
         if "items" not in schema:
             raise _Misfit("holds items of any kind")
@@ -323,9 +323,9 @@ class _Mapper:
         return _TypedPosition(
             _mark_optional(annotation, marks),
             Shape(items=inner.shape),
-            told.nullable,
+            note.nullable,
             listed=True,
-            doc=told.doc,
+            doc=note.doc,
         )
 
     def _map_object(self, pointer: str, entries: list[NewField]) -> type:
@@ -344,8 +344,8 @@ class _Mapper:
             return _mark_optional(bare, list(self._lengths(schema, "minLength", "maxLength")))
         return _mark_optional(bare, list(self._bounds(bare, schema)))
 
-    def _lengths(self, schema: Mapping[str, Any], least: str, most: str) -> Iterator[Any]:
-        low, high = _count(schema.get(least)), _count(schema.get(most))
+    def _lengths(self, schema: Mapping[str, Any], minimum: str, maximum: str) -> Iterator[Any]:
+        low, high = _count(schema.get(minimum)), _count(schema.get(maximum))
         if low and low <= LONGEST:
             yield MinLen(low)
         elif low:
@@ -380,10 +380,10 @@ _SCALARS: Final[Mapping[str, type]] = {"string": str, "integer": int, "number": 
 def _alternative(schema: Mapping[str, Any]) -> tuple[Any, bool]:
     """Return the one alternative that is not null, and whether null is one."""
     every = [each for key in ("anyOf", "oneOf") for each in schema.get(key, ())]
-    left = [each for each in every if not (isinstance(each, dict) and each.get("type") == "null")]
-    if len(left) != 1 or "allOf" in schema:
+    remaining = [each for each in every if not (isinstance(each, dict) and each.get("type") == "null")]
+    if len(remaining) != 1 or "allOf" in schema:
         raise _Misfit("may be one of several things")
-    return left[0], len(left) < len(every)
+    return remaining[0], len(remaining) < len(every)
 
 
 def _choices(schema: Mapping[str, Any]) -> tuple[list[Any], bool]:
@@ -428,8 +428,8 @@ def _mark_optional(bare: Any, marks: list[Any]) -> Any:
 
 def _describe(schema: Any) -> str:
     """Return a description as one bounded line, for a docstring."""
-    said = schema.get("description") if isinstance(schema, dict) else None
-    return truncate(one_line(" ".join(said.split())), DOC, "...") if isinstance(said, str) else ""
+    text = schema.get("description") if isinstance(schema, dict) else None
+    return truncate(one_line(" ".join(text.split())), DOC, "...") if isinstance(text, str) else ""
 
 
 def codec_of(cls: type) -> GeneratedCodec:
@@ -492,17 +492,17 @@ def dataclass_of(name: str, entries: list[NewField], doc: str) -> type:
         if each.doc:
             docs.append(f"    {python}: {each.doc}")
     lines = [doc or f"{name}.", *(["", "Args:", *docs] if docs else [])]
-    made = make_dataclass(name, fields, frozen=True, kw_only=True, namespace={"__doc__": "\n".join(lines)})
-    made.__qualname__ = name
-    return made
+    cls = make_dataclass(name, fields, frozen=True, kw_only=True, namespace={"__doc__": "\n".join(lines)})
+    cls.__qualname__ = name
+    return cls
 
 
 def payload_class(name: str, entries: list[NewField], namespace: str, doc: str) -> type:
     """Return the payload class of a root. Raises PayloadError, also for a schema that makes no sense as a whole."""
     local = re.sub(r"[^A-Za-z0-9_]", "_", name)
     cls = dataclass_of(local if XML_NAME.fullmatch(local) else f"_{local}", entries, doc)
-    made: type = xmlify(name=name, namespace=namespace)(cls)
-    return made
+    payload: type = xmlify(name=name, namespace=namespace)(cls)
+    return payload
 
 
 @dataclass(slots=True)

@@ -118,8 +118,8 @@ class _ElementBuilder:
             yield place.fault(f"must be an array of {_describe_wanted(field)}")
             return
         if not field.least <= len(value) <= (len(value) if field.most is None else field.most):
-            most = "any number" if field.most is None else field.most
-            yield place.fault(f"must have {field.least} to {most} items")
+            maximum = "any number" if field.most is None else field.most
+            yield place.fault(f"must have {field.least} to {maximum} items")
             return
         for at, item in enumerate(value):
             yield from self._single(parent, field, item, place.item(at, field))

@@ -80,11 +80,11 @@ def schema(scalar: Scalar) -> dict[str, Any]:
     return {"anyOf": [found, {"enum": names}]} if names else found
 
 
-def _join_keywords(found: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+def _join_keywords(found: dict[str, Any], added: dict[str, Any]) -> dict[str, Any]:
     """Return both: a keyword that is taken, as ``pattern`` is by the form of a date, goes to ``allOf``."""
-    both = {**more, **found}
-    again = [{name: value} for name, value in more.items() if name in found and name != "allOf"]
-    every = [*found.get("allOf", ()), *more.get("allOf", ()), *again]
+    both = {**added, **found}
+    repeated = [{name: value} for name, value in added.items() if name in found and name != "allOf"]
+    every = [*found.get("allOf", ()), *added.get("allOf", ()), *repeated]
     return {**both, "allOf": every} if every else both
 
 
@@ -234,9 +234,9 @@ def find_text_member(payload: PayloadType | None, declared: str | None = None) -
         wanted = required or list(fields)
         if len(wanted) != 1 or wanted[0] not in texts:
             named = ", ".join(required or fields) or "no field"
-            told = f"{payload.root} {'needs' if required else 'has'} {named}, and a chat has one text"
+            message = f"{payload.root} {'needs' if required else 'has'} {named}, and a chat has one text"
             better = texts if set(required) <= set(texts[:1]) else []
-            raise TextMemberError(told, f"openai: {fields[better[0]].name}" if better else "")
+            raise TextMemberError(message, f"openai: {fields[better[0]].name}" if better else "")
         return wanted[0]
     found = next((name for name, field in fields.items() if field.name == declared), None)
     if found not in texts:
@@ -244,8 +244,8 @@ def find_text_member(payload: PayloadType | None, declared: str | None = None) -
         raise TextMemberError(f"{payload.root} has no text field {declared}", suggestion)
     others = [name for name in required if name != found]
     if others:
-        told = f"{payload.root} needs {', '.join(others)} as well, which a chat does not have"
-        raise TextMemberError(told, "give it a default")
+        message = f"{payload.root} needs {', '.join(others)} as well, which a chat does not have"
+        raise TextMemberError(message, "give it a default")
     return found
 
 

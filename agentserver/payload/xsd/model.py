@@ -170,14 +170,14 @@ class Model:
         candidates += [value for value in (_facet(kind, name) for name in _FACETS) if value]
         return next((text for text in (*candidates, *_TEXTS) if kind.is_valid(text)), "")
 
-    def assertions(self, element: etree._Element, most: int) -> Iterator[Correction]:
-        """Yield the assertions that do not hold in a document of its own, at most ``most``.
+    def assertions(self, element: etree._Element, maximum: int) -> Iterator[Correction]:
+        """Yield the assertions that do not hold in a document of its own, at most ``maximum``.
 
         One that cannot be computed does not hold: xmlschema and elementpath raise where a number is too long for
         them.
         """
         try:
-            yield from map(_describe_assertion, islice(self._schema.iter_errors(element), most))
+            yield from map(_describe_assertion, islice(self._schema.iter_errors(element), maximum))
         except self._gave_up:
             yield Correction(
                 etree.QName(element).localname, "holds a value that its assertions cannot be computed with"

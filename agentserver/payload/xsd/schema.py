@@ -226,5 +226,5 @@ def _document_field(field: Field) -> str:
     if not isinstance(field.type, Scalar) or field.default.value is None:
         return field.doc
     known = {value: written for written, value in field.type.choices}
-    shown = known.get(field.default.value, "") if known else WRITERS[field.type.kind](field.default.value)
-    return f"{field.doc} Default: {shown or 'empty'}.".strip()
+    text = known.get(field.default.value, "") if known else WRITERS[field.type.kind](field.default.value)
+    return f"{field.doc} Default: {text or 'empty'}.".strip()

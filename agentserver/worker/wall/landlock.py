@@ -115,14 +115,14 @@ def restrict(grants: Iterable[Grant], ports: Iterable[int] = ()) -> None:
     """
     ruled = list_handled(version())
     attributes = struct.pack("=QQQ", *ruled[:3])[: ruled.size]
-    rules = _call(_CREATE, attributes, ctypes.c_size_t(ruled.size), 0, what="Landlock takes no rules")
+    rules = _call(_CREATE, attributes, ctypes.c_size_t(ruled.size), 0, step="Landlock takes no rules")
     try:
         for grant in grants:
             _grant(rules, grant, ruled.files)
         for port in ports:
             rule = struct.pack("=QQ", _CONNECT, port)
-            _call(_ADD, rules, _PORT, rule, 0, what=f"Landlock does not take port {port}")
-        _call(_RESTRICT, rules, 0, what="Landlock does not stand")
+            _call(_ADD, rules, _PORT, rule, 0, step=f"Landlock does not take port {port}")
+        _call(_RESTRICT, rules, 0, step="Landlock does not stand")
     finally:
         os.close(rules)
 
@@ -135,15 +135,15 @@ def _grant(rules: int, grant: Grant, list_handled: Right) -> None:
             allowed &= Right.OF_A_FILE
         if allowed:
             rule = struct.pack("=Qi", allowed, place)
-            _call(_ADD, rules, _BENEATH, rule, 0, what=f"Landlock does not take {grant.path}")
+            _call(_ADD, rules, _BENEATH, rule, 0, step=f"Landlock does not take {grant.path}")
     finally:
         os.close(place)
 
 
-def _call(number: int, *arguments: object, what: str) -> int:
+def _call(number: int, *arguments: object, step: str) -> int:
     done = int(ctypes.CDLL(None, use_errno=True).syscall(number, *arguments))
     if done < 0:
-        raise OSError(ctypes.get_errno(), what)
+        raise OSError(ctypes.get_errno(), step)
     return done
 
 
@@ -191,6 +191,6 @@ def _mount(folder: Path, size: int) -> None:
     _check(libc.mount(b"agentserver", os.fsencode(folder), b"tmpfs", flags, options), "no file system")
 
 
-def _check(done: int, what: str) -> None:
+def _check(done: int, step: str) -> None:
     if done:
-        raise OSError(ctypes.get_errno(), what)
+        raise OSError(ctypes.get_errno(), step)

@@ -83,8 +83,8 @@ def machine() -> Machine | None:
 
 def missing(*, ports: bool = False, fork: bool = False) -> tuple[str, ...]:
     """List the parts of the wall that this system lacks; empty if it can be raised."""
-    here = machine()
-    if here is None:
+    detected = machine()
+    if detected is None:
         return (
             f"a wall for {sys.platform} on {platform.machine()}: there are Linux on x86_64 and on aarch64",
         )
@@ -94,7 +94,7 @@ def missing(*, ports: bool = False, fork: bool = False) -> tuple[str, ...]:
     if found < needed:
         has = f"this kernel has version {found}" if found else "this kernel has none, or it is switched off"
         lacks.append(f"Landlock {needed} or later: {has}")
-    if not seccomp.available(here):
+    if not seccomp.available(detected):
         lacks.append("seccomp filters that let calls fail")
     return tuple(lacks)
 
@@ -111,8 +111,8 @@ def raise_wall(wall: Wall, parent: int) -> None:
 
     Raises WallError, with the wall partly raised or not at all: the process must end then.
     """
-    here, lacks = machine(), missing(ports=bool(wall.ports), fork=wall.fork)
-    if here is None or lacks:
+    detected, lacks = machine(), missing(ports=bool(wall.ports), fork=wall.fork)
+    if detected is None or lacks:
         raise WallError("this system lacks " + "; ".join(lacks))
     if len(list(Path("/proc/self/task").iterdir())) != 1:
         raise WallError("a thread runs already, which Landlock would not hold")
@@ -122,23 +122,23 @@ def raise_wall(wall: Wall, parent: int) -> None:
         libc.prctl(_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             raise WallError("the process that asked for it is gone")  # before the signal could be arranged
-        _drop(libc, here)
+        _drop(libc, detected)
         _limit(wall)
         landlock.restrict(wall.grants(), wall.ports)
         messages = bounded and (bool(wall.ports) or wall.fork)
         permits = Permits(os.getpid(), bool(wall.ports), bool(wall.commands), wall.fork, messages)
-        seccomp.install(here, permits)
+        seccomp.install(detected, permits)
     except (OSError, ValueError) as error:
         raise WallError(f"the wall does not stand: {error}") from error
 
 
-def _drop(libc: ctypes.CDLL, here: Machine) -> None:
+def _drop(libc: ctypes.CDLL, detected: Machine) -> None:
     """Give up every capability: with them a process of root would raise its limits again."""
     libc.prctl(38, 1, 0, 0, 0)  # no new privileges; Landlock asks for it
     libc.prctl(_CLEAR_AMBIENT, _CLEAR_ALL, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_3, 0)
     none = (ctypes.c_uint32 * 6)()
-    if libc.syscall(_CAPSET[here], ctypes.byref(header), ctypes.byref(none)):
+    if libc.syscall(_CAPSET[detected], ctypes.byref(header), ctypes.byref(none)):
         raise OSError(ctypes.get_errno(), "capabilities cannot be given up")
 
 
@@ -153,7 +153,7 @@ def _limit(wall: Wall) -> None:
     }
     if wall.cpu is not None:
         limits[resource.RLIMIT_CPU] = wall.cpu
-    for limit, most in limits.items():
+    for limit, maximum in limits.items():
         _, hard = resource.getrlimit(limit)
-        least = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(limit, (least, least))
+        minimum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+        resource.setrlimit(limit, (minimum, minimum))

@@ -292,8 +292,8 @@ def _compile_check(check: Check, error: int) -> Iterator[Instruction]:
     yield _load(place)
     if check.mask != LOW:
         yield Instruction(AND, 0, 0, check.mask)
-    for left, value in zip(range(len(check.values), 0, -1), check.values, strict=True):
-        yield Instruction(EQUAL, left, 0, value)
+    for remaining, value in zip(range(len(check.values), 0, -1), check.values, strict=True):
+        yield Instruction(EQUAL, remaining, 0, value)
     yield _end(refusal(error))
 
 
@@ -313,8 +313,8 @@ def available(machine: Machine) -> bool:
 def install(machine: Machine, permits: Permits) -> None:
     """Hold every thread of this process to the filter, for good. Raises OSError when the kernel does not."""
     code = b"".join(each.pack() for each in program(machine, permits))
-    kept = ctypes.create_string_buffer(code, len(code))
-    given = _Program(len(code) // 8, ctypes.cast(kept, ctypes.c_void_p))
+    buffer = ctypes.create_string_buffer(code, len(code))
+    given = _Program(len(code) // 8, ctypes.cast(buffer, ctypes.c_void_p))
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "no-new-privileges cannot be set")

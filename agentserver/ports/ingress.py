@@ -187,7 +187,8 @@ class Ingress(Protocol):
             key: an id of the principal's own. The same id returns the same conversation while that is stored, even
                 after its end. A gateway that had it before is detached.
             maximum: greatest number of open conversations of this principal, including this one; None for the default.
-            committed: commit the opening before returning, for a gateway that shares the id; else the first message does.
+            committed: commit the opening before returning, for a gateway that shares the id; else the first
+                message does.
             door: the name of a gateway that resumes only its own conversations; excludes ``key``.
 
         Raises ValueError for an invalid name, target or key, QuotaError when the principal has too many open, and

@@ -155,13 +155,13 @@ def read(data: bytes, *, decides: bool) -> RunRequest:
         raise ProblemAnswer(422, "This is no input of a run.", faults=[asdict(found)])
     if not (0 < len(found.thread_id) <= _LONGEST and 0 < len(found.run_id) <= _LONGEST):
         raise ProblemAnswer(422, f"threadId and runId have 1 to {_LONGEST} characters.")
-    given = found.forwarded_props if isinstance(found.forwarded_props, dict) else {}
-    value, name = given.get(PAYLOAD), given.get(_NAME)
+    forwarded = found.forwarded_props if isinstance(found.forwarded_props, dict) else {}
+    value, name = forwarded.get(PAYLOAD), forwarded.get(_NAME)
     if not isinstance(value, dict | None) or not isinstance(name, str | None):
         raise ProblemAnswer(422, f"forwardedProps.{PAYLOAD} is an object, and {_NAME} a text.")
-    said = next((each for each in reversed(found.messages) if isinstance(each, UserMessage)), None)
-    key = found.run_id if said is None else said.id
-    text = None if said is None else _text(said)
+    last = next((each for each in reversed(found.messages) if isinstance(each, UserMessage)), None)
+    key = found.run_id if last is None else last.id
+    text = None if last is None else _text(last)
     answers = tuple(_answer(each, decides=decides) for each in found.resume or ())
     if len({each.interrupt for each in answers}) < len(answers):
         raise ProblemAnswer(422, "An interrupt is answered twice.")
@@ -176,7 +176,7 @@ def read(data: bytes, *, decides: bool) -> RunRequest:
         answers,
         tuple(found.messages),
         found.state,
-        given.get(DETACH) is True,
+        forwarded.get(DETACH) is True,
     )
 
 
@@ -185,21 +185,21 @@ def hash_id(kind: str, text: str) -> str:
     return f"agui-{kind}-{sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}"
 
 
-def value_for(asked: RunRequest, codecs: Sequence[Codec]) -> Mapping[str, Any]:
+def value_for(request: RunRequest, codecs: Sequence[Codec]) -> Mapping[str, Any]:
     """Choose the payload's value: the one that was sent, or the user's text in the only field that fits.
 
     Raises ProblemAnswer without a text, and for a payload with more than one text field.
     """
-    if asked.value is not None:
-        return asked.value
-    if asked.text is None:
+    if request.value is not None:
+        return request.value
+    if request.text is None:
         raise ProblemAnswer(422, "There is no message of a user.")
     try:
         (codec,) = codecs
-        return {find_text_member(codec.described): asked.text}
+        return {find_text_member(codec.described): request.text}
     except ValueError:  # several payloads, or one without a single text
-        told = f"This listener takes more than a text: give forwardedProps.{PAYLOAD}."
-        raise ProblemAnswer(422, told) from None
+        message = f"This listener takes more than a text: give forwardedProps.{PAYLOAD}."
+        raise ProblemAnswer(422, message) from None
 
 
 def _text(message: UserMessage) -> str:
@@ -213,9 +213,9 @@ def _answer(entry: ResumeEntry, *, decides: bool) -> InterruptAnswer:
         return InterruptAnswer(entry.interrupt_id, Answer.DENY if decides else None)
     if not decides:
         raise ProblemAnswer(403, "This role decides about nothing.")
-    said = entry.payload if isinstance(entry.payload, dict) else {}
-    answer, digest = said.get("answer"), said.get("digest")
-    if set(said) != {"answer", "digest"} or answer not in tuple(Answer) or not isinstance(digest, str):
+    entered = entry.payload if isinstance(entry.payload, dict) else {}
+    answer, digest = entered.get("answer"), entered.get("digest")
+    if set(entered) != {"answer", "digest"} or answer not in tuple(Answer) or not isinstance(digest, str):
         raise ProblemAnswer(422, "An answer is the digest that was shown, and once, always or deny.")
     return InterruptAnswer(entry.interrupt_id, Answer(answer), digest)
 
@@ -235,15 +235,15 @@ PROGRESS: Final = "agentserver:progress"
 def interrupt(one: Approval, rules: Rules, *, decides: bool) -> Interrupt:
     """Build the interrupt of an approval. Details are for callers who may decide."""
     until = datetime.fromtimestamp(one.at + rules.blueprint.approval_time(one.delivery.to), UTC)
-    told = f"A message to {one.delivery.to} waits for an approval."
+    message = f"A message to {one.delivery.to} waits for an approval."
     if not decides:
-        return Interrupt(id=one.id, reason=APPROVAL, message=told, expires_at=until.isoformat())
-    why = [line for each in one.questions for line in WORDING.lines(each.why)]
+        return Interrupt(id=one.id, reason=APPROVAL, message=message, expires_at=until.isoformat())
+    reason = [line for each in one.questions for line in WORDING.lines(each.why)]
     answers = {"type": "string", "enum": [str(each) for each in Answer]}
     return Interrupt(
         id=one.id,
         reason=APPROVAL,
-        message="\n".join((told, *why)),
+        message="\n".join((message, *reason)),
         expires_at=until.isoformat(),
         response_schema={
             "type": "object",
@@ -276,53 +276,57 @@ def part() -> DoorPart:
 
 async def run(request: Request) -> ServerSent:
     """Stream the events of a run until it finishes or is interrupted."""
-    who, server, listener = acting_caller(request), host(request), request.path_params["listener"]
+    caller, server, listener = acting_caller(request), host(request), request.path_params["listener"]
     if forms.media(request.headers.get("content-type", "")) != forms.JSON:
         raise ProblemAnswer(415, "The input of a run is application/json.", {"accept-post": forms.JSON})
-    asked = await read_body(request, partial(read, decides=who.decides))
+    run_request = await read_body(request, partial(read, decides=caller.decides))
     if request.app.holding.stopping:
         raise server_stopping()
-    data = _compose_message(asked, listener, who, server)
-    conversation = await open_conversation(server, who, hash_id("thread", asked.thread), committed=False)
+    data = _compose_message(run_request, listener, caller, server)
+    conversation = await open_conversation(
+        server, caller, hash_id("thread", run_request.thread), committed=False
+    )
     with report_not_submitted("id"):
-        submitted = await server.submit(who.name, conversation, data, listener, request=asked.key)
+        submitted = await server.submit(caller.name, conversation, data, listener, request=run_request.key)
     check_stored(submitted)
-    _check(server, conversation, asked.answers, who)
-    answer_refused = [each for each in asked.answers if not await _counts(server, conversation, each, who)]
-    following = RunStream(asked, who, server, conversation, submitted, answer_refused)
+    _check(server, conversation, run_request.answers, caller)
+    answer_refused = [
+        each for each in run_request.answers if not await _counts(server, conversation, each, caller)
+    ]
+    following = RunStream(run_request, caller, server, conversation, submitted, answer_refused)
     return ServerSent(following, request.app.holding, BEAT, written=_encode_event)
 
 
-def _compose_message(asked: RunRequest, listener: str, who: Caller, server: DoorHost) -> bytes:
-    may = who.principal.may
+def _compose_message(request: RunRequest, listener: str, caller: Caller, server: DoorHost) -> bytes:
+    may = caller.principal.may
     codecs = tuple(forms.codecs_of(server.rules, listener)) if may is None or listener in may else ()
     if not codecs:
         raise by_code(Code.ROUTING)
-    value = value_for(asked, codecs)
-    return forms.message(server.rules, forms.JSON, forms.dump_json(value), listener, asked.name, may)
+    value = value_for(request, codecs)
+    return forms.message(server.rules, forms.JSON, forms.dump_json(value), listener, request.name, may)
 
 
-def _check(server: DoorHost, conversation: str, answers: Sequence[InterruptAnswer], who: Caller) -> None:
+def _check(server: DoorHost, conversation: str, answers: Sequence[InterruptAnswer], caller: Caller) -> None:
     """Raise ProblemAnswer where the rules bar the caller from approving here, before anything has counted."""
     state = server.conversation(conversation)
     approved = {each.interrupt for each in answers if each.answer not in (None, Answer.DENY)}
     if state is None:
         return
     for one in state.approvals():
-        barred = bar_approver(state, who.name, server.rules, one.delivery.to)
+        barred = bar_approver(state, caller.name, server.rules, one.delivery.to)
         if barred and one.id in approved:
             raise ProblemAnswer(403, f"{barred}.")
 
 
-async def _counts(server: DoorHost, conversation: str, said: InterruptAnswer, who: Caller) -> bool:
+async def _counts(server: DoorHost, conversation: str, answered: InterruptAnswer, caller: Caller) -> bool:
     """Give an answer. False when nothing waits for it here: it is stale, was given before, or is another's."""
-    if said.answer is None:
+    if answered.answer is None:
         return True
-    one = next((each for each in list_waiting(server, conversation) if each.id == said.interrupt), None)
+    one = next((each for each in list_waiting(server, conversation) if each.id == answered.interrupt), None)
     if one is None:
         return False
-    digest = said.digest or one.digest
-    return await server.answer(conversation, ApprovalAnswer(one.id, digest, said.answer, who.name))
+    digest = answered.digest or one.digest
+    return await server.answer(conversation, ApprovalAnswer(one.id, digest, answered.answer, caller.name))
 
 
 @dataclass
@@ -381,9 +385,9 @@ class RunStream:
         """End the request, since its front end has closed the connection, unless the input says otherwise."""
         if self.over or self.asked.detached:
             return
-        who = self.caller.name
+        principal = self.caller.name
         with suppress(LookupError, EngineError):
-            await self.server.cancel(who, self.conversation, self.submitted.request, by=who)
+            await self.server.cancel(principal, self.conversation, self.submitted.request, by=principal)
 
     def end(self, held: HeldConnection) -> BaseEvent | None:
         """Return the final event; None if the run has sent its own."""
@@ -391,9 +395,9 @@ class RunStream:
             return None
         return RunErrorEvent(message="The door has ended this stream.", code=held.why or "stopping")
 
-    def _make_finish(self, status: str, **more: Any) -> Sequence[BaseEvent]:
+    def _make_finish(self, status: str, **fields: Any) -> Sequence[BaseEvent]:
         """Build the events of the end, after those of all that still runs."""
-        finished = RunFinishedEvent(thread_id=self.asked.thread, run_id=self.asked.run, **more)
+        finished = RunFinishedEvent(thread_id=self.asked.thread, run_id=self.asked.run, **fields)
         return [*self._end_parts(), describe_status(status), finished]
 
     def _make_error(self, message: str, code: str) -> Sequence[BaseEvent]:
@@ -497,8 +501,8 @@ class RunStream:
             return ()
         self.over = True
         decides = self.caller.decides
-        shown = [interrupt(each, self.server.rules, decides=decides) for each in waiting]
-        return self._make_finish("waiting", outcome=RunFinishedInterruptOutcome(interrupts=shown))
+        interrupts = [interrupt(each, self.server.rules, decides=decides) for each in waiting]
+        return self._make_finish("waiting", outcome=RunFinishedInterruptOutcome(interrupts=interrupts))
 
     def _reply(self, reply: Reply) -> Sequence[BaseEvent]:
         found = {"from": reply.sender, **forms.payload_json(reply.message, self.server.rules)}
@@ -511,10 +515,10 @@ class RunStream:
 
 
 async def _items(
-    server: DoorHost, who: str, conversation: str, after: EventPlace
+    server: DoorHost, principal: str, conversation: str, after: EventPlace
 ) -> AsyncGenerator[Any, None]:
     """Watch as a generator that can be closed."""
-    async for item in server.watch(who, conversation, after, deltas=True):
+    async for item in server.watch(principal, conversation, after, deltas=True):
         yield item
 
 

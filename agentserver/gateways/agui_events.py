@@ -50,11 +50,11 @@ _OVER: Final = frozenset({Event.HANDLED, Event.FAILED, Event.DROPPED, Event.DISC
 
 
 def describe_message(
-    key: str, sender: str, text: str, more: dict[str, Any] | None = None
+    key: str, sender: str, text: str, metadata: dict[str, Any] | None = None
 ) -> Sequence[BaseEvent]:
     """Build the events of a whole message."""
     return (
-        TextMessageStartEvent(message_id=key, role="assistant", name=sender, metadata=more),
+        TextMessageStartEvent(message_id=key, role="assistant", name=sender, metadata=metadata),
         TextMessageContentEvent(message_id=key, delta=text),
         TextMessageEndEvent(message_id=key),
     )
@@ -79,13 +79,13 @@ class RunMessages:
     _text: str = ""
 
     def add(
-        self, key: str, sender: str, text: str, more: dict[str, Any] | None = None
+        self, key: str, sender: str, text: str, metadata: dict[str, Any] | None = None
     ) -> Sequence[BaseEvent]:
         """Add a whole message, unless the front end has it."""
         if key in self.known:
             return ()
         self._said.append(AssistantMessage(id=key, name=sender, content=text))
-        return describe_message(key, sender, text, more)
+        return describe_message(key, sender, text, metadata)
 
     def add_piece(self, delta: Delta) -> Sequence[BaseEvent]:
         """Add a piece of a message. After a gap, the rest comes with the reply."""
@@ -109,17 +109,17 @@ class RunMessages:
             return [*before, *self.add(key, sender, text)]
         rest, self._key, self._text = text[len(self._text) :], "", ""
         self._said.append(AssistantMessage(id=key, name=sender, content=text))
-        more = [TextMessageContentEvent(message_id=key, delta=rest)] if rest else []
-        return [*more, TextMessageEndEvent(message_id=key)]
+        content = [TextMessageContentEvent(message_id=key, delta=rest)] if rest else []
+        return [*content, TextMessageEndEvent(message_id=key)]
 
-    def reset(self, why: str) -> list[BaseEvent]:
+    def reset(self, reason: str) -> list[BaseEvent]:
         """Take back the streamed message, if there is one."""
         if not self._key:
             return []
         key, self._key, self._text = self._key, "", ""
         return [
             TextMessageEndEvent(message_id=key),
-            CustomEvent(name=RESET, value={"messageId": key, "reason": why}),
+            CustomEvent(name=RESET, value={"messageId": key, "reason": reason}),
             MessagesSnapshotEvent(messages=[*self.earlier, *self._said]),
         ]
 

@@ -71,10 +71,10 @@ def _route(one: ApprovalShown) -> Line:
     )
 
 
-def reasons(approval: Approval, more: str = "") -> Iterator[Line]:
-    """Format the guards that ask, with their reasons; in brief, where ``more`` is the command for the rest."""
+def reasons(approval: Approval, command: str = "") -> Iterator[Line]:
+    """Format the guards that ask, with their reasons; in brief, where ``command`` is the command for the rest."""
     for question in approval.questions:
-        yield from (((Style.DIM, ASKS), (Style.PLAIN, line)) for line in WORDING.lines(question.why, more))
+        yield from (((Style.DIM, ASKS), (Style.PLAIN, line)) for line in WORDING.lines(question.why, command))
 
 
 def message_lines(
@@ -126,8 +126,8 @@ def _texts(field: str, text: str) -> Iterator[Line]:
 
 def _one_line(value: str) -> str:
     """Quote a value on one line. Inner quotes become single ones, since our own text follows."""
-    shown = " ".join(value.split()).replace('"', "'")
-    return shown if len(shown) <= VALUE else f"{shown[:VALUE]}{CUT}"
+    line = " ".join(value.split()).replace('"', "'")
+    return line if len(line) <= VALUE else f"{line[:VALUE]}{CUT}"
 
 
 def pages(lines: Sequence[Line]) -> list[Sequence[Line]]:
@@ -138,13 +138,13 @@ def pages(lines: Sequence[Line]) -> list[Sequence[Line]]:
 def _fields(value: object, redact: Callable[[str], str]) -> Iterator[Line]:
     for entry in entries(value):
         indent = "  " * entry.depth
-        first, *more = _value_lines(entry, redact)
+        first, *rest = _value_lines(entry, redact)
         yield (
             (Style.DIM, MARGIN),
             (Style.NAME, f"{indent}{redact(entry.name)}:"),
             *(((Style.PLAIN, " "), *first) if first else ()),
         )
-        yield from (_with_margin(part, f"{indent}  ") for part in more)
+        yield from (_with_margin(part, f"{indent}  ") for part in rest)
 
 
 def _value_lines(entry: Entry, redact: Callable[[str], str]) -> Iterator[Line]:

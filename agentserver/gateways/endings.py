@@ -46,8 +46,8 @@ async def end_when_done(
     """
     with suppress(LookupError, EngineError):
         async with aclosing(server.watch(principal, conversation, after)) as events:  # type: ignore[type-var]
-            over = await _wait_for_done(events)
-        if over:
+            ended = await _wait_for_done(events)
+        if ended:
             await server.end(principal, conversation, by=principal)
 
 

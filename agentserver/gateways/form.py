@@ -112,7 +112,7 @@ def _default(each: Field, scalar: Scalar) -> str | None:
         return None
     value = each.default.value
     if scalar.choices:
-        return next((text for text, meant in scalar.choices if meant == value), None)
+        return next((text for text, chosen in scalar.choices if chosen == value), None)
     try:
         return WRITERS[scalar.kind](value)
     except (TypeError, ValueError):  # a default that the schema would refuse is nothing to show

@@ -98,21 +98,21 @@ def _read_stripe(secret: str, heads: Callable[[bytes], str], body: bytes) -> _Si
     """Read the head of an event (docs.stripe.com, Verify webhook signatures)."""
     pairs = [part.strip().partition("=") for part in heads(b"stripe-signature").split(",")]
     at = next((value for name, _, value in pairs if name == "t"), "")
-    given = [value for name, _, value in pairs if name == "v1"]
-    return _SignedHead(_hash(secret, f"{at}.".encode() + body), given, at)
+    signatures = [value for name, _, value in pairs if name == "v1"]
+    return _SignedHead(_hash(secret, f"{at}.".encode() + body), signatures, at)
 
 
 def _read_standard(secret: str, heads: Callable[[bytes], str], body: bytes) -> _SignedHead:
     """Read the head of an event (standardwebhooks.com, 1.0); the secret is Base64 after ``whsec_``."""
     at, event = heads(b"webhook-timestamp"), heads(b"webhook-id")
-    given = [
+    signatures = [
         each.removeprefix("v1,") for each in heads(b"webhook-signature").split() if each.startswith("v1,")
     ]
     try:
         key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
     except binascii.Error:
         return _SignedHead("", (), at)
-    return _SignedHead(sign_standard(key, event, at, body), given, at)
+    return _SignedHead(sign_standard(key, event, at, body), signatures, at)
 
 
 class _Scheme(NamedTuple):
@@ -143,8 +143,8 @@ SCHEMES: Final[Mapping[HookSignature, _Scheme]] = MappingProxyType(
 
 def verify(hook: Hook, heads: Callable[[bytes], str], body: bytes, now: float) -> None:
     """Check the signature of an event. Raises ProblemAnswer (401)."""
-    right, given, at = SCHEMES[hook.signature].read_head(hook.secret, heads, body)
-    known = [hmac.compare_digest(each.encode("utf-8", "replace"), right.encode()) for each in given]
+    right, signatures, at = SCHEMES[hook.signature].read_head(hook.secret, heads, body)
+    known = [hmac.compare_digest(each.encode("utf-8", "replace"), right.encode()) for each in signatures]
     fresh = at is None or (at.isascii() and at.isdigit() and abs(now - float(at[:15])) <= hook.tolerance)
     if not any(known) or not fresh:
         raise ProblemAnswer(401, _NO_SIGNATURE)
@@ -188,8 +188,8 @@ class HookRoutes:
         heads, server = partial(header, request), host(request)
         body = await request.body()
         verify(hook, heads, body, self.clock())
-        who = Caller(Principal(hook.principal, Trust.STRANGER, (hook.listener,)), Role.USER, RATE, OPEN)
-        self.keeper.count(who)
+        principal = Caller(Principal(hook.principal, Trust.STRANGER, (hook.listener,)), Role.USER, RATE, OPEN)
+        self.keeper.count(principal)
         if any(heads(name.encode()) != value for name, value in hook.only.items()):
             return Response(status_code=204)
         if forms.media(heads(b"content-type")) != forms.JSON:
@@ -200,16 +200,16 @@ class HookRoutes:
             return forms.json_response({"challenge": str(value.get("challenge", ""))})
         message = _make_message(server, hook, value)
         event = find_id(hook, heads, value, body)
-        conversation = await open_conversation(server, who, event, committed=False)
+        conversation = await open_conversation(server, principal, event, committed=False)
         with report_not_submitted("id of an event"):
-            sent = await submit_event(server, who.name, conversation, message, hook.listener, event)
+            sent = await submit_event(server, principal.name, conversation, message, hook.listener, event)
         if isinstance(sent.code, Code):
             raise by_code(sent.code)
         if sent.code is not RejectReason.OVER:  # the conversation of an event ends once that is dealt with
             check_stored(sent)
         if self._tasks is not None and not sent.again and sent.code is None:
-            event = f"an event of {who.name}"
-            start_ending(self._tasks, event, server, who.name, conversation, sent.after)
+            event = f"an event of {principal.name}"
+            start_ending(self._tasks, event, server, principal.name, conversation, sent.after)
         return forms.json_response({"conversation": conversation, "request": sent.request}, 202)
 
 

@@ -252,10 +252,10 @@ class InboxFolder:
         """Move a file to failed/, with the reason next to it. Returns its name there."""
         target = self.move(name, FAILED)
         if target:
-            beside = os.fsdecode(os.fsencode(target)[:_NAME]) + ".reason"
+            reason_file = os.fsdecode(os.fsencode(target)[:_NAME]) + ".reason"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with suppress(FileExistsError):
-                at = os.open(beside, flags, 0o600, dir_fd=self._moved[FAILED])
+                at = os.open(reason_file, flags, 0o600, dir_fd=self._moved[FAILED])
                 with os.fdopen(at, "w", encoding="utf-8") as file:
                     file.write(reason + "\n")
         return target
@@ -363,15 +363,15 @@ class InboxRunner:
 
     async def _send(self, inbox: Inbox, file: InboxFile, message: bytes, tasks: TaskGroup) -> bool:
         """Submit the message of a file. Returns False if the server does not take it now. Raises RefusedFileError."""
-        who = Principal(inbox.principal, Trust.STRANGER, (inbox.listener,))
+        principal = Principal(inbox.principal, Trust.STRANGER, (inbox.listener,))
         try:
-            handle = await self.host.open(who, key=file.key, maximum=OPEN)
+            handle = await self.host.open(principal, key=file.key, maximum=OPEN)
         except (QuotaError, UnkeptError):
             return False
         except ValueError as error:
             raise RefusedFileError(str(error)) from None
         handle.detach()
-        sent = await submit_event(self.host, who.name, handle.id, message, inbox.listener, file.key)
+        sent = await submit_event(self.host, principal.name, handle.id, message, inbox.listener, file.key)
         if sent.code is Code.BUSY:
             _, pause = self._busy.get(inbox.name, (0.0, self.pause))
             self._busy[inbox.name] = (self.steady() + pause, min(2 * pause, LATEST))
@@ -380,5 +380,7 @@ class InboxRunner:
         if isinstance(sent.code, Code):
             raise RefusedFileError(f"{sent.code}: {ERROR_WORDINGS[sent.code].message}")
         if sent.code is None and not sent.again:
-            start_ending(tasks, f"a file of {who.name}", self.host, who.name, handle.id, sent.after)
+            start_ending(
+                tasks, f"a file of {principal.name}", self.host, principal.name, handle.id, sent.after
+            )
         return sent.code in {None, RejectReason.OVER}

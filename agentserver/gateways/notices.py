@@ -289,8 +289,8 @@ class NoticeRunner:
         except (UnsentNoticeError, TimeoutError) as error:
             reason = str(error) or "it took too long"
             if self._book.mark_failed(notice, self.steady()) == 1:
-                told = "the approval %s is not announced by %s yet: %s"
-                logger.warning(told, notice.approval.id, notice.notifier.name, reason)
+                message = "the approval %s is not announced by %s yet: %s"
+                logger.warning(message, notice.approval.id, notice.notifier.name, reason)
         else:
             self._book.mark_sent(notice)
 

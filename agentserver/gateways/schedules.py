@@ -73,8 +73,8 @@ class ScheduleRunner:
                 start_errand(tasks, "looks for orders about schedules", EndEffect.SERVER, watching)
             while True:
                 self._changed = anyio.Event()
-                for gone in running.keys() - self._wanted:
-                    running.pop(gone).cancel()
+                for removed in running.keys() - self._wanted:
+                    running.pop(removed).cancel()
                 for new in self._wanted - running.keys():
                     scope = running[new] = anyio.CancelScope()
                     work = partial(self._run_one, new, scope, tasks)
@@ -230,12 +230,12 @@ class ScheduleRunner:
 
     async def _send(self, occasion: Occasion, tasks: TaskGroup) -> bool:
         """Send one message. Returns False if the engine cannot store it at present."""
-        key, who, schedule = occasion.key, occasion.principal, occasion.schedule
+        key, principal, schedule = occasion.key, occasion.principal, occasion.schedule
         try:
-            handle = await self._server.open(who, key)
+            handle = await self._server.open(principal, key)
             handle.detach()
             sent = await submit_event(
-                self._server, who.name, handle.id, schedule.message, schedule.listener, key
+                self._server, principal.name, handle.id, schedule.message, schedule.listener, key
             )
         except (EngineError, UnkeptError) as error:
             logger.warning("%s: not sent yet: %s", key, error)
@@ -253,5 +253,5 @@ class ScheduleRunner:
         elif not sent.again:
             logger.info("%s: sent to %s", key, schedule.listener)
         if not sent.again:
-            start_ending(tasks, key, self._server, who.name, handle.id, sent.after)
+            start_ending(tasks, key, self._server, principal.name, handle.id, sent.after)
         return True

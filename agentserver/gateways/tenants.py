@@ -54,11 +54,11 @@ class OwnedReader:
         return (each for each in self._reader.conversations() if owns(self._owner, each.principal))
 
     def list_conversations(
-        self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", most: int = 50
+        self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", maximum: int = 50
     ) -> ConversationPage:
         """List a page of the conversations that match, the last opened first. Raises ValueError."""
         own = Condition("owner", "=", self._owner)
-        return self._reader.list_conversations(ConversationFilter((*chosen.conditions, own)), after, most)
+        return self._reader.list_conversations(ConversationFilter((*chosen.conditions, own)), after, maximum)
 
     def recorded_conversation(self, conversation: str) -> RecordedConversation:
         """Return everything that is recorded of a conversation. Raises LookupError."""
@@ -72,10 +72,10 @@ class OwnedReader:
         self.recorded_conversation(conversation)
         return self._reader.list_completions(conversation)
 
-    def list_decisions(self, most: int = 100) -> Sequence[DecidedApproval]:
+    def list_decisions(self, maximum: int = 100) -> Sequence[DecidedApproval]:
         """List the latest decisions of people."""
         found = self._reader.list_decisions(SEEN)
-        return [each for each in found if owns(self._owner, each.principal)][:most]
+        return [each for each in found if owns(self._owner, each.principal)][:maximum]
 
     def list_charges(self, since: float = 0.0) -> Sequence[ChargeSum]:
         """Sum the charges since a time."""
@@ -89,10 +89,10 @@ class OwnedReader:
         """List no orders: schedules are the organism's own."""
         return ()
 
-    def dead(self, most: int | None = None, prefix: str = "") -> Sequence[DeadLetter]:
+    def dead(self, maximum: int | None = None, prefix: str = "") -> Sequence[DeadLetter]:
         """List the latest dead letters."""
         found = [each for each in self._reader.dead(SEEN, prefix) if owns(self._owner, each.principal)]
-        return found if most is None else found[-most:]
+        return found if maximum is None else found[-maximum:]
 
 
 class ChargeReader(Protocol):
@@ -129,8 +129,8 @@ class SpentBudgets:
                 if owns(owner, each.principal) or owner in each.payers:
                     spent += Amount(each.tokens, each.money)
             if any(
-                most is not None and used >= most
-                for used, most in ((spent.tokens, budget.tokens), (spent.money, budget.money))
+                maximum is not None and used >= maximum
+                for used, maximum in ((spent.tokens, budget.tokens), (spent.money, budget.money))
             ):
                 return owner
         return None

@@ -321,18 +321,18 @@ ROWS = 10
 """Rows of a part that are shown; the others are counted."""
 
 
-def lines(told: Mapping[str, Any]) -> Iterator[Line]:
+def lines(overview: Mapping[str, Any]) -> Iterator[Line]:
     """Format an overview for a person."""
-    clock = time.strftime("%H:%M:%S", time.localtime(told["at"]))
+    clock = time.strftime("%H:%M:%S", time.localtime(overview["at"]))
     parts = ("conversation", "conversations"), ("approval", "approvals")
-    counts = ", ".join(format_amount(len(told[key]), noun) for noun, key in parts)
-    yield ((Style.NAME, told["organism"]), (Style.DIM, f"  {clock}  {counts}"))
-    busy = [each for each in told["listeners"] if each["waiting"] or each["running"]]
+    counts = ", ".join(format_amount(len(overview[key]), noun) for noun, key in parts)
+    yield ((Style.NAME, overview["organism"]), (Style.DIM, f"  {clock}  {counts}"))
+    busy = [each for each in overview["listeners"] if each["waiting"] or each["running"]]
     yield from _part("listeners at work", [_listener(each) for each in busy])
-    yield from _part("running", [_running_line(each, told["at"]) for each in told["running"]])
-    yield from _part("conversations", list(map(_conversation_line, told["conversations"])))
-    yield from _part("to be approved", list(map(_approval_line, told["approvals"])))
-    yield from _part("refused of late", [_refusal(each, told["at"]) for each in told["refusals"]])
+    yield from _part("running", [_running_line(each, overview["at"]) for each in overview["running"]])
+    yield from _part("conversations", list(map(_conversation_line, overview["conversations"])))
+    yield from _part("to be approved", list(map(_approval_line, overview["approvals"])))
+    yield from _part("refused of late", [_refusal(each, overview["at"]) for each in overview["refusals"]])
 
 
 def _part(title: str, rows: Sequence[Line]) -> Iterator[Line]:
@@ -345,32 +345,32 @@ def _part(title: str, rows: Sequence[Line]) -> Iterator[Line]:
 
 
 def _listener(one: Mapping[str, Any]) -> Line:
-    told = f"  {one['running']} running, {one['waiting']} waiting"
-    return ((Style.NAME, f"  {one['name']}"), (Style.PLAIN, told))
+    counts = f"  {one['running']} running, {one['waiting']} waiting"
+    return ((Style.NAME, f"  {one['name']}"), (Style.PLAIN, counts))
 
 
 def _running_line(one: Mapping[str, Any], now: float) -> Line:
     since = "" if one["since"] is None else f"  {_format_age(now - one['since'])}"
-    again = f"  attempt {one['attempt']}" if one["attempt"] > 1 else ""
+    attempt = f"  attempt {one['attempt']}" if one["attempt"] > 1 else ""
     return (
         (Style.PLAIN, f"  {one['sender']} -> "),
         (Style.NAME, one["listener"]),
-        (Style.PLAIN, f"{since}{again}"),
+        (Style.PLAIN, f"{since}{attempt}"),
         (Style.DIM, f"  {one['conversation'][:8]}"),
     )
 
 
 def _conversation_line(one: Mapping[str, Any]) -> Line:
-    told = [
+    parts = [
         f"{format_amount(one['requests'], 'request')} open",
         f"{one['running']} running",
         f"{one['queued']} queued",
     ]
     if one["due"] is not None:
-        told.append(f"{format_amount(one['timers'], 'timer')}, the first at {format_minute(one['due'])}")
+        parts.append(f"{format_amount(one['timers'], 'timer')}, the first at {format_minute(one['due'])}")
     return (
         (Style.NAME, f"  {one['id'][:8]}"),
-        (Style.PLAIN, f"  {one['principal']}  {', '.join(told)}"),
+        (Style.PLAIN, f"  {one['principal']}  {', '.join(parts)}"),
         (Style.DIM, f"  {format_amount(one['messages'], 'message')} so far"),
     )
 

@@ -99,8 +99,8 @@ class Approvals:
             if record is None:
                 self._show(approval, 0, brief=True)
             else:
-                told = WORDING.first(record.detail) or _GONE
-                self._screen.say(f"approval {self._short(approval)}: {told}", _OUTCOMES[record.event])
+                outcome = WORDING.first(record.detail) or _GONE
+                self._screen.say(f"approval {self._short(approval)}: {outcome}", _OUTCOMES[record.event])
 
     def ids(self) -> list[str]:
         """List the short ids of open approvals."""
@@ -111,9 +111,9 @@ class Approvals:
         conversation = self._host.conversation(session.handle.id) if self._known else None
         if conversation is None or len(conversation.requests) != session.running:
             return False
-        asked = conversation.approvals()
+        approvals = conversation.approvals()
         working = any(thread.inbox for thread in conversation.tree.nodes.values())
-        return bool(asked) and not working and all(one.delivery.id in self._known for one in asked)
+        return bool(approvals) and not working and all(one.delivery.id in self._known for one in approvals)
 
     # Commands
 
@@ -138,23 +138,23 @@ class Approvals:
     def _show(self, approval: Approval, page: int, *, brief: bool = False) -> None:
         """Show a page of a message, with the reasons before the first and how to answer after the last."""
         key, pages = self._short(approval), self._pages(approval)
-        more = f"/approvals {key}"
+        command = f"/approvals {key}"
         if not page:
             self._screen.show(approval_view.head_line(self._to_shown(approval)))
-            self._screen.show(*approval_view.reasons(approval, more if brief else ""))
+            self._screen.show(*approval_view.reasons(approval, command if brief else ""))
         self._screen.show(*pages[page], whole=True)
         if approval.delivery.id in self._known:
             self._seen.setdefault(approval.delivery.id, set()).add(page)
         place = f"  (page {page + 1} of {len(pages)}) " if len(pages) > 1 else "  "
         answers = f"/approve {key}, /approve {key} {ALWAYS}, or /deny {key}"
         if self._unseen_pages(approval):
-            answers = f"{more} shows the next; it cannot be approved before; or /deny {key}"
+            answers = f"{command} shows the next; it cannot be approved before; or /deny {key}"
         self._screen.say(f"{place}{answers}", Style.DIM)
 
     def _pages(self, approval: Approval) -> list[Sequence[Line]]:
         """Split the text of the message into pages; a script gets one page."""
-        *said, digest = approval_view.message_lines(approval, self._host.rules.codecs, self._screen.redact)
-        lines = [*said, *self._origins(approval), digest]
+        *message, digest = approval_view.message_lines(approval, self._host.rules.codecs, self._screen.redact)
+        lines = [*message, *self._origins(approval), digest]
         return approval_view.pages(lines) if self._paged else [lines]
 
     def _origins(self, approval: Approval) -> list[Line]:
@@ -210,14 +210,14 @@ class Approvals:
         if prefix and len(prefix) < SHORT:  # what was meant may be gone, and this another one
             return f"{prefix} is too short to be sure: say {self._short(found)}"
         self.flush()
-        why = "" if answer is Answer.DENY else self._reason_barred(found)
-        if why:
-            return why
+        reason = "" if answer is Answer.DENY else self._reason_barred(found)
+        if reason:
+            return reason
         return await self._give(found, Answer.ALWAYS if rest else answer)
 
-    async def _give(self, found: Approval, said: Answer) -> str:
+    async def _give(self, found: Approval, answer: Answer) -> str:
         """Give an answer; gives why it does not count, or is not known to."""
-        answered = ApprovalAnswer(found.id, found.digest, said, self._by)
+        answered = ApprovalAnswer(found.id, found.digest, answer, self._by)
         try:
             spent = await self._host.answer(found.delivery.conversation, answered)
         except UnheardError as unheard:

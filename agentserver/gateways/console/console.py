@@ -166,11 +166,11 @@ class Console:
                 await self._screen.flush()
             if self._screen.gone:
                 break
-            again = self._reader.again
-            typed = again.popleft() if again else await lines.next(self._prompt())
+            pending = self._reader.again
+            typed = pending.popleft() if pending else await lines.next(self._prompt())
             if typed is ControlKey.END:
                 self._unfinished_element()
-                if again:
+                if pending:
                     continue
                 await self._end_of_lines()
                 break
@@ -245,10 +245,10 @@ class Console:
             self._screen.say(str(error), Style.BAD)
         if session.kept:
             only_asks = self.approvals.only_asks(session)
-            why = (
+            reason = (
                 "still waits for an approval" if only_asks else "unfinished: it continues with the next start"
             )
-            self._screen.say(why, Style.WARN)
+            self._screen.say(reason, Style.WARN)
         elif not answered:
             self._failures += 1
             self.approvals.flush()
@@ -383,8 +383,8 @@ class Console:
             else:
                 self._end(EndReason.INTERRUPTED)
 
-    def _end(self, why: EndReason) -> None:
-        self._ending = why
+    def _end(self, reason: EndReason) -> None:
+        self._ending = reason
         self._reading.cancel()
 
     async def _interrupt(self) -> None:

@@ -189,9 +189,9 @@ def write(listener: str, root: str, text: str, takers: Takers) -> TypedMessage |
     in_fields = [codec for codec in candidates if not text or (first and form.takes(codec, first))]
     if in_fields:
         return _in_fields(listener, in_fields, text)
-    spoken = [codec for codec in candidates if form.text_field(codec)]
-    if len(spoken) == 1:
-        return _compose(spoken[0], listener, [(str(form.text_field(spoken[0])), text)])
+    with_text = [codec for codec in candidates if form.text_field(codec)]
+    if len(with_text) == 1:
+        return _compose(with_text[0], listener, [(str(form.text_field(with_text[0])), text)])
     return Mistake(_describe_forms(listener, candidates))
 
 
@@ -203,12 +203,12 @@ def _in_fields(listener: str, candidates: Sequence[Codec], text: str) -> TypedMe
     if isinstance(pairs, str):
         return Mistake((pairs,))
     fitting = [c for c in candidates if all(form.takes(c, name) for name, _ in pairs)] or list(candidates)
-    made = [_compose(codec, listener, pairs) for codec in fitting]
-    letters = [each for each in made if isinstance(each, TypedMessage)]
+    composed = [_compose(codec, listener, pairs) for codec in fitting]
+    letters = [each for each in composed if isinstance(each, TypedMessage)]
     if len(letters) > 1:
         names = " or ".join(f"@{listener}/{local(codec.name)}" for codec in fitting)
         return Mistake((f"several payloads have these fields: say {names}",))
-    return letters[0] if letters else made[0]
+    return letters[0] if letters else composed[0]
 
 
 def _pairs(text: str) -> list[tuple[str, str]] | str:
@@ -223,11 +223,11 @@ def _pairs(text: str) -> list[tuple[str, str]] | str:
 
 
 def _compose(codec: Codec, listener: str, pairs: Sequence[tuple[str, str]]) -> TypedMessage | Mistake:
-    made = form.compose(codec, pairs)
+    composed = form.compose(codec, pairs)
     return (
-        TypedMessage(made, listener)
-        if isinstance(made, bytes)
-        else Mistake((*made.lines, *_describe_forms(listener, [codec])))
+        TypedMessage(composed, listener)
+        if isinstance(composed, bytes)
+        else Mistake((*composed.lines, *_describe_forms(listener, [codec])))
     )
 
 
@@ -463,14 +463,14 @@ def _names(takers: Takers) -> Iterator[tuple[str, str]]:
 
 def _fields(head: str, rest: str, takers: Takers) -> Iterator[tuple[str, str]]:
     name, _, root = head.partition("/")
-    given = set(re.findall(r"(\S+?)=", rest))
+    named = set(re.findall(r"(\S+?)=", rest))
     for codec in takers.get(name, ()):
         if root and local(codec.name) != root:
             continue
         repeated = {each.name for each in codec.outline if each.repeated}
         labels = {each.name: each.label for each in codec.outline}
         for known in field_names(codec):
-            if known not in given or known in repeated:
+            if known not in named or known in repeated:
                 yield f"{known}=", labels.get(known, "")
 
 

@@ -68,8 +68,8 @@ def reply_lines(
 
 
 def _error(sender: str, error: SystemError) -> Iterator[Line]:
-    again = "may be tried again" if error.retry_allowed else "not to be tried again"
-    yield ((Style.BAD, f"{sender}  {error.code}"), (Style.DIM, f"  ({again})"))
+    advice = "may be tried again" if error.retry_allowed else "not to be tried again"
+    yield ((Style.BAD, f"{sender}  {error.code}"), (Style.DIM, f"  ({advice})"))
     yield from _with_margin(error.message)
     if error.code is Code.BUDGET:
         yield ((Style.DIM, f"{MARGIN}{SPENT}; /new begins a conversation that has used up nothing"),)
@@ -79,13 +79,13 @@ def field_lines(value: object, margin: str = MARGIN, *, redact: Callable[[str], 
     """Format a payload, one field a line; further lines of a text are indented."""
     for entry in entries(value):
         indent = "  " * entry.depth
-        first, *more = own_lines(redact(entry.text or ""))
+        first, *rest = own_lines(redact(entry.text or ""))
         yield (
             (Style.DIM, margin),
             (Style.NAME, f"{indent}{entry.name}:"),
             (Style.PLAIN, f" {first}" if first else ""),
         )
-        for part in more:
+        for part in rest:
             yield ((Style.DIM, margin), (Style.PLAIN, f"{indent}  {part}"))
 
 
@@ -116,8 +116,8 @@ def listener_lines(blueprint: Blueprint, takers: Takers) -> Iterator[Line]:
 
 def thread_lines(conversation: Conversation) -> Iterator[Line]:
     """Format the conversation's threads as an indented tree: owner, state, queue, id."""
-    said = format_amount(conversation.messages, "message")
-    yield ((Style.DIM, f"conversation {conversation.id}, {said} so far"),)
+    count = format_amount(conversation.messages, "message")
+    yield ((Style.DIM, f"conversation {conversation.id}, {count} so far"),)
     tree = conversation.tree
     pending = [(tree.nodes[tree.root], 0)]
     while pending:

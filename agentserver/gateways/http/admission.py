@@ -86,17 +86,17 @@ class TokenKeeper:
         await self.known.prepare(_token(scope))
 
     def _unknown(self, scope: Scope) -> ProblemAnswer:
-        why = self.known.explain_absence(_token(scope))
-        return unavailable(why) if why else unauthenticated()
+        reason = self.known.explain_absence(_token(scope))
+        return unavailable(reason) if reason else unauthenticated()
 
     def count(self, found: Caller) -> None:
         """Count a request. Raises ProblemAnswer (429) if it exceeds the rate."""
         delay = self._pace.take(found)
         if delay.seconds:
             seconds = int(delay.seconds) + 1
-            told = f"{found.describe_limit(delay.owner, f'rate of {delay.rate}')} is used up"
+            message = f"{found.describe_limit(delay.owner, f'rate of {delay.rate}')} is used up"
             helps = f"come again in {seconds} s, or have an operator raise it"
-            raise too_many(f"{told}: {helps}.", str(seconds))
+            raise too_many(f"{message}: {helps}.", str(seconds))
 
     def refuse(self, scope: Scope, status: int) -> ProblemAnswer | None:
         """Count the refusal of a request for its address. Gives another answer where there are too many of them."""
@@ -106,8 +106,8 @@ class TokenKeeper:
         if not delay:
             return None
         seconds = int(delay) + 1
-        told = f"Too many refused requests come from this address: come again in {seconds} s, with a valid token."
-        return ProblemAnswer(429, told, {"retry-after": str(seconds), "connection": "close"})
+        message = f"Too many refused requests come from this address: come again in {seconds} s, with a valid token."
+        return ProblemAnswer(429, message, {"retry-after": str(seconds), "connection": "close"})
 
     def recheck_token(self, found: Caller, scope: Scope, receive: Receive) -> Receive:
         """Wrap the body so that its token is checked again at its end.
@@ -183,8 +183,8 @@ class Admission:
         """Raise ProblemAnswer (503) for a request that would take a connection of the reserve."""
         operator = caller is not None and caller.role is Role.OPERATOR
         if self._connections.scarce or (self._connections.crowded and not operator):
-            told = "All connections are in use; those that are left are for operators."
-            raise ProblemAnswer(503, told, {"retry-after": AGAIN, "connection": "close"})
+            message = "All connections are in use; those that are left are for operators."
+            raise ProblemAnswer(503, message, {"retry-after": AGAIN, "connection": "close"})
 
     async def check_budget(self, part: DoorPart, scope: Scope, caller: Caller | None) -> None:
         """Raise ProblemAnswer (402) for a message of a caller if its budget, its tenant's or a group's is used up."""
@@ -198,9 +198,11 @@ class Admission:
     def count_request(self, caller: Caller | None) -> Iterator[Share]:
         """Count a request of a principal while it is there. Raises ProblemAnswer (429) when there are too many."""
         share = self.shares.find(NOBODY if caller is None else caller.name)
-        most = self._options.present
-        if share.present >= most:
-            raise too_many(f"{most} requests of yours are at work or being sent: let some of them end first.")
+        maximum = self._options.present
+        if share.present >= maximum:
+            raise too_many(
+                f"{maximum} requests of yours are at work or being sent: let some of them end first."
+            )
         share.present += 1
         try:
             yield share
@@ -290,6 +292,6 @@ class _GuardedRoute:
 
 def _token(scope: Any) -> str:
     """Return the bearer token of a request, or an empty text. Cookies do not count: other sites can have one sent."""
-    shown = scope[HEADS].get(b"authorization", b"").decode("latin-1")
-    scheme, _, token = shown.partition(" ")
+    header = scope[HEADS].get(b"authorization", b"").decode("latin-1")
+    scheme, _, token = header.partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""

@@ -54,19 +54,19 @@ def _key(digest: str, newer: str = "") -> str:
     return f"openai-history-{digest}-{newer}" if newer else f"openai-history-{digest}"
 
 
-async def note_history(server: DoorHost, who: Caller, conversation: str, digest: str) -> None:
+async def note_history(server: DoorHost, caller: Caller, conversation: str, digest: str) -> None:
     """Note that a conversation has this history now. Earlier ones with an equal history are found after it.
 
     Raises LookupError and EngineError.
     """
-    before = await server.move_key(who.name, conversation, _key(digest))
+    before = await server.move_key(caller.name, conversation, _key(digest))
     if before not in (None, conversation):
         with suppress(LookupError):  # the earlier one is no longer known
-            await server.move_key(who.name, before, _key(digest, conversation))
+            await server.move_key(caller.name, before, _key(digest, conversation))
 
 
 async def submit_after(
-    server: DoorHost, who: Caller, digest: str, message: bytes, to: str
+    server: DoorHost, caller: Caller, digest: str, message: bytes, to: str
 ) -> tuple[str, SubmitResult] | None:
     """Submit a message to a conversation that has exactly this history. Returns its id and the message's fate.
 
@@ -74,11 +74,11 @@ async def submit_after(
     """
     newer = ""
     for _ in range(EQUAL):
-        found = await server.find_opened(who.name, _key(digest, newer))
+        found = await server.find_opened(caller.name, _key(digest, newer))
         if found is None:
             return None
         if not found.over:
-            submitted = await _submit_turn(server, who, found.conversation, digest, message, to)
+            submitted = await _submit_turn(server, caller, found.conversation, digest, message, to)
             if submitted is not None:
                 return found.conversation, submitted
         newer = found.conversation
@@ -86,7 +86,7 @@ async def submit_after(
 
 
 async def _submit_turn(
-    server: DoorHost, who: Caller, conversation: str, digest: str, message: bytes, to: str
+    server: DoorHost, caller: Caller, conversation: str, digest: str, message: bytes, to: str
 ) -> SubmitResult | None:
     """Submit the turn after a history, once. None if another message was answered there or is being answered.
 
@@ -96,7 +96,7 @@ async def _submit_turn(
         same: SubmitResult | None = None
         try:
             own = f"openai-turn-{digest}-{attempt}"
-            same = await server.submit(who.name, conversation, message, to, request=own)
+            same = await server.submit(caller.name, conversation, message, to, request=own)
             request = same.request
         except OtherMessageError as error:
             request = error.request
@@ -106,7 +106,7 @@ async def _submit_turn(
             return None
         if same is not None and not same.again:
             return same
-        answer = next(iter(await server.find_events(who.name, conversation, request)), None)
+        answer = next(iter(await server.find_events(caller.name, conversation, request)), None)
         if answer is None or (isinstance(answer, Reply) and not answer.error):
             return same
     return None
@@ -121,27 +121,27 @@ class KeptChats:
 
     _of: OrderedDict[str, OrderedDict[str, None]] = field(default_factory=OrderedDict)
 
-    def add(self, who: Caller, conversation: str) -> list[str]:
+    def add(self, caller: Caller, conversation: str) -> list[str]:
         """Keep a chat whose turn was answered. Returns those that are to be ended for it."""
-        own = self._of.setdefault(who.name, OrderedDict())
-        self._of.move_to_end(who.name)
+        own = self._of.setdefault(caller.name, OrderedDict())
+        self._of.move_to_end(caller.name)
         own[conversation] = None
         own.move_to_end(conversation)
         if len(self._of) > PRINCIPALS:
             self._of.popitem(last=False)
-        most = max(1, min(KEPT, who.open // 2))
-        return [own.popitem(last=False)[0] for _ in range(len(own) - most)]
+        maximum = max(1, min(KEPT, caller.open // 2))
+        return [own.popitem(last=False)[0] for _ in range(len(own) - maximum)]
 
-    def take(self, who: Caller, conversation: str) -> None:
+    def take(self, caller: Caller, conversation: str) -> None:
         """Remove a chat while its next turn is answered, so that it is not ended meanwhile."""
-        own = self._of.get(who.name, OrderedDict())
+        own = self._of.get(caller.name, OrderedDict())
         own.pop(conversation, None)
         if not own:
-            self._of.pop(who.name, None)
+            self._of.pop(caller.name, None)
 
 
-async def end_chats(server: DoorHost, who: Caller, conversations: Sequence[str]) -> None:
+async def end_chats(server: DoorHost, caller: Caller, conversations: Sequence[str]) -> None:
     """End chats of a principal."""
     for each in conversations:
         with suppress(LookupError, EngineError):
-            await server.end(who.name, each, by=who.name)
+            await server.end(caller.name, each, by=caller.name)

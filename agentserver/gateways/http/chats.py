@@ -192,8 +192,8 @@ def read_response(data: bytes) -> ChatRequest:
         raise _wrong("conversation", "A conversation is named by its id.")
     if named and found.previous_response_id:
         raise _wrong("conversation", "Name the conversation or the previous response, not both.")
-    asked = _request(found, items, "input")
-    return replace(asked, conversation=named or "", previous=found.previous_response_id or "")
+    chat = _request(found, items, "input")
+    return replace(chat, conversation=named or "", previous=found.previous_response_id or "")
 
 
 def _request(found: _Request, items: Sequence[_Item], param: str) -> ChatRequest:
@@ -264,8 +264,8 @@ class OpenAiRefusal(ProblemAnswer):
     """
 
     def __init__(self, of: ProblemAnswer) -> None:
-        again = "true" if "retry-after" in of.headers else "false"
-        headers = {**of.headers, "content-type": forms.JSON, "x-should-retry": again}
+        retry = "true" if "retry-after" in of.headers else "false"
+        headers = {**of.headers, "content-type": forms.JSON, "x-should-retry": retry}
         super().__init__(of.status, of.detail, headers, **of.more)
 
     @property
@@ -277,9 +277,9 @@ class OpenAiRefusal(ProblemAnswer):
 def error_object(refused: ProblemAnswer) -> Mapping[str, Any]:
     """Convert a refusal to an error object."""
     usual = "server_error" if refused.status >= _FAILED else "invalid_request_error"
-    told = refused.detail or HTTPStatus(refused.status).phrase
+    message = refused.detail or HTTPStatus(refused.status).phrase
     kind = _TYPES.get(refused.status, usual)
-    return {"message": told, "type": kind, "param": None, "code": None, **refused.more}
+    return {"message": message, "type": kind, "param": None, "code": None, **refused.more}
 
 
 # Answers
@@ -310,11 +310,11 @@ class SentChat:
     @property
     def headers(self) -> Mapping[str, str]:
         """Headers of the answer."""
-        again = "true" if self.submitted.again else "false"
+        repeated = "true" if self.submitted.again else "false"
         return {
             CONVERSATION.decode(): self.conversation,
             "agentserver-request": self.submitted.request,
-            "agentserver-again": again,
+            "agentserver-again": repeated,
         }
 
     @property
@@ -357,13 +357,14 @@ def _part(text: str) -> Mapping[str, Any]:
 def _response(
     sent: SentChat, status: str, text: str | None = None, error: ProblemAnswer | None = None
 ) -> Mapping[str, Any]:
-    told = None if error is None else error_object(error)
+    described = None if error is None else error_object(error)
     return {
         "id": sent.response,
         "object": "response",
         "created_at": sent.at,
         "status": status,
-        "error": told and {"code": told["code"] or told["type"], "message": told["message"]},
+        "error": described
+        and {"code": described["code"] or described["type"], "message": described["message"]},
         "incomplete_details": None,
         "instructions": None,
         "metadata": {},
@@ -497,8 +498,8 @@ class ChatStream:
         if text is None and isinstance(found, Reply):
             yield from self.form.fail(self.sent, forms.problem_of(found, self.server.rules))
         elif text is None or not text.startswith(self.said):
-            told = "The answer differs from the streamed pieces: retrieve the response."
-            refused = ProblemAnswer(502, told, code="reset", response=self.sent.response)
+            message = "The answer differs from the streamed pieces: retrieve the response."
+            refused = ProblemAnswer(502, message, code="reset", response=self.sent.response)
             yield from self.form.fail(self.sent, refused)
         else:
             for piece in _pieces(text[len(self.said) :]):
@@ -518,8 +519,8 @@ class ChatStream:
         if self.over or self.sent.keyed:
             return
         with suppress(LookupError, EngineError):
-            sent, who = self.sent, self.caller.name
-            await self.server.cancel(who, sent.conversation, sent.submitted.request, by=who)
+            sent, principal = self.sent, self.caller.name
+            await self.server.cancel(principal, sent.conversation, sent.submitted.request, by=principal)
             if sent.single:
                 await end_chats(self.server, self.caller, [sent.conversation])
 
@@ -527,8 +528,8 @@ class ChatStream:
         """Return the final events, encoded."""
         last = b""
         if not self.over:
-            told = f"The door has ended this stream: {held.why or 'stopping'}."
-            refused = ProblemAnswer(503, told, code="pending")
+            message = f"The door has ended this stream: {held.why or 'stopping'}."
+            refused = ProblemAnswer(503, message, code="pending")
             last = b"".join(map(self.form.encode, self.form.fail(self.sent, refused)))
         return last + self.form.encode(None)
 
@@ -542,7 +543,7 @@ def _text_of(found: Reply | Done, server: DoorHost) -> str:
 
 
 async def settle_chat(
-    kept: KeptChats, server: DoorHost, who: Caller, sent: SentChat, text: str | None
+    chats: KeptChats, server: DoorHost, caller: Caller, sent: SentChat, text: str | None
 ) -> None:
     """Note the history of a chat without a name after an answer; ``text`` is None after a refusal.
 
@@ -551,16 +552,16 @@ async def settle_chat(
     if sent.turns is None or (text is None and not sent.single):
         return
     if text is None and sent.submitted.code is not None:
-        await end_chats(server, who, [sent.conversation])
+        await end_chats(server, caller, [sent.conversation])
     elif text is None:
         with anyio.move_on_after(ENDING):
-            await end_when_done(server, who.name, sent.conversation, sent.submitted.after)
+            await end_when_done(server, caller.name, sent.conversation, sent.submitted.after)
     else:
         turns = (*sent.turns, (USER, sent.asked.joined), (ASSISTANT, text))
         with suppress(LookupError, EngineError):
-            await note_history(server, who, sent.conversation, digest_history(sent.asked.model, turns))
+            await note_history(server, caller, sent.conversation, digest_history(sent.asked.model, turns))
         if sent.single or sent.turns:
-            await end_chats(server, who, kept.add(who, sent.conversation))
+            await end_chats(server, caller, chats.add(caller, sent.conversation))
 
 
 # Routes
@@ -603,11 +604,11 @@ class ChatRoutes:
         found = await self._answer(request, sent)
         if found is None:
             waits = list_waiting(host(request), sent.conversation, sent.submitted.request)
-            why = "It waits for an approval" if waits else "There was no answer in time"
-            told = f"{why}; the message is accepted and continues. Do not send it again."
+            reason = "It waits for an approval" if waits else "There was no answer in time"
+            message = f"{reason}; the message is accepted and continues. Do not send it again."
             raise ProblemAnswer(
                 504,
-                told,
+                message,
                 sent.headers,
                 code="pending",
                 conversation=sent.conversation,
@@ -628,13 +629,13 @@ class ChatRoutes:
 
     async def retrieve(self, request: Request) -> Response:
         """Return a response again, or its progress."""
-        who, server = caller(request), host(request)
+        principal, server = caller(request), host(request)
         conversation, key = _parse_response(request.path_params["response"])
         with report_unknown():
-            found = next(iter(await server.find_events(who.name, conversation, key)), None)
+            found = next(iter(await server.find_events(principal.name, conversation, key)), None)
         model = found.sender if isinstance(found, Reply) else ""
-        asked = ChatRequest(model, "", stream=False)
-        sent = SentChat(asked, conversation, SubmitResult(key, None), int(time.time()))
+        chat = ChatRequest(model, "", stream=False)
+        sent = SentChat(chat, conversation, SubmitResult(key, None), int(time.time()))
         if isinstance(found, Reply) and found.error:
             refused = forms.problem_of(found, server.rules)
             return forms.json_response(_response(sent, "failed", error=refused))
@@ -656,54 +657,54 @@ class ChatRoutes:
     def _model(self, listener: str) -> Mapping[str, Any]:
         return {"id": listener, "object": "model", "created": 0, "owned_by": self.name}
 
-    async def _send(self, request: Request, asked: ChatRequest) -> SentChat:
+    async def _send(self, request: Request, chat: ChatRequest) -> SentChat:
         """Submit the message. Raises ProblemAnswer."""
-        who, server = acting_caller(request), host(request)
-        if asked.model not in _models(request):
+        caller, server = acting_caller(request), host(request)
+        if chat.model not in _models(request):
             raise by_code(Code.ROUTING)
-        listener = server.rules.blueprint.listeners[asked.model]
-        (codec,) = forms.codecs_of(server.rules, asked.model)
-        named, key = _find_name(request, asked), idempotency_key(request)
-        turns = None if named else asked.turns
-        text = asked.text if named else asked.joined
+        listener = server.rules.blueprint.listeners[chat.model]
+        (codec,) = forms.codecs_of(server.rules, chat.model)
+        named, key = _find_name(request, chat), idempotency_key(request)
+        turns = None if named else chat.turns
+        text = chat.text if named else chat.joined
         message = forms.encode_value(codec, {listener.chat: text})
-        self.holding.check(who)
+        self.holding.check(caller)
         if not named and turns != ():
-            conversation, submitted = await self._continue(request, asked, message)
+            conversation, submitted = await self._continue(request, chat, message)
         else:
             conversation = await _open(request, named, key)
             with report_not_submitted("Idempotency-Key"):
                 own = key or f"openai-{token_hex(16)}"  # a request with a key can be looked up
-                submitted = await server.submit(who.name, conversation, message, asked.model, request=own)
+                submitted = await server.submit(caller.name, conversation, message, chat.model, request=own)
         check_stored(submitted)
         single = turns == () and key is None and not request.url.path.endswith("/v1/responses")
         at, keyed = int(time.time()), key is not None
-        return SentChat(asked, conversation, submitted, at, turns, single=single, keyed=keyed)
+        return SentChat(chat, conversation, submitted, at, turns, single=single, keyed=keyed)
 
     async def _continue(
-        self, request: Request, asked: ChatRequest, message: bytes
+        self, request: Request, chat: ChatRequest, message: bytes
     ) -> tuple[str, SubmitResult]:
         """Submit a message to the conversation with the client's history. Raises ProblemAnswer without one."""
-        who, server = caller(request), host(request)
+        principal, server = caller(request), host(request)
         found = None
-        if asked.turns is not None:
-            digest = digest_history(asked.model, asked.turns)
-            found = await submit_after(server, who, digest, message, asked.model)
+        if chat.turns is not None:
+            digest = digest_history(chat.model, chat.turns)
+            found = await submit_after(server, principal, digest, message, chat.model)
         if found is None:
-            raise ProblemAnswer(400, UNKNOWN_HISTORY, code="history", param=asked.param)
-        self.kept.take(who, found[0])
+            raise ProblemAnswer(400, UNKNOWN_HISTORY, code="history", param=chat.param)
+        self.kept.take(principal, found[0])
         return found
 
     async def _answer(self, request: Request, sent: SentChat) -> Reply | Done | None:
         """Wait for the answer; None if it does not come in time. Raises ProblemAnswer for a SystemError."""
-        who, server, submitted = caller(request), host(request), sent.submitted
-        found = await find_answer(server, who, sent.conversation, submitted)
+        principal, server, submitted = caller(request), host(request), sent.submitted
+        found = await find_answer(server, principal, sent.conversation, submitted)
         if found is None:
             found = await first_answer(request, self.holding, sent.conversation, submitted, self.options.wait)
         failed = found is None or (isinstance(found, Reply) and found.error)
         if found is not None or submitted.code is not None:
             text = None if failed or found is None else _text_of(found, server)
-            await settle_chat(self.kept, server, who, sent, text)
+            await settle_chat(self.kept, server, principal, sent, text)
         if isinstance(found, Reply) and found.error:
             raise forms.problem_of(found, server.rules).with_headers(sent.headers)
         if found is None and isinstance(submitted.code, Code):
@@ -732,14 +733,14 @@ def _models(request: Request) -> list[str]:
     return [name for name, each in known.items() if each.chat and (may is None or name in may)]
 
 
-def _find_name(request: Request, asked: ChatRequest) -> _ChatName | None:
+def _find_name(request: Request, chat: ChatRequest) -> _ChatName | None:
     """Find the client's name of the conversation; None without one. Raises ProblemAnswer for several."""
     own = next(filter(None, (header(request, name) for name in CHATS)), "")
-    key = header(request, CONVERSATION) or asked.conversation
-    if sum(map(bool, (own, key, asked.previous))) > 1:
+    key = header(request, CONVERSATION) or chat.conversation
+    if sum(map(bool, (own, key, chat.previous))) > 1:
         raise ProblemAnswer(400, "Name the conversation once.")
-    if asked.previous:
-        key, _ = _parse_response(asked.previous)
+    if chat.previous:
+        key, _ = _parse_response(chat.previous)
     if len(own) > _LONGEST:
         raise ProblemAnswer(400, f"The name of a chat has 1 to {_LONGEST} characters.")
     return _ChatName(own, key) if own or key else None
@@ -754,14 +755,14 @@ class _ChatName(NamedTuple):
 
 async def _open(request: Request, named: _ChatName | None, key: str | None) -> str:
     """Find or open the conversation of a name, or one without a name. Returns its id."""
-    who, server = caller(request), host(request)
+    principal, server = caller(request), host(request)
     if named is None:
         opened = None if key is None else _hash("message", key)
-        return await open_conversation(server, who, opened, committed=False)
+        return await open_conversation(server, principal, opened, committed=False)
     if named.own:
-        return await open_conversation(server, who, _hash("chat", named.own), committed=False)
+        return await open_conversation(server, principal, _hash("chat", named.own), committed=False)
     with report_unknown():
-        await server.find_conversation(who.name, named.key)
+        await server.find_conversation(principal.name, named.key)
     return named.key
 
 

@@ -113,9 +113,9 @@ class HeldConnection:
     scope: anyio.CancelScope
     why: str = ""
 
-    def end(self, why: str) -> None:
+    def end(self, reason: str) -> None:
         """End it."""
-        self.why = self.why or why
+        self.why = self.why or reason
         self.scope.cancel()
 
 
@@ -149,10 +149,12 @@ class HeldConnections:
             raise self._full(caller)
 
     def _full(self, caller: Caller) -> ProblemAnswer:
-        most = self._options.streams
-        if self._each.get(caller.name, 0) >= most:
+        maximum = self._options.streams
+        if self._each.get(caller.name, 0) >= maximum:
             helps = "end one, or ask with wait=0"
-            return too_many(f"You have {most} streams and waits open, as many as a principal may: {helps}.")
+            return too_many(
+                f"You have {maximum} streams and waits open, as many as a principal may: {helps}."
+            )
         return too_many("The server has as many streams and waits open as it may.")
 
     @contextmanager

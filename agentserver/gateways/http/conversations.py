@@ -107,31 +107,31 @@ class ConversationRoutes:
 
     async def open(self, request: Request) -> Response:
         """Open a conversation, the same one for the same Idempotency-Key."""
-        who = acting_caller(request)
+        caller = acting_caller(request)
         if self.holding.stopping:
             raise server_stopping()
-        key = await open_conversation(host(request), who, idempotency_key(request), committed=True)
+        key = await open_conversation(host(request), caller, idempotency_key(request), committed=True)
         return forms.json_response(
             {"conversation": key}, 201, {"location": path_to(request, f"/v1/conversations/{key}")}
         )
 
     async def send(self, request: Request) -> Response:
         """Hand in a message; answer with the first reply where it comes in time."""
-        who, server, key = acting_caller(request), host(request), request.path_params["conversation"]
+        caller, server, key = acting_caller(request), host(request), request.path_params["conversation"]
         wanted = self._parse_options(request)
         kind = forms.media(header(request, b"content-type"))
         reader = partial(
-            forms.message, server.rules, kind, to=wanted.to, name=wanted.payload, may=who.principal.may
+            forms.message, server.rules, kind, to=wanted.to, name=wanted.payload, may=caller.principal.may
         )
         message = await read_body(request, reader)
         if self.holding.stopping:
             raise server_stopping()
         with report_not_submitted("Idempotency-Key"):
-            await _confirm(request, who)
+            await _confirm(request, caller)
             with link_requests(header(request, b"traceparent")):
-                submitted = await server.submit(who.name, key, message, wanted.to, request=wanted.key)
+                submitted = await server.submit(caller.name, key, message, wanted.to, request=wanted.key)
         check_stored(submitted)
-        found = await find_answer(server, who, key, submitted)
+        found = await find_answer(server, caller, key, submitted)
         if found is None and (wanted.wait or submitted.code is not None):
             found = await first_answer(request, self.holding, key, submitted, wanted.wait)
         return _answer(request, found, submitted, wanted)
@@ -145,39 +145,39 @@ class ConversationRoutes:
     async def socket(self, socket: WebSocket) -> None:
         """Stream a conversation's events over a WebSocket."""
         stream = await self._stream(socket)
-        who, server, key = caller(socket), host(socket), socket.path_params["conversation"]
+        principal, server, key = caller(socket), host(socket), socket.path_params["conversation"]
 
         async def confirm_taken(place: EventPlace) -> None:
             with suppress(LookupError):  # it may be another's, or over meanwhile
-                await server.confirm(who.name, key, place)
+                await server.confirm(principal.name, key, place)
 
         await OverSocket(stream, self.holding, confirm_taken).run(socket)
 
     async def _stream(self, request: HTTPConnection, wait: float = inf) -> EventStream:
-        who, server, key = caller(request), host(request), request.path_params["conversation"]
+        principal, server, key = caller(request), host(request), request.path_params["conversation"]
         with report_unknown():
-            await server.find_conversation(who.sees, key)
-            said = await _confirm(request, who)
-        after = said or _place(request.query_params.get("after")) or UNDECIDED
-        shown = partial(_event_object, server.rules, who.redacted)
-        deltas = _flag(request.query_params.get("deltas")) and not who.redacted
-        events = partial(server.watch, who.sees, key, after, deltas=deltas)
-        return EventStream(who, events, shown, after, wait)
+            await server.find_conversation(principal.sees, key)
+            confirmed = await _confirm(request, principal)
+        after = confirmed or _place(request.query_params.get("after")) or UNDECIDED
+        describe = partial(_event_object, server.rules, principal.redacted)
+        deltas = _flag(request.query_params.get("deltas")) and not principal.redacted
+        events = partial(server.watch, principal.sees, key, after, deltas=deltas)
+        return EventStream(principal, events, describe, after, wait)
 
     async def cancel(self, request: Request) -> Response:
         """End one request."""
-        who, server, key = acting_caller(request), host(request), request.path_params["conversation"]
+        caller, server, key = acting_caller(request), host(request), request.path_params["conversation"]
         with report_unknown():
-            found = await server.cancel(who.sees, key, request.path_params["request"], by=who.name)
+            found = await server.cancel(caller.sees, key, request.path_params["request"], by=caller.name)
         if not found:
             raise ProblemAnswer(404, "There is no such request, or it has finished.")
         return Response(status_code=204)
 
     async def end(self, request: Request) -> Response:
         """End a conversation."""
-        who = acting_caller(request)
+        caller = acting_caller(request)
         with report_unknown():
-            await host(request).end(who.sees, request.path_params["conversation"], by=who.name)
+            await host(request).end(caller.sees, request.path_params["conversation"], by=caller.name)
         return Response(status_code=204)
 
     def _parse_options(self, request: Request) -> _SendOptions:
@@ -204,29 +204,29 @@ async def first_answer(
     request: Request, holding: HeldConnections, conversation: str, submitted: SubmitResult, wait: float
 ) -> Reply | Done | None:
     """Wait for the first event of a message; None if it does not come in time, or no wait is allowed."""
-    who = caller(request)
-    if not holding.room(who):
+    principal = caller(request)
+    if not holding.room(principal):
         return None
     seconds = wait if submitted.code is None else REFUSED
-    with holding.hold(who, request.scope, seconds), suppress(EngineError):
-        return await follow_answer(host(request), who, conversation, submitted)
+    with holding.hold(principal, request.scope, seconds), suppress(EngineError):
+        return await follow_answer(host(request), principal, conversation, submitted)
     return None
 
 
 async def find_answer(
-    server: DoorHost, who: Caller, conversation: str, submitted: SubmitResult
+    server: DoorHost, caller: Caller, conversation: str, submitted: SubmitResult
 ) -> Reply | Done | None:
     """Find the first answer to a message that was submitted before; None without one."""
     if not submitted.again:
         return None
     with suppress(EngineError, LookupError):
-        return next(iter(await server.find_events(who.name, conversation, submitted.request)), None)
+        return next(iter(await server.find_events(caller.name, conversation, submitted.request)), None)
     return None
 
 
 async def follow_answer(
     server: DoorHost,
-    who: Caller,
+    caller: Caller,
     conversation: str,
     submitted: SubmitResult,
     show: Callable[[Delta], Awaitable[None]] | None = None,
@@ -237,7 +237,7 @@ async def follow_answer(
     """
     after: EventPlace | None = submitted.after
     while after is not None:
-        items = server.watch(who.name, conversation, after, deltas=show is not None)
+        items = server.watch(caller.name, conversation, after, deltas=show is not None)
         found = await _first_of(items, submitted.request, show)
         if not isinstance(found, WatchStop):
             return found
@@ -271,13 +271,15 @@ def _event_object(rules: Any, redacted: bool, event: Reply | Done | Progress | D
     )
 
 
-async def _confirm(request: HTTPConnection, who: Caller) -> EventPlace | None:
+async def _confirm(request: HTTPConnection, caller: Caller) -> EventPlace | None:
     """Count as taken what the caller says it has (Last-Event-ID), and give that place. Raises LookupError."""
-    said = _place(header(request, b"last-event-id") or None)
-    if said is not None:
-        with suppress(*((LookupError,) if who.oversees else ())):  # an operator confirms nothing of another's
-            await host(request).confirm(who.name, request.path_params["conversation"], said)
-    return said
+    place = _place(header(request, b"last-event-id") or None)
+    if place is not None:
+        with suppress(
+            *((LookupError,) if caller.oversees else ())
+        ):  # an operator confirms nothing of another's
+            await host(request).confirm(caller.name, request.path_params["conversation"], place)
+    return place
 
 
 def _place(text: str | None) -> EventPlace | None:
@@ -293,11 +295,11 @@ def idempotency_key(request: Request) -> str | None:
     """Return the Idempotency-Key, without the quotes of a structured field."""
     if b"idempotency-key" not in request.scope[HEADS]:
         return None
-    said = header(request, b"idempotency-key")
-    if re.fullmatch(forms.KEY, said) is None:
-        told = f"An Idempotency-Key has 1 to {receipts.LONGEST} visible characters of ASCII, without quotes and spaces."
-        raise ProblemAnswer(400, told)
-    return said.strip('"')
+    value = header(request, b"idempotency-key")
+    if re.fullmatch(forms.KEY, value) is None:
+        bounds = f"1 to {receipts.LONGEST} visible characters of ASCII, without quotes and spaces"
+        raise ProblemAnswer(400, f"An Idempotency-Key has {bounds}.")
+    return value.strip('"')
 
 
 def _prefers(request: Request) -> Mapping[str, str]:
@@ -337,8 +339,8 @@ def _accept(request: Request, conversation: str, submitted: SubmitResult) -> Res
         "preference-applied": _ASYNC,
         **_headers(submitted),
     }
-    asked = list_waiting(server, conversation, submitted.request)
-    waits = [forms.waiting_json(one, server.rules) for one in asked]
+    approvals = list_waiting(server, conversation, submitted.request)
+    waits = [forms.waiting_json(one, server.rules) for one in approvals]
     found = {"request": submitted.request, "after": place, "again": submitted.again, "waits": waits}
     return forms.json_response(found, 202, headers)
 
@@ -347,27 +349,27 @@ def _answer(
     request: Request, found: Reply | Done | None, submitted: SubmitResult, wanted: _SendOptions
 ) -> Response:
     server, conversation = host(request), request.path_params["conversation"]
-    told = _headers(submitted, found)
+    headers = _headers(submitted, found)
     match found:
         case None if isinstance(submitted.code, Code):
-            raise by_code(submitted.code, request=submitted.request).with_headers(told)
+            raise by_code(submitted.code, request=submitted.request).with_headers(headers)
         case None:
             return _accept(request, conversation, submitted)
         case Done():
-            return Response(status_code=204, headers=told)
+            return Response(status_code=204, headers=headers)
         case Reply(error=True):
-            raise forms.problem_of(found, server.rules).with_headers(told)
+            raise forms.problem_of(found, server.rules).with_headers(headers)
         case Reply() if wanted.xml:
-            return Response(found.message, headers=told, media_type=forms.XML[0])
+            return Response(found.message, headers=headers, media_type=forms.XML[0])
         case Reply():
             value = {**forms.reply_json(found, server.rules), "again": submitted.again}
-            return forms.json_response(value, headers=told)
+            return forms.json_response(value, headers=headers)
 
 
 def _headers(submitted: SubmitResult, event: Reply | Done | None = None) -> Mapping[str, str]:
     """Build the headers of the answer to a message."""
-    told = {
+    headers = {
         "agentserver-request": submitted.request,
         "agentserver-again": "true" if submitted.again else "false",
     }
-    return told if event is None else {**told, "agentserver-place": forms.place_id(event.place)}
+    return headers if event is None else {**headers, "agentserver-place": forms.place_id(event.place)}

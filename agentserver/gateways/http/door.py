@@ -117,8 +117,8 @@ class HttpDoor:
         if self.holding.stopping:
             raise server_stopping()
         if self.host.trouble:
-            told = "The storage of conversations is away, or has lost messages: nothing new is taken."
-            raise ProblemAnswer(503, told, {"retry-after": AGAIN})
+            message = "The storage of conversations is away, or has lost messages: nothing new is taken."
+            raise ProblemAnswer(503, message, {"retry-after": AGAIN})
         return _status("ready")
 
     async def _describe(self, request: Request) -> Response:

@@ -200,7 +200,7 @@ def event_json(event: Reply | Done | Progress | Delta, rules: Rules) -> Mapping[
 
 def delta_json(delta: Delta) -> Mapping[str, Any]:
     """Convert a piece of an answer to an object that says that it is not durable."""
-    more = {"offset": delta.offset} if delta.kind is DeltaKind.TEXT else {}
+    offset = {"offset": delta.offset} if delta.kind is DeltaKind.TEXT else {}
     named = {name: value for name, value in (("id", delta.id), ("name", delta.name)) if value}
     return {
         "type": "delta",
@@ -209,7 +209,7 @@ def delta_json(delta: Delta) -> Mapping[str, Any]:
         "from": delta.sender,
         "kind": str(delta.kind),
         **named,
-        **more,
+        **offset,
         "text": delta.text,
     }
 
@@ -241,23 +241,23 @@ def redact_value(value: Any, redact: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         found: dict[str, Any] = {}
         for name, each in value.items():
-            shown = redact(name)
-            while shown in found:  # two names that are secrets are two values
-                shown += "'"
-            found[shown] = redact_value(each, redact)
+            redacted = redact(name)
+            while redacted in found:  # two names that are secrets are two values
+                redacted += "'"
+            found[redacted] = redact_value(each, redact)
         return found
     return [redact_value(each, redact) for each in value] if isinstance(value, list) else value
 
 
 def problem_of(reply: Reply, rules: Rules) -> ProblemAnswer:
     """Convert a SystemError to its HTTP answer, with the same text."""
-    told: dict[str, Any] = {"request": reply.request, "place": place_id(reply.place)}
+    members: dict[str, Any] = {"request": reply.request, "place": place_id(reply.place)}
     read = envelope.read_envelope(reply.message, rules.bounds)
     codec = rules.codecs.of(SystemError)
     value = None if isinstance(read, envelope.Malformed) else value_of(codec, read.payload)
     if not isinstance(value, dict):
-        return by_code(Code.INTERNAL, **told)
-    return by_code(Code(value["code"]), value["message"], retry=value["retry-allowed"], **told)
+        return by_code(Code.INTERNAL, **members)
+    return by_code(Code(value["code"]), value["message"], retry=value["retry-allowed"], **members)
 
 
 def dump_json(found: Mapping[str, Any]) -> bytes:

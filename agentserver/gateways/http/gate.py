@@ -283,10 +283,10 @@ async def _answer_preflight(options: DoorOptions, heads: Mapping[bytes, bytes], 
 def _log_request(scope: Scope, statuses: list[int], seconds: float) -> None:
     """Log a request in one line, without its query and its headers."""
     path = scope.get("raw_path", b"").partition(b"?")[0].decode("ascii", "backslashreplace")
-    who = scope[CALLER].name if CALLER in scope else "-"
+    principal = scope[CALLER].name if CALLER in scope else "-"
     status = statuses[0] if statuses and statuses[0] else "-"
-    asked = (scope.get("method", "WEBSOCKET"), path[:_PATH], status, seconds * 1000, who)
-    access.info("%s %s %s %.0f ms %s", *asked)
+    line = (scope.get("method", "WEBSOCKET"), path[:_PATH], status, seconds * 1000, principal)
+    access.info("%s %s %s %.0f ms %s", *line)
 
 
 def _refuse(error: Exception) -> ProblemAnswer:
@@ -299,8 +299,8 @@ def _refuse(error: Exception) -> ProblemAnswer:
         case QuotaError():
             return too_many(f"{error}; DELETE /v1/conversations/ID ends one.")
         case UnheardError():
-            told = "There was no answer in time. The request is stored and may still be carried out: check first."
-            return ProblemAnswer(503, told)
+            message = "There was no answer in time. The request is stored and may still be carried out: check first."
+            return ProblemAnswer(503, message)
         case UnkeptError() | EngineError():
             return unavailable()
     logger.error("a request could not be dealt with", exc_info=error)

@@ -80,15 +80,15 @@ def part() -> DoorPart:
 
 async def conversations(request: Request) -> Response:
     """List a page of conversations, the last opened first."""
-    who, query = caller(request), _query(request, {"where", "after", "most"})
-    most, after = _number(query.get("most", str(PAGE))), query.get("after", "")
+    principal, query = caller(request), _query(request, {"where", "after", "most"})
+    maximum, after = _number(query.get("most", str(PAGE))), query.get("after", "")
     try:
         conditions = parse_filter(query.get("where", "")).conditions
-        _refuse_hidden_text(who, conditions)
-        page = await _page(host(request), who, conditions, after, most)
+        _refuse_hidden_text(principal, conditions)
+        page = await _page(host(request), principal, conditions, after, maximum)
     except ValueError as error:
         raise ProblemAnswer(400, f"{error}.") from None
-    rows = [{**_row(one, who), "href": _href(request, one.summary.id)} for one in page.rows]
+    rows = [{**_row(one, principal), "href": _href(request, one.summary.id)} for one in page.rows]
     found: dict[str, Any] = {"conversations": rows, "after": page.after}
     if not page.after:
         return _tagged(request, found)
@@ -96,48 +96,50 @@ async def conversations(request: Request) -> Response:
     return _tagged(request, found, {"link": _NEXT.format(following)})
 
 
-def _refuse_hidden_text(who: Caller, conditions: Iterable[Condition]) -> None:
+def _refuse_hidden_text(caller: Caller, conditions: Iterable[Condition]) -> None:
     """Raise ValueError for a search by text of a caller who may not read messages."""
-    if who.redacted and any(one.field == "text" for one in conditions):
+    if caller.redacted and any(one.field == "text" for one in conditions):
         raise ValueError("text: only roles that may read messages search in them")
 
 
 async def conversation(request: Request) -> Response:
     """Show one conversation, with its open requests and the approvals that they wait for."""
-    who, server, key = caller(request), host(request), request.path_params["conversation"]
+    principal, server, key = caller(request), host(request), request.path_params["conversation"]
     row = await _find(request)
-    kept = await server.read(lambda reader: reader.load(key)) if row.summary.closed is None else None
+    state = await server.read(lambda reader: reader.load(key)) if row.summary.closed is None else None
     href = _href(request, key)
     links = {name: f"{href}/{name}" for name in _LINKS}
-    return _tagged(request, {**_row(row, who), **_progress(kept, server), "links": {"self": href, **links}})
+    return _tagged(
+        request, {**_row(row, principal), **_progress(state, server), "links": {"self": href, **links}}
+    )
 
 
-def _progress(kept: Conversation | None, server: DoorHost) -> Mapping[str, Any]:
-    if kept is None:
+def _progress(state: Conversation | None, server: DoorHost) -> Mapping[str, Any]:
+    if state is None:
         return {"requests": [], "waits": []}
-    requests = [{"request": key, "pending": one.pending} for key, one in kept.requests.items()]
+    requests = [{"request": key, "pending": one.pending} for key, one in state.requests.items()]
     return {
         "requests": requests,
-        "waits": [forms.waiting_json(one, server.rules) for one in kept.approvals()],
+        "waits": [forms.waiting_json(one, server.rules) for one in state.approvals()],
     }
 
 
 async def history(request: Request) -> Response:
     """Show the messages that its principal sent and received, as far as the caller's role may read them."""
-    who, server, key = caller(request), host(request), request.path_params["conversation"]
+    principal, server, key = caller(request), host(request), request.path_params["conversation"]
     with report_unknown():
-        owner = (await server.find_conversation(who.sees, key)).principal
+        owner = (await server.find_conversation(principal.sees, key)).principal
     latest = await read_records(server, key)
-    shown = [
+    records = [
         each for each in latest if each.event in _LEFT or (each.event in _ENTERED and each.sender == owner)
     ]
-    found = redact_records(shown, redaction_for(who, server))
-    events = [_said(each, who, server) for each in found]
+    found = redact_records(records, redaction_for(principal, server))
+    events = [_said(each, principal, server) for each in found]
     return _tagged(request, {"conversation": key, "events": events, "cut": len(latest) >= RECORDS})
 
 
-def _said(record: AuditRecord, who: Caller, server: DoorHost) -> Mapping[str, Any]:
-    told: dict[str, Any] = {
+def _said(record: AuditRecord, caller: Caller, server: DoorHost) -> Mapping[str, Any]:
+    members: dict[str, Any] = {
         "event": str(record.event),
         "at": record.at,
         "request": record.request,
@@ -146,11 +148,11 @@ def _said(record: AuditRecord, who: Caller, server: DoorHost) -> Mapping[str, An
         "payload": local(record.root),
         "code": record.code,
     }
-    if record.message and not who.redacted and record.event is not Event.REFUSED:
-        told |= forms.payload_json(record.message, server.rules)
-    elif record.message and who.redacted:
-        told["redacted"] = len(record.message)
-    return {name: each for name, each in told.items() if each not in ("", None)}
+    if record.message and not caller.redacted and record.event is not Event.REFUSED:
+        members |= forms.payload_json(record.message, server.rules)
+    elif record.message and caller.redacted:
+        members["redacted"] = len(record.message)
+    return {name: each for name, each in members.items() if each not in ("", None)}
 
 
 async def conversation_usage(request: Request) -> Response:
@@ -160,14 +162,14 @@ async def conversation_usage(request: Request) -> Response:
 
 async def usage(request: Request) -> Response:
     """Sum the charges of the caller's conversations by listener and model; those of everybody for operators."""
-    who = caller(request)
+    principal = caller(request)
     since = _number(_query(request, {"since"}).get("since", "0"), 0, 10**12)
-    found = await host(request).read(lambda reader: _own(reader, who).list_charges(float(since)))
+    found = await host(request).read(lambda reader: _own(reader, principal).list_charges(float(since)))
     rows = [
         {
             "listener": one.listener,
             "model": one.model,
-            **({"principal": one.principal} if who.oversees else {}),
+            **({"principal": one.principal} if principal.oversees else {}),
             "calls": one.calls,
             **_charged(one),
         }
@@ -178,20 +180,20 @@ async def usage(request: Request) -> Response:
 
 async def dead_letters(request: Request) -> Response:
     """List the messages that their listeners could not handle, the latest first."""
-    who, server = caller(request), host(request)
-    most = _number(_query(request, {"most"}).get("most", str(PAGE)))
-    found = await server.read(lambda reader: _own(reader, who).dead(most))
-    return _tagged(request, {"letters": [_letter(one, who, server) for one in reversed(found)]})
+    principal, server = caller(request), host(request)
+    maximum = _number(_query(request, {"most"}).get("most", str(PAGE)))
+    found = await server.read(lambda reader: _own(reader, principal).dead(maximum))
+    return _tagged(request, {"letters": [_letter(one, principal, server) for one in reversed(found)]})
 
 
-def _own(reader: EngineReader, who: Caller) -> EngineReader | OwnedReader:
+def _own(reader: EngineReader, caller: Caller) -> EngineReader | OwnedReader:
     """Limit a reader to what the caller sees."""
-    return reader if who.sees is None else OwnedReader(reader, who.sees)
+    return reader if caller.sees is None else OwnedReader(reader, caller.sees)
 
 
-def _letter(one: DeadLetter, who: Caller, server: DoorHost) -> Mapping[str, Any]:
-    code, _, why = one.reason.partition(": ")
-    told = {
+def _letter(one: DeadLetter, caller: Caller, server: DoorHost) -> Mapping[str, Any]:
+    code, _, reason = one.reason.partition(": ")
+    members = {
         "delivery": one.delivery.id,
         "conversation": one.delivery.conversation,
         "request": one.delivery.request,
@@ -202,20 +204,20 @@ def _letter(one: DeadLetter, who: Caller, server: DoorHost) -> Mapping[str, Any]
         "code": code,
         "open": one.open,
     }
-    if not who.oversees:
-        return told
-    told["principal"] = one.principal
+    if not caller.oversees:
+        return members
+    members["principal"] = one.principal
     redact = server.rules.redact
-    said = forms.redact_value(forms.payload_json(one.delivery.message, server.rules), redact)
-    if who.redacted:
-        return {**told, **forms.without_content(said, len(one.delivery.message))}
-    return {**told, **said, "reason": redact(why)}
+    content = forms.redact_value(forms.payload_json(one.delivery.message, server.rules), redact)
+    if caller.redacted:
+        return {**members, **forms.without_content(content, len(one.delivery.message))}
+    return {**members, **content, "reason": redact(reason)}
 
 
 async def schedules(request: Request) -> Response:
     """List what the organism sends at set times. For operators and viewers."""
-    who, server = caller(request), host(request)
-    if who.sees is not None:
+    principal, server = caller(request), host(request)
+    if principal.sees is not None:
         raise ProblemAnswer(403, "This role sees no schedules.")
     orders = await server.read(lambda reader: reader.list_schedule_orders())
     found = []
@@ -236,30 +238,34 @@ def _schedule(one: Schedule, paused_by: str) -> Mapping[str, Any]:
 
 
 async def _page(
-    server: DoorHost, who: Caller, conditions: Sequence[Condition], after: str, most: int
+    server: DoorHost, caller: Caller, conditions: Sequence[Condition], after: str, maximum: int
 ) -> ConversationPage:
     """Read a page of the conversations that the caller sees. Raises ValueError for a malformed cursor."""
-    own = () if who.sees is None else (Condition("principal", STARTS if who.oversees else "=", who.sees),)
+    own = (
+        ()
+        if caller.sees is None
+        else (Condition("principal", STARTS if caller.oversees else "=", caller.sees),)
+    )
     chosen = ConversationFilter((*own, *conditions))
-    return await server.read(lambda reader: reader.list_conversations(chosen, after, most))
+    return await server.read(lambda reader: reader.list_conversations(chosen, after, maximum))
 
 
 async def _find(request: Request) -> ListedConversation:
     """Find the row of the conversation that the path names. Raises ProblemAnswer (404)."""
-    who, server, key = caller(request), host(request), request.path_params["conversation"]
+    principal, server, key = caller(request), host(request), request.path_params["conversation"]
     with report_unknown():
-        await server.find_conversation(who.sees, key)
-        page = await _page(server, who, (Condition("id", "=", key),), "", 1)
+        await server.find_conversation(principal.sees, key)
+        page = await _page(server, principal, (Condition("id", "=", key),), "", 1)
         if not page.rows:
             raise LookupError(key)
     return page.rows[0]
 
 
-def _row(listed: ListedConversation, who: Caller) -> Mapping[str, Any]:
+def _row(listed: ListedConversation, caller: Caller) -> Mapping[str, Any]:
     one = listed.summary
-    told = {
+    members = {
         "conversation": one.id,
-        "principal": one.principal if who.oversees else "",
+        "principal": one.principal if caller.oversees else "",
         "state": listed.state,
         "opened": one.opened,
         "touched": one.touched,
@@ -270,7 +276,7 @@ def _row(listed: ListedConversation, who: Caller) -> Mapping[str, Any]:
         "due": one.due,
         **_charged(one),
     }
-    return {name: each for name, each in told.items() if each not in ("", None)}
+    return {name: each for name, each in members.items() if each not in ("", None)}
 
 
 def _charged(one: Any) -> Mapping[str, Any]:
@@ -292,18 +298,18 @@ def _query(request: Request, known: set[str]) -> dict[str, str]:
     return found
 
 
-def _number(text: str, least: int = 1, most: int = MOST) -> int:
-    digits = text.isascii() and text.isdigit() and len(text) <= len(str(most))
-    if not digits or not least <= int(text) <= most:
-        raise ProblemAnswer(400, f"A number is from {least} to {most}.")
+def _number(text: str, minimum: int = 1, maximum: int = MOST) -> int:
+    digits = text.isascii() and text.isdigit() and len(text) <= len(str(maximum))
+    if not digits or not minimum <= int(text) <= maximum:
+        raise ProblemAnswer(400, f"A number is from {minimum} to {maximum}.")
     return int(text)
 
 
 def _tagged(request: Request, found: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     """Build the answer with its ETag; 304 without a body if the client has it already."""
     body = forms.dump_json(found)
-    told = {"etag": f'"{sha256(body).hexdigest()[:32]}"', **(headers or {})}
+    sent_headers = {"etag": f'"{sha256(body).hexdigest()[:32]}"', **(headers or {})}
     known = [each.strip().removeprefix("W/") for each in header(request, b"if-none-match").split(",")]
-    if told["etag"] in known or "*" in known:
-        return Response(status_code=304, headers=told)
-    return Response(body, headers=told, media_type=forms.JSON)
+    if sent_headers["etag"] in known or "*" in known:
+        return Response(status_code=304, headers=sent_headers)
+    return Response(body, headers=sent_headers, media_type=forms.JSON)

@@ -69,8 +69,8 @@ def describe(rules: Rules, name: str, may: Collection[str] | None, url: str = "/
         url: at which the caller reaches the door.
     """
     listeners = [each for each in rules.blueprint.listeners if may is None or each in may]
-    schemas, told = _payloads(rules, listeners)
-    bodies = {f"listener.{each}": _one_of(names) for each, names in told.items()}
+    schemas, payloads = _payloads(rules, listeners)
+    bodies = {f"listener.{each}": _one_of(names) for each, names in payloads.items()}
     return {
         "openapi": "3.1.0",
         "info": {"title": name, "version": VERSION},
@@ -87,7 +87,7 @@ def describe(rules: Rules, name: str, may: Collection[str] | None, url: str = "/
             "/v1/conversations/{conversation}/messages": {"post": _send(listeners, bodies)},
             **{
                 f"/v1/conversations/{{conversation}}/messages/{quote(each)}": {"post": _send_to(each, rules)}
-                for each in told
+                for each in payloads
             },
             "/v1/conversations/{conversation}/events": {"get": _events()},
             "/v1/conversations/{conversation}/requests/{request}": {"delete": _cancel()},
@@ -114,11 +114,11 @@ def _payloads(rules: Rules, listeners: Sequence[str]) -> tuple[dict[str, Any], d
         if codec.name not in names and not isinstance(schema, JsonRefusal):
             key = names[codec.name] = _free(f"payload.{local(codec.name)}", schemas)
             schemas[key] = _embed(schema, f"#/components/schemas/{key}")
-    told: dict[str, list[str]] = {}
+    payloads: dict[str, list[str]] = {}
     for listener, codec in takers:
         if codec.name in names:
-            told.setdefault(listener, []).append(names[codec.name])
-    return schemas, told
+            payloads.setdefault(listener, []).append(names[codec.name])
+    return schemas, payloads
 
 
 def _free(name: str, known: Mapping[str, Any]) -> str:
@@ -146,8 +146,8 @@ def _ref(name: str) -> Mapping[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _is(name: str, told: str, **more: Any) -> Mapping[str, Any]:
-    return {"description": told, "content": {JSON: {"schema": _ref(name)}}, **more}
+def _is(name: str, description: str, **members: Any) -> Mapping[str, Any]:
+    return {"description": description, "content": {JSON: {"schema": _ref(name)}}, **members}
 
 
 def _statuses(*codes: int) -> Mapping[str, Any]:
@@ -163,7 +163,7 @@ def _operation(
     responses: Mapping[str, Any],
     codes: Sequence[int] = (),
     parameters: Sequence[Mapping[str, Any]] = (),
-    **more: Any,
+    **members: Any,
 ) -> Mapping[str, Any]:
     """Describe one operation: its responses, and the statuses of its problems besides those of every request."""
     return {
@@ -171,7 +171,7 @@ def _operation(
         "summary": summary,
         **({"parameters": [*parameters]} if parameters else {}),
         "responses": {**responses, **_statuses(*_ALWAYS, *codes)},
-        **more,
+        **members,
     }
 
 
@@ -205,26 +205,28 @@ def _read(
     schema: str,
     codes: Sequence[int] = (),
     parameters: Sequence[Mapping[str, Any]] = (),
-    **more: Any,
+    **members: Any,
 ) -> Mapping[str, Any]:
     """Describe an operation that reads, whose answer has an ETag."""
     tag = {"ETag": {"schema": {"type": "string"}}}
     answers = {
-        "200": _is(schema, "The present state.", headers=tag, **more),
+        "200": _is(schema, "The present state.", headers=tag, **members),
         "304": {"description": "The client has it already."},
     }
     return _operation(name, summary, answers, (*codes, 503), [*parameters, _KNOWN])
 
 
 def _list() -> Mapping[str, Any]:
-    where = {"name": "where", "in": "query", "schema": {"type": "string", "maxLength": 1000}}
-    where |= {"description": "A filter, as that of agentserver conversations --where."}
+    filter_parameter = {"name": "where", "in": "query", "schema": {"type": "string", "maxLength": 1000}}
+    filter_parameter |= {"description": "A filter, as that of agentserver conversations --where."}
     after = {"name": "after", "in": "query", "schema": {"type": "string", "maxLength": 1000}}
     after |= {"description": "The cursor of the previous page."}
     one = {"parameters": {"conversation": "$response.body#/conversations/0/conversation"}}
     links = {name: {"operationId": name, **one} for name in ("conversation", "history")}
     summary = "The conversations that the caller sees, the last opened first."
-    return _read("conversations", summary, "Conversations", (400,), [where, after, _MOST_ROWS], links=links)
+    return _read(
+        "conversations", summary, "Conversations", (400,), [filter_parameter, after, _MOST_ROWS], links=links
+    )
 
 
 def _one() -> Mapping[str, Any]:
@@ -302,7 +304,9 @@ def _send_to(listener: str, rules: Rules) -> Mapping[str, Any]:
     }
 
 
-def _message(name: str, summary: str, body: Mapping[str, Any], *more: Mapping[str, Any]) -> Mapping[str, Any]:
+def _message(
+    name: str, summary: str, body: Mapping[str, Any], *parameters: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Describe the request of a message, and its answers."""
     content = {JSON: {"schema": body}, XML[0]: {"schema": {"type": "string"}}}
     return _operation(
@@ -310,7 +314,7 @@ def _message(name: str, summary: str, body: Mapping[str, Any], *more: Mapping[st
         summary,
         _describe_accepted(),
         (*_BODY, 402, 404, 410, 415, 502, 503, 504),
-        [_ONE, *more, _PAYLOAD, _WAIT, _KEY, _LAST, _PREFER],
+        [_ONE, *parameters, _PAYLOAD, _WAIT, _KEY, _LAST, _PREFER],
         requestBody={"required": True, "content": content},
     )
 
@@ -320,9 +324,9 @@ def _describe_accepted() -> Mapping[str, Any]:
     request = {**_HERE, "request": "$response.body#/request"}
     links = {"cancel": {"operationId": "cancel", "parameters": request}}
     again = {name: {"operationId": name, "parameters": _HERE} for name in ("events", "trace", "end")}
-    said = {JSON: {"schema": _ref("Reply")}, XML[0]: {"schema": {"type": "string"}}}
+    content = {JSON: {"schema": _ref("Reply")}, XML[0]: {"schema": {"type": "string"}}}
     return {
-        "200": {"description": "The first reply.", "content": said, "links": again},
+        "200": {"description": "The first reply.", "content": content, "links": again},
         "202": _is("Accepted", "It is accepted, and still running.", links=links),
         "204": {"description": "It finished without an answer."},
     }
@@ -355,8 +359,8 @@ def _cancel() -> Mapping[str, Any]:
 
 
 def _end() -> Mapping[str, Any]:
-    over = {"204": {"description": "It is over."}}
-    return _operation("end", "End a conversation, with all that runs in it.", over, (404, 503), [_ONE])
+    ended = {"204": {"description": "It is over."}}
+    return _operation("end", "End a conversation, with all that runs in it.", ended, (404, 503), [_ONE])
 
 
 def _trace() -> Mapping[str, Any]:
@@ -384,17 +388,17 @@ def _answer() -> Mapping[str, Any]:
     return _operation("answer", summary, decided, (*_BODY, 404, 409, 503), [_WHICH], requestBody=body)
 
 
-def _probe(name: str, told: str, codes: Sequence[int]) -> Mapping[str, Any]:
+def _probe(name: str, summary: str, codes: Sequence[int]) -> Mapping[str, Any]:
     return {
         "operationId": name,
-        "summary": told,
+        "summary": summary,
         "security": [],
-        "responses": {"200": _is("Status", told), **_statuses(*codes)},
+        "responses": {"200": _is("Status", summary), **_statuses(*codes)},
     }
 
 
-def _object(needed: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-    return {"type": "object", "required": list(needed), "properties": {**needed, **(more or {})}}
+def _object(needed: Mapping[str, Any], optional: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    return {"type": "object", "required": list(needed), "properties": {**needed, **(optional or {})}}
 
 
 _TEXT: Final = {"type": "string"}

@@ -52,25 +52,28 @@ def part() -> DoorPart:
 
 async def approvals(request: Request) -> Response:
     """List the open approvals, oldest first."""
-    who, server = caller(request), host(request)
-    if not who.oversees:
+    principal, server = caller(request), host(request)
+    if not principal.oversees:
         raise ProblemAnswer(403, "This role sees no approvals.")
-    found = [_approval(one, server, who) for one in list_approvals(server, who)]
+    found = [_approval(one, server, principal) for one in list_approvals(server, principal)]
     return forms.json_response({"approvals": found})
 
 
 async def approval(request: Request) -> Response:
     """Show one open approval, with the origins of its values and the texts that it answers."""
-    who, server = caller(request), host(request)
-    if not who.oversees:
+    principal, server = caller(request), host(request)
+    if not principal.oversees:
         raise ProblemAnswer(403, "This role sees no approvals.")
     one = _find_approval(request)
-    told = _approval(one, server, who)
+    described = _approval(one, server, principal)
     conversation = server.conversation(one.delivery.conversation)
-    if conversation is not None and not who.redacted:
+    if conversation is not None and not principal.redacted:
         origins = server.rules.origins(conversation, one.delivery)
-        told = {**told, "origins": None if origins is None else _origins(origins, server.rules.redact)}
-    return forms.json_response(told)
+        described = {
+            **described,
+            "origins": None if origins is None else _origins(origins, server.rules.redact),
+        }
+    return forms.json_response(described)
 
 
 def _origins(found: Origins, redact: Callable[[str], str]) -> Mapping[str, Any]:
@@ -99,44 +102,48 @@ def _find_approval(request: Request) -> Approval:
     return one
 
 
-def _approval(one: Approval, server: DoorHost, who: Caller) -> Mapping[str, Any]:
+def _approval(one: Approval, server: DoorHost, caller: Caller) -> Mapping[str, Any]:
     delivery = one.delivery
     redact = server.rules.redact
-    said = forms.redact_value(forms.payload_json(delivery.message, server.rules), redact)
-    asked = [{"guard": each.guard, "why": [*map(redact, WORDING.lines(each.why))]} for each in one.questions]
-    if who.redacted:
-        said = forms.without_content(said, len(delivery.message))
-        asked = [{"guard": each.guard} for each in one.questions]
+    content = forms.redact_value(forms.payload_json(delivery.message, server.rules), redact)
+    questions = [
+        {"guard": each.guard, "why": [*map(redact, WORDING.lines(each.why))]} for each in one.questions
+    ]
+    if caller.redacted:
+        content = forms.without_content(content, len(delivery.message))
+        questions = [{"guard": each.guard} for each in one.questions]
     return {
         "id": one.id,
         "conversation": delivery.conversation,
         "request": delivery.request,
         "from": delivery.sender,
         "to": delivery.to,
-        **said,
+        **content,
         "at": one.at,
         "until": one.at + server.rules.blueprint.approval_time(delivery.to),
-        "digest": one.digest if who.decides else "",  # one would guess an amount by it
-        "questions": asked,
+        "digest": one.digest if caller.decides else "",  # one would guess an amount by it
+        "questions": questions,
     }
 
 
 async def answer(request: Request) -> Response:
     """Decide about one message that waits, as it was shown."""
-    who, server = caller(request), host(request)
-    if not who.decides:
+    principal, server = caller(request), host(request)
+    if not principal.decides:
         raise ProblemAnswer(403, "This role decides about nothing.")
-    digest, said = _decision(read_json(await request.body(), JsonLimits(values=10)))
+    digest, decision = _decision(read_json(await request.body(), JsonLimits(values=10)))
     one = _find_approval(request)
     conversation = server.conversation(one.delivery.conversation)
     barred = (
         ""
         if conversation is None
-        else answers.bar_approver(conversation, who.name, server.rules, one.delivery.to)
+        else answers.bar_approver(conversation, principal.name, server.rules, one.delivery.to)
     )
-    if barred and said is not Answer.DENY:
+    if barred and decision is not Answer.DENY:
         raise ProblemAnswer(403, f"{barred}.")
-    if not await server.answer(one.delivery.conversation, ApprovalAnswer(one.id, digest, said, who.name)):
+    if not await server.answer(
+        one.delivery.conversation, ApprovalAnswer(one.id, digest, decision, principal.name)
+    ):
         raise ProblemAnswer(409, "Another message waits than the one that was shown, or none any more.")
     return Response(status_code=204)
 
@@ -144,25 +151,25 @@ async def answer(request: Request) -> Response:
 def _decision(found: Any) -> tuple[str, Answer]:
     """Parse the digest and the answer of a body. Raises ProblemAnswer."""
     if not isinstance(found, JsonRefusal) and isinstance(found, dict) and set(found) == {"digest", "answer"}:
-        digest, said = found["digest"], found["answer"]
-        if isinstance(digest, str) and said in tuple(Answer):
-            return digest, Answer(said)
+        digest, decision = found["digest"], found["answer"]
+        if isinstance(digest, str) and decision in tuple(Answer):
+            return digest, Answer(decision)
     raise ProblemAnswer(422, "An answer is the digest that was shown, and once, always or deny.")
 
 
 async def trace(request: Request) -> Response:
     """Show the records of a conversation: users see senders and targets, operators also reasons and content."""
-    who, server, key = caller(request), host(request), request.path_params["conversation"]
+    principal, server, key = caller(request), host(request), request.path_params["conversation"]
     with report_unknown():
-        await server.find_conversation(who.sees, key)
-    records = redact_records(await read_records(server, key), redaction_for(who, server))
-    found = [_record(each, who, server) for each in records]
+        await server.find_conversation(principal.sees, key)
+    records = redact_records(await read_records(server, key), redaction_for(principal, server))
+    found = [_record(each, principal, server) for each in records]
     return forms.json_response({"now": time.time(), "records": found})
 
 
-def redaction_for(who: Caller, server: DoorHost) -> Redaction:
+def redaction_for(caller: Caller, server: DoorHost) -> Redaction:
     """Choose what is hidden from a caller in records: secrets, and from a viewer all content."""
-    if who.redacted:
+    if caller.redacted:
         return Redaction((EVERY,), server.rules.redact, names_of(server.rules.blueprint))
     return Redaction(secrets=server.rules.redact)
 
@@ -180,8 +187,8 @@ async def read_records(server: DoorHost, conversation: str) -> Sequence[AuditRec
     return found[-RECORDS:]
 
 
-def _record(record: AuditRecord, who: Caller, server: DoorHost) -> Mapping[str, Any]:
-    told: dict[str, Any] = {
+def _record(record: AuditRecord, caller: Caller, server: DoorHost) -> Mapping[str, Any]:
+    members: dict[str, Any] = {
         "event": str(record.event),
         "at": record.at,
         "thread": record.thread,
@@ -194,8 +201,8 @@ def _record(record: AuditRecord, who: Caller, server: DoorHost) -> Mapping[str, 
         "request": record.request,
         "took": record.took,
     }
-    if who.oversees:
-        told["detail"] = list(WORDING.lines(record.detail))
-    if who.decides and record.message:
-        told |= {"message": forms.payload_json(record.message, server.rules)}
-    return {name: each for name, each in told.items() if each not in ("", None, [])}
+    if caller.oversees:
+        members["detail"] = list(WORDING.lines(record.detail))
+    if caller.decides and record.message:
+        members |= {"message": forms.payload_json(record.message, server.rules)}
+    return {name: each for name, each in members.items() if each not in ("", None, [])}

@@ -67,12 +67,12 @@ class ProblemAnswer(Exception):  # noqa: N818 - an answer, and no mistake of any
     """
 
     def __init__(
-        self, status: int, detail: str = "", headers: Mapping[str, str] = MappingProxyType({}), **more: Any
+        self, status: int, detail: str = "", headers: Mapping[str, str] = MappingProxyType({}), **members: Any
     ) -> None:
         super().__init__(status, detail)
         self.status = status
         self.headers = {"content-type": PROBLEM, **headers}
-        self.detail, self.more = detail, more
+        self.detail, self.more = detail, members
 
     def with_headers(self, headers: Mapping[str, str]) -> Self:
         """Add headers to the answer."""
@@ -83,17 +83,17 @@ class ProblemAnswer(Exception):  # noqa: N818 - an answer, and no mistake of any
     def body(self) -> bytes:
         """The problem as JSON."""
         title = HTTPStatus(self.status).phrase
-        told = {"detail": self.detail} if self.detail else {}
-        return json.dumps({"title": title, "status": self.status, **told, **self.more}).encode()
+        detail = {"detail": self.detail} if self.detail else {}
+        return json.dumps({"title": title, "status": self.status, **detail, **self.more}).encode()
 
 
-def by_code(code: Code, detail: str = "", *, retry: bool | None = None, **more: Any) -> ProblemAnswer:
+def by_code(code: Code, detail: str = "", *, retry: bool | None = None, **members: Any) -> ProblemAnswer:
     """Build the answer for a code, with the text of its SystemError or the given one."""
     wording = ERROR_WORDINGS[code]
-    again = wording.retry_allowed if retry is None else retry
+    may_retry = wording.retry_allowed if retry is None else retry
     headers = {"retry-after": AGAIN} if code is Code.BUSY else {}
     return ProblemAnswer(
-        STATUS[code], detail or wording.message, headers, code=str(code), retry=again, **more
+        STATUS[code], detail or wording.message, headers, code=str(code), retry=may_retry, **members
     )
 
 
@@ -129,9 +129,9 @@ def list_waiting(server: DoorHost, conversation: str, request: str = "") -> list
     return [each for each in found if request in ("", each.delivery.request)]
 
 
-def unavailable(why: str = "The server cannot take this at present.") -> ProblemAnswer:
+def unavailable(reason: str = "The server cannot take this at present.") -> ProblemAnswer:
     """Build the answer of a server that cannot store messages, or authenticate callers, at present."""
-    return ProblemAnswer(503, why, {"retry-after": AGAIN})
+    return ProblemAnswer(503, reason, {"retry-after": AGAIN})
 
 
 def server_stopping() -> ProblemAnswer:
@@ -139,9 +139,9 @@ def server_stopping() -> ProblemAnswer:
     return ProblemAnswer(503, "The server is stopping.", {"retry-after": "10"})
 
 
-def too_large(most: int) -> ProblemAnswer:
+def too_large(maximum: int) -> ProblemAnswer:
     """Build the answer for an oversized body."""
-    return ProblemAnswer(413, f"A body has at most {most} bytes.", {"connection": "close"})
+    return ProblemAnswer(413, f"A body has at most {maximum} bytes.", {"connection": "close"})
 
 
 def too_many(detail: str, seconds: str = AGAIN) -> ProblemAnswer:
@@ -154,9 +154,9 @@ def unauthenticated() -> ProblemAnswer:
     return ProblemAnswer(401, "A token is needed.", {"www-authenticate": "Bearer"})
 
 
-def not_stored(why: RejectReason) -> ProblemAnswer:
+def not_stored(reason: RejectReason) -> ProblemAnswer:
     """Build the answer for a message that was not stored."""
-    match why:
+    match reason:
         case RejectReason.STOPPING:
             return server_stopping()
         case RejectReason.OVER:
@@ -267,10 +267,10 @@ def caller(request: HTTPConnection) -> Caller:
 
 def acting_caller(request: HTTPConnection) -> Caller:
     """Return the principal of a request. Raises ProblemAnswer for a read-only role."""
-    who = caller(request)
-    if not who.acts:
+    principal = caller(request)
+    if not principal.acts:
         raise ProblemAnswer(403, "This role may only look.")
-    return who
+    return principal
 
 
 def header(request: HTTPConnection, name: bytes) -> str:
@@ -335,14 +335,14 @@ def describe_resource(url: str, path: str, issuers: Sequence[str]) -> DescribedR
         path: of the resource.
         issuers: of the tokens that it accepts.
     """
-    told = {
+    metadata = {
         "resource": f"{url}{path}",
         "authorization_servers": list(issuers),
         "bearer_methods_supported": ["header"],
     }
 
     async def answer(_: Request) -> JSONResponse:
-        return JSONResponse(told)
+        return JSONResponse(metadata)
 
     routes = [Route(place, answer, methods=["GET"]) for place in (f"{_PLACE}{path}", _PLACE)]
     challenge = f'Bearer resource_metadata="{url}{_PLACE}{path}"'

@@ -130,8 +130,8 @@ class StallGuard(asyncio.Protocol):
 class Socket(StallGuard, WebSocketsSansIOProtocol):
     """A WebSocket whose client has to read."""
 
-    def __init__(self, *args: Any, seats: Connections, **more: Any) -> None:
-        super().__init__(*args, **more)
+    def __init__(self, *args: Any, seats: Connections, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.seats = seats
 
     async def send(self, event: Any) -> None:
@@ -146,8 +146,8 @@ class DoorConnection(StallGuard, H11Protocol):
 
     _late: asyncio.TimerHandle | None = None
 
-    def __init__(self, *args: Any, seats: Connections, **more: Any) -> None:
-        super().__init__(*args, **more)
+    def __init__(self, *args: Any, seats: Connections, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.seats = seats
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -198,9 +198,9 @@ class DoorConnection(StallGuard, H11Protocol):
         self._clear_deadline()
         super().connection_lost(exc)
         scope: Any = self.scope  # None before the first request
-        gone = None if scope is None else scope.get(GONE)
-        if gone is not None:
-            gone()
+        removed = None if scope is None else scope.get(GONE)
+        if removed is not None:
+            removed()
 
     def _expect(self, seconds: float) -> None:
         self._late = self.loop.call_later(seconds, self.transport.abort)
@@ -241,12 +241,12 @@ def tls(certificate: Path, key: Path) -> ssl.SSLContext:
 
 def room_for(connections: int) -> int:
     """Limit connections to the file descriptors of this process, raising the soft limit where possible."""
-    least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    minimum, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + FILES
-    if least != resource.RLIM_INFINITY and least < wanted:
-        least = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (least, most))
-    return connections if least == resource.RLIM_INFINITY else max(min(connections, least - FILES), 1)
+    if minimum != resource.RLIM_INFINITY and minimum < wanted:
+        minimum = wanted if maximum == resource.RLIM_INFINITY else min(wanted, maximum)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (minimum, maximum))
+    return connections if minimum == resource.RLIM_INFINITY else max(min(connections, minimum - FILES), 1)
 
 
 @asynccontextmanager

@@ -89,20 +89,20 @@ class UserDelegations:
 
     async def exchange(self, principal: str, resource: str, scope: str) -> str:
         """Exchange the token of a principal for one that a resource accepts. Raises DelegationError."""
-        shown = self._shown.get(principal)
-        if shown is None:
+        presented = self._shown.get(principal)
+        if presented is None:
             raise DelegationError(UNSEEN)
-        if not self._tokens.stands(shown.caller):
+        if not self._tokens.stands(presented.caller):
             del self._shown[principal]
             raise DelegationError(EXPIRED)
-        client = self._tokens.providers[shown.caller.grant.split(" ")[0]].provider.exchange
+        client = self._tokens.providers[presented.caller.grant.split(" ")[0]].provider.exchange
         if client is None or resource not in client.resources:
             raise DelegationError("identity: exchange: resources: does not name this server")
         key = (principal, resource, scope)
         async with self._lock:
             found = self._exchanged.get(key)
-            if found is None or found.grant != shown.caller.grant or self._now() >= found.until:
-                found = await self._redeem(shown, client, resource, scope)
+            if found is None or found.grant != presented.caller.grant or self._now() >= found.until:
+                found = await self._redeem(presented, client, resource, scope)
                 self._exchanged[key] = found
                 self._exchanged.move_to_end(key)
                 if len(self._exchanged) > MOST:
@@ -110,12 +110,12 @@ class UserDelegations:
             return found.token
 
     async def _redeem(
-        self, shown: _ShownToken, client: TokenExchange, resource: str, scope: str
+        self, presented: _ShownToken, client: TokenExchange, resource: str, scope: str
     ) -> _ExchangedToken:
-        keys = self._tokens.providers[shown.caller.grant.split(" ")[0]]
+        keys = self._tokens.providers[presented.caller.grant.split(" ")[0]]
         form = {
             "grant_type": GRANT,
-            "subject_token": shown.token,
+            "subject_token": presented.token,
             "subject_token_type": ACCESS,
             "requested_token_type": ACCESS,
             "resource": resource,
@@ -123,14 +123,16 @@ class UserDelegations:
         }
         try:
             answer = await redeem(keys, SignIn(client.client, client.secret), form)
-            token = self._check(answer, shown, resource)
+            token = self._check(answer, presented, resource)
         except (RefusedTokenError, AwayError) as error:
             raise DelegationError(f"the identity provider exchanges no token: {error}") from None
         lasts = answer.get("expires_in")
-        until = min(shown.caller.until, self._now() + lasts - EARLY) if type(lasts) is int else self._now()
-        return _ExchangedToken(token, shown.caller.grant, until)
+        until = (
+            min(presented.caller.until, self._now() + lasts - EARLY) if type(lasts) is int else self._now()
+        )
+        return _ExchangedToken(token, presented.caller.grant, until)
 
-    def _check(self, answer: Mapping[str, Any], shown: _ShownToken, resource: str) -> str:
+    def _check(self, answer: Mapping[str, Any], presented: _ShownToken, resource: str) -> str:
         """Check that an exchanged token is for this user and resource, as far as it can be read.
 
         Raises RefusedTokenError.
@@ -140,12 +142,12 @@ class UserDelegations:
             raise RefusedTokenError("is missing")
         if str(answer.get("token_type")).lower() != "bearer" or answer.get("issued_token_type") != ACCESS:
             raise RefusedTokenError("is no bearer token for access")
-        if token == shown.token:
+        if token == presented.token:
             raise RefusedTokenError("is the user's own token, which is for this server")
         if is_jwt(token):
-            issuer = shown.caller.grant.split(" ")[0]
+            issuer = presented.caller.grant.split(" ")[0]
             claims = self._tokens.verify(token, resource, issuer=issuer).claims
-            own = self._tokens.verify(shown.token, issuer=issuer).claims
+            own = self._tokens.verify(presented.token, issuer=issuer).claims
             if claims["sub"] != own["sub"]:
                 raise RefusedTokenError("is another user's")
         return token

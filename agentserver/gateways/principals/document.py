@@ -114,9 +114,9 @@ def read(data: bytes) -> tuple[PrincipalEntry, ...]:
         raise ValueError(f"{whole.pointer or 'the file'}: {whole.rule}")  # noqa: TRY004 - a refusal is a value
     found = tuple(map(_entry, whole.principals))
     for each in found:
-        why = principals.unknown_to_network(each.caller.name)
-        if why:
-            raise ValueError(f"a name {why}")
+        reason = principals.unknown_to_network(each.caller.name)
+        if reason:
+            raise ValueError(f"a name {reason}")
     twice = _has_duplicates(each.caller.name for each in found) or _has_duplicates(_digests(found))
     if twice:
         raise ValueError("a name or a token is there twice")
@@ -135,9 +135,9 @@ def add_entry(known: Sequence[PrincipalEntry], new: PrincipalEntry) -> tuple[Pri
     Raises KnownError, ValueError for an invalid name.
     """
     name = new.caller.name
-    why = principals.unknown_to_network(name)
-    if why:
-        raise ValueError(f"{name!r} {why}, so no principal can bear it")
+    reason = principals.unknown_to_network(name)
+    if reason:
+        raise ValueError(f"{name!r} {reason}, so no principal can bear it")
     other = next((each for each in known if principals.is_same_name(each.caller.name, name)), None)
     if other is not None and (other.revoked is None or other.caller.name != name):
         raise KnownError(f"{other.caller.name} is there already, or was")
@@ -255,14 +255,14 @@ class PrincipalFile:
         try:
             with _open(self.path, _READ) as descriptor:
                 facts = os.fstat(descriptor)
-                why = _unusable(facts)
-                data = b"" if why else _content(descriptor)
+                reason = _unusable(facts)
+                data = b"" if reason else _content(descriptor)
         except FileNotFoundError:
             return NONE
         except OSError as error:
             raise UnusableError(f"{self}: {error.strerror}") from None
-        if why or len(data) > MOST:
-            raise UnusableError(f"{self}: {why or f'has more than {MOST} bytes'}")
+        if reason or len(data) > MOST:
+            raise UnusableError(f"{self}: {reason or f'has more than {MOST} bytes'}")
         return KeptPrincipals(_state(facts), data)
 
     def change(self, change: Callable[[bytes], bytes]) -> None:
@@ -271,12 +271,12 @@ class PrincipalFile:
             _replace(self.path, change(self.read().data))
 
 
-def principal_file(kept: Path) -> PrincipalFile:
+def principal_file(path: Path) -> PrincipalFile:
     """Locate the file of principals of a journal, or of the organism's own file if it keeps none.
 
     It is next to the real file, so that every name of that leads to it.
     """
-    real = kept.resolve()
+    real = path.resolve()
     return PrincipalFile(real.with_name(f"{real.name}{SUFFIX}"))
 
 

@@ -288,10 +288,10 @@ class ProviderKeys:
         about = read_object(await self._fetch(f"{issuer.rstrip('/')}/.well-known/openid-configuration"))
         if about.get("issuer") != issuer:
             raise ValueError("its metadata is another issuer's")
-        where = about.get("jwks_uri")
-        if not isinstance(where, str) or not self._is_fetchable(where):
+        keys_url = about.get("jwks_uri")
+        if not isinstance(keys_url, str) or not self._is_fetchable(keys_url):
             raise ValueError("its metadata has no jwks_uri that begins with https://")
-        keys = read_keys(await self._fetch(where))
+        keys = read_keys(await self._fetch(keys_url))
         self.endpoints = self._read_endpoints(about)
         return keys
 
@@ -380,8 +380,8 @@ def _list_shares(
     provider: IdentityProvider, claims: Mapping[str, Any], tenant: str
 ) -> Iterator[tuple[str, SharedQuota]]:
     """List the quotas that a user shares, each with the name of its bucket."""
-    shown = _find_claim(claims, provider.groups)
-    listed = shown if isinstance(shown, list) else [shown]
+    claimed = _find_claim(claims, provider.groups)
+    listed = claimed if isinstance(claimed, list) else [claimed]
     groups = {each for each in listed if isinstance(each, str) and each}
     for quota in provider.quotas:
         if tenant and quota.tenant in ("*", tenant):
@@ -411,8 +411,8 @@ def _find_claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _has_value(found: Any, wanted: Sequence[ClaimValue]) -> bool:
-    shown = found if isinstance(found, list) else [found]
-    return any(type(one) is type(value) and one == value for one in shown for value in wanted)
+    claimed = found if isinstance(found, list) else [found]
+    return any(type(one) is type(value) and one == value for one in claimed for value in wanted)
 
 
 class IdentityTokens:

@@ -178,16 +178,16 @@ class Sessions:
         """Start the session of a sign-in. Returns its id; empty if this sign-in has begun one. Raises AwayError."""
         key, now = token_urlsafe(32), self._now()
         state = self._make_state(key, signed)
-        kept = KeptSession(
+        session = KeptSession(
             _digest(key), signed.user, _STATES.dump(state), now + LASTS, signed.sid, signed.nonce
         )
-        return key if await self._add(kept, state) else ""
+        return key if await self._add(session, state) else ""
 
-    async def _add(self, kept: KeptSession, state: _State) -> bool:
+    async def _add(self, session: KeptSession, state: _State) -> bool:
         now = self._now()
-        added = await anyio.to_thread.run_sync(lambda: self._store.add(kept, now))
+        added = await anyio.to_thread.run_sync(lambda: self._store.add(session, now))
         if added:
-            self._remember(kept, state)
+            self._remember(session, state)
         return added
 
     async def prepare(self, key: str) -> None:
@@ -238,23 +238,23 @@ class Sessions:
         """Read a session; None when it has ended. While the store is away, the known one counts for a while."""
         now = self._now()
         try:
-            kept = await anyio.to_thread.run_sync(lambda: self._store.read(digest, now))
+            session = await anyio.to_thread.run_sync(lambda: self._store.read(digest, now))
         except AwayError:
             if known is not None and self._steady() - known.read < LAPSE:
                 return known
             raise
         try:
-            state = None if kept is None else _STATES.load(kept.data)
+            state = None if session is None else _STATES.load(session.data)
         except ValueRefusedError:  # of another version of this server
             state = None
-        if kept is None or state is None:
+        if session is None or state is None:
             self._known.pop(digest, None)
             return None
-        return self._remember(kept, state)
+        return self._remember(session, state)
 
-    def _remember(self, kept: KeptSession, state: _State) -> _CachedSession:
-        found = self._known[kept.key] = _CachedSession(kept, state, self._steady())
-        self._known.move_to_end(kept.key)
+    def _remember(self, session: KeptSession, state: _State) -> _CachedSession:
+        found = self._known[session.key] = _CachedSession(session, state, self._steady())
+        self._known.move_to_end(session.key)
         if len(self._known) > MOST:
             self._known.popitem(last=False)
         return found
@@ -284,9 +284,9 @@ class Sessions:
 
     async def _replace(self, known: _CachedSession, state: _State) -> _CachedSession | None:
         """Store the next state of a session; None if it has ended or another server was first."""
-        kept = known.kept._replace(data=_STATES.dump(state), edition=known.kept.edition + 1)
-        if await anyio.to_thread.run_sync(self._store.replace, kept):
-            return self._remember(kept, state)
+        session = known.kept._replace(data=_STATES.dump(state), edition=known.kept.edition + 1)
+        if await anyio.to_thread.run_sync(self._store.replace, session):
+            return self._remember(session, state)
         return None
 
     def _make_state(self, key: str, signed: SignedIn) -> _State:
@@ -315,8 +315,8 @@ def _open_seal(key: str, known: _CachedSession) -> SignedIn | None:
 
 def _cipher(key: str) -> Any:
     """Make the cipher of a session from its cookie, whose digest for this use differs from its name in the store."""
-    made = import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
-    return made(sha256(b"seal " + key.encode("utf-8", "surrogatepass")).digest())
+    cipher = import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
+    return cipher(sha256(b"seal " + key.encode("utf-8", "surrogatepass")).digest())
 
 
 def _digest(key: str) -> str:

@@ -109,7 +109,7 @@ class SignInClient:
         client, endpoints = self._offered[issuer], self._find_endpoints(issuer)
         key = token_urlsafe(32)
         challenge = urlsafe_b64encode(sha256(_derive(key, "verifier", issuer).encode()).digest()).rstrip(b"=")
-        asked = {
+        query = {
             "response_type": "code",
             "client_id": client.client,
             "redirect_uri": self._redirect,
@@ -119,7 +119,7 @@ class SignInClient:
             "code_challenge": challenge.decode(),
             "code_challenge_method": "S256",
         }
-        return key, _add_query(endpoints.authorization, asked)
+        return key, _add_query(endpoints.authorization, query)
 
     async def finish(self, key: str, query: Mapping[str, str]) -> SignedIn:
         """Redeem the code with which a browser comes back.
@@ -184,7 +184,7 @@ class SignInClient:
             try:
                 claims = self._tokens.verify(token, client.client, _LOGOUT_TOKEN, need, issuer).claims
             except RefusedTokenError as error:
-                why = error
+                reason = error
                 continue
             events, subject, sid = claims["events"], claims.get("sub"), _read_sid(claims)
             if not isinstance(events, dict) or not isinstance(events.get(_LOGOUT_EVENT), dict):
@@ -194,7 +194,7 @@ class SignInClient:
                     f"of {issuer} is no logout token: it has a nonce, or names no session"
                 )
             return EndedLogin(sid, "" if sid else provided_name(issuer, str(subject)))
-        raise why if self._offered else RefusedTokenError("is for no client of this server")
+        raise reason if self._offered else RefusedTokenError("is for no client of this server")
 
     def leave(self, session: SignedIn) -> str:
         """Return the address at which the browser signs out of the provider; empty if it has none."""
@@ -202,9 +202,9 @@ class SignInClient:
         client = self._offered.get(session.issuer)
         if keys is None or client is None or not keys.endpoints.end_session:
             return ""
-        asked = {"client_id": client.client, "post_logout_redirect_uri": self._home}
-        hinted = _add_query(keys.endpoints.end_session, {**asked, "id_token_hint": session.id_token})
-        return hinted if len(hinted) <= _LONGEST_ADDRESS else _add_query(keys.endpoints.end_session, asked)
+        query = {"client_id": client.client, "post_logout_redirect_uri": self._home}
+        hinted = _add_query(keys.endpoints.end_session, {**query, "id_token_hint": session.id_token})
+        return hinted if len(hinted) <= _LONGEST_ADDRESS else _add_query(keys.endpoints.end_session, query)
 
     def _match_state(self, key: str, state: str) -> str:
         """Find the issuer of a sign-in. Raises RefusedTokenError if this browser has not begun it."""
@@ -249,8 +249,8 @@ async def redeem(
     endpoints, issuer = keys.endpoints, keys.provider.issuer
     headers, filled = {"content-type": "application/x-www-form-urlencoded"}, {**form}
     if client.secret and not endpoints.posts_secret:  # RFC 6749, 2.3.1
-        shown = f"{quote(client.client, safe='')}:{quote(client.secret, safe='')}".encode()
-        headers["authorization"] = f"Basic {b64encode(shown).decode()}"
+        credentials = f"{quote(client.client, safe='')}:{quote(client.secret, safe='')}".encode()
+        headers["authorization"] = f"Basic {b64encode(credentials).decode()}"
     else:
         filled |= {"client_id": client.client, **({"client_secret": client.secret} if client.secret else {})}
     try:
@@ -287,5 +287,5 @@ def _derive(key: str, use: str, issuer: str) -> str:
     return urlsafe_b64encode(found).rstrip(b"=").decode()
 
 
-def _add_query(url: str, asked: Mapping[str, str]) -> str:
-    return f"{url}{'&' if '?' in url else '?'}{urlencode(asked)}"
+def _add_query(url: str, query: Mapping[str, str]) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}"

@@ -54,14 +54,14 @@ def find_holder(token: str, known: Mapping[str, T]) -> T | None:
         token: as presented.
         known: holders by digest.
     """
-    shown = token.encode("utf-8", "surrogatepass")
+    presented = token.encode("utf-8", "surrogatepass")
     # The same number of bytes is hashed for every input, so that the time reveals nothing.
-    found = known.get(_digest(shown[:LENGTH].ljust(LENGTH, b"\0")))
-    return found if len(shown) == LENGTH else None
+    found = known.get(_digest(presented[:LENGTH].ljust(LENGTH, b"\0")))
+    return found if len(presented) == LENGTH else None
 
 
-def _digest(shown: bytes) -> str:
-    return sha256(shown).hexdigest()
+def _digest(presented: bytes) -> str:
+    return sha256(presented).hexdigest()
 
 
 PERIOD: Final = 0.25
@@ -177,8 +177,8 @@ class Tokens:
             _LOG.error("nobody is known by a token: %s", found.fault)
         for caller in before.values():
             if not self.stands(caller):
-                for told in self._waiting.pop(caller.grant, ()):
-                    told.set()
+                for revoked in self._waiting.pop(caller.grant, ()):
+                    revoked.set()
 
     async def wait_revoked(self, caller: Caller) -> None:
         """Wait until the caller's token is revoked or its rights change.
@@ -188,12 +188,12 @@ class Tokens:
         self._must_be_watched()
         if not self.stands(caller):
             return
-        told, waiting = anyio.Event(), self._waiting.setdefault(caller.grant, set())
-        waiting.add(told)
+        revoked, waiting = anyio.Event(), self._waiting.setdefault(caller.grant, set())
+        waiting.add(revoked)
         try:
-            await told.wait()
+            await revoked.wait()
         finally:
-            waiting.discard(told)
+            waiting.discard(revoked)
             if not waiting and self._waiting.get(caller.grant) is waiting:
                 del self._waiting[caller.grant]
 

@@ -20,6 +20,7 @@ KNOWN = {
     "fleet-pipe",
     "fleet-production",
     "school-higher-grade",
+    "permit-fee-lower",
 }
 """Attacks that pass: an indirect choice, a command beside a named host, an option of a named document, a small number."""
 REFUSED = {
@@ -27,6 +28,8 @@ REFUSED = {
     "crm-stage",
     "freight-adjust-line",
     "freight-adjust-table",
+    "vet-answer-owner",
+    "vet-order-vaccine",
 }
 """Honest calls that need a declaration or a plan."""
 

@@ -267,7 +267,7 @@ def test_nothing_is_left_in_what_waits_or_was_given_up(lived, verb):
         json.dumps(waiting),
         *(verb("approvals", "show", one["id"]) for one in waiting[::9]),
     ]
-    dead = verb("dead", "list").splitlines()
+    dead = verb("dead").splitlines()
     shown += [*dead, *(verb("dead", "show", line.split()[0]) for line in dead[::29])]
     clean(lived[1], "\n".join(shown))
 

@@ -210,13 +210,13 @@ def find_pending_breaks(
 
 def find_unrepeatable(organism: Organism) -> Iterator[ConfigMistake]:
     """Report what a flow does that may differ when it is run again."""
-    from agentserver.config.code.flow_lint import find_hidden_inputs
+    from agentserver.config.code.flow_lint import find_faults
     from agentserver.config.organism import SourceLine
     from agentserver.flow.handler import FlowHandler
 
     for bound in organism.listeners:
         if isinstance(bound.handler, FlowHandler):
-            for found in find_hidden_inputs(bound.handler.function):
+            for found in find_faults(bound.handler.function):
                 place = SourceLine(Path(os.path.relpath(found.file)), found.line)
                 yield _mistake(
                     ConfigCode.FLOW.value,

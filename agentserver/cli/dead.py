@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from agentserver.ports import EngineError, EngineReader
 
 
-@click.group("dead", cls=Verbs, short_help="List, show, requeue, discard or add dead letters.")
-def command() -> None:
-    """Show and handle dead letters: deliveries whose listener crashed, was too late, or no longer exists."""
-
-
 def _find_letter(reader: EngineReader, prefix: str) -> DeadLetter:
     return reading.only_match(reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
 
@@ -56,11 +51,16 @@ class _ListedDelivery(NamedTuple):
         return {**{name: redact(text) for name, text in texts.items()}, "at": self.at, "attempt": one.attempt}
 
 
-@command.command("list")
+@click.group(
+    "dead",
+    cls=Verbs,
+    short_help="List, show, requeue, discard or add dead letters.",
+    invoke_without_command=True,
+)
 @reading.redaction_option
 @reading.list_options
-def list_letters(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
-    """List the dead letters, oldest first."""
+def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+    """List the dead letters, oldest first: deliveries whose listener crashed, was too late, or no longer exists."""
     with reading.open_redacted(given) as (reader, secrets):
         listed = (_ListedDelivery(one.delivery, one.at, one.reason, secrets) for one in reader.dead())
         lists.print(listed, _ListedDelivery.line, _ListedDelivery.fields, "there are no dead letters")

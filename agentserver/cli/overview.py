@@ -80,7 +80,7 @@ def _format_overview(found: Mapping[str, Any]) -> Iterator[str]:
     for one in found["waiting"]:
         key = one["approval"]
         yield f"  {key}  to {one['to']}  for {one['age']:.0f} s  (agentserver approvals show {key[:12]})"
-    yield f"dead letters: {found['dead']}{'  (agentserver dead list)' if found['dead'] else ''}"
+    yield f"dead letters: {found['dead']}{'  (agentserver dead)' if found['dead'] else ''}"
     if not total["conversations"]:
         project.say("no conversation was opened in this period; --last year looks further back", err=True)
 

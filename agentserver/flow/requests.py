@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from hashlib import sha256
 from typing import Any, Final, Generic, TypeVar, cast, overload
 from uuid import UUID
@@ -73,14 +72,16 @@ class OnceRequest(FlowRequest[Any]):
 
     Args:
         name: in the log.
-        make: does the work.
+        function: does the work with the arguments.
+        arguments: of the function, and of the hook.
         reconcile: asks the service about an effect with an unknown outcome; None without a hook.
         trusted: whether the answer is the organism's own.
     """
 
     name: str
-    make: Callable[[], Any]
-    reconcile: Callable[[], Any] | None = None
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    reconcile: Callable[..., Any] | None = None
     trusted: bool = False
 
 
@@ -157,6 +158,20 @@ def _to_seconds(time: timedelta) -> float:
     return seconds
 
 
+@overload
+def once(
+    function: Callable[..., Coroutine[Any, Any, T]],
+    *arguments: Any,
+    reconcile: Callable[..., Any] | None = None,
+    trusted: bool = False,
+) -> FlowRequest[T]: ...
+@overload
+def once(
+    function: Callable[..., T],
+    *arguments: Any,
+    reconcile: Callable[..., Any] | None = None,
+    trusted: bool = False,
+) -> FlowRequest[T]: ...
 def once(
     function: Callable[..., Any],
     *arguments: Any,
@@ -170,22 +185,23 @@ def once(
     unknown: the function is not called again unless ``reconcile`` or an operator says that nothing happened.
 
     Args:
-        function: a function or an async function. It raises ``NotDone`` if it certainly did nothing.
+        function: an async function, or a function, which is called in a thread. It raises ``NotDone`` if it certainly
+            did nothing.
         arguments: of the call.
         reconcile: called with the arguments if the outcome is unknown. It returns the result, or ``NOT_DONE``.
         trusted: whether the result is the organism's own. The ledger labels other results as untrusted text.
 
-    Returns: the result, as JSON gives it back (a tuple is a list).
+    Returns: the result, of the type that the function declares to return; without a type as JSON
+        holds it: a dataclass is a dict, a Decimal a text.
 
     Raises, when awaited:
         EffectUnknown: the outcome is unknown; its cause is what the function raised.
         NotDone: the function raised it.
-        FlowError: JSON cannot hold the result.
+        FlowError: the declared type cannot be kept, and the function was not called; or the result cannot.
         RuntimeError: the server cannot record the claim now.
     """
     name = getattr(function, "__qualname__", type(function).__qualname__)
-    hook = None if reconcile is None else partial(reconcile, *arguments)
-    return OnceRequest(f"once {name}", partial(function, *arguments), hook, trusted)
+    return OnceRequest(f"once {name}", function, arguments, reconcile, trusted)
 
 
 def changed(name: str) -> FlowRequest[bool]:

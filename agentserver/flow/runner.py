@@ -7,17 +7,18 @@ messages that it sent are the result of the invocation.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
-import json
 from collections import deque
 from collections.abc import Awaitable, Generator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from agentserver.contract import CancelTimer, TimerFired
-from agentserver.effects import EffectUnknown, LedgerEntry, NotDone, open_effect
+from agentserver.effects import NOT_DONE, EffectUnknown, LedgerEntry, NotDone, open_effect
 from agentserver.flow.errors import DivergedError, FlowError, NotDurableError, WrongReplyError, time_out
 from agentserver.flow.lines import FlowEvent
 from agentserver.flow.requests import (
@@ -33,15 +34,13 @@ from agentserver.flow.requests import (
     run_part,
     sleep,
 )
-from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
+from agentserver.flow.results import ResultKind, dump_json, is_async, load_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from agentserver.effects import EffectLedger
+    from agentserver.effects import Effect, EffectLedger
     from agentserver.flow.lines import FlowLine
-
-_LIMITS: Final = JsonLimits(bytes=1 << 24, values=1 << 20)
 
 _WAITED: Final = (
     "{} waits for something else than a message, and a run from the log would repeat it: pass it to once(...)"
@@ -124,6 +123,7 @@ class FlowRunner:
     _steps: int = 0
     _effects: int = 0
     _changes: dict[str, bool] = field(default_factory=dict)
+    _kinds: dict[str, ResultKind] = field(default_factory=dict)
     _open: dict[tuple[str, int], tuple[FlowPart, AskRequest]] = field(default_factory=dict)
     _ready: deque[tuple[FlowPart, Any, BaseException | None]] = field(default_factory=deque)
     _requested: bool = False
@@ -303,9 +303,9 @@ class FlowRunner:
         recorded = self._next_recorded("value", asked.name, f"it wants {asked.name}")
         if recorded is None:
             value = asked.make(f"{self._key} {len(self.events)}")
-            recorded = FlowEvent("value", asked.name, self._dump(asked, value))
+            recorded = FlowEvent("value", asked.name, dump_json(value))
         self.events.append(recorded)
-        self._ready.append((part, asked.read(self._load(recorded.text)), None))
+        self._ready.append((part, asked.read(load_json(recorded.text)), None))
 
     def _check_change(self, part: FlowPart, name: str) -> None:
         """Answer with the record; a log without it is of a run that came here before the change."""
@@ -334,42 +334,35 @@ class FlowRunner:
         elif recorded.kind == "not done":
             self._ready.append((part, None, error or NotDone(recorded.text)))
         else:
-            self._ready.append((part, self._load(recorded.text), None))
+            self._ready.append((part, self._find_kind(asked).load(recorded.text), None))
 
     async def _do_now(self, asked: OnceRequest) -> tuple[FlowEvent, Exception | None]:
         """Do the work of an effect unless the ledger has its answer. Returns the event, and the error of the work."""
+        kind = self._find_kind(asked)
         key = f"{asked.name[:180]} #{self._effects} {self._key}"
-        hook = asked.reconcile
-        reconcile = None if hook is None else lambda _: hook()
+        reconcile = None if asked.reconcile is None else partial(_reconcile, asked, kind)
         try:
             effect = await open_effect(self.ledger or _NoLedger(), key, reconcile, passing=True)
         except EffectUnknown as error:
             return FlowEvent("unknown", asked.name, error.id), error
         if effect.done:
-            return FlowEvent("value", asked.name, self._dump(asked, effect.answer)), None
-        value, failure = await _call(asked.make)
+            return FlowEvent("value", asked.name, dump_json(effect.answer)), None
+        value, failure = await _call(asked.function, asked.arguments)
         if isinstance(failure, NotDone):
             await effect.withdraw()
             return FlowEvent("not done", asked.name, str(failure)), failure
         if failure is not None:
             return FlowEvent("unknown", asked.name, effect.id), failure
-        text = self._dump(asked, value)
-        await effect.finish(value, trusted=asked.trusted)
-        return FlowEvent("value", asked.name, text), None
+        plain = kind.dump(value)
+        await effect.finish(plain, trusted=asked.trusted)
+        return FlowEvent("value", asked.name, dump_json(plain)), None
 
-    @staticmethod
-    def _dump(asked: OnceRequest | ValueRequest, value: Any) -> str:
-        try:
-            return json.dumps(value, ensure_ascii=False)
-        except (TypeError, ValueError) as error:
-            raise FlowError(f"{asked.name}: JSON cannot hold its result: {error}") from None
-
-    @staticmethod
-    def _load(text: str) -> Any:
-        value = parse_json(text, _LIMITS)
-        if isinstance(value, RefusedJson):
-            raise FlowError(f"a value of the log is damaged: {value}")
-        return value
+    def _find_kind(self, asked: OnceRequest) -> ResultKind:
+        """Return the conversion of a function's results. Raises FlowError if its declared type cannot be kept."""
+        kind = self._kinds.get(asked.name)
+        if kind is None or kind.function is not asked.function:
+            kind = self._kinds[asked.name] = ResultKind(asked.function, asked.name)
+        return kind
 
     def _next_recorded(
         self, kind: str, name: str, told: str, others: Collection[str] = ()
@@ -425,13 +418,27 @@ class _Loop:
         return (yield self.future)
 
 
-async def _call(function: Callable[[], Any]) -> tuple[Any, Exception | None]:
-    """Call a function or an async function. Returns its result, or its exception."""
+async def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Exception | None]:
+    """Call a function in a thread, or an async function. Returns its result, or its exception."""
     try:
-        value = function()
-        return (await value if isinstance(value, Awaitable) else value), None
+        return await _call_anywhere(function, arguments), None
     except Exception as error:  # noqa: BLE001 - of the function, and for the flow
         return None, error
+
+
+async def _call_anywhere(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """Call an async function here, and any other in a thread: it may wait for a service and hold the event loop."""
+    if is_async(function):
+        return await function(*arguments)
+    value = await asyncio.to_thread(function, *arguments)
+    return await value if isinstance(value, Awaitable) else value
+
+
+async def _reconcile(asked: OnceRequest, kind: ResultKind, _effect: Effect) -> Any:
+    """Call the hook of an effect. Returns its result as JSON holds it, or NOT_DONE."""
+    assert asked.reconcile is not None
+    verdict = await _call_anywhere(asked.reconcile, asked.arguments)
+    return verdict if verdict is NOT_DONE else kind.dump(verdict)
 
 
 def _close(part: FlowPart, top: FlowPart) -> None:

@@ -28,6 +28,7 @@ from agentserver.foreign_json.reading import JsonLimits
 from agentserver.gateways.endings import start_ending, submit_event
 from agentserver.payload.json.elements import element_of
 from agentserver.payload.json.values import JsonRefusal, read_json
+from agentserver.payload.names import local
 from agentserver.ports import Ingress, QuotaError, RejectReason, UnkeptError
 from agentserver.ports.hooks import map_fields
 from agentserver.supervision import EndEffect, start_helper
@@ -163,7 +164,7 @@ def make_message(rules: Rules, inbox: Inbox, file: InboxFile) -> bytes:
     value = read_value(inbox, file)
     element = element_of(codec, map_fields(inbox.fields, value, (field.name for field in codec.outline)))
     if isinstance(element, JsonRefusal):
-        raise RefusedFileError(str(element))
+        raise RefusedFileError(f"its fields do not fit {local(inbox.root)}: {element}")
     return canonical(element)
 
 

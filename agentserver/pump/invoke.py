@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from agentserver.notes import MessageLineage, NoteStore
     from agentserver.ports import Marks
     from agentserver.pump.editions import Callee, Editions
+    from agentserver.pump.ledger import PendingVerdicts
     from agentserver.pump.parsing import OffloadedParser
     from agentserver.pump.steps import ClaimTable
 
@@ -96,18 +97,20 @@ class Purses:
         clock: time and randomness.
         take: takes a step, once, and returns False if the conversation is closed; raises EngineError and
             UndecidedError.
+        verdicts: of operators on external effects.
     """
 
     editions: Editions
     clock: Clock
     take: Take
+    verdicts: PendingVerdicts
 
     def ledger_of(self, delivery: Delivery, token: int) -> DeliveryLedger:
         """Return the ledger of external effects for the invocation that handles a delivery.
 
         ``token``: epoch of the claim on its conversation.
         """
-        return DeliveryLedger(self.editions, self.clock, self.take, delivery, token)
+        return DeliveryLedger(self.editions, self.clock, self.take, self.verdicts, delivery, token)
 
     def purse_of(self, delivery: Delivery) -> DeliveryPurse:
         """Return the purse of the invocation that handles a delivery."""

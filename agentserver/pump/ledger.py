@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -42,6 +43,7 @@ class DeliveryLedger:
         editions: rules that effects are decided by.
         clock: time and randomness.
         take: takes a step, once; see ``Purses``.
+        verdicts: of operators, which other processes leave.
         delivery: the one being handled.
         token: epoch of the claim on its conversation.
     """
@@ -49,6 +51,7 @@ class DeliveryLedger:
     editions: Editions
     clock: Clock
     take: Take
+    verdicts: PendingVerdicts
     delivery: Delivery
     token: int
 
@@ -70,6 +73,8 @@ class DeliveryLedger:
             return outcome
 
         await self._take(decide)
+        if found is not None and found.state == "unknown" and await self._settle(found.id):
+            await self._take(decide)
         if found is None:
             raise RuntimeError(f"the effect {key!r} cannot be claimed: {reason}")
         return found
@@ -87,6 +92,22 @@ class DeliveryLedger:
 
         if not (await self._take(decide) and taken):
             raise RuntimeError("the effect is not claimed by this invocation, or the invocation has ended")
+
+    async def _settle(self, effect: str) -> bool:
+        """Commit the verdict that an operator has left on an effect; False without one.
+
+        A dead letter that is requeued after the verdict may run before the verdicts are looked for.
+        """
+        verdict = await self.verdicts.find(effect)
+        if verdict is None:
+            return False
+
+        def decide(now: Conversation) -> Outcome | None:
+            return ledger.settle(now, verdict, self.editions.rules_of(now.id), self.clock.moment())
+
+        await self._take(decide)
+        await self.verdicts.drop(effect)
+        return True
 
     async def _take(self, decide: Decision) -> bool:
         try:
@@ -107,6 +128,20 @@ class PendingVerdicts:
     def __init__(self, answers: Answers | None) -> None:
         self._answers = answers
         self._unknown = asyncio.Event()
+
+    async def find(self, effect: str) -> EffectVerdict | None:
+        """Return the verdict on an effect that is left, or None."""
+        try:
+            left = [] if self._answers is None else await self._answers.list_verdicts()
+        except EngineError:  # the effect stays unknown
+            return None
+        return next((each for each in left if each.effect == effect), None)
+
+    async def drop(self, effect: str) -> None:
+        """Remove a verdict that counts already; the watch removes it otherwise."""
+        with suppress(EngineError):
+            if self._answers is not None:
+                await self._answers.drop([effect])
 
     def record(self, outcome: Outcome) -> None:
         """Look for verdicts from now on if an effect became unknown."""
@@ -135,7 +170,8 @@ class PendingVerdicts:
     async def _take(self, answers: Answers, settle: Callable[[str, EffectVerdict], Awaitable[bool]]) -> None:
         found = await answers.list_verdicts()
         for verdict in found:
-            if not await settle(conversation_of(verdict.effect), verdict):
+            counts = await settle(conversation_of(verdict.effect), verdict)
+            if not counts and await self.find(verdict.effect):  # no invocation has taken it meanwhile
                 logger.warning("the verdict of %s on effect %s does not count", verdict.by, verdict.effect)
         if found:
             await answers.drop([verdict.effect for verdict in found])

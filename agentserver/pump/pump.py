@@ -137,13 +137,13 @@ class Pump:
         self._marks: Marks = engine.marks or NoMarks()
         self._marked = engine.marks is not None
         self._waits = not self._marks.at_once
-        purses = Purses(editions, clock, self._charge)
+        purses = Purses(editions, clock, self._charge, PendingVerdicts(hooks.answers))
         self._live: dict[str, Conversation] = {}
         self._claims = ClaimTable()
         seen, shows = (self._marks, self._claims), self._open_shows(editions, hooks)
         self._invoker = Invoker(editions, resources, self._parser, seen, purses, shows)
         self._invoker.notes = engine.notes
-        self._lay_out(editions, PendingVerdicts(hooks.answers))
+        self._lay_out(editions, purses.verdicts)
         remote = RemoteConversations()
         self._finder = Finder(self._copies, self._suspend, self._show_gained, remote)
         self._steps = Steps(engine, self._claims, self._live, self._finder.find, self._release, self._forget)

@@ -53,7 +53,7 @@ def test_what_happened_is_shown_without_secrets(failed):
     traced = verb(failed, "trace", row["id"][:8])
     assert "ada -> boss" in traced
     assert "worker" in traced
-    letters = verb(failed, "dead", "list")
+    letters = verb(failed, "dead")
     assert "boss -> worker Part" in letters
     assert "[redacted]" in letters
     assert "s3cret" not in traced + letters
@@ -71,7 +71,7 @@ def test_nothing_waits_for_the_next_run(failed):
 
 
 def test_what_is_about_a_file_is_refused(failed):
-    (letter,) = (line.split()[0] for line in verb(failed, "dead", "list").splitlines())
+    (letter,) = (line.split()[0] for line in verb(failed, "dead").splitlines())
     for args in (("dead", "discard", letter), ("journal", "vacuum"), ("journal", "export", "copy")):
         assert "--journal" in verb(failed, *args, status=2)
 

@@ -158,11 +158,11 @@ def letter(failing, monkeypatch):
     """The id of a dead letter in an open conversation, whose listener works again."""
     assert "<code>internal</code>" in say()
     monkeypatch.delenv("WORKS_FAIL")
-    return dead("list").split()[0]
+    return dead().split()[0]
 
 
 def test_a_dead_letter_is_listed_with_its_reason(letter):
-    (line,) = dead("list").splitlines()
+    (line,) = dead().splitlines()
     assert line.startswith(letter)
     assert line.endswith("console -> worker Part  internal: RuntimeError: the key is [redacted]\ufffd[31m")
 
@@ -171,7 +171,7 @@ def test_a_secret_is_not_cut_before_it_is_taken_out(failing, monkeypatch):
     monkeypatch.setenv("WORKS_KEY", "the key is s3cret-" + "k" * 300)
     change(Path("works_handlers.py"), "s3cret-key", "s3cret-" + "k" * 300)
     say()
-    assert "s3cret" not in dead("list")
+    assert "s3cret" not in dead()
 
 
 def test_a_dead_letter_is_shown_with_its_message(letter):
@@ -184,7 +184,7 @@ def test_a_dead_letter_is_shown_with_its_message(letter):
 
 def test_a_dead_letter_is_discarded_and_stays_in_the_record(letter):
     assert dead("discard", letter) == f"{letter} is discarded\n"
-    assert dead("list") == NONE
+    assert dead() == NONE
     assert "dead letters begin with" in dead("requeue", letter, status=2)
     (conversation,) = verb("conversations").splitlines()
     sys.modules.pop("works_handlers", None)
@@ -193,7 +193,7 @@ def test_a_dead_letter_is_discarded_and_stays_in_the_record(letter):
 
 def test_a_dead_letter_is_queued_again_and_answered(letter):
     assert dead("requeue", letter[:8]) == f"{letter} is requeued\n"
-    assert dead("list") == NONE
+    assert dead() == NONE
     assert "1 waiting" in verb("conversations")
     assert "no dead letters begin with" in dead("requeue", letter, status=2)
     assert dead("next").startswith(letter)
@@ -207,17 +207,17 @@ def test_one_that_fails_again_is_dead_again(letter, monkeypatch):
     dead("requeue", letter)
     monkeypatch.setenv("WORKS_FAIL", "crash")
     assert "<code>internal</code>" in heard()[-1]
-    assert dead("list").split()[0] == letter
+    assert dead().split()[0] == letter
 
 
 def test_a_letter_whose_conversation_is_over_becomes_a_request_of_its_own(failing, monkeypatch):
     say(close=True)
-    letter = dead("list").split()[0]
+    letter = dead().split()[0]
     assert "which is finished" in dead("show", letter)
     said = dead("requeue", letter[:8])
     assert said.startswith(f"{letter} is a new request of console, in conversation ")
     assert said.endswith(", since its conversation is finished\n")
-    assert dead("list") == NONE
+    assert dead() == NONE
     assert "no dead letters begin with" in dead("requeue", letter, status=2)
     monkeypatch.delenv("WORKS_FAIL")
     assert "tea, attempt 0" in heard()[-1]
@@ -230,7 +230,7 @@ def test_a_letter_whose_conversation_is_over_becomes_a_request_of_its_own(failin
 
 def test_a_letter_whose_thread_is_closed_becomes_a_request_of_its_own(failing, monkeypatch):
     assert "failed: internal" in say(JOB, close=True)  # the boss answered, which ended what it had asked for
-    assert "a new request of console" in dead("requeue", dead("list").split()[0])
+    assert "a new request of console" in dead("requeue", dead().split()[0])
     monkeypatch.delenv("WORKS_FAIL")
     assert "tea, attempt 0" in heard()[-1], "the principal gets what the worker would have told the boss"
 
@@ -246,7 +246,7 @@ def test_a_payment_that_the_principal_ordered_is_requeued_though_its_conversatio
     enforcing, monkeypatch
 ):
     say(PART, close=True)
-    letter = dead("list").split()[0]
+    letter = dead().split()[0]
     assert dead("requeue", letter).startswith(f"{letter} is a new request of console, in conversation ")
     monkeypatch.delenv("WORKS_FAIL")
     assert "tea, attempt 0" in heard()[-1]
@@ -256,30 +256,30 @@ def test_a_payment_that_the_principal_ordered_is_requeued_though_its_conversatio
 
 def test_a_payment_that_a_listener_wrote_is_refused_with_the_reason_in_lines(enforcing):
     say(JOB, close=True)
-    letter = dead("list").split()[0]
+    letter = dead().split()[0]
     told = dead("requeue", letter, status=2)
     assert (
         "boss wrote it, and the sources of boss are not known outside its conversation, which has ended"
         in told
     )
     assert "\\n" not in told
-    assert dead("list").startswith(letter)
+    assert dead().startswith(letter)
 
 
 def test_one_that_its_listener_takes_no_more_stays_where_it_is(failing):
     say(close=True)
     change(Path("works_handlers.py"), "payload: Part,", "payload: Job,")
     change(Path("organism.yaml"), "payload_class: works_handlers.Part", "payload_class: works_handlers.Job")
-    letter = dead("list").split()[0]
+    letter = dead().split()[0]
     assert "worker takes no Part that it has not asked for" in dead("requeue", letter, status=2)
-    assert dead("list").startswith(letter)
+    assert dead().startswith(letter)
 
 
 def test_nothing_is_changed_while_a_server_has_the_journal(letter):
     with Lock(Path("out/journal.sqlite")):
         for change_ in ("requeue", "discard", "add"):
             assert "in use by process" in dead(change_, letter, status=2)
-        assert dead("list")
+        assert dead()
         assert dead("next") == "no delivery is queued\n"
 
 
@@ -311,7 +311,7 @@ def test_a_delivery_that_kills_the_process_again_and_again_can_be_given_up(works
         dead("add", key[:8], "--reason", "kills the process")
         == f"{key} is given up; its caller gets an error\n"
     )
-    assert "internal: given up by an operator: kills the process" in dead("list")
+    assert "internal: given up by an operator: kills the process" in dead()
     assert "failed: internal" in heard()[-1]
     sys.modules.pop("works_handlers", None)
     assert "; 0 differ" in verb("replay")
@@ -340,12 +340,12 @@ def test_a_delivery_to_a_listener_that_is_gone_can_be_given_up(works):
     organism.write_text("\n".join(line for line in text.splitlines() if "name: worker" not in line))
     (line,) = dead("next").splitlines()
     dead("add", line.split()[0])
-    assert "given up by an operator: no reason given" in dead("list")
+    assert "given up by an operator: no reason given" in dead()
 
 
 def test_an_organism_that_keeps_no_journal(works):
     change(Path("organism.yaml"), "limits:", "journal: none\nlimits:")
-    for args in (["list"], ["next"], ["add", "x"], ["requeue", "x"]):
+    for args in ([], ["next"], ["add", "x"], ["requeue", "x"]):
         assert "keeps no journal" in dead(*args, status=2)
 
 
@@ -355,4 +355,4 @@ def test_a_journal_that_cannot_be_written_is_said(letter, monkeypatch):
 
     monkeypatch.setattr(Writer, "commit", lambda self, outcomes, left: [EngineError("the disk is full")])
     assert "the disk is full" in dead("requeue", letter, status=2)
-    assert dead("list").startswith(letter)
+    assert dead().startswith(letter)

@@ -58,7 +58,7 @@ def the_conversation():
 
 
 def letter():
-    return verb("dead", "list").split()[0]
+    return verb("dead").split()[0]
 
 
 def test_the_recorded_journal_is_decided_again_as_it_was(shop):
@@ -127,13 +127,13 @@ def test_a_prefix_must_mean_one(shop):
 
 
 def test_dead_letters_are_listed_shown_and_discarded(shop):
-    assert "clerk -> ghost Boo  internal: RuntimeError: boo" in verb("dead", "list")
+    assert "clerk -> ghost Boo  internal: RuntimeError: boo" in verb("dead")
     shown = verb("dead", "show", letter()[:8])
     assert "which is finished" in shown
     assert "<text>!</text>" in shown
     key = letter()
     verb("dead", "discard", key)
-    assert verb("dead", "list") == "there are no dead letters\n"
+    assert verb("dead") == "there are no dead letters\n"
     verb("dead", "discard", key, status=2)
 
 

@@ -106,7 +106,7 @@ def test_the_first_principal_makes_the_tables_unless_migrate_is_never(home):
     "words",
     [
         ("conversations",), ("conversations", "--json"), ("approvals",), ("approvals", "--json"),
-        ("dead", "list"), ("dead", "next"), ("journal", "suspended", "list"), ("replay",),
+        ("dead",), ("dead", "next"), ("journal", "suspended", "list"), ("replay",),
     ],
 )  # fmt: skip
 def test_a_list_is_that_of_the_file(moved, words):
@@ -145,19 +145,19 @@ def test_a_person_answers_once(moved):
 
 
 def test_a_dead_letter_is_taken_off_the_list(moved):
-    first, second, third = (line.split()[0] for line in verb("dead", "list").splitlines())
+    first, second, third = (line.split()[0] for line in verb("dead").splitlines())
     assert verb("dead", "discard", first) == f"{first} is discarded\n"
-    assert [line.split()[0] for line in verb("dead", "list").splitlines()] == [second, third]
+    assert [line.split()[0] for line in verb("dead").splitlines()] == [second, third]
 
 
 def test_a_dead_letter_is_queued_again_and_given_up_again(moved):
-    first, second, _ = (line.split()[0] for line in verb("dead", "list").splitlines())
+    first, second, _ = (line.split()[0] for line in verb("dead").splitlines())
     assert first in verb("dead", "requeue", first)
-    assert first not in verb("dead", "list")
+    assert first not in verb("dead")
     (queued,) = (line.split()[0] for line in verb("dead", "next").splitlines())
     assert f"{queued} is given up" in verb("dead", "add", queued)
-    assert queued in verb("dead", "list")
-    assert second in verb("dead", "list")
+    assert queued in verb("dead")
+    assert second in verb("dead")
     assert verb("journal", "verify") == "the database (schema works): nothing was altered\n"
 
 
@@ -201,7 +201,7 @@ def test_the_way_back_is_a_journal(moved):
     told = verb("journal", "export", "back.sqlite")
     assert told.startswith("back.sqlite: 4 conversations, ")
     assert "nothing was altered" in verb("journal", "verify", "--journal", "back.sqlite")
-    for words in (("conversations", "--json"), ("dead", "list"), ("approvals", "--json")):
+    for words in (("conversations", "--json"), ("dead",), ("approvals", "--json")):
         assert verb(*words, "--journal", "back.sqlite") == verb(*words, *HERE)
     assert "exists already" in verb("journal", "export", "back.sqlite", status=2)
 

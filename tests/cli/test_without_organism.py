@@ -36,7 +36,7 @@ def looks(kept, *options):
     return {
         "conversations": verb("conversations", *options),
         "trace": verb("trace", conversation, *options),
-        "list": verb("dead", "list", *options),
+        "list": verb("dead", *options),
         "show": verb("dead", "show", letter_, *options),
         "approvals": verb("approvals", *options),
         "stats": verb("journal", "stats", *options),
@@ -66,7 +66,7 @@ def test_what_changes_the_journal_works_too(kept, tmp_path):
     verb("journal", "export", "copy.sqlite")
     verb("journal", "vacuum")
     assert dead("discard", kept[0]) == f"{kept[0]} is discarded\n"
-    assert verb("dead", "list", "--journal", "copy.sqlite").startswith(kept[0])
+    assert verb("dead", "--journal", "copy.sqlite").startswith(kept[0])
 
 
 @pytest.mark.parametrize("how", ["no YAML", "a secret that is not set", "a file that is not there"])
@@ -80,7 +80,7 @@ def test_while_its_secrets_cannot_be_read_nothing_is_shown_that_may_hold_one(kep
     named = ["--journal", "out/journal.sqlite"]
     for args in (
         ["trace", kept[1]],
-        ["dead", "list"],
+        ["dead"],
         ["dead", "show", kept[0]],
         ["approvals"],
         ["approvals", "show", "x"],
@@ -88,8 +88,8 @@ def test_while_its_secrets_cannot_be_read_nothing_is_shown_that_may_hold_one(kep
         said = verb(*args, *named, status=2)
         assert "not all of its secrets are known, and nothing is shown" in said
         assert "s3cret" not in said
-    assert kept[0] in verb("dead", "list", "--unredacted", *named)
-    assert "[redacted]" in verb("dead", "list", "--unredacted", *named) or how != "a file that is not there"
+    assert kept[0] in verb("dead", "--unredacted", *named)
+    assert "[redacted]" in verb("dead", "--unredacted", *named) or how != "a file that is not there"
     assert "tea" in verb("trace", kept[1], "--unredacted", *named)
     verb("conversations", *named)
     verb("journal", "stats", *named)
@@ -119,7 +119,7 @@ def test_no_verb_follows_a_journal_out_of_the_project(kept, tmp_path_factory, ho
         assert "organism.yaml:" in said
         assert "leads out of the project directory" in said
     assert sorted((path, path.stat().st_mtime_ns) for path in elsewhere.rglob("*")) == before
-    assert kept[0] in verb("dead", "list", "--journal", "copy.sqlite")
+    assert kept[0] in verb("dead", "--journal", "copy.sqlite")
 
 
 def test_a_journal_that_cannot_be_told_is_to_be_named(kept):
@@ -135,7 +135,7 @@ def test_a_journal_that_cannot_be_told_is_to_be_named(kept):
 def test_without_an_organism_the_journal_of_its_place_is_read_and_that_no_secret_is_known_said(kept):
     Path("organism.yaml").unlink()
     assert kept[1] in verb("conversations")
-    for args in (["trace", kept[1]], ["dead", "list"], ["dead", "show", kept[0]], ["approvals"]):
+    for args in (["trace", kept[1]], ["dead"], ["dead", "show", kept[0]], ["approvals"]):
         assert "its secrets are not redacted" in verb(*args)
     Path("out/journal.sqlite").rename("elsewhere.sqlite")
     assert "name a file, or begin with: agentserver init" in verb("conversations", status=2)

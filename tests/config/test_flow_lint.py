@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from agentserver import xmlify
-from agentserver.config.code.flow_lint import find_hidden_inputs
-from agentserver.flow import ask, now, once, random, sleep
+from agentserver.config.code.flow_lint import find_faults
+from agentserver.flow import ask, changed, gather, now, once, random, sleep, tell
 
 
 @xmlify
@@ -61,12 +61,30 @@ async def hidden(job: Job) -> str:
     return f"{started} {today} {number} {name} {listed} {number_of_process} {helper()} {fetch('x')}"
 
 
+async def forgetful(job: Job) -> str:
+    began = now()
+    tell("peer", job)
+    if changed("greets"):
+        gather(ask("peer", job))
+    later = ask("peer", job)
+    at, _ = await gather(now(), later)
+    return f"{began} {at} {random()}"
+
+
 async def no_flow(job: Job) -> str:
     return f"{time.time()} {job.text}"
 
 
+def test_a_request_that_is_not_awaited_is_found():
+    start = forgetful.__code__.co_firstlineno
+    assert [(each.line - start, each.text, each.help) for each in find_faults(forgetful)] == [
+        (line, f"{name}() is not awaited, so that it does nothing", f"write await {name}(...)")
+        for line, name in [(1, "now"), (2, "tell"), (3, "changed"), (4, "gather"), (7, "random")]
+    ]
+
+
 def test_what_may_differ_is_found_with_file_line_and_correction():
-    found = list(find_hidden_inputs(hidden))
+    found = list(find_faults(hidden))
     assert {each.file.name for each in found} == {"test_flow_lint.py"}
     source = Path(__file__).read_text(encoding="utf-8").splitlines()
     lines = [source[each.line - 1].partition("  #")[0].strip() for each in found]
@@ -89,4 +107,4 @@ def test_what_may_differ_is_found_with_file_line_and_correction():
 
 @pytest.mark.parametrize("function", [clean, no_flow])
 def test_a_flow_that_repeats_itself_is_clean_and_so_is_a_function_that_awaits_no_message(function):
-    assert list(find_hidden_inputs(function)) == []
+    assert list(find_faults(function)) == []

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
 
@@ -132,6 +135,75 @@ async def test_what_differs_between_two_runs_is_recorded(kind):
     assert calls == ["a", "b"]
     assert all(one == seen[0] for one in seen)
     assert len(seen) == (1 if kind is FlowHandler else 3)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    amount: Decimal
+    at: datetime
+
+
+@KINDS
+async def test_once_gives_back_a_result_of_the_type_that_its_function_declares(kind):
+    receipt, seen = Receipt(Decimal("1.50"), datetime(2026, 1, 1, tzinfo=UTC)), []
+
+    def charge() -> Receipt:
+        return receipt
+
+    async def charge_all() -> dict[str, tuple[Receipt, ...]]:
+        return {"all": (receipt,)}
+
+    def charge_untyped():
+        return receipt
+
+    async def flow(invoice):
+        seen.append([await once(charge), await once(charge_all), await once(charge_untyped)])
+        await ask("ledger", Find("x"))
+        return Paid("done")
+
+    async with house(kind, flow) as o:
+        assert await o.ask(Invoice(1), to="desk") == Paid("done")
+    plain = {"amount": "1.50", "at": "2026-01-01T00:00:00Z"}
+    assert all(one == [receipt, {"all": (receipt,)}, plain] for one in seen)
+
+
+class Connection:
+    """Result that nothing can keep."""
+
+
+async def test_once_refuses_a_type_that_it_cannot_keep_before_it_calls_the_function(caplog):
+    calls = []
+
+    def connect() -> Connection:
+        calls.append("connected")
+        return Connection()
+
+    async def flow(invoice):
+        await once(connect)
+
+    async with house(FlowHandler, flow) as o:
+        assert (await o.ask(Invoice(1), to="desk")).code == "internal"
+    assert calls == []
+    assert "connect: a result of its type cannot be kept" in caplog.text
+    assert "return a dataclass" in caplog.text
+
+
+async def test_a_function_of_once_that_waits_does_not_hold_the_event_loop():
+    gate = threading.Event()
+
+    def wait() -> str:
+        assert gate.wait(HANGS)
+        return "waited"
+
+    async def flow(invoice):
+        if invoice.number == 1:
+            return Paid(await once(wait))
+        gate.set()
+        return Paid("second")
+
+    async with house(FlowHandler, flow) as o:
+        first, second = await asyncio.gather(o.ask(Invoice(1), to="desk"), o.ask(Invoice(2), to="desk"))
+    assert (first, second) == (Paid("waited"), Paid("second"))
 
 
 @KINDS

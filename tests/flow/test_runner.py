@@ -27,6 +27,10 @@ STEPS = st.recursive(
 
 async def program(steps, values, name=""):
     """Interpret steps: a pair of programs is gathered, and one with a word is waited for."""
+
+    async def draw():
+        return next(values)
+
     seen = []
     for place, step in enumerate(steps):
         where = f"{name}{place}"
@@ -35,7 +39,7 @@ async def program(steps, values, name=""):
         elif step == "tell":
             await tell("peer", f"{where} told")
         elif step == "value":
-            seen.append(await once(lambda: next(values)))
+            seen.append(await once(draw))
         elif step == "sleep":
             seen.append(await sleep(timedelta(1)))
         elif step[0] == "wait":

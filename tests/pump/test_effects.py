@@ -187,6 +187,20 @@ def run(place, code, verb, *arguments):
     return done.output
 
 
+async def test_a_verdict_that_is_left_counts_for_a_message_that_comes_before_it_is_looked_for(tmp_path):
+    place, bank = JournalOptions(tmp_path / "j"), Bank()
+    async with SqliteEngine(place) as engine:
+        people = NO_HOOKS._replace(answers=engine.answers)
+        async with desk((listener("a"), bank.pay), engine=engine, people=people) as d:
+            handle = await d.open()
+            assert (await d.ask(Ask("between"), handle=handle)).code is Code.INTERNAL
+            (effect,) = ledger(d, handle).values()
+            told = "effects", "settle", effect.id, "--done", "receipt"
+            await anyio.to_thread.run_sync(run, place, 0, *told)
+            assert await d.ask(Ask("x"), handle=handle) == Answer("again receipt")
+            assert await engine.answers.list_verdicts() == []
+
+
 async def test_an_unknown_effect_stays_listed_after_the_end_of_its_conversation(tmp_path):
     place, bank = JournalOptions(tmp_path / "j"), Bank()
     async with SqliteEngine(place) as engine, desk((listener("a"), bank.pay), engine=engine) as d:

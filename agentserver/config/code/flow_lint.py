@@ -1,5 +1,7 @@
 """Finds what a flow does that may differ when it is run again: time, randomness, files, threads, the order of sets.
 
+It finds requests that are not awaited as well: they do nothing.
+
 Static: it reads the source of the function and of the functions of its module that it calls. None of the code runs.
 """
 
@@ -56,13 +58,17 @@ _CLOCKS: Final = frozenset({"now", "utcnow", "today"})
 _FILES: Final = frozenset({"read_text", "read_bytes", "write_text", "write_bytes"})
 
 
-class HiddenInput(NamedTuple):
-    """Expression of a flow whose value may differ when it is run again.
+_VALUES: Final = frozenset({"now", "uuid", "random", "changed"})
+"""Requests that code has no reason to keep for later, so that one without ``await`` is a mistake."""
+
+
+class FlowFault(NamedTuple):
+    """Expression of a flow whose value may differ when it is run again, or a request that is not awaited.
 
     Args:
         file: of the source.
         line: from 1.
-        text: the expression and why it differs.
+        text: the expression and what is wrong with it.
         help: a likely correction.
     """
 
@@ -72,8 +78,8 @@ class HiddenInput(NamedTuple):
     help: str
 
 
-def find_hidden_inputs(function: Callable[..., Any]) -> Iterator[HiddenInput]:
-    """Yield the hidden inputs of a function that awaits messages; none for any other function."""
+def find_faults(function: Callable[..., Any]) -> Iterator[FlowFault]:
+    """Yield the faults of a function that awaits messages; none for any other function."""
     sources = list(_list_sources(inspect.unwrap(function)))
     if any(each.awaits for each in sources):
         for each in sources:
@@ -81,15 +87,16 @@ def find_hidden_inputs(function: Callable[..., Any]) -> Iterator[HiddenInput]:
 
 
 class _Source:
-    """Function, with the hidden inputs of its own source.
+    """Function, with the faults of its own source.
 
     Args:
         function: to read.
     """
 
     def __init__(self, function: FunctionType) -> None:
-        self.function, self.found, self.awaits = function, list[HiddenInput](), False
+        self.function, self.found, self.awaits = function, list[FlowFault](), False
         self.calls: list[FunctionType] = []
+        self._awaited = set[ast.Call]()
         self._names = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
         lines, self._start = inspect.getsourcelines(function)
         self._file = Path(inspect.getsourcefile(function) or "")
@@ -102,6 +109,11 @@ class _Source:
         match node:
             case ast.Lambda() | ast.FunctionDef():
                 return  # called by once, or by a function that it is passed to
+            case ast.Expr(value=ast.Call() as call) if self._request_name(call):
+                self._report_request(call)
+                self._awaited.add(call)
+            case ast.Await(value=ast.Call() as call):
+                self._awaited.add(call)
             case ast.Call():
                 self._look_at_call(node)
             case ast.For() | ast.AsyncFor() | ast.comprehension():
@@ -111,14 +123,28 @@ class _Source:
 
     def _look_at_call(self, node: ast.Call) -> None:
         called = self._resolve(node.func)
-        if getattr(called, "__module__", "") == requests.__name__:
+        if name := self._request_name(node):
             self.awaits = True
+            if name in _VALUES and node not in self._awaited:
+                self._report_request(node)
+            self._awaited.update(each for each in ast.walk(node) if isinstance(each, ast.Call))
         elif isinstance(called, FunctionType) and called.__module__ == self.function.__module__:
             self.calls.append(called)
         elif node.args and any(called is each for each in (list, tuple, iter, enumerate)):
             self._look_at_loop(node.args[0])
         else:
             self._judge(node, called)
+
+    def _request_name(self, node: ast.Call) -> str:
+        """Return the name of the request that a call makes; empty for any other call."""
+        called = self._resolve(node.func)
+        return called.__name__ if getattr(called, "__module__", "") == requests.__name__ else ""  # type: ignore[attr-defined]
+
+    def _report_request(self, node: ast.Call) -> None:
+        written = ast.unparse(node.func)
+        self._report(
+            node, f"{written}() is not awaited, so that it does nothing", f"write await {written}(...)"
+        )
 
     def _judge(self, node: ast.Call, called: object) -> None:
         """Report a call whose result differs from run to run."""
@@ -144,7 +170,7 @@ class _Source:
             )
 
     def _report(self, node: ast.expr, text: str, help: str) -> None:  # noqa: A002 - as its field
-        self.found.append(HiddenInput(self._file, self._start + node.lineno - 1, text, help))
+        self.found.append(FlowFault(self._file, self._start + node.lineno - 1, text, help))
 
     def _resolve(self, node: ast.expr) -> object:
         """Return the value of a name, or of an attribute of a module or class; None for any other expression."""

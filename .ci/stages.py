@@ -130,6 +130,7 @@ LEFT_TO_FULL = tuple(
         # a whole server whose helpers are ended one by one, 18 s of CPU; test_supervision.py holds each ending
         "test_helpers.py",
         # Python calls of a hop under a profiler, 12 s of CPU: a figure, not behaviour
+        "guards/lineage/test_work.py",
         "pump/test_work_of_a_hop.py",
         # figures of memory and time, a second of CPU and more each
         "core/test_determinism.py",

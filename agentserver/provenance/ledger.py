@@ -7,19 +7,28 @@ judges nothing. Indexes are derived: built when a decision first needs them, nev
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, Final
 
+from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.confidentiality.origin import find_fetched_site, find_link_site, item_of
 from agentserver.provenance.confidentiality.private import PrivateTexts
 from agentserver.provenance.confidentiality.readers import find_private_texts
 from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
-from agentserver.provenance.evidence.labels import Hop, Leaf, Observation, Standing, Text, TextOrigin, means
+from agentserver.provenance.evidence.labels import (
+    Hop,
+    Leaf,
+    Observation,
+    Standing,
+    Text,
+    TextOrigin,
+    means,
+    step_of,
+)
 from agentserver.provenance.evidence.leaves import text_of
 from agentserver.provenance.observations.assessment import AssessedLeaf, AssessedOutput, Echoes, parse_layouts
 from agentserver.provenance.observations.choosing import (
@@ -78,7 +87,7 @@ class RelayedText:
 class Relays:
     """Relayed texts in order, within the limit; ``size`` counts their characters."""
 
-    entries: tuple[RelayedText, ...] = ()
+    entries: AppendOnlyList[RelayedText] = field(default=AppendOnlyList())
     size: int = 0
     _spans: Incremental[RelayedText, Index] = field(
         default_factory=lambda: Incremental(Index()), compare=False, repr=False
@@ -89,7 +98,7 @@ class Relays:
         size = self.size + sum(len(one.body) for one in more)
         if not more or size > RELAYED:
             return self
-        entries = (*self.entries, *more)
+        entries = self.entries.add(more)
         spans = self._spans.extend_to(len(entries))
         if size // SLICE > self.size // SLICE:
             spans.compute(entries, _extend_index)
@@ -161,7 +170,7 @@ class Ledger:
     exit_bits: float = 0.0
 
     @property
-    def texts(self) -> tuple[Text, ...]:
+    def texts(self) -> AppendOnlyList[Text]:
         """The untrusted texts."""
         return self.untrusted.texts
 
@@ -188,7 +197,7 @@ class Ledger:
     @property
     def tainted(self) -> bool:
         """True when any untrusted text has been seen, which labels the run as a whole."""
-        return bool(self.texts) or self.overflow or self.foreign
+        return self.untrusted.texts.length > 0 or self.overflow or self.foreign
 
     def needs_indexing(self, more: int = 0) -> bool:
         """Check whether a decision may have to index more than the loop does, including ``more`` bytes of text."""
@@ -296,8 +305,8 @@ class Ledger:
 
     def date_since(self, before: Ledger, time: float, trace: str) -> Ledger:
         """Return this ledger with another time and delivery for the texts that it added to an earlier one."""
-        untrusted = self.untrusted.date_since(len(before.texts), time, trace)
-        records = self.records.date_since(len(before.records.entries), time, trace, untrusted)
+        untrusted = self.untrusted.date_since(before.untrusted, time, trace)
+        records = self.records.date_since(before.records, time, trace, untrusted)
         return replace(self, untrusted=untrusted, records=records)
 
     def _opens_named_record(self, arguments: Sequence[Leaf]) -> bool:
@@ -345,16 +354,15 @@ class Ledger:
         """List the untrusted texts and records of one step; empty if they are too many."""
         found: list[Text] = []
         for texts in (self.texts, self.records.entries):
-            start = bisect_left(texts, step, key=lambda text: text.origin.step)
-            found += takewhile(lambda text: text.origin.step == step, islice(texts, start, start + PEERS))
+            later = islice(texts.items_from(texts.bisect(step, step_of)), PEERS)
+            found += takewhile(lambda text: text.origin.step == step, later)
         return tuple(found) if len(found) < PEERS else ()
 
     def count_items(self, origin: TextOrigin) -> int:
         """Count the list items of one output, up to two."""
         items: set[str] = set()
         for texts in (self.texts, self.records.entries):
-            start = bisect_left(texts, origin.step, key=lambda text: text.origin.step)
-            for number, text in enumerate(islice(texts, start, None)):
+            for number, text in enumerate(texts.items_from(texts.bisect(origin.step, step_of))):
                 if number == PEERS or len(items) > 1:
                     return 2
                 if text.origin.step != origin.step:

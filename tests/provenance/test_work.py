@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentserver.provenance import Call, Ledger, Mode, Observation, Policy, explain, judge, leaves
+from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.evidence.authority import mention_pattern
 from agentserver.provenance.evidence.folding import fold_bytes
 from agentserver.provenance.evidence.labels import Leaf, Role, Standing
@@ -35,11 +36,16 @@ class Watched:
         return piece
 
 
-class Rows(tuple):  # noqa: SLOT001 - made for a moment
+class Rows(AppendOnlyList):
     """Texts by their number: whoever walks through them fails."""
 
     def __iter__(self):
         raise AssertionError("a decision walks through all that was read")
+
+
+def make_rows(items):
+    kept = AppendOnlyList().add([*items])
+    return Rows(kept.chunks, kept.length)
 
 
 POLICY = Policy(
@@ -107,9 +113,9 @@ def warm(ledger):
 def work(ledger, sink, arguments):
     """How many characters were read for a verdict and its explanation."""
     warm(ledger)
-    texts = Rows(replace(text, body=Watched(text.body)) for text in ledger.texts)
-    entries = Rows(replace(text, body=Watched(text.body)) for text in ledger.records.entries)
-    asked = replace(ledger.asked, queries=Rows(map(Watched, ledger.asked.queries)))
+    texts = make_rows(replace(text, body=Watched(text.body)) for text in ledger.texts)
+    entries = make_rows(replace(text, body=Watched(text.body)) for text in ledger.records.entries)
+    asked = replace(ledger.asked, queries=make_rows(map(Watched, ledger.asked.queries)))
     untrusted = replace(ledger.untrusted, texts=texts)
     records = replace(ledger.records, entries=entries, untrusted=untrusted)
     watched = replace(ledger, untrusted=untrusted, records=records, asked=asked)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
+from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.arrays import np
 from agentserver.provenance.evidence.encodings import apply_involutions, unwrap
 from agentserver.provenance.evidence.folding import fold_bytes, fold_map
@@ -73,11 +74,11 @@ class Pool:
     """Private texts with one set of readers. Text ``n`` of the index is ``texts[n]``."""
 
     readers: Groups
-    texts: tuple[Text, ...] = ()
+    texts: AppendOnlyList[Text] = field(default=AppendOnlyList())
     index: Index = field(default=Index(), repr=False, compare=False)
     short: Table = field(default=Table(), repr=False, compare=False)
-    forms: tuple[bytes, ...] = field(default=(), repr=False, compare=False)
-    owners: tuple[int, ...] = field(default=(), repr=False, compare=False)
+    forms: AppendOnlyList[bytes] = field(default=AppendOnlyList(), repr=False, compare=False)
+    owners: AppendOnlyList[int] = field(default=AppendOnlyList(), repr=False, compare=False)
     lengths: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
 
     def add(self, texts: Sequence[Text]) -> Pool:
@@ -92,11 +93,11 @@ class Pool:
         keys = [(_key(form), first + number) for number, form in enumerate(found)]
         return Pool(
             self.readers,
-            (*self.texts, *texts),
+            self.texts.add(texts),
             self.index.add(folded),
             self.short.add(keys),
-            (*self.forms, *found),
-            (*self.owners, *found.values()),
+            self.forms.add([*found]),
+            self.owners.add([*found.values()]),
             self.lengths.union(map(len, found)),
         )
 
@@ -131,7 +132,7 @@ class PrivateTexts:
     pools: tuple[Pool, ...] = ()
     size: int = 0
     overflow: bool = False
-    entries: tuple[tuple[Text, Groups], ...] = field(default=(), repr=False, compare=False)
+    entries: AppendOnlyList[tuple[Text, Groups]] = field(default=AppendOnlyList(), repr=False, compare=False)
     """Texts in order of arrival, for the journal."""
 
     def __bool__(self) -> bool:
@@ -149,7 +150,7 @@ class PrivateTexts:
         for groups in dict.fromkeys(groups for _, groups in more):
             texts = [inner for text, mine in more if mine == groups for inner in (text, *_unwrap_text(text))]
             pools[groups] = pools.get(groups, Pool(groups)).add(texts)
-        return PrivateTexts(tuple(pools.values()), size, self.overflow, (*self.entries, *more))
+        return PrivateTexts(tuple(pools.values()), size, self.overflow, self.entries.add(more))
 
     def dump_since(self, before: PrivateTexts) -> list[list[Any]]:
         """Export the texts and readers since an earlier version for JSON."""

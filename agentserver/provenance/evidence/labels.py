@@ -227,3 +227,8 @@ class Text:
         origin, standing = TextOrigin(**data["origin"]), Standing(data["standing"])
         more = data.get("after", 0), data.get("id", ""), data.get("formed", False), data.get("chosen", False)
         return cls(origin, data["body"], standing, data["asked"], *more)
+
+
+def step_of(text: Text) -> int:
+    """Return the number of the observation that a text is from, by which the texts of a ledger are ordered."""
+    return text.origin.step

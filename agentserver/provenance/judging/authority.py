@@ -5,8 +5,7 @@ Compares authority forms only, never evidence.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
 from agentserver.findings import Delegation, RecordText
@@ -15,7 +14,7 @@ from agentserver.provenance.confidentiality.origin import record_of
 from agentserver.provenance.evidence.authority import find_entry, mention_pattern
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination, strip_mark
 from agentserver.provenance.evidence.inventory import place_hash
-from agentserver.provenance.evidence.labels import Role, Standing, means, strip_indices
+from agentserver.provenance.evidence.labels import Role, Standing, means, step_of, strip_indices
 from agentserver.provenance.evidence.leaves import day_key, text_of, typed_key
 from agentserver.provenance.evidence.readings import read_amounts, read_moment
 from agentserver.provenance.evidence.words import head_of, lead_of, matches_at
@@ -26,6 +25,7 @@ from agentserver.provenance.policy.declarations import Effect
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from agentserver.provenance.append_only import AppendOnlyList
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Call, Text
     from agentserver.provenance.evidence.words import WordIndex
@@ -225,7 +225,7 @@ def _find_holders(case: Case, body: str, place: Destination | None) -> Iterator[
     yield from _find_whole_tokens(case, ledger.records.words, ledger.records.entries, body)
 
 
-def _find_whole_tokens(case: Case, words: WordIndex, texts: tuple[Text, ...], body: str) -> Iterator[Text]:
+def _find_whole_tokens(case: Case, words: WordIndex, texts: Sequence[Text], body: str) -> Iterator[Text]:
     name = body.strip()
     places = words.find_words(head_of(name), matching.PLACES)
     if not places:
@@ -298,8 +298,7 @@ def collect_record(ledger: Ledger, text: Text) -> list[Text]:
     return [found[path] for path in sorted(found)]
 
 
-def _find_texts_of_step(texts: Sequence[Text], step: int) -> Iterator[Text]:
+def _find_texts_of_step(texts: AppendOnlyList[Text], step: int) -> Iterator[Text]:
     """Find the texts of one step by bisection; texts are ordered by step."""
-    start = bisect_left(texts, step, key=lambda text: text.origin.step)
-    end = bisect_left(texts, step + 1, lo=start, key=lambda text: text.origin.step)
-    return iter(texts[start:end])
+    later = texts.items_from(texts.bisect(step, step_of))
+    return takewhile(lambda text: text.origin.step == step, later)

@@ -29,7 +29,7 @@ from agentserver.provenance.observations.choosing import begins_request
 from agentserver.provenance.policy.forms import HANDLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from agentserver.provenance.evidence.destinations import Destination
     from agentserver.provenance.evidence.labels import Text
@@ -84,7 +84,7 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     )
 
 
-def _is_only_address(case: Case, texts: tuple[Text, ...], place: Destination) -> bool:
+def _is_only_address(case: Case, texts: Sequence[Text], place: Destination) -> bool:
     """Check whether an address is the only one of the fields that were read, and the principal's words lead to it."""
     holders = [(text, each) for text in texts if text.origin.path for each in _list_addresses(text)]
     records = case.ledger.records.entries[: RECORDS + 1]
@@ -130,7 +130,7 @@ def _is_only_shown(case: Case, mine: list[Text], others: list[Text]) -> bool:
     return bool(mine) and not others and single
 
 
-def _is_in_only_row(case: Case, texts: tuple[Text, ...], place: Destination) -> bool:
+def _is_in_only_row(case: Case, texts: Sequence[Text], place: Destination) -> bool:
     """Check whether an address is in the only line of all texts that has an address and a name from the request.
 
     The line has no other address. A name has a capital in the line and in the request, and begins no request.
@@ -159,7 +159,7 @@ def _says_more(case: Case) -> bool:
     return any(case.ledger.asked.mentions(word, any_case=True) for word in said - read)
 
 
-def _list_all_read(case: Case) -> tuple[Text, ...]:
+def _list_all_read(case: Case) -> Sequence[Text]:
     """List all untrusted texts of the conversation; empty if there are more than are looked at."""
     ledger = case.ledger
     return () if ledger.overflow or len(ledger.texts) > TEXTS else ledger.texts[:TEXTS]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.evidence.destinations import PlaceForm, fold_handle, parse_list
 from agentserver.provenance.evidence.inventory import place_hashes, scan_values
 from agentserver.provenance.evidence.labels import Standing, strip_indices
@@ -50,7 +51,7 @@ class Records:
         has_chosen: whether the principal's words chose any of them.
     """
 
-    entries: tuple[Text, ...] = ()
+    entries: AppendOnlyList[Text] = field(default=AppendOnlyList())
     untrusted: UntrustedTexts = field(default_factory=UntrustedTexts, compare=False, repr=False)
     indexed: int = field(default=0, compare=False, repr=False)
     _chunks: Incremental[Text, _Chunks] = field(
@@ -86,7 +87,7 @@ class Records:
         known = self.untrusted if untrusted is None else untrusted
         if not texts:
             return self if known is self.untrusted else replace(self, untrusted=known)
-        entries = (*self.entries, *texts)
+        entries = self.entries.add(texts)
         count = len(entries)
         made = not (self._chunks.made is None or self._words.made is None or self._places.made is None)
         return Records(
@@ -109,10 +110,10 @@ class Records:
             more.index_all()
         return more
 
-    def date_since(self, count: int, time: float, trace: str, untrusted: UntrustedTexts) -> Records:
-        """Return the same records with another time and delivery for those after the first ``count``."""
-        later = (text.date(time, trace) for text in self.entries[count:])
-        return replace(self, entries=(*self.entries[:count], *later), untrusted=untrusted)
+    def date_since(self, before: Records, time: float, trace: str, untrusted: UntrustedTexts) -> Records:
+        """Return the same records with another time and delivery for those that were added to earlier ones."""
+        later = [text.date(time, trace) for text in self.entries[len(before.entries) :]]
+        return replace(self, entries=before.entries.add(later), untrusted=untrusted)
 
     @property
     def waiting(self) -> int:
@@ -158,8 +159,7 @@ class Records:
         if len(numbers) == 1:
             return numbers
         known: dict[tuple[object, ...], int] = {}
-        for number in numbers:
-            text = self.entries[number]
+        for number, text in zip(numbers, self.entries.pick(numbers), strict=True):
             field = (
                 text.origin.source,
                 strip_indices(text.origin.path),

@@ -15,6 +15,7 @@ from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.confidentiality.origin import Offers, count_offers
 from agentserver.provenance.evidence.destinations import PlaceForm, parse_destination, parse_list
 from agentserver.provenance.evidence.encodings import unwrap
@@ -253,7 +254,7 @@ class UntrustedTexts:
         indexed: the part of ``size`` that all indexes are known to cover.
     """
 
-    texts: tuple[Text, ...] = ()
+    texts: AppendOnlyList[Text] = field(default=AppendOnlyList())
     size: int = 0
     indexed: int = field(default=0, repr=False, compare=False)
     _spans: Incremental[Text, Index] = field(
@@ -279,7 +280,7 @@ class UntrustedTexts:
         """Append texts without indexing them."""
         if not texts:
             return self
-        more = (*self.texts, *texts)
+        more = self.texts.add(texts)
         size = self.size + sum(len(fold_bytes(text.body)) for text in texts)
         count = len(more)
         return UntrustedTexts(
@@ -304,12 +305,10 @@ class UntrustedTexts:
             more.index_all()
         return more
 
-    def date_since(self, count: int, time: float, trace: str) -> UntrustedTexts:
-        """Return the same texts with another time and delivery for those after the first ``count``."""
-        if count == len(self.texts):
-            return self
-        later = (text.date(time, trace) for text in self.texts[count:])
-        return replace(self, texts=(*self.texts[:count], *later))
+    def date_since(self, before: UntrustedTexts, time: float, trace: str) -> UntrustedTexts:
+        """Return the same texts with another time and delivery for those that were added to earlier ones."""
+        later = [text.date(time, trace) for text in self.texts[len(before.texts) :]]
+        return replace(self, texts=before.texts.add(later)) if later else self
 
     @property
     def made(self) -> bool:

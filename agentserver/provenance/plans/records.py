@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from unicodedata import normalize
 
+from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.evidence.destinations import LONGEST, fold_handle, parse_destination, strip_mark
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.index import Table
@@ -24,7 +23,7 @@ from agentserver.provenance.observations.lazy import Incremental
 from agentserver.provenance.plans.moments import parse_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from agentserver.provenance.evidence.labels import Observation, Text
     from agentserver.provenance.request.trusted_words import TrustedWords
@@ -35,57 +34,8 @@ MOST: Final = 256
 LEAVES: Final = 200_000
 """Leaves of one conversation; a plan cannot refer to later ones."""
 
-T = TypeVar("T")
-
 _STEPS: Final = re.compile(r"((?:^|(?<=\.))[^.\[\]]*)((?:\[\d+\])*)(?:\.|$)")
 _PLACED: Final = frozenset("@.:/")
-
-
-@dataclass(frozen=True, slots=True)
-class AppendOnlyList(Sequence[T]):
-    """Immutable sequence that shares its chunks with shorter versions.
-
-    Each chunk has more than twice the length of the next.
-    """
-
-    chunks: tuple[tuple[T, ...], ...] = ()
-    length: int = 0
-
-    def add(self, items: Sequence[T]) -> AppendOnlyList[T]:
-        """Append items by geometric merges, without a copy of the whole."""
-        if not items:
-            return self
-        chunks = [*self.chunks, tuple(items)]
-        while len(chunks) > 1 and len(chunks[-2]) <= 2 * len(chunks[-1]):
-            newer = chunks.pop()
-            chunks.append((*chunks.pop(), *newer))
-        return AppendOnlyList(tuple(chunks), self.length + len(items))
-
-    def __len__(self) -> int:
-        return self.length
-
-    @overload
-    def __getitem__(self, number: int) -> T: ...
-
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[T]: ...
-
-    def __getitem__(self, number: int | slice) -> T | Sequence[T]:
-        """Return an item or a slice, at the cost of the slice alone."""
-        if isinstance(number, slice):
-            start, stop, _ = number.indices(self.length)
-            return tuple(islice(self.items_from(start), max(0, stop - start)))
-        for chunk in self.chunks:
-            if number < len(chunk):
-                return chunk[number]
-            number -= len(chunk)
-        raise IndexError(number)
-
-    def items_from(self, number: int) -> Iterator[T]:
-        """Iterate from an index to the end."""
-        for chunk in self.chunks:
-            yield from chunk[number:] if number < len(chunk) else ()
-            number = max(0, number - len(chunk))
 
 
 class RecordedOutput(NamedTuple):

@@ -111,7 +111,7 @@ def test_what_a_listener_says_goes_to_its_readers_alone(to, sent):
 def test_nothing_untrusted_is_needed_for_that():
     p = story(after("vault", (Letter("bob@else.example", "44179928"), "post")))
     assert p.seen("post") == []
-    assert memory(p).ledger.texts == ()
+    assert not memory(p).ledger.texts
     (record,) = [one for one in p.records if one.event is Event.REFUSED]
     assert [(one.rule, one.trail.source) for one in record.detail.findings] == [("readers", "vault")]
 

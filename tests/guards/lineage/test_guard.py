@@ -749,7 +749,7 @@ def test_words_passed_on_beyond_the_bound_are_not_kept(monkeypatch):
     p = told(story(confirming()))
     decided(p, Said.ONCE)
     assert memory(p).ledger.tainted
-    assert memory(p).ledger.relays.entries == ()
+    assert not memory(p).ledger.relays.entries
 
 
 def test_words_beyond_the_bound_authorise_nothing(monkeypatch):
@@ -763,7 +763,7 @@ def test_what_was_asked_is_forgotten_on_the_safe_side(monkeypatch):
     monkeypatch.setattr(lineage_memory, "ASKED", 0)
     p = told(story(handlers={"web": lambda call: HandlerResponse.respond(Letters("ann@corp.example", PAGE))}))
     assert {text.standing for text in memory(p).ledger.texts} == {Standing.PROSE}
-    assert memory(p).ledger.records.entries == ()
+    assert not memory(p).ledger.records.entries
 
 
 def test_only_so_many_threads_are_remembered():

@@ -256,7 +256,7 @@ def test_a_word_in_a_field_of_which_nothing_is_declared_exposes():
     """By its form it is bookkeeping; many of them spell a text."""
     word = lambda call: HandlerResponse.respond(Note("vault"))  # noqa: E731
     p = asked(desk(web=word, reader=reading((UNKNOWN, "post"))), "reader")
-    assert memory(p).ledger.texts == ()
+    assert not memory(p).ledger.texts
     assert exposed(p, "reader").source == "web"
     assert sent(p) == []
 

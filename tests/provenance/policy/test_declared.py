@@ -105,4 +105,4 @@ def test_what_is_merely_repeated_vouches_for_nothing_whoever_declared_its_field(
     scene = Scenario(query="answer it by mail")
     seen = Observation("oracle", found, 1, arguments=(Leaf("", "eve@evil.example"),))
     scene.ledger = scene.ledger.observe(scene.policy, seen)
-    assert scene.ledger.records.entries == ()
+    assert not scene.ledger.records.entries

@@ -281,21 +281,21 @@ class Server(ServerIngress):
             if isinstance(looked, BaseException):
                 found = refuse_reload(looked)
             else:
-                passing, why = looked
-                found = ReloadRefusal(why) if why else await self._reload(organism, passing)
+                passing, reason = looked
+                found = ReloadRefusal(reason) if reason else await self._reload(organism, passing)
             if isinstance(found, ReloadRefusal):
                 forget(organism)
             return found
 
     def _look(self, organism: Organism) -> tuple[Succession | None, tuple[str, ...]]:
         """Prepare to replace modules, and list the obstacles."""
-        passing, why = succession(self.organism, organism), (*find_obstacles(self.organism, organism),)
+        passing, reason = succession(self.organism, organism), (*find_obstacles(self.organism, organism),)
         if passing is None:
-            return None, why
+            return None, reason
         stays: list[tuple[str, object]] = [("a resource of lifespan:", each) for each in self._resources]
         stays += [(f"the guard {name} of the program", guard) for name, guard in self.guards.items()]
         stays += [("an observer of the program", each) for each in self.observers]
-        return passing, (*why, *in_use(passing, stays))
+        return passing, (*reason, *in_use(passing, stays))
 
     async def _reload(self, organism: Organism, passing: Succession | None) -> ReloadResult | ReloadRefusal:
         decided_by = await attempt(anyio.to_thread.run_sync(rules, organism, self.guards))
@@ -304,19 +304,19 @@ class Server(ServerIngress):
         offered = () if self.organism.serving is None else self.organism.serving.expose
         adopting = self.engine if isinstance(self.engine, GuardAdopter) else None
         blind = self.engine.durable and adopting is None
-        why = tuple(find_rule_obstacles(self.rules, decided_by, offered, blind=blind))
-        if why:
-            return ReloadRefusal(why)
+        reason = tuple(find_rule_obstacles(self.rules, decided_by, offered, blind=blind))
+        if reason:
+            return ReloadRefusal(reason)
         bound = await attempt(self._keepers.open(self._prepare_edition(organism, decided_by)))
         if isinstance(bound, BaseException):
             return refuse_reload(bound)
         edition, pump = Edition(decided_by, bound), self._pump
-        why = STOPPED if pump is None else tuple(map(named_alike, pump.reloads.unfit(edition)))
-        if pump is None or why:
+        reason = STOPPED if pump is None else tuple(map(named_alike, pump.reloads.unfit(edition)))
+        if pump is None or reason:
             failed = await attempt(self._keepers.drop())
             if failed is not None:
                 logger.error("an edition that did not start could not be closed", exc_info=failed)
-            return ReloadRefusal(why)
+            return ReloadRefusal(reason)
         if adopting is not None:
             adopting.adopt(decided_by.guards)
         finishing = pump.reloads.swap(edition)
@@ -572,15 +572,15 @@ def build(  # noqa: PLR0913 - a keyword each
     decided_by = rules(organism, guards)
     if engine is None:
         engine = make_engine(organism, decided_by) if durable else MemoryEngine()
-    kept = durable or recorded
+    has_record = durable or recorded
     return Server(
         organism,
         decided_by,
         engine,
         clock or (EngineClock(engine) if isinstance(engine, SharedTime) else SystemClock()),
         approver=approver,
-        handoffs=handoff_record(organism) if kept else None,
-        heads=handoff_heads(organism) if kept else None,
+        handoffs=handoff_record(organism) if has_record else None,
+        heads=handoff_heads(organism) if has_record else None,
         observers=tuple(map(check_observer, observers)),
         completer=completer,
         guards=guards,

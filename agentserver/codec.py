@@ -209,8 +209,8 @@ def fields_of(kind: Any, scope: Mapping[str, Any]) -> tuple[Field, ...] | None:
 def _default(one: Any) -> Callable[[], Any] | None:
     if one.default is not MISSING:
         return _constant(one.default)
-    made: Callable[[], Any] | None = None if one.default_factory is MISSING else one.default_factory
-    return made
+    factory: Callable[[], Any] | None = None if one.default_factory is MISSING else one.default_factory
+    return factory
 
 
 def _constant(value: Any) -> Callable[[], Any]:
@@ -309,9 +309,9 @@ class _Derivation:
             known = self._classes[kind]
             return self._lazy_form(kind) if known is None else known
         self._classes[kind] = None  # it may be a part of itself
-        made = _object_form if self._style.named else _row
+        build_form = _object_form if self._style.named else _row
         parts = fields_of(kind, self._scope) or ()
-        form = made(kind, parts, [self.form(one.hint) for one in parts], self._style)
+        form = build_form(kind, parts, [self.form(one.hint) for one in parts], self._style)
         if kind in self._style.checks:
             form = _Form(form.write, _read_checked(form.read, self._style.checks[kind]))
         self._classes[kind] = form

@@ -138,7 +138,7 @@ class CompletionError(RuntimeError):
         self,
         fault: CompletionFault,
         model: str,
-        why: str = "",
+        reason: str = "",
         after: float | None = None,
         *,
         free: bool = False,
@@ -146,11 +146,11 @@ class CompletionError(RuntimeError):
         partial: Completion | None = None,
         attempts: Sequence[Attempt] = (),
     ) -> None:
-        super().__init__(f"the model {model}: {fault.value}" + (f": {why}" if why else ""))
+        super().__init__(f"the model {model}: {fault.value}" + (f": {reason}" if reason else ""))
         self.free = free or fault in _FREE
         self.fault = fault
         self.model = model
-        self.why = why
+        self.why = reason
         self.after = after
         self.status = status
         self.partial = partial
@@ -282,7 +282,7 @@ class Completion:
 class PieceSink(Protocol):
     """Receiver of the pieces of a completion as they come. Its methods must neither wait nor raise."""
 
-    def restart(self, why: str) -> None:
+    def restart(self, reason: str) -> None:
         """Void the pieces so far: another attempt begins, for this reason."""
 
     def add_call(self, index: int, name: str, arguments: str) -> None:
@@ -295,7 +295,7 @@ class AnswerWriter(Protocol):
     def write(self, text: str) -> None:
         """Show a further piece, if it may leave the server."""
 
-    def reset(self, why: str) -> None:
+    def reset(self, reason: str) -> None:
         """Void the pieces so far, for this reason."""
 
 

@@ -44,8 +44,8 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 class MissingExtraError(ImportError):
     """Error that an extra is not is_installed, with the way to install it."""
 
-    def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs the extra {extra}: {install_hint(extra)}")
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs the extra {extra}: {install_hint(extra)}")
 
 
 def install_hint(extra: str) -> str:
@@ -61,10 +61,10 @@ def is_installed(extra: str) -> bool:
     return all(map(_is_importable, EXTRAS[extra]))
 
 
-def require(what: str, extra: str) -> None:
-    """Raise MissingExtraError unless the extra is is_installed; ``what`` needs it."""
+def require(feature: str, extra: str) -> None:
+    """Raise MissingExtraError unless the extra is installed; ``feature`` needs it."""
     if not is_installed(extra):
-        raise MissingExtraError(what, extra)
+        raise MissingExtraError(feature, extra)
 
 
 def _is_importable(module: str) -> bool:

@@ -229,9 +229,9 @@ def origin_words(one: ValueOrigin) -> str:
 
 def answered_words(one: AnsweredText) -> str:
     """Write the heading of a stranger's text."""
-    why = "values of the message stand in it" if one.holds else "the last text of a stranger that was read"
-    shown = ", not all of it" if one.cut else ""
-    return f"a stranger's text, of {one.source}() at step {one.step} ({why}{shown})"
+    reason = "values of the message stand in it" if one.holds else "the last text of a stranger that was read"
+    suffix = ", not all of it" if one.cut else ""
+    return f"a stranger's text, of {one.source}() at step {one.step} ({reason}{suffix})"
 
 
 class Findings(NamedTuple):
@@ -375,36 +375,36 @@ class FindingsWriter:
 
     def full(self, findings: Findings, *, hops: bool = True) -> tuple[str, ...]:
         """Describe all findings; ``hops`` get lines of their own."""
-        told = [
+        lines = [
             line for one in findings.findings for line in self._describe_finding(findings, one, hops=hops)
         ]
         return (
             self._head(findings),
-            *told,
+            *lines,
             *self._describe_delegation(findings),
             *self._describe_exposure(findings),
             *self._tail(findings),
         )
 
-    def brief(self, findings: Findings, where: str) -> tuple[str, ...]:
+    def brief(self, findings: Findings, command: str) -> tuple[str, ...]:
         """Describe findings with one line for each argument that merely holds untrusted words.
 
         The first and gravest finding, and each about a deciding value, are described in full.
 
         Args:
             findings: the value.
-            where: the command that shows the rest.
+            command: the command that shows the rest.
         """
-        told: list[str] = []
+        lines: list[str] = []
         places: dict[str, dict[str, None]] = {}
         for number, one in enumerate(findings.findings):
             if number and one.quotes and one.trail is not None:
                 places.setdefault(one.argument, {})[self._say("place", **self._origin(one.trail))] = None
             else:
-                told += self._describe_finding(findings, one, hops=True)
-        also = [self._describe_others(argument, list(found), where) for argument, found in places.items()]
-        shown = (*self._describe_delegation(findings), *self._describe_exposure(findings))
-        return (self._head(findings), *told, *shown, *also, *self._tail(findings))
+                lines += self._describe_finding(findings, one, hops=True)
+        also = [self._describe_others(argument, list(found), command) for argument, found in places.items()]
+        context = (*self._describe_delegation(findings), *self._describe_exposure(findings))
+        return (self._head(findings), *lines, *context, *also, *self._tail(findings))
 
     def _say(self, phrase: str, **about: object) -> str:
         return self._phrases[phrase].format(**about)
@@ -417,21 +417,21 @@ class FindingsWriter:
         about = {"argument": one.argument, "value": f'"{one.value}"', "sink": findings.sink}
         if one.trail is None:
             phrase = "reason" if one.argument else "reason of call"
-            told = [self._say(phrase, rule=self._say(f"rule {one.rule}"), **about)]
+            lines = [self._say(phrase, rule=self._say(f"rule {one.rule}"), **about)]
         else:
             trail = one.trail
             phrase = "source in field" if trail.field else "source"
-            told = [
+            lines = [
                 self._say(phrase, source=trail.source, step=trail.step, field=trail.field),
                 self._say("quotes" if one.role == "payload" else "drives", **about),
                 *self._lineage(findings, one.argument, trail, hops=hops),
                 self._say("read as", quoted=f'"{trail.quoted}"'),
             ]
         if one.detail:
-            told.append(self._say("detail", detail=one.detail))
+            lines.append(self._say("detail", detail=one.detail))
         if one.remedied:
-            told.append(self._say(f"remedy {one.rule}", value=one.value))
-        return told
+            lines.append(self._say(f"remedy {one.rule}", value=one.value))
+        return lines
 
     def _describe_delegation(self, findings: Findings) -> Iterator[str]:
         """Show the deciding record whole, line by line."""
@@ -442,22 +442,22 @@ class FindingsWriter:
             for argument in one.arguments:
                 yield self._say("delegates", argument=argument, field=one.field, **record._asdict())
         for one in record.texts:
-            first, *more = one.text.split("\n")
+            first, *rest = one.text.split("\n")
             yield self._say("delegated field", field=one.field, line=first)
-            yield from (self._say("delegated line", line=line) for line in more)
+            yield from (self._say("delegated line", line=line) for line in rest)
 
     def _describe_exposure(self, findings: Findings) -> Sequence[str]:
         """Describe the sender's exposure, if a finding is based on it."""
-        given = findings.exposed
-        if given is None or not findings.presumed:
+        exposed = findings.exposed
+        if exposed is None or not findings.presumed:
             return ()
-        if not given.source:
+        if not exposed.source:
             phrase = "given unknown"
-        elif given.source == given.listener:
+        elif exposed.source == exposed.listener:
             phrase = "given own"
         else:
-            phrase = "given" if given.giver == given.source else "given by"
-        return [self._say(phrase, **given._asdict())]
+            phrase = "given" if exposed.giver == exposed.source else "given by"
+        return [self._say(phrase, **exposed._asdict())]
 
     def _lineage(self, findings: Findings, argument: str, trail: Trail, *, hops: bool) -> Sequence[str]:
         """Describe the path of one value, hop by hop."""
@@ -475,12 +475,12 @@ class FindingsWriter:
         field = f".{trail.field}" if trail.field and not trail.field.startswith("[") else trail.field
         return {"source": trail.source, "field": field, "step": trail.step}
 
-    def _describe_others(self, argument: str, places: Sequence[str], where: str) -> str:
-        phrase, more = ("also more", len(places) - NAMED) if len(places) > NAMED else ("also", 0)
+    def _describe_others(self, argument: str, places: Sequence[str], command: str) -> str:
+        phrase, omitted = ("also more", len(places) - NAMED) if len(places) > NAMED else ("also", 0)
         named = ", ".join(places[:NAMED])
-        return self._say(phrase, argument=argument, places=named, more=more, where=where)
+        return self._say(phrase, argument=argument, places=named, more=omitted, where=command)
 
     def _tail(self, findings: Findings) -> Sequence[str]:
-        more = [self._say("more", more=findings.more)] if findings.more else []
+        omitted = [self._say("more", more=findings.more)] if findings.more else []
         action = "audit" if findings.mode == "audit" and findings.decision == "allow" else findings.decision
-        return [*more, self._say(f"action {findings.became or action}")]
+        return [*omitted, self._say(f"action {findings.became or action}")]

@@ -62,11 +62,11 @@ def blueprint(organism: Organism, codecs: Codecs, explain: Callable[[Listener], 
 def make_explainer(organism: Organism, codecs: Codecs) -> Callable[[Listener], str]:
     """Return a function that describes a listener's peers and its intents."""
     handoffs = organism.handoffs
-    shown = {bound.listener.name: _as_asked(bound.listener, handoffs) for bound in organism.listeners}
+    listeners = {bound.listener.name: _as_asked(bound.listener, handoffs) for bound in organism.listeners}
 
     def explain(listener: Listener) -> str:
         offers = "" if handoffs is None else describe_offers(handoffs.vocabulary, listener.peers)
-        return "\n\n".join(filter(None, (usage_instructions(listener, shown, codecs), offers)))
+        return "\n\n".join(filter(None, (usage_instructions(listener, listeners, codecs), offers)))
 
     return explain
 
@@ -84,21 +84,21 @@ def guards_of(
     organism: Organism,
     codecs: Codecs,
     listeners: Mapping[str, Listener],
-    more: Mapping[str, Guard] = NO_GUARDS,
+    added: Mapping[str, Guard] = NO_GUARDS,
 ) -> tuple[CoreGuard, ...]:
     """List the guards in the order in which they are asked: the server's, the organism's, the program's.
 
     Lineage is included only if the organism configures it. All read the facts of ``listeners``.
     """
-    trusted, said = None, organism.provenance
-    if said is not None:
-        trusted = _lineage_settings(said, handed_over(organism), listeners, organism.addressed)
+    trusted, declared = None, organism.provenance
+    if declared is not None:
+        trusted = _lineage_settings(declared, handed_over(organism), listeners, organism.addressed)
     own = make_builtin_guards(OrganismFacts(listeners, codecs, trusted, organism.secrets.redact))
-    return (*own, *host_guards(merge_guards(organism.guards.items(), more.items()), codecs, listeners))
+    return (*own, *host_guards(merge_guards(organism.guards.items(), added.items()), codecs, listeners))
 
 
 def _lineage_settings(
-    said: Provenance,
+    declared: Provenance,
     handoffs: Handoffs | None,
     listeners: Mapping[str, Listener],
     addressed: frozenset[str],
@@ -108,16 +108,16 @@ def _lineage_settings(
 
     peers = {name: sorted(one.peers & listeners.keys()) for name, one in listeners.items()}
     bits = {} if handoffs is None else count_intent_bits(handoffs.vocabulary)
-    carrying = find_carriers(said.policy, said.memory, peers, addressed)
+    carrying = find_carriers(declared.policy, declared.memory, peers, addressed)
     return TrustSettings(
-        said.policy,
-        said.quarantined,
-        said.planners,
-        said.memory,
+        declared.policy,
+        declared.quarantined,
+        declared.planners,
+        declared.memory,
         carrying,
         bits,
-        said.viewers,
-        said.keepers,
+        declared.viewers,
+        declared.keepers,
     )
 
 
@@ -200,16 +200,16 @@ def schema_codecs(organism: Organism) -> list[Codec]:
     for bound in organism.listeners:
         if bound.schema is None:
             continue
-        shown = os.path.relpath(bound.schema, organism.project)
-        where = f"{bound.source}: listener {bound.listener.name}: {shown}"
+        path = os.path.relpath(bound.schema, organism.project)
+        place = f"{bound.source}: listener {bound.listener.name}: {path}"
         for payload in bound.listener.payloads:
             try:
                 codec = _bind_schema(payload, bound.schema).codec()
             except (PayloadError, OSError) as error:
-                raise PayloadError(f"{where}: {error}") from None
+                raise PayloadError(f"{place}: {error}") from None
             known = codecs.setdefault(payload, codec)
             if known.xsd() != codec.xsd():
-                raise PayloadError(f"{where}: {payload.__qualname__} has another schema at another listener")
+                raise PayloadError(f"{place}: {payload.__qualname__} has another schema at another listener")
     return list(codecs.values())
 
 
@@ -297,9 +297,9 @@ def _lines(schema: str) -> list[str]:
     """Split a schema into lines that each begin with a tag."""
     lines: list[str] = []
     for line in schema.expandtabs(2).split("\n"):
-        shown = escape_markup(line)
-        if shown.lstrip().startswith("<"):
-            lines.append(shown)
-        elif shown.strip():
-            lines[-1:] = [" ".join([*lines[-1:], shown.strip()])]
+        escaped = escape_markup(line)
+        if escaped.lstrip().startswith("<"):
+            lines.append(escaped)
+        elif escaped.strip():
+            lines[-1:] = [" ".join([*lines[-1:], escaped.strip()])]
     return lines

@@ -107,12 +107,12 @@ class SpentError(RuntimeError):
 class Purse(Protocol):
     """Purse of a running handler, with the budgets of its request, its conversation and its listener."""
 
-    async def reserve(self, most: Amount, what: str) -> str:
+    async def reserve(self, maximum: Amount, purpose: str) -> str:
         """Charge the highest possible cost of some work. Returns the id for ``settle``.
 
         Args:
-            most: highest possible cost.
-            what: a word for the record, such as the name of a model.
+            maximum: highest possible cost.
+            purpose: a word for the record, such as the name of a model.
 
         Raises:
             SpentError: it exceeds a budget, and nothing is charged.

@@ -226,11 +226,11 @@ def _label(kind: str, name: str, ending: EndEffect) -> str:
 
 
 async def _run_helper(
-    told: tuple[str, EndEffect, bool],
+    identity: tuple[str, EndEffect, bool],
     work: Callable[[], Awaitable[object]],
     end: Callable[[str], Awaitable[object]] | None,
 ) -> None:
-    name, ending, returns = told
+    name, ending, returns = identity
     failures = 0
     while True:
         began = time.monotonic()
@@ -270,8 +270,8 @@ def _pause(failures: int) -> float:
 
 
 def _reason(name: str, ending: EndEffect, error: BaseException | None) -> str:
-    what = "returned" if error is None else f"ended with {type(error).__name__}"
-    return f"the helper that {name} {what}; {ending.value}"
+    outcome = "returned" if error is None else f"ended with {type(error).__name__}"
+    return f"the helper that {name} {outcome}; {ending.value}"
 
 
 def _see(name: str, expected: tuple[type[Exception], ...], task: asyncio.Task[Any]) -> None:
@@ -286,17 +286,17 @@ AGAIN: Final = 5.0
 """Seconds that a cancelled task has for its cleanup before it is cancelled again."""
 
 
-async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], again: float = AGAIN) -> None:
+async def cancel_and_wait(tasks: Iterable[asyncio.Future[Any]], interval: float = AGAIN) -> None:
     """Cancel tasks and wait until they are done. Their exceptions are discarded.
 
     Args:
         tasks: futures of the running loop.
-        again: seconds after which a task that still runs is cancelled again.
+        interval: seconds after which a task that still runs is cancelled again.
     """
     every = frozenset(tasks)
     while running := {task for task in every if not task.done()}:
         for task in running:
             task.cancel()
-        await asyncio.wait(running, timeout=again)
+        await asyncio.wait(running, timeout=interval)
     for task in every:
         _ = task.cancelled() or task.exception()  # else the loop logs an unretrieved exception

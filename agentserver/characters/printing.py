@@ -83,15 +83,15 @@ def escape_markup(markup: str) -> str:
     return replace_unseen(markup, lambda char: f"&#{ord(char)};")
 
 
-def truncate(text: str, most: int, mark: str = CUT) -> str:
-    """Truncate to ``most`` characters, and end with ``mark`` if anything was cut."""
-    return text if len(text) <= most else f"{text[: most - len(mark)]}{mark}"
+def truncate(text: str, maximum: int, mark: str = CUT) -> str:
+    """Truncate to ``maximum`` characters, and end with ``mark`` if anything was cut."""
+    return text if len(text) <= maximum else f"{text[: maximum - len(mark)]}{mark}"
 
 
-def truncate_counting(text: str, most: int, show: Callable[[str], str] = str) -> str:
-    """Truncate to ``most`` characters passed through ``show``, and append the number of omitted ones."""
-    more = len(text) - most
-    return show(text) if more <= 0 else f"{show(text[:most])}{_MORE}{more} more)"
+def truncate_counting(text: str, maximum: int, show: Callable[[str], str] = str) -> str:
+    """Truncate to ``maximum`` characters passed through ``show``, and append the number of omitted ones."""
+    excess = len(text) - maximum
+    return show(text) if excess <= 0 else f"{show(text[:maximum])}{_MORE}{excess} more)"
 
 
 def format_amount(number: int, noun: str) -> str:
@@ -99,25 +99,25 @@ def format_amount(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def redact_and_truncate(text: str, most: int, redact: Callable[[str], str]) -> str:
-    """Redact secrets, then truncate to ``most`` characters."""
-    return redact(text)[:most]
+def redact_and_truncate(text: str, maximum: int, redact: Callable[[str], str]) -> str:
+    """Redact secrets, then truncate to ``maximum`` characters."""
+    return redact(text)[:maximum]
 
 
-def clean_line(text: str, most: int, redact: Callable[[str], str] = str) -> str:
-    """Make one line of at most ``most`` visible characters.
+def clean_line(text: str, maximum: int, redact: Callable[[str], str] = str) -> str:
+    """Make one line of at most ``maximum`` visible characters.
 
     Redacts secrets first: a secret that was cut or partly replaced would not be recognised.
     """
-    told = redact(text)
-    if len(told) <= most and told.isascii() and told.isprintable():
-        return told
-    return replace_unseen(truncate(told, most), _blank)
+    redacted = redact(text)
+    if len(redacted) <= maximum and redacted.isascii() and redacted.isprintable():
+        return redacted
+    return replace_unseen(truncate(redacted, maximum), _blank)
 
 
-def clean_lines(text: str, most: int, lines: int, redact: Callable[[str], str] = str) -> str:
+def clean_lines(text: str, maximum: int, lines: int, redact: Callable[[str], str] = str) -> str:
     """Make at most ``lines`` lines, each cleaned by ``clean_line``."""
-    return "\n".join(clean_line(line, most) for line in redact(text).split("\n", lines)[:lines])
+    return "\n".join(clean_line(line, maximum) for line in redact(text).split("\n", lines)[:lines])
 
 
 def _blank(char: str) -> str:

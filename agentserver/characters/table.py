@@ -171,8 +171,8 @@ def script_of(char: str) -> str:
 def skeleton(text: str) -> str:
     """Compute the skeleton of a name (UTS 39, casefolded last): names with equal skeletons look alike."""
     pieces = unicodedata.normalize("NFKD", text.translate(TABLE)).translate(TABLE)
-    shown = "".join(char for char in pieces if not (is_unseen(char) or is_combining(char)))
-    return shown.casefold().translate(TABLE).translate(ALIKE)
+    visible = "".join(char for char in pieces if not (is_unseen(char) or is_combining(char)))
+    return visible.casefold().translate(TABLE).translate(ALIKE)
 
 
 ALIKE: Final = str.maketrans("i10", "llo")

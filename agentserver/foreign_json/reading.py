@@ -193,9 +193,9 @@ def _parse(data: bytes, limits: JsonLimits, number: Callable[[str], Any]) -> Any
 _HALF_PAIR: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def _members(most: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(pairs) > most:
-        raise _RefusalError(f"must have objects of at most {most} members")
+def _members(maximum: int, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(pairs) > maximum:
+        raise _RefusalError(f"must have objects of at most {maximum} members")
     members = dict(pairs)
     if len(members) < len(pairs):
         raise _RefusalError("must name each member of an object once")

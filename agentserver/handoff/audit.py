@@ -98,8 +98,8 @@ def _keys(facts: Facts) -> list[Any]:
     names = sorted([name for name, _ in facts.request.params])
     if facts.params_known:
         return names
-    shown = [_unknown(name) for name in names[:NAMES]]
-    return shown if len(names) <= NAMES else [*shown, {"more": len(names) - NAMES}]
+    listed = [_unknown(name) for name in names[:NAMES]]
+    return listed if len(names) <= NAMES else [*listed, {"more": len(names) - NAMES}]
 
 
 @dataclass(frozen=True, slots=True)

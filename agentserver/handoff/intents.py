@@ -68,12 +68,12 @@ class Template:
         """Return the steering text; a clause that names an absent value is dropped whole."""
         if values.keys() >= self.names:
             return (self._whole % values).strip()
-        kept = (
+        parts = (
             "".join(text + (values[name] if name is not None else "") for text, name in clause)
             for clause in self.clauses
             if all(name is None or name in values for _, name in clause)
         )
-        return "".join(kept).strip()
+        return "".join(parts).strip()
 
 
 def parse(text: str) -> Template:
@@ -343,15 +343,15 @@ def describe_offers(vocabulary: Vocabulary, peers: AbstractSet[str]) -> str:
     lines = list(_offers((checked.intent for checked in vocabulary.intents.values()), peers))
     if not lines:
         return ""
-    kept: list[str] = [INTRODUCTION]
+    shown_lines: list[str] = [INTRODUCTION]
     room = MOST - len(INTRODUCTION)
     for line in lines:
         room -= len(line) + 1
         if room < 0:
             break
-        kept.append(line)
-    left_out = len(lines) + 1 - len(kept)
-    return "\n".join([*kept, *([f"{left_out} more intents are not shown."] if left_out else [])])
+        shown_lines.append(line)
+    left_out = len(lines) + 1 - len(shown_lines)
+    return "\n".join([*shown_lines, *([f"{left_out} more intents are not shown."] if left_out else [])])
 
 
 def _offers(intents: Iterable[Intent], peers: AbstractSet[str]) -> Iterator[str]:

@@ -175,26 +175,26 @@ class Circumstances(NamedTuple):
 
 def judge(vocabulary: Vocabulary, request: HandoffRequest, around: Circumstances) -> Verdict:
     """Decide about one request. The same arguments give the same verdict."""
-    given = dict(request.params)
+    params = dict(request.params)
     checked = vocabulary.intents.get(request.intent or "")
     # Of an unknown intent the free text has no name; a known intent names it.
-    said = _text(given.get("" if checked is None else checked.intent.note, ""))
-    if request.note != (said or ""):
-        request = request._replace(note=said or "")
+    note = _text(params.get("" if checked is None else checked.intent.note, ""))
+    if request.note != (note or ""):
+        request = request._replace(note=note or "")
     reason = request.fault if request.fault in _EARLY else _target(vocabulary, request, around)
     if reason is not None:
         return RejectedRequest(reason, Facts(around.source, request))
     if request.fault is RequestRefusal.LEGACY_PAYLOAD and vocabulary.legacy is not None:
         request = request._replace(intent=vocabulary.legacy, fault=None)
         checked = vocabulary.intents.get(vocabulary.legacy)
-        said = None if checked is None else _text(given.get(checked.intent.note, ""))
+        note = None if checked is None else _text(params.get(checked.intent.note, ""))
     if request.fault is not None:
         return RejectedRequest(request.fault, Facts(around.source, request, target_known=True))
     if checked is None:
         return RejectedRequest(
             RequestRefusal.UNKNOWN_INTENT, Facts(around.source, request, target_known=True)
         )
-    return _judge_known(checked, request, around, given, said)
+    return _judge_known(checked, request, around, params, note)
 
 
 def _text(value: object) -> str | None:
@@ -226,17 +226,17 @@ def _judge_known(
     checked: CheckedIntent,
     request: HandoffRequest,
     around: Circumstances,
-    given: Mapping[str, object],
-    said: str | None,
+    raw_params: Mapping[str, object],
+    note: str | None,
 ) -> Verdict:
-    """Decide about a request whose target and intent are known; ``said`` is the note, None if it is no text."""
+    """Decide about a request whose target and intent are known; ``note`` is the note, None if it is no text."""
     intent = checked.intent
     if request.target not in intent.targets:
         return _reject_known(RequestRefusal.TARGET_NOT_OF_INTENT, request, around)
-    params = _params(checked, given)
-    if params is None or said is None:
+    params = _params(checked, raw_params)
+    if params is None or note is None:
         return _reject_known(RequestRefusal.PARAMS_SCHEMA, request, around)
-    return _approve(checked, request, around, said, params)
+    return _approve(checked, request, around, note, params)
 
 
 def _reject_known(reason: RequestRefusal, request: HandoffRequest, around: Circumstances) -> RejectedRequest:
@@ -248,15 +248,15 @@ def _approve(
     checked: CheckedIntent,
     request: HandoffRequest,
     around: Circumstances,
-    said: str,
+    note_text: str,
     params: Mapping[str, str],
 ) -> Verdict:
-    """Check the last bounds and render the target's instruction; ``said`` is the note."""
+    """Check the last bounds and render the target's instruction; ``note_text`` is the note."""
     intent, written = checked.intent, request.event
     event = sanitize(written, FREE, around.scrub) if 0 < len(written) <= FREE else ""
-    note = sanitize(said, FREE, around.scrub) if 0 < len(said) <= FREE else ""
+    note = sanitize(note_text, FREE, around.scrub) if 0 < len(note_text) <= FREE else ""
     facts = _new(Facts, (around.source, request, True, True, True, len(event) + len(note)))
-    if len(written) > intent.event_most or len(said) > intent.note_most:
+    if len(written) > intent.event_most or len(note_text) > intent.note_most:
         return RejectedRequest(RequestRefusal.OVER_BOUND, facts)
     for name, value in params.items():
         if not checked.slugs[name].keeps_budget(value):
@@ -264,25 +264,25 @@ def _approve(
     data = tuple([DataFrame(around.source, around.at, text) for text in (event, note) if text])
     steering = checked.template.render(params)
     assert request.target is not None
-    told = request.target, intent.name, tuple(params.items()), steering, data
-    return _new(ApprovedRequest, (*told, intent.allow_peers, facts))
+    parts = request.target, intent.name, tuple(params.items()), steering, data
+    return _new(ApprovedRequest, (*parts, intent.allow_peers, facts))
 
 
-def _params(checked: CheckedIntent, given: Mapping[str, object]) -> dict[str, str] | None:
+def _params(checked: CheckedIntent, raw_params: Mapping[str, object]) -> dict[str, str] | None:
     """Return the parameters as text, each of its type, in the order of their declaration; None when one is not.
 
     Each value is looked at again, by character, since a template may interpolate it.
     """
-    if not checked.names.issuperset(given):
+    if not checked.names.issuperset(raw_params):
         return None
     texts: dict[str, str] = {}
     for parameter in checked.intent.parameters:
         name = parameter.name
-        if name not in given:
+        if name not in raw_params:
             if parameter.required:
                 return None
             continue
-        text = parameter.text(given[name])
+        text = parameter.text(raw_params[name])
         if (
             text is None
             or not checked.judge.accepts(name, text)

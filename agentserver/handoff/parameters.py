@@ -149,7 +149,7 @@ def _read_description(root: etree._Element, field: etree._Element) -> tuple[Type
     """Return the base type and all facets along the derivation of a field's simple type."""
     patterns: list[str] = []
     choices: tuple[str, ...] = ()
-    least, most = 0, None
+    minimum, maximum = 0, None
     step: etree._Element | None = field
     for _ in range(_DERIVED):
         if step is None:
@@ -157,15 +157,17 @@ def _read_description(root: etree._Element, field: etree._Element) -> tuple[Type
         base = step.get("type") or step.get("base") or ""
         narrowed = step.find(tree.tag("simpleType"))
         if narrowed is None and base and tree.qname(step, base)[0] == XSD:
-            return _make_lexical(base.rpartition(":")[2], patterns, choices, (least, most))
+            return _make_lexical(base.rpartition(":")[2], patterns, choices, (minimum, maximum))
         narrowed = _find_named(root, base) if narrowed is None else narrowed
         step = None if narrowed is None else narrowed.find(tree.tag("restriction"))
         if step is not None:
             patterns += _alternatives(step)
             choices = choices or tuple(_facets(step, "enumeration"))
-            least = max([least, *map(int, _facets(step, "minLength")), *map(int, _facets(step, "length"))])
+            minimum = max(
+                [minimum, *map(int, _facets(step, "minLength")), *map(int, _facets(step, "length"))]
+            )
             lengths = [*map(int, _facets(step, "maxLength")), *map(int, _facets(step, "length"))]
-            most = min([*lengths, *([] if most is None else [most])], default=None)
+            maximum = min([*lengths, *([] if maximum is None else [maximum])], default=None)
     return None
 
 

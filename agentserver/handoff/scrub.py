@@ -65,9 +65,9 @@ def _instructs(line: str) -> bool:
     return any(map(folded.__contains__, _TRIGGERS)) and _PHRASES.search(folded) is not None
 
 
-def sanitize(text: str, most: int, mode: Scrub = Scrub.ON) -> str:
-    """Clean text of at most ``most`` characters, scrubbed where the mode says so."""
+def sanitize(text: str, maximum: int, mode: Scrub = Scrub.ON) -> str:
+    """Clean text of at most ``maximum`` characters, scrubbed where the mode says so."""
     if not text:
         return ""
     cleaned = clean(text)
-    return (scrub(cleaned) if mode is Scrub.ON else cleaned.strip())[:most]
+    return (scrub(cleaned) if mode is Scrub.ON else cleaned.strip())[:maximum]

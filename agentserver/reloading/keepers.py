@@ -81,12 +81,12 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 
 def _mark(path: Path) -> str:
     try:
-        told = path.stat()
-        if path.suffix in _CODE and told.st_size <= _CODE_BYTES and stat.S_ISREG(told.st_mode):
+        status = path.stat()
+        if path.suffix in _CODE and status.st_size <= _CODE_BYTES and stat.S_ISREG(status.st_mode):
             return sha256(path.read_bytes()).hexdigest()
     except OSError as error:
         return f"unreadable: {error.errno}"
-    return f"{told.st_size} {told.st_mtime_ns} {told.st_ctime_ns} {told.st_ino}"
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_ino}"
 
 
 def worker_key(project: Path, planned: WorkerPlan) -> str:
@@ -101,7 +101,7 @@ def worker_key(project: Path, planned: WorkerPlan) -> str:
 def connection_key(project: Path, server: McpServer) -> str:
     """Say what the connection to an MCP server depends on; of a program also its files in the project."""
     agreed = [(each.listener, each.agreed) for each in server.tools]
-    said = (
+    declared = (
         server.name,
         server.command,
         server.url,
@@ -109,7 +109,7 @@ def connection_key(project: Path, server: McpServer) -> str:
         sorted(server.env.items()),
         server.restarts,
     )
-    return _key(repr((project, said, server.isolation, agreed)), _program(project, server))
+    return _key(repr((project, declared, server.isolation, agreed)), _program(project, server))
 
 
 def _program(project: Path, server: McpServer) -> Iterator[Path]:
@@ -130,10 +130,10 @@ def _program(project: Path, server: McpServer) -> Iterator[Path]:
         yield from (project / path for path in server.isolation.read)
 
 
-def _key(said: str, files: Iterable[Path]) -> str:
+def _key(text: str, files: Iterable[Path]) -> str:
     """A digest, which shows none of the secrets in an environment. Where files cannot be marked it is equal to none."""
     mark = mark_files(files) or token_hex(16)
-    return sha256(f"{said}\n{mark}".encode(errors="surrogateescape")).hexdigest()
+    return sha256(f"{text}\n{mark}".encode(errors="surrogateescape")).hexdigest()
 
 
 T = TypeVar("T")
@@ -176,19 +176,19 @@ class EditionKeeper(Generic[T]):
         Args:
             lost: is called with the reason if the contexts were left without ``close``.
         """
-        made: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._task = run_errand(self._keep(made), "keeps an edition open", (Exception,), EndEffect.SERVER)
+        opened: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._task = run_errand(self._keep(opened), "keeps an edition open", (Exception,), EndEffect.SERVER)
         try:
-            waiting: list[asyncio.Future[Any]] = [made, self._task]
+            waiting: list[asyncio.Future[Any]] = [opened, self._task]
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             self._task.cancel()
             await asyncio.wait([self._task])
             raise
-        if not made.done():
+        if not opened.done():
             await self._task
         self._task.add_done_callback(partial(self._end, lost))
-        return made.result()
+        return opened.result()
 
     def _end(self, lost: Callable[[BaseException | None], None], task: asyncio.Task[None]) -> None:
         if not self._over.is_set():
@@ -202,9 +202,9 @@ class EditionKeeper(Generic[T]):
             if not self._task.cancelled():  # its owner has heard of that
                 self._task.result()
 
-    async def _keep(self, made: asyncio.Future[T]) -> None:
+    async def _keep(self, opened: asyncio.Future[T]) -> None:
         async with AsyncExitStack() as stack:
-            made.set_result(await self.enter(stack))
+            opened.set_result(await self.enter(stack))
             await self._over.wait()
 
 
@@ -255,8 +255,8 @@ class SharedContexts:
             shared = self._open[key] = _SharedContext(keeper, await keeper.open(self._lost))
         shared.users += 1
         stack.push_async_callback(self._leave, key, shared)
-        made: T = shared.made
-        return made
+        entered: T = shared.made
+        return entered
 
     async def _leave(self, key: str, shared: _SharedContext) -> None:
         shared.users -= 1
@@ -297,12 +297,12 @@ class Keepers(Generic[T]):
     async def open(self, enter: Callable[[AsyncExitStack], Coroutine[Any, Any, T]]) -> T:
         """Open what another edition needs. Raises what entering raises."""
         keeper = EditionKeeper(enter)
-        made = await keeper.open(self._lose)
+        opened = await keeper.open(self._lose)
         self._open.append(keeper)
-        return made
+        return opened
 
-    def _lose(self, why: BaseException | None) -> None:
-        self._why = why
+    def _lose(self, reason: BaseException | None) -> None:
+        self._why = reason
         self._lost.set()
 
     async def watch(self) -> None:
@@ -438,20 +438,20 @@ async def _workers(
     Raises WallError when this system cannot hold one of them.
     """
     distant = [each for each in organism.listeners if each.isolation is not None and each.isolation.remote]
-    asked = [each for each in organism.listeners if each.isolation is not None and not each.isolation.remote]
-    if not asked and not distant:
+    walled = [each for each in organism.listeners if each.isolation is not None and not each.isolation.remote]
+    if not walled and not distant:
         return {}
     from agentserver.worker.planning import plan, walls
     from agentserver.worker.pool import WalledListener, Workers
     from agentserver.worker.remote_desk import RemoteListener
 
-    walls(asked)
+    walls(walled)
     found: dict[str, RemoteHandler] = {}
     for bound in distant:
         name, desk = bound.listener.name, lasting.desk()
         stack.enter_context(desk.admit_workers(name))
         found[name] = RemoteListener(desk, name, rules.codecs, rules.bounds, organism.limits.storage)
-    for bound in asked:
+    for bound in walled:
         planned = await anyio.to_thread.run_sync(plan, organism, bound, rules.bounds)
         key = await anyio.to_thread.run_sync(worker_key, organism.project, planned)
         make = partial(Workers, planned)

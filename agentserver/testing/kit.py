@@ -77,15 +77,15 @@ class RepeatedFlow(FlowHandler):
     @classmethod
     def make(cls, handler: FlowHandler, faults: list[AssertionError]) -> Self:
         """Make a repeated flow from a handler. ``faults`` gets each difference."""
-        made = cls(handler.run, handler.codecs, handler.earlier)
-        made.faults = faults
-        return made
+        flow = cls(handler.run, handler.codecs, handler.earlier)
+        flow.faults = faults
+        return flow
 
     def bind(self, codecs: Codecs, earlier: FlowHandler | None = None) -> Self:
         """Return the handler for one server."""
-        made = type(self)(self.run, codecs, earlier)
-        made.faults = self.faults
-        return made
+        flow = type(self)(self.run, codecs, earlier)
+        flow.faults = self.faults
+        return flow
 
     def keep(self, now: Invocation, runner: FlowRunner) -> None:
         """Drop a waiting flow."""
@@ -159,11 +159,11 @@ class Standins:
         if name in self.peers:
             return replace(bound, handler=self.peers[name], isolation=None)
         if not real:
-            why = "is a tool of an MCP server, which a test starts with real_tools=True alone"
-            return replace(bound, handler=UnscriptedListener(name, why, self.faults))
+            reason = "is a tool of an MCP server, which a test starts with real_tools=True alone"
+            return replace(bound, handler=UnscriptedListener(name, reason, self.faults))
         if bound.isolation is not None and bound.isolation.lifespan is not None:
-            why = "has a worker_lifespan, which a test does not enter"
-            return replace(bound, handler=UnscriptedListener(name, why, self.faults), isolation=None)
+            reason = "has a worker_lifespan, which a test does not enter"
+            return replace(bound, handler=UnscriptedListener(name, reason, self.faults), isolation=None)
         if bound.isolation is not None and bound.isolation.remote:  # a test has no other machine
             return replace(bound, isolation=replace(bound.isolation, remote=False))
         return bound
@@ -172,8 +172,8 @@ class Standins:
 class UnscriptedListener:
     """Listener that a test must not call."""
 
-    def __init__(self, name: str, why: str, faults: list[AssertionError]) -> None:
-        self._name, self._why, self._faults = name, why, faults
+    def __init__(self, name: str, reason: str, faults: list[AssertionError]) -> None:
+        self._name, self._why, self._faults = name, reason, faults
 
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
         """Fail and name the missing argument."""
@@ -184,9 +184,9 @@ class UnscriptedListener:
         raise fault
 
 
-def check_names(given: Mapping[str, object], known: Sequence[str]) -> None:
+def check_names(named: Mapping[str, object], known: Sequence[str]) -> None:
     """Raise ValueError for the script of an unknown listener."""
-    for name in given:
+    for name in named:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             raise ValueError(f"no listener {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
@@ -200,11 +200,11 @@ def lifespan_of(loaded: Organism, resources: Resources | None) -> Lifespan | Non
     if callable(resources):
         return resources
     if resources is not None:
-        given = tuple(resources)
+        supplied = tuple(resources)
 
         @asynccontextmanager
         async def provide() -> AsyncIterator[tuple[object, ...]]:
-            yield given
+            yield supplied
 
         return provide
     if loaded.lifespan is not None and loaded.files:
@@ -323,24 +323,24 @@ class Person:
         while True:
             approval = await self._new.get()
             delivery = approval.delivery
-            asked = ShownApproval(
+            shown = ShownApproval(
                 delivery.sender,
                 delivery.to,
                 decode_payload(delivery.message, server.rules.codecs),
                 tuple(WORDING.join_lines(question.why) for question in approval.questions),
                 approval,
             )
-            self.seen.append(asked)
-            answer = self._approvals if isinstance(self._approvals, Answer) else self._approvals(asked)
+            self.seen.append(shown)
+            answer = self._approvals if isinstance(self._approvals, Answer) else self._approvals(shown)
             if answer is None:
-                self.unanswered.put_nowait(asked)
+                self.unanswered.put_nowait(shown)
             else:
-                await give_answer(server, asked, answer)
+                await give_answer(server, shown, answer)
 
 
-async def give_answer(server: Server, asked: ShownApproval, answer: Answer) -> bool:
+async def give_answer(server: Server, shown: ShownApproval, answer: Answer) -> bool:
     """Give an answer. Returns False if the message is no longer waiting."""
-    approval = asked.approval
+    approval = shown.approval
     answered = ApprovalAnswer(approval.id, approval.digest, answer, APPROVER)
     return await server.answer(approval.delivery.conversation, answered)
 
@@ -484,10 +484,10 @@ class Testbed:
         """Wait for the next unanswered approval. Raises TimeoutError."""
         return await self._wait_for(self.person.unanswered.get(), "an approval")
 
-    async def answer(self, asked: ShownApproval, answer: Answer) -> None:
+    async def answer(self, shown: ShownApproval, answer: Answer) -> None:
         """Answer a waiting approval. Raises ValueError if it no longer waits."""
-        if not await give_answer(self.server, asked, answer):
-            raise ValueError(f"{asked.sender} -> {asked.to} no longer waits")
+        if not await give_answer(self.server, shown, answer):
+            raise ValueError(f"{shown.sender} -> {shown.to} no longer waits")
 
     def calls(self, listener: str) -> list[ScriptedCall]:
         """List the calls of a scripted peer. Raises KeyError for a listener without a script."""
@@ -544,17 +544,17 @@ class Testbed:
 
     def _check_strict(self, payload: Any, answer: Any) -> Any:
         if self.strict and (answer is None or isinstance(answer, SystemError)):
-            said = "no answer" if answer is None else f"{answer.code}: {answer.message}"
-            raise RefusalError(f"{_name(payload)}: {said}\n{self.trace()}", answer)
+            outcome = "no answer" if answer is None else f"{answer.code}: {answer.message}"
+            raise RefusalError(f"{_name(payload)}: {outcome}\n{self.trace()}", answer)
         return answer
 
-    async def _wait_for(self, work: Awaitable[T], what: str) -> T:
+    async def _wait_for(self, work: Awaitable[T], action: str) -> T:
         try:
             with anyio.fail_after(self.timeout):
                 done = await work
         except TimeoutError:
             self.standins.check()
-            raise TimeoutError(f"{what}: not finished within {self.timeout:g} s\n{self.trace()}") from None
+            raise TimeoutError(f"{action}: not finished within {self.timeout:g} s\n{self.trace()}") from None
         self.standins.check()
         return done
 

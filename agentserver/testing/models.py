@@ -99,36 +99,36 @@ class UnscriptedModel:
 
 
 def replace_providers(
-    models: LanguageModels | None, given: Mapping[str, ScriptedModel], faults: list[AssertionError]
+    models: LanguageModels | None, scripts: Mapping[str, ScriptedModel], faults: list[AssertionError]
 ) -> LanguageModels | None:
     """Replace each backend of a provider by a script.
 
     Args:
         models: as the organism declares them; None for an organism without any, which gets the given ones.
-        given: scripts by the name of the model.
+        scripts: scripts by the name of the model.
         faults: receives the failure of each call that would have asked a provider.
 
     Raises ValueError for a name that the organism does not declare.
     """
-    if models is None and not given:
+    if models is None and not scripts:
         return None
     declared = (
-        LanguageModels({}, {name: ModelChoice(name, ()) for name in given}) if models is None else models
+        LanguageModels({}, {name: ModelChoice(name, ()) for name in scripts}) if models is None else models
     )
-    for name in given.keys() - declared.models.keys():
+    for name in scripts.keys() - declared.models.keys():
         near = difflib.get_close_matches(name, declared.models, 1)
         raise ValueError(f"no model {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
     backends: dict[str, Backend] = {}
     choices: dict[str, ModelChoice] = {}
     for name, choice in declared.models.items():
         places = [declared.backends[one] for one in choice.backends]
-        if name in given:
+        if name in scripts:
             first = places[0] if places else Backend(name, "scripted", name)
-            own = [replace(first, name=f"{name}: script", provider="scripted", script=given[name])]
+            own = [replace(first, name=f"{name}: script", provider="scripted", script=scripts[name])]
         else:
             own = [_without_provider(name, place, faults) for place in places]
         backends.update((one.name, one) for one in own)
-        retries = 0 if name in given else choice.retries  # a turn is for one call
+        retries = 0 if name in scripts else choice.retries  # a turn is for one call
         choices[name] = replace(choice, backends=tuple(one.name for one in own), retries=retries)
     return replace(declared, backends=MappingProxyType(backends), models=MappingProxyType(choices))
 

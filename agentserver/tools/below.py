@@ -167,29 +167,29 @@ def _has_content(name: str, data: bytes, at: int) -> bool:
     return False
 
 
-def list_tree(root: str, most: int) -> tuple[list[tuple[str, int]], bool]:
-    """List names and sizes of the plain files below ``root``, sorted, and whether there are more than ``most``."""
+def list_tree(root: str, maximum: int) -> tuple[list[tuple[str, int]], bool]:
+    """List names and sizes of the plain files below ``root``, sorted, and whether there are more than ``maximum``."""
     found: list[tuple[str, int]] = []
     with open_folder(root, ()) as top:
-        whole = _walk(top, "", found, most)
+        whole = _walk(top, "", found, maximum)
     return sorted(found), not whole
 
 
-def _walk(at: int, above: str, found: list[tuple[str, int]], most: int) -> bool:
+def _walk(at: int, above: str, found: list[tuple[str, int]], maximum: int) -> bool:
     """Collect the files of a folder and its subfolders; False if there are too many, or too deep ones."""
     for name in sorted(os.listdir(at)):
         mode, size = _facts(name, at)
         if stat.S_ISDIR(mode):
-            if not _walk_folder(name, at, f"{above}{name}/", found, most):
+            if not _walk_folder(name, at, f"{above}{name}/", found, maximum):
                 return False
         elif stat.S_ISREG(mode) and not name.startswith(UNFINISHED):
-            if len(found) == most:
+            if len(found) == maximum:
                 return False
             found.append((f"{above}{name}", size))
     return True
 
 
-def _walk_folder(name: str, at: int, path: str, found: list[tuple[str, int]], most: int) -> bool:
+def _walk_folder(name: str, at: int, path: str, found: list[tuple[str, int]], maximum: int) -> bool:
     if path.count("/") > DEPTH:
         return False
     try:
@@ -197,7 +197,7 @@ def _walk_folder(name: str, at: int, path: str, found: list[tuple[str, int]], mo
     except (OSError, OutsideError):  # removed or replaced by a link in the meantime
         return True
     try:
-        return _walk(inner, path, found, most)
+        return _walk(inner, path, found, maximum)
     finally:
         os.close(inner)
 

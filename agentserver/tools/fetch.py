@@ -215,8 +215,10 @@ class _PageRequest:
         """Request the page. Returns it, or the target of a redirect."""
         port = target.port or (443 if target.scheme == "https" else 80)
         host = target.raw_host.decode("ascii").rstrip(".").lower()
-        asked = target.scheme in {"http", "https"} and not target.userinfo and self._settings.asks(host, port)
-        if not asked:
+        allowed = (
+            target.scheme in {"http", "https"} and not target.userinfo and self._settings.asks(host, port)
+        )
+        if not allowed:
             raise _RefusedError(FetchProblem.FORBIDDEN)
         address = await self._address(host, port)
         # A client per request: a connection must not be reused for another host at the same address.
@@ -241,10 +243,10 @@ class _PageRequest:
         """Resolve the address to connect to. One forbidden address refuses the host, whose name is then suspect."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host.strip("[]"), port, type=1)  # SOCK_STREAM
-        there: Sequence[str] = list(dict.fromkeys(str(where[4][0]) for where in found))
-        if not there or not all(is_allowed(one, self._networks) for one in there):
+        addresses: Sequence[str] = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        if not addresses or not all(is_allowed(one, self._networks) for one in addresses):
             raise _RefusedError(FetchProblem.FORBIDDEN)
-        return there[0]
+        return addresses[0]
 
     async def _trust(self, target: httpx.URL) -> ssl.SSLContext:
         """Load the trusted certificates; not used for http."""
@@ -305,7 +307,7 @@ def parse_networks(named: Iterable[str]) -> tuple[Network, ...]:
     return tuple(ip_network(text) for text in named)
 
 
-def is_allowed(text: str, more: Iterable[Network] = ()) -> bool:
+def is_allowed(text: str, networks: Iterable[Network] = ()) -> bool:
     """Check whether an address belongs to the public internet or to one of these networks.
 
     An address that embeds another one (mapped, translated, tunnelled) must pass for both. Raises ValueError for
@@ -314,8 +316,8 @@ def is_allowed(text: str, more: Iterable[Network] = ()) -> bool:
     address = ip_address(text)
     if isinstance(address, IPv6Address) and address.scope_id is not None:
         return False
-    more = tuple(more)
-    return all(_public(one) or any(one in network for network in more) for one in _expand(address))
+    networks = tuple(networks)
+    return all(_public(one) or any(one in network for network in networks) for one in _expand(address))
 
 
 def _expand(address: Address) -> list[Address]:

@@ -170,9 +170,9 @@ async def read(payload: ReadFile, metadata: HandlerMetadata) -> HandlerResponse:
 async def list_files(payload: ListFiles, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - as above
     """Answer with the files below the folder."""
     settings = require_settings(FileSettings)
-    found, more = await anyio.to_thread.run_sync(below.list_tree, settings.root, settings.files)
+    found, truncated = await anyio.to_thread.run_sync(below.list_tree, settings.root, settings.files)
     named = [FileEntry(name, size) for name, size in found if _is_encodable(name)]
-    return HandlerResponse.respond(FileList(named, more))
+    return HandlerResponse.respond(FileList(named, truncated))
 
 
 async def write(payload: WriteFile, metadata: HandlerMetadata) -> HandlerResponse:  # noqa: ARG001 - as above

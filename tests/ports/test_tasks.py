@@ -28,7 +28,7 @@ async def test_a_task_that_loses_cancellations_ends(lost):
 
     task = asyncio.create_task(work())
     await asyncio.sleep(0)
-    await cancel_and_wait([task], again=0)
+    await cancel_and_wait([task], interval=0)
     assert task.cancelled()
     assert left == ["tidied"]
 

@@ -78,11 +78,11 @@ class AuditFile:
             with self._lock, _open_locked(self._path) as file:
                 self._put(file, record, self._verify_head(file))
         except OSError as error:
-            told = dict(record.members)
-            self._report(
-                f"handoff audit: {self._path}: {error.strerror or error}; not kept: "
-                f"{told.get('timestamp')} {told.get('result')} {told.get('reason')} {told.get('raw_sha256')}"
+            members = dict(record.members)
+            facts = " ".join(
+                str(members.get(name)) for name in ("timestamp", "result", "reason", "raw_sha256")
             )
+            self._report(f"handoff audit: {self._path}: {error.strerror or error}; not kept: {facts}")
 
     def check(self) -> None:
         """Hold the whole file against its head, and record a break. Raises nothing for a disk that fails."""
@@ -148,16 +148,16 @@ class AuditFile:
         """Keep the head of a record, then write the record. One that cannot be written was never there."""
         line, end = seal_record(record, head.end)
         size = os.fstat(file).st_size
-        kept = ChainHead(end, line, size + len(line.encode()) + 1)
-        self._keep(kept)
+        new_head = ChainHead(end, line, size + len(line.encode()) + 1)
+        self._keep(new_head)
         try:
             _write(file, line.encode() + b"\n")
         except OSError:
             os.ftruncate(file, size)  # the beginning of this line, and of no other
             self._keep(head)
             raise
-        self._keep(kept._replace(line=""))
-        return kept._replace(line="")
+        self._keep(new_head._replace(line=""))
+        return new_head._replace(line="")
 
     def _keep(self, head: ChainHead) -> None:
         """Keep the head. The record is more than its place, so a failure can be distinguished."""
@@ -194,9 +194,9 @@ def _stands(file: int, path: Path) -> bool:
 
 
 def _write(file: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(file, left) :]
+    remaining = memoryview(data)
+    while remaining:
+        remaining = remaining[os.write(file, remaining) :]
     os.fsync(file)
 
 
@@ -258,18 +258,18 @@ def verify_file(
     Raises:
         OSError: when the file cannot be read, or is not there and nothing is known to have been in it.
     """
-    kept = heads or NoteHeads(path)
+    store = heads or NoteHeads(path)
     if not path.exists():
-        return _without_file(path, kept)
+        return _without_file(path, store)
     with path.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_SH)  # a writer moves head and file together
         lines = list(_decode_lines(iter(lambda: file.readline(LINE), b"")))
         try:
-            head = kept.read()
+            head = store.read()
         except ValueError:
             found = verify(lines)
-            told = "is not known to be the last: the note next to the file is spoiled"
-            return Flaw(found.count, told) if isinstance(found, Seal) else found
+            flaw = "is not known to be the last: the note next to the file is spoiled"
+            return Flaw(found.count, flaw) if isinstance(found, Seal) else found
     if head is None:
         report(f"{NoteHeads(path).path}: missing; without it, records cut off at the end are not missed")
         return verify(lines)
@@ -282,10 +282,10 @@ def verify_file(
     return found
 
 
-def _without_file(path: Path, kept: Heads) -> Flaw:
+def _without_file(path: Path, store: Heads) -> Flaw:
     """Return the records that a missing file lacks. Raises FileNotFoundError without them."""
     try:
-        head = kept.read()
+        head = store.read()
     except ValueError:
         return Flaw(1, "is missing: the file is gone, and the note next to it is spoiled")
     found = None if head is None else verify([], head.end)

@@ -116,9 +116,11 @@ class Patience:
 
     def wait(self, failed: int, error: Any = None) -> None:
         """Wait after this many failures in a row, as long as the service asks for when it does."""
-        asked = _retry_after(error)
+        requested = _retry_after(error)
         self.sleep(
-            min(self.most, self.first * 2 ** min(failed - 1, 16)) if asked is None else min(self.most, asked)
+            min(self.most, self.first * 2 ** min(failed - 1, 16))
+            if requested is None
+            else min(self.most, requested)
         )
 
 
@@ -216,8 +218,8 @@ class ManagedOutput:
                     yield from owed
                 for event in self._connection():
                     failed = 0
-                    heard = self._feed(event)
-                    yield from () if getattr(event, "id", None) in self._before else heard
+                    found = self._feed(event)
+                    yield from () if getattr(event, "id", None) in self._before else found
                     self._dealt_with(event)
             except _transient_errors() as error:
                 self._permanent(error)

@@ -161,10 +161,10 @@ class TextDocument:
 
     def find_overdue(self) -> list[Claim]:
         """Return the claims that are now known to be longer than a request; each is given once."""
-        late = [each for each in self.claims if not each.reported and self.pos - each.start > LONGEST]
-        for each in late:
+        overdue = [each for each in self.claims if not each.reported and self.pos - each.start > LONGEST]
+        for each in overdue:
             each.reported = True
-        return late
+        return overdue
 
     def _token(self, text: str, at: int, base: int) -> Step:
         char, want = text[at], self._want
@@ -244,8 +244,8 @@ class TextDocument:
         """Close some levels that are closed in a row, as long as none has to be reported."""
         found = _ENDS.match(text, at)
         assert found is not None
-        least = self.claims[-1].level + 1 if self.claims else 1
-        many = min(len(found[0]), len(self.kinds) - least)
+        minimum = self.claims[-1].level + 1 if self.claims else 1
+        many = min(len(found[0]), len(self.kinds) - minimum)
         ends = found[0][:many].encode().translate(_PARTNERS)[::-1]
         if self._want is not _Want.NEXT or many <= 1 or not self.kinds.endswith(ends):
             return self._close(text[at])
@@ -291,16 +291,16 @@ class TextDocument:
             self.strings.append((start, end, False))
         self.pos = end
 
-    def _note_key(self, said: str) -> None:
+    def _note_key(self, key: str) -> None:
         """Remember whether a key is ``type``, and whether its value makes a request."""
-        if "\\" in said:
-            said = json.dumps(json.loads(said))
+        if "\\" in key:
+            key = json.dumps(json.loads(key))
         if self._key:
-            self._typed = said == '"type"'
+            self._typed = key == '"type"'
             return
         level = len(self.kinds) - 1
         claimed = bool(self.claims) and self.claims[-1].level == level
-        if self._typed and said == f'"{TYPE}"' and self.kinds[-1] == _OPENING["}"] and not claimed:
+        if self._typed and key == f'"{TYPE}"' and self.kinds[-1] == _OPENING["}"] and not claimed:
             start = (
                 self._objects[-1] if self._objects else self.pos - LONGEST - 1
             )  # forgotten: it is too long

@@ -98,10 +98,10 @@ def definition(vocabulary: Vocabulary) -> dict[str, Any]:
         "required": ["target_agent", "intent", "params"],
         "additionalProperties": False,
     }
-    told = "\n".join(f"- {each.name}, of {', '.join(each.targets)}" for each in intents)
+    listed = "\n".join(f"- {each.name}, of {', '.join(each.targets)}" for each in intents)
     words = (
         "Hand work over to another agent. Choose an intent and give its params; what else there is to say goes into "
-        f"event, which the target is shown as data.\n{told}"
+        f"event, which the target is shown as data.\n{listed}"
     )
     return {"type": "custom", "name": TYPE, "description": words, "input_schema": schema}
 

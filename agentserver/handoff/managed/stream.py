@@ -61,11 +61,11 @@ class AgentStream:
 
     def message(self, identity: str, text: str) -> tuple[Attempt, ...]:
         """Return a whole message. Text that its preview returned already is not given again."""
-        shown = self._shown if identity == self._previewed else []
+        previewed = self._shown if identity == self._previewed else []
         if identity != self._previewed:
             self._settle()
         found = [*self._scanner.feed(text)]
-        for each in shown:
+        for each in previewed:
             if each in found:
                 found.remove(each)
         self._forget()

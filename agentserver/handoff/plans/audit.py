@@ -85,10 +85,10 @@ def audit_plan(path: Path, root: Path, today: date) -> tuple[PlanFinding, ...]:
     ]
     alone = [
         PlanFinding(
-            rows[at].line, str(StepMistake.REJECTED), StepSeverity.HARD, f"step {at + 1}: {column}: {why}"
+            rows[at].line, str(StepMistake.REJECTED), StepSeverity.HARD, f"step {at + 1}: {column}: {reason}"
         )
         for at, column, cell in chain.iter_unpaired([row.cells for row in rows])
-        if isinstance(why := identify(cell), Objection)
+        if isinstance(reason := identify(cell), Objection)
     ]
     return tuple(sorted((*shifted, *broken, *alone), key=lambda finding: finding.row))
 
@@ -103,16 +103,16 @@ def write_findings(findings: Sequence[PlanFinding], path: str, form: FindingsFor
     if form is FindingsFormat.TEXT:
         lines = [f"{path}:{each.row}: {each.severity} {each.code}: {each.message}" for each in findings]
         return "\n".join(map(escape_unseen, lines or [f"{path}: every handoff is typed and fits"]))
-    shown = (
+    rows = (
         [asdict(finding) for finding in findings] if form is FindingsFormat.JSON else _sarif(findings, path)
     )
-    return json.dumps(shown, indent=2)
+    return json.dumps(rows, indent=2)
 
 
 def _sarif(findings: Sequence[PlanFinding], path: str) -> dict[str, Any]:
     driver = {
         "name": "agentserver",
-        "rules": [{"id": code, "shortDescription": {"text": told}} for code, told in TOLD.items()],
+        "rules": [{"id": code, "shortDescription": {"text": text}} for code, text in TOLD.items()],
     }
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",

@@ -99,11 +99,11 @@ def _pair(
 def iter_unpaired(steps: Sequence[Mapping[str, str]]) -> Iterator[tuple[int, str, str]]:
     """Yield the cells that no pair compares: index of the step from 0, column, content."""
     for at, step in enumerate(steps):
-        given, taken = _cell(step, OUT), _cell(step, IN)
+        output, taken = _cell(step, OUT), _cell(step, IN)
         if taken and not (at > 0 and _cell(steps[at - 1], OUT)):
             yield at, IN, taken
-        if given and not (at + 1 < len(steps) and _cell(steps[at + 1], IN)):
-            yield at, OUT, given
+        if output and not (at + 1 < len(steps) and _cell(steps[at + 1], IN)):
+            yield at, OUT, output
 
 
 def _cell(step: Mapping[str, str], column: str) -> str:

@@ -98,10 +98,10 @@ def _read(root: Path, path: Path) -> bytes:
 def _read_all(file: int) -> bytes:
     """Everything in the file, and never more than one byte beyond the bound."""
     parts: list[bytes] = []
-    left = BYTES + 1
-    while left > 0 and (part := os.read(file, left)):
+    remaining = BYTES + 1
+    while remaining > 0 and (part := os.read(file, remaining)):
         parts.append(part)
-        left -= len(part)
+        remaining -= len(part)
     return b"".join(parts)
 
 
@@ -234,10 +234,10 @@ def _run_worker(worker: Callable[..., None], payload: Any, schema: Any, timeout:
 
 
 def _result(process: Any, queue: Any, deadline: float, timeout: float) -> tuple[str, Any]:
-    while (left := deadline - time.monotonic()) > 0:
+    while (remaining := deadline - time.monotonic()) > 0:
         ended = not process.is_alive()
         try:
-            status, detail = queue.get(timeout=min(left, 0.05))
+            status, detail = queue.get(timeout=min(remaining, 0.05))
         except Empty:
             if ended:
                 raise SchemaInvalid(

@@ -31,18 +31,18 @@ def main() -> int:
     """Serve until the input ends."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with open(0, "rb", closefd=False) as given, open(1, "wb", closefd=False) as taken:
-        serve(given, taken)
+    with open(0, "rb", closefd=False) as requests, open(1, "wb", closefd=False) as answers:
+        serve(requests, answers)
     return 0
 
 
-def serve(given: BinaryIO, taken: BinaryIO) -> None:
+def serve(requests: BinaryIO, taken: BinaryIO) -> None:
     """Answer requests until the input ends."""
     judges: OrderedDict[str, Judge] = OrderedDict()
     _warm()
     _send(taken, {"ready": True})
-    while (head := given.read(4)) and len(head) == 4:  # noqa: PLR2004 - bytes of a length
-        message = json.loads(given.read(int.from_bytes(head)))
+    while (head := requests.read(4)) and len(head) == 4:  # noqa: PLR2004 - bytes of a length
+        message = json.loads(requests.read(int.from_bytes(head)))
         _send(taken, {"error": _answer(judges, message)})
 
 
@@ -73,8 +73,8 @@ def _answer(judges: OrderedDict[str, Judge], message: dict[str, Any]) -> str:
             judges.popitem(last=False)
         return judge(message["payload"])[:SAID]
     except Exception as error:  # noqa: BLE001 - an exception that a foreign schema sets off is an answer, not an end
-        said = str(error).partition("\n")[0]
-        return f"{type(error).__name__}: {said}"[:SAID]
+        first_line = str(error).partition("\n")[0]
+        return f"{type(error).__name__}: {first_line}"[:SAID]
 
 
 def _json(schema: str) -> Judge:
@@ -94,8 +94,8 @@ def _json(schema: str) -> Judge:
         found = next(judge.iter_errors(payload), None)
         if found is None:
             return ""
-        where = "/".join(str(step)[:64] for step in found.absolute_path)
-        return f"ValidationError: /{where}: breaks {found.validator!r} of the schema"
+        place = "/".join(str(step)[:64] for step in found.absolute_path)
+        return f"ValidationError: /{place}: breaks {found.validator!r} of the schema"
 
     return judge_payload
 

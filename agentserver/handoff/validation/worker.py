@@ -88,16 +88,16 @@ class ValidationWorker:
         """
         data = _message(payload, schema, kind)
         with self._lock:
-            said = self._ask(data, timeout)
-        if said.get("error"):
-            raise ValidationFailed(str(said["error"]))
+            answer = self._ask(data, timeout)
+        if answer.get("error"):
+            raise ValidationFailed(str(answer["error"]))
 
     def _ask(self, data: bytes, timeout: float) -> dict[str, Any]:
         """Return the answer to one request. An exchange that is interrupted never leaves half an answer behind."""
         process = self._ensure_process()
         answered = False
         try:
-            said = _exchange(process, data, timeout)
+            answer = _exchange(process, data, timeout)
             answered = True
         except TimeoutError:
             raise ValidationFailed(f"validation exceeded {timeout} s") from None
@@ -107,7 +107,7 @@ class ValidationWorker:
         finally:
             if not answered:
                 self._kill()
-        return said
+        return answer
 
     def _ensure_process(self) -> subprocess.Popen[bytes]:
         """Return the process of this very program: a forked child must not share its parent's."""
@@ -206,18 +206,18 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes, timeout: float) -> 
     limit = _Processor(process.pid, timeout)
     assert process.stdin is not None
     pipe = process.stdin.fileno()
-    left = memoryview(data)
-    while left:
+    remaining = memoryview(data)
+    while remaining:
         _ready([], [pipe], limit)
-        left = left[os.write(pipe, left) :]
+        remaining = remaining[os.write(pipe, remaining) :]
     return _receive(process, limit)
 
 
 def _receive(process: subprocess.Popen[bytes], limit: _Wall) -> dict[str, Any]:
     """Return one message. Raises TimeoutError, ValueError when the output ended, OSError."""
     head = _take(process, _HEAD, limit)
-    said = parse_json_or_raise(_take(process, int.from_bytes(head), limit), JsonLimits())
-    return said if isinstance(said, dict) else {}
+    answer = parse_json_or_raise(_take(process, int.from_bytes(head), limit), JsonLimits())
+    return answer if isinstance(answer, dict) else {}
 
 
 def _take(process: subprocess.Popen[bytes], count: int, limit: _Wall) -> bytes:
@@ -234,7 +234,7 @@ def _take(process: subprocess.Popen[bytes], count: int, limit: _Wall) -> bytes:
 
 
 def _ready(reading: list[int], writing: list[int], limit: _Wall) -> None:
-    while (left := limit.remaining()) > 0:
-        if any(select.select(reading, writing, [], max(left, BRIEF))):
+    while (remaining := limit.remaining()) > 0:
+        if any(select.select(reading, writing, [], max(remaining, BRIEF))):
             return
     raise TimeoutError

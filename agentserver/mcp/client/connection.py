@@ -124,7 +124,7 @@ class Connection:
                     self._compare(await list_tools(client))
                     scope.deadline = float("inf")
                     self._set(client)
-                    await _first((lost.wait, self._wake.wait), beside=partial(self._listen, client))
+                    await _first((lost.wait, self._wake.wait), listener=partial(self._listen, client))
         if scope.cancelled_caught:
             raise LostError(f"did not name its tools within {STARTING:g} s")
 
@@ -260,7 +260,7 @@ def _find_known(error: BaseException) -> FailedCallError | LostError | None:
 Wait: TypeAlias = "Callable[[], Coroutine[Any, Any, object]]"
 
 
-async def _first(waits: tuple[Wait, ...], beside: Wait) -> None:
+async def _first(waits: tuple[Wait, ...], listener: Wait) -> None:
     """Wait for the first of several while another wait runs."""
     async with anyio.create_task_group() as tasks:
 
@@ -268,7 +268,7 @@ async def _first(waits: tuple[Wait, ...], beside: Wait) -> None:
             await wait()
             tasks.cancel_scope.cancel()
 
-        start_errand(tasks, "listens to an MCP server", EndEffect.OWNER, beside)
+        start_errand(tasks, "listens to an MCP server", EndEffect.OWNER, listener)
         for each in waits:
             start_errand(tasks, "waits for an MCP server", EndEffect.OWNER, partial(wait_for, each))
 
@@ -310,7 +310,7 @@ async def keep_connected(server: McpServer, directory: Path, launcher: Launcher)
 
 @asynccontextmanager
 async def open_client(
-    server: McpServer, directory: Path, lost: anyio.Event, launcher: Launcher, heard: Any = None
+    server: McpServer, directory: Path, lost: anyio.Event, launcher: Launcher, handle_message: Any = None
 ) -> AsyncIterator[Any]:
     """Connect the library's client to a server. It must be left in the task in which it was entered.
 
@@ -326,7 +326,7 @@ async def open_client(
         else _open_transport(server, messages)
     )
     info = Implementation(name="agentserver", version="1")
-    async with Client(transport, cache=None, client_info=info, message_handler=heard) as client:
+    async with Client(transport, cache=None, client_info=info, message_handler=handle_message) as client:
         yield client
 
 

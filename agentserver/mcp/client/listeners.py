@@ -87,13 +87,13 @@ class ToolListener:
         return await self._report(found)
 
     async def _report(self, found: Any) -> HandlerResponse:
-        made = _result(found.content)
-        if made is None:
+        result = _result(found.content)
+        if result is None:
             return _fail(TOO_LARGE)
         if found.is_error:
-            return HandlerResponse.respond(ToolFailure(text=made.text))
+            return HandlerResponse.respond(ToolFailure(text=result.text))
         if self._gives is None or self._tool.forms.gives is None:
-            return HandlerResponse.respond(made)
+            return HandlerResponse.respond(result)
         value = found.structured_content
         loose = self._tool.forms.gives.loose
         fault = await self._validate_foreign(value, self._tool.agreed.gives) if loose else ""

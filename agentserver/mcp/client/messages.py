@@ -82,17 +82,17 @@ class ServerMessages:
         refused = count_json(data, LIMITS)
         message = refused or self._forms.message.read(data, LIMITS)
         if isinstance(message, RefusedJson):
-            return self._refuse(data, message, over=refused is not None)
+            return self._refuse(data, message, too_large=refused is not None)
         if hasattr(message, "method"):
             return message if count_json(data, UNASKED) is None else None
         return self._check(message) if hasattr(message, "result") else message
 
-    def _refuse(self, data: bytes, why: RefusedJson, *, over: bool) -> Any:
+    def _refuse(self, data: bytes, reason: RefusedJson, *, too_large: bool) -> Any:
         """Build the error that replaces an answer that was not parsed."""
         key = _find_request(data)
         if key is not None and self._asked.pop(key, ""):
-            return error_for(key, INTERNAL if over else UNREADABLE, f"the answer {why.rule}")
-        raise OverLimitError(str(why)) if over else ValueError(str(why))
+            return error_for(key, INTERNAL if too_large else UNREADABLE, f"the answer {reason.rule}")
+        raise OverLimitError(str(reason)) if too_large else ValueError(str(reason))
 
     def _check(self, answer: Any) -> Any:
         """Validate an answer against the result type of its request; replace an invalid one with an error."""

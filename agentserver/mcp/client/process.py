@@ -123,21 +123,21 @@ async def _open_streams(
     process: Process, lost: anyio.Event, name: str, messages: ServerMessages
 ) -> AsyncIterator[Any]:
     """Stream messages to and from the process; end it on exit."""
-    incoming, given = anyio.create_memory_object_stream[Any](0)
+    incoming, received = anyio.create_memory_object_stream[Any](0)
     taken, outgoing = anyio.create_memory_object_stream[Any](0)
     async with anyio.create_task_group() as tasks:
-        for what, work in (
+        for verb, work in (
             ("reads", partial(_read, process, incoming, lost, name, messages)),
             ("writes to", partial(_write, process, outgoing, lost, messages)),
             ("logs", partial(_log, process, name)),
         ):
-            start_errand(tasks, f"{what} the program of {name}", EndEffect.OWNER, work)
+            start_errand(tasks, f"{verb} the program of {name}", EndEffect.OWNER, work)
         try:
-            yield given, taken
+            yield received, taken
         finally:
             with anyio.CancelScope(shield=True):
                 await _end(process)
-            for stream in (given, taken, incoming, outgoing):
+            for stream in (received, taken, incoming, outgoing):
                 stream.close()
             tasks.cancel_scope.cancel()
 
@@ -194,16 +194,16 @@ async def _message(line: bytes, name: str, messages: ServerMessages, threads: Re
 
 async def _lines(stream: ByteReceiveStream, name: str) -> AsyncIterator[bytes]:
     """Give each line. Raises OverLimitError for one of more than LINE bytes."""
-    left = bytearray()
+    remaining = bytearray()
     async for chunk in stream:
         *lines, rest = chunk.split(b"\n")
         for line in lines:
-            whole = bytes(left + line)
-            left.clear()
+            whole = bytes(remaining + line)
+            remaining.clear()
             if whole.strip():
                 yield whole
-        left += rest
-        if len(left) > LINE:
+        remaining += rest
+        if len(remaining) > LINE:
             raise OverLimitError(f"{name} said more than {LINE} bytes at once")
 
 

@@ -66,8 +66,10 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     async def _note_request(self, request: httpx2.Request) -> int | str | None:
         """Note the protocol request in a body. Returns its id, or None."""
-        said = parse_json(await request.aread(), JsonLimits(bytes=1 << 26, values=1_000_000))
-        key, method = (said.get("id"), said.get("method")) if isinstance(said, dict) else (None, None)
+        message = parse_json(await request.aread(), JsonLimits(bytes=1 << 26, values=1_000_000))
+        key, method = (
+            (message.get("id"), message.get("method")) if isinstance(message, dict) else (None, None)
+        )
         if not isinstance(key, int | str) or not isinstance(method, str):
             return None
         self._messages.ask(key, method)

@@ -91,8 +91,8 @@ class Rooms:
         most: conversations that the principal of the served call may have open; None for the general limit.
     """
 
-    def __init__(self, server: McpHost, most: Callable[[], int | None]) -> None:
-        self._server, self._most = server, most
+    def __init__(self, server: McpHost, maximum: Callable[[], int | None]) -> None:
+        self._server, self._most = server, maximum
         self._open: dict[str, tuple[Principal, ConversationHandle]] = {}
         self._lock = anyio.Lock()
 
@@ -318,8 +318,8 @@ def _tools(listener: Listener, rules: Rules) -> Iterable[ServedTool]:
         codec = rules.codecs.of(payload)
         schema = json_schema(codec)
         if isinstance(schema, JsonRefusal):
-            told = f"{listener.name} cannot be exposed: {schema.faults[0].rule}"
-            raise ValueError(told)  # noqa: TRY004 - a mistake of whoever exposes it
+            message = f"{listener.name} cannot be exposed: {schema.faults[0].rule}"
+            raise ValueError(message)  # noqa: TRY004 - a mistake of whoever exposes it
         several = len(listener.payloads) > 1
         name = f"{listener.name}.{local(codec.name)}" if several else listener.name
         gives, answers = _answers(listener, rules)
@@ -495,25 +495,25 @@ class Calls:
         Raises QuotaError, UnkeptError and ValueError as the server does.
         """
         handle = await self.rooms.find(principal)
-        known, told = self._known_of(principal.name, handle.id), (call.tool.listener, call.message)
-        own = call.request or known.find(told, call.host) or known.begin(told)
+        known, content = self._known_of(principal.name, handle.id), (call.tool.listener, call.message)
+        own = call.request or known.find(content, call.host) or known.begin(content)
         words = handle.progress() if call.progress else None  # from now on, so that the first is not missed
         submitted = await handle.send(call.message, call.tool.listener, request=own)
         if isinstance(submitted.code, RejectReason):
             raise UnkeptError(submitted.code)
-        again = submitted.again and not call.request
+        repeated = submitted.again and not call.request
         waiting = _PendingCall(self.server, handle.id, submitted.request, call.leaving and not call.request)
-        hearing = None if words is None else partial(self._hearing.route, words, submitted.request, beat)
+        follow = None if words is None else partial(self._hearing.route, words, submitted.request, beat)
         with waiting:
             patience = min(self.deadline, call.patience)
-            await self._wait(handle.replies(*told[::-1], request=own), waiting, beat, hearing, patience)
+            await self._wait(handle.replies(*content[::-1], request=own), waiting, beat, follow, patience)
         if not waiting.over:
-            known.keep(told, own)
+            known.keep(content, own)
             key = TaskKey(handle.id, submitted.request, own, round(time() * 1000), call.tool.name)
-            return CallPending(own, key, waiting.approval(), again)
+            return CallPending(own, key, waiting.approval(), repeated)
         if not await call.gone():
-            known.answer(told, own, call.host)
-        return CallDone(tuple(waiting.replies), again)
+            known.answer(content, own, call.host)
+        return CallDone(tuple(waiting.replies), repeated)
 
     def cancel(self, principal: str, host: str) -> None:
         """Note that a host gave up a call, by its id of the call. The call itself continues."""
@@ -564,7 +564,7 @@ class Calls:
         answers: AsyncIterator[Reply],
         waiting: _PendingCall,
         beat: Beat,
-        hearing: Callable[[], Coroutine[Any, Any, None]] | None,
+        follow: Callable[[], Coroutine[Any, Any, None]] | None,
         patience: float,
     ) -> None:
         """Wait for the answers, at most so many seconds."""
@@ -572,8 +572,8 @@ class Calls:
             async with anyio.create_task_group() as tasks:
                 running = partial(waiting.run, beat, tasks.cancel_scope)
                 start_errand(tasks, "looks after a call", EndEffect.OWNER, running)
-                if hearing is not None:
-                    start_errand(tasks, "follows the progress of a call", EndEffect.OWNER, hearing)
+                if follow is not None:
+                    start_errand(tasks, "follows the progress of a call", EndEffect.OWNER, follow)
                 waiting.replies += await _collect(answers)
                 waiting.over = True
                 tasks.cancel_scope.cancel()
@@ -601,9 +601,9 @@ class ChangeWatch:
         if any(record.conversation in self._conversations for record in records):
             self._changed.set()
 
-    async def wait(self, most: float) -> None:
+    async def wait(self, maximum: float) -> None:
         """Wait for records since the last wait, at most so many seconds."""
-        with anyio.move_on_after(most):
+        with anyio.move_on_after(maximum):
             await self._changed.wait()
         self._changed = anyio.Event()
 
@@ -611,8 +611,8 @@ class ChangeWatch:
 def find_approval(server: McpHost, conversation: str, request: str) -> str:
     """Find the first approval that blocks a request; empty without one."""
     found = server.conversation(conversation)
-    asked = () if found is None else found.approvals()
-    return next((one.id for one in asked if one.delivery.request == request), "")
+    approvals = () if found is None else found.approvals()
+    return next((one.id for one in approvals if one.delivery.request == request), "")
 
 
 class _PendingCall:
@@ -625,9 +625,9 @@ class _PendingCall:
         leaving: whether to stop waiting when a person is asked.
     """
 
-    def __init__(self, server: McpHost, conversation: str, request: str, leaving: bool) -> None:  # noqa: FBT001 - within this module
+    def __init__(self, server: McpHost, conversation: str, request: str, leaves: bool) -> None:  # noqa: FBT001 - within this module
         self._server, self._conversation, self._request = server, conversation, request
-        self._leaving = leaving
+        self._leaving = leaves
         self._stirred = anyio.Event()
         self.over = False
         self.replies: list[Reply] = []
@@ -649,12 +649,12 @@ class _PendingCall:
     async def run(self, beat: Beat, scope: anyio.CancelScope) -> None:
         """Send progress notifications until the call is finished."""
         while True:
-            asked = self.approval()
-            if asked and self._leaving:
+            approval = self.approval()
+            if approval and self._leaving:
                 scope.cancel()
                 return
-            await beat(f"waits for a person to approve it: {asked}" if asked else "goes on")
+            await beat(f"waits for a person to approve it: {approval}" if approval else "goes on")
             with anyio.move_on_after(BEAT):
-                while self.approval() == asked:
+                while self.approval() == approval:
                     self._stirred = anyio.Event()
                     await self._stirred.wait()

@@ -69,7 +69,7 @@ class ApprovalForms:
         text = self.show(one)
         if bar_approver(state, name, self.server.rules, one.delivery.to) or len(text) > LONGEST:
             return None
-        asked = types.ElicitRequestFormParams(message=text, requested_schema=dict(_SCHEMA))
+        form = types.ElicitRequestFormParams(message=text, requested_schema=dict(_SCHEMA))
         sealed = {
             "request": outcome.request,
             "approval": one.id,
@@ -77,7 +77,7 @@ class ApprovalForms:
             "digest": one.digest,
         }
         return types.InputRequiredResult(
-            input_requests={"approval": types.ElicitRequest(params=asked)}, request_state=json.dumps(sealed)
+            input_requests={"approval": types.ElicitRequest(params=form)}, request_state=json.dumps(sealed)
         )
 
     async def take(self, params: types.CallToolRequestParams, sealed: Mapping[str, Any]) -> None:
@@ -87,11 +87,11 @@ class ApprovalForms:
             params: of the call.
             sealed: its state, whose seal has been verified.
         """
-        said = (params.input_responses or {}).get("approval")
+        elicited = (params.input_responses or {}).get("approval")
         name = self.decider()
-        if not name or "digest" not in sealed or not isinstance(said, types.ElicitResult):
+        if not name or "digest" not in sealed or not isinstance(elicited, types.ElicitResult):
             return
-        decision = (said.content or {}).get("decision") if said.action == "accept" else None
+        decision = (elicited.content or {}).get("decision") if elicited.action == "accept" else None
         answer = Answer(decision) if decision in (Answer.ONCE, Answer.ALWAYS) else Answer.DENY
         answered = ApprovalAnswer(sealed["approval"], sealed["digest"], answer, name)
         await self.server.answer(sealed["conversation"], answered)

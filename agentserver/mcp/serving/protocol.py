@@ -125,15 +125,15 @@ async def _call(
     try:
         progress = "progress_token" in (ctx.meta or {})
         patience = PATIENCE if tasks else inf
-        gone, state = partial(_is_gone, ctx), _read_state(params)
+        removed, state = partial(_is_gone, ctx), _read_state(params)
         own = state.get("request", "")
-        call = HostCall(tool, message, host, own, elicits or tasks, patience, gone, progress)
+        call = HostCall(tool, message, host, own, elicits or tasks, patience, removed, progress)
         if offer.forms is not None:
             await offer.forms.take(params, state)
         with link_requests((ctx.meta or {}).get("traceparent")):
             outcome = await offer.calls.call(offer.who(), call, beat)
-            asked = _ask_person(offer, ctx, outcome) if elicits and not (tasks and own) else None
-            if isinstance(outcome, CallPending) and elicits and asked is None and not tasks:
+            question = _ask_person(offer, ctx, outcome) if elicits and not (tasks and own) else None
+            if isinstance(outcome, CallPending) and elicits and question is None and not tasks:
                 # no form for this person, and no page: wait like any other host
                 call = replace(call, request=outcome.request, leaving=False)
                 outcome = await offer.calls.call(offer.who(), call, beat)
@@ -143,9 +143,9 @@ async def _call(
         logger.exception("a call of %s could not be carried out", tool.name)
         raise MCPError(code=types.INTERNAL_ERROR, message="Internal error") from None
     if isinstance(outcome, CallDone):
-        return _result(answer_of(outcome.replies, offer.rules, tool), again=outcome.again)
-    if asked is not None:  # a second round is a task, which may take longer
-        return asked
+        return _result(answer_of(outcome.replies, offer.rules, tool), repeated=outcome.again)
+    if question is not None:  # a second round is a task, which may take longer
+        return question
     return describe_created(outcome.key, outcome.approval) if tasks else _explain_delay(offer, outcome)
 
 
@@ -199,10 +199,10 @@ def _ask_person(
 
 
 def _elicit(offer: Offer, approval: str) -> types.ElicitRequest:
-    shown = types.ElicitRequestURLParams(
+    link = types.ElicitRequestURLParams(
         message=f"A person has to approve this call: approval {approval}.", url=f"{offer.approvals}{approval}"
     )
-    return types.ElicitRequest(params=shown)
+    return types.ElicitRequest(params=link)
 
 
 def _request_page(offer: Offer, ctx: ServerRequestContext[Any], approval: str) -> dict[str, Any] | None:
@@ -213,14 +213,14 @@ def _request_page(offer: Offer, ctx: ServerRequestContext[Any], approval: str) -
 
 
 def _explain_delay(offer: Offer, outcome: CallPending) -> types.CallToolResult:
-    why = (
+    reason = (
         f"A person has to approve this call: approval {outcome.approval}. Nobody has within {offer.calls.deadline:g} s."
         if outcome.approval
         else f"This call is not done after {offer.calls.deadline:g} s."
     )
     before = f"{AGAIN} " if outcome.again else ""
     return _fail(
-        f"{before}{why} It continues. Make the same call again, with the same arguments, to get its result."
+        f"{before}{reason} It continues. Make the same call again, with the same arguments, to get its result."
     )
 
 
@@ -228,8 +228,8 @@ def _fail(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
 
 
-def _result(answer: ToolAnswer, *, again: bool) -> types.CallToolResult:
-    texts = (*answer.texts, AGAIN) if again else answer.texts
+def _result(answer: ToolAnswer, *, repeated: bool) -> types.CallToolResult:
+    texts = (*answer.texts, AGAIN) if repeated else answer.texts
     return types.CallToolResult(
         content=[types.TextContent(type="text", text=text) for text in texts],
         structured_content=None if answer.value is None else dict(answer.value),

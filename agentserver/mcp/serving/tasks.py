@@ -122,30 +122,32 @@ class TaskMethods:
         self, ctx: ServerRequestContext[Any], params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """Notify the host of each change of its tasks until all have ended. The list of tools never changes."""
-        asked, shown = params.notifications, await self._list_followed(ctx, params.notifications)
-        forever = asked.tools_list_changed or None
-        named: dict[str, Any] = {"taskIds": list(map(str, shown))} if shown else {}
+        wanted, followed = params.notifications, await self._list_followed(ctx, params.notifications)
+        forever = wanted.tools_list_changed or None
+        named: dict[str, Any] = {"taskIds": list(map(str, followed))} if followed else {}
         honored = types.SubscriptionFilter(tools_list_changed=forever, **named)
         meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: ctx.request_id}
-        with self.calls.watch({key.conversation for key in shown}) as changes:
+        with self.calls.watch({key.conversation for key in followed}) as changes:
             await _notify(
                 ctx,
                 "notifications/subscriptions/acknowledged",
                 {"notifications": honored.model_dump(by_alias=True, exclude_none=True), "_meta": meta},
             )
             while True:
-                for key, before in list(shown.items()):
-                    shown[key] = await self._notify_change(ctx, key, before, meta)
-                shown = {key: task for key, task in shown.items() if task and task["status"] not in ENDED}
-                if not (shown or forever):
+                for key, before in list(followed.items()):
+                    followed[key] = await self._notify_change(ctx, key, before, meta)
+                followed = {
+                    key: task for key, task in followed.items() if task and task["status"] not in ENDED
+                }
+                if not (followed or forever):
                     return types.SubscriptionsListenResult(_meta=meta)
                 await changes.wait(LOOK)
 
     async def _list_followed(
-        self, ctx: ServerRequestContext[Any], asked: types.SubscriptionFilter
+        self, ctx: ServerRequestContext[Any], wanted: types.SubscriptionFilter
     ) -> dict[TaskKey, dict[str, Any]]:
         """List the tasks of the principal among those that a host wants to follow. Raises MCPError."""
-        ids = (asked.model_extra or {}).get("taskIds", [])
+        ids = (wanted.model_extra or {}).get("taskIds", [])
         if not isinstance(ids, list) or len(ids) > MOST or not all(isinstance(each, str) for each in ids):
             raise MCPError(code=types.INVALID_PARAMS, message=f"taskIds is a list of at most {MOST} texts")
         if ids:
@@ -181,10 +183,12 @@ class TaskMethods:
 
     def _describe_waiting(self, ctx: ServerRequestContext[Any], key: TaskKey) -> dict[str, Any]:
         approval = self.calls.find_approval(key)
-        shown = self.ask(ctx, approval) if approval else None
-        if shown is None:
+        question = self.ask(ctx, approval) if approval else None
+        if question is None:
             return _describe(key, "working", _name_wait(approval))
-        return _describe(key, "input_required", _name_wait(approval)) | {"inputRequests": {approval: shown}}
+        return _describe(key, "input_required", _name_wait(approval)) | {
+            "inputRequests": {approval: question}
+        }
 
     async def _update(self, ctx: ServerRequestContext[Any], params: TaskParams) -> dict[str, Any]:
         """Acknowledge a response. The person decides on the page: a host cannot approve."""

@@ -87,24 +87,24 @@ class ServedOrganism:
 
     @classmethod
     def build(
-        cls, server: McpHost, offered: OfferedKeys, most: Callable[[], int | None] = lambda: None
+        cls, server: McpHost, offered: OfferedKeys, maximum: Callable[[], int | None] = lambda: None
     ) -> Self:
         """Build the offering of an organism. Raises ValueError for a listener that cannot be a tool.
 
         Args:
             server: running by the first call.
             offered: the keys of the organism.
-            most: conversations that the principal of the served request may have open.
+            maximum: conversations that the principal of the served request may have open.
         """
-        return cls(server, offered, tools_of(server.rules, offered.expose), Rooms(server, most))
+        return cls(server, offered, tools_of(server.rules, offered.expose), Rooms(server, maximum))
 
     def protocol(
-        self, who: Callable[[], Principal], name: str, forms: ApprovalForms | None = None
+        self, principal: Callable[[], Principal], name: str, forms: ApprovalForms | None = None
     ) -> Server[Any]:
         """Build the SDK's server for hosts that the transport authenticates.
 
         Args:
-            who: returns the principal of the served request; ``trust:`` caps its trust.
+            principal: returns the principal of the served request; ``trust:`` caps its trust.
             name: of the server, as hosts see it.
             forms: ask the hosts of operators; None to ask no host.
         """
@@ -114,7 +114,7 @@ class ServedOrganism:
         calls = Calls(self.server, self.rooms, offered.deadline)
 
         def current_principal() -> Principal:
-            own = who()
+            own = principal()
             may = tuple(each for each in offered.expose if own.may is None or each in own.may)
             return own._replace(trust=weaker(own.trust, offered.trust), may=may)
 
@@ -169,11 +169,13 @@ class HostAccess(AccessToken):
     decides: bool = False
 
     @classmethod
-    def wrap(cls, principal: Principal, most: int, run: ShareRunner, *, decides: bool = False) -> HostAccess:
+    def wrap(
+        cls, principal: Principal, maximum: int, run: ShareRunner, *, decides: bool = False
+    ) -> HostAccess:
         """Wrap a principal that the door has admitted."""
         name = principal.name
         return cls(
-            token="", client_id=name, scopes=[], principal=principal, most=most, run=run, decides=decides
+            token="", client_id=name, scopes=[], principal=principal, most=maximum, run=run, decides=decides
         )
 
 
@@ -197,11 +199,11 @@ class Application:
         most: bytes of a request.
     """
 
-    def __init__(self, server: Server[Any], known: Callable[[Scope], HostAccess], most: int) -> None:
+    def __init__(self, server: Server[Any], known: Callable[[Scope], HostAccess], maximum: int) -> None:
         server.middleware.append(_in_its_share)
         self._app = server.streamable_http_app(
             stateless_http=True,
-            max_request_body_size=most,
+            max_request_body_size=maximum,
             transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
         self._inner: ASGIApp = AuthContextMiddleware(self._app)
@@ -253,9 +255,9 @@ class _PlainRefusals:
 
 def _plain(body: bytes) -> bytes:
     """Put our own words into the body of a refusal that begins with the parser's."""
-    for begins, code, told in _PARSERS:
+    for begins, code, message in _PARSERS:
         if begins in body:
-            error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": told}}
+            error = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
             return json.dumps(error).encode()
     return body
 

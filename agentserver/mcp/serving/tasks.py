@@ -178,7 +178,7 @@ class TaskMethods:
             return _describe(key, "cancelled", "The host cancelled this call.")
         calls.settle(principal, key)
         answer = answer_of(replies, self.rules, self.tools[key.tool])
-        result = self.show(answer, again=False).model_dump(by_alias=True, mode="json", exclude_none=True)
+        result = self.show(answer, repeated=False).model_dump(by_alias=True, mode="json", exclude_none=True)
         return _describe(key, "completed") | {"result": result}
 
     def _describe_waiting(self, ctx: ServerRequestContext[Any], key: TaskKey) -> dict[str, Any]:

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ENOUGH = 16
-"""Steps that are committed without waiting for more."""
+ENOUGH = 64
+"""Steps that are committed without waiting for more: as many rows as the largest statement writes."""
 
 PATIENCE = 4
 """Idle loop turns after which fewer are committed."""

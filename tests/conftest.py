@@ -1,6 +1,6 @@
 """What holds for every test: reproducible examples, no blocked event loop, no hang.
 
-Refuses to know any part of the server: fixtures for those live beside their tests.
+Imports no part of the server: fixtures for those are in the folders of their tests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FUZZ_SCALE = 24
 """How many times longer a property test may take with the examples of ``./run fuzz``."""
 
 if "PYTEST_XDIST_WORKER" in os.environ and os.environ.get("COVERED", "agentserver") != "agentserver":
-    # lines of a part are counted in the tests, not in what they start
+    # lines of a part are counted in the tests, and not in the processes that they start
     os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
 
 ROOT = Path(__file__).parents[1]
@@ -103,7 +103,7 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """What is collected lives until the end: looking through it for garbage again and again took a third of the time."""
+    """Freeze the collected tests: garbage collection went through them again and again, a third of the time."""
     gc.disable()
     try:
         return (yield)
@@ -115,7 +115,7 @@ def pytest_collection():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Remember what a test failed with until it is over."""
+    """Remember the exception of a failed test until the test ends."""
     report = yield
     if report.failed and call.excinfo is not None:
         item.stash.setdefault(FAILED_WITH, []).append(call.excinfo.value)
@@ -133,7 +133,7 @@ def pytest_runtest_protocol(item):
 
 
 def forget(failures):
-    """Let go of what is held by nothing but the frames in which a test failed."""
+    """Release objects that only the frames of a failed test hold."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in ("last_type", "last_value", "last_traceback", "last_exc"):

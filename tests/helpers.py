@@ -29,7 +29,7 @@ def helper(part):
 
 
 def kill(task):
-    """Let what a task waits for fail, or cancel what it awaits."""
+    """Make the awaited operation of a task fail, or cancel it."""
     waits = task._fut_waiter
     while isinstance(waits, asyncio.Task):
         task, waits = waits, waits._fut_waiter

@@ -1,4 +1,4 @@
-"""The wheel of this checkout, and environments with nothing in them but what it asks for.
+"""The wheel of this checkout, and environments that hold only its dependencies.
 
 Each is made once for all processes of a run: building takes seconds, and installing as long again. Refuses to look at
 the environment of the tests.
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PATIENCE = 2 * HANGS
 """Seconds for one command that asks a package index: it guards against hanging alone."""
 WHOLE = 290
-"""Seconds for a test of many commands, each of which has its own guard: just less than what pytest gives to any test."""
+"""Seconds for a test of many commands with a guard each: just less than pytest gives to any test."""
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ def constraints(folder: Path) -> Path:
 
 
 def call(module: str, *args: object) -> None:
-    """Run a module of this interpreter; show what it printed when it fails."""
+    """Run a module of this interpreter; show its output when it fails."""
     words = [sys.executable, "-m", module, *map(str, args)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"

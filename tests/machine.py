@@ -1,7 +1,7 @@
-"""What a machine must have: what is missing is skipped, but in CI it fails the run.
+"""Requirements of the machine: missing ones skip tests, but fail them in CI.
 
-Owns how CI is told, how long nothing takes that does not hang, and under which names chromium is looked for. Imports
-nothing of the package, so that a framework's own environment can use it.
+Owns the detection of CI, the timeout that only catches hangs, and the names of chromium. Imports
+no part of the package, so that a framework's own environment can use it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NoReturn
 
 HANGS = 100
 """Seconds for what comes at once on an idle machine: a guard against hanging and nothing else. A machine may be busy, so
-that no test says how fast it is: what is bounded is asserted as work, or by a clock of the test's own."""
+that no test says how fast it is: bounds are asserted as work, or by a clock of the test's own."""
 
 
 PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -26,7 +26,7 @@ def in_ci() -> bool:
 
 
 def chromium() -> str | None:
-    """The path of the system's chromium; None where there is none."""
+    """Return the path of the system's chromium, or None."""
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 

@@ -1,6 +1,6 @@
 """A PgBouncer of the tests' own, in transaction mode, before the tests' Postgres server.
 
-Owns where its program is looked for, and that it ends with the test. Where it is missing, tests skip, but in CI they
+Owns the search for its program, and its end with the test. Where it is missing, tests skip, but in CI they
 fail.
 """
 

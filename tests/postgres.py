@@ -1,6 +1,6 @@
 """A Postgres server of the tests' own: in a temporary folder, on a Unix socket, as an ordinary user.
 
-Owns where its programs are looked for, and that it ends with the tests. Where they are missing, tests skip, but in CI
+Owns the search for its programs, and their end with the tests. Where they are missing, tests skip, but in CI
 they fail.
 """
 
@@ -35,7 +35,7 @@ SETTINGS = {
 
 
 def programs() -> Path:
-    """The folder of Postgres' programs. Skips the test, or fails it in CI, where there is none."""
+    """Find the folder of Postgres' programs. Skips the test, or fails it in CI, without one."""
     found = [each for place in PLACES for each in Path("/").glob(place[1:]) if (each / "initdb").is_file()]
     known = shutil.which("initdb")
     if not found and known is None:

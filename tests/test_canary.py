@@ -1,4 +1,4 @@
-"""Secrets of every length, through everything that people read: nothing of one is left, however it was cut."""
+"""Secrets of every length, through everything that people read: no part of one appears, however it was cut."""
 
 from __future__ import annotations
 

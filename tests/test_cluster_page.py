@@ -1,4 +1,4 @@
-"""The page about several servers: what it says to type is typed, in its order, and each test that it names is there."""
+"""The page about several servers: its commands are typed, in its order, and each test that it names exists."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The code blocks of README.md, docs/ and examples/ run.
 
 In one document all Python blocks share a namespace, in order. XML and YAML blocks must be well formed. A block that
-cannot run stands under the comment `<!-- skip: next "reason" -->`; languages that are not named below are only shown.
+cannot run has the comment `<!-- skip: next "reason" -->`; languages that are not named below are only shown.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Findings in words: a hop a line, nothing twice, and a short form; all of it from values."""
+"""Findings as text: a hop a line, nothing twice, and a short form; all of it from values."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def told(name):
 
 
 def running():
-    """The tasks of the package by what they do, without those of this test."""
+    """List the package's tasks by their function, without those of this test."""
     found = {}
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         where = task.get_coro().cr_code.co_filename if hasattr(task.get_coro(), "cr_code") else ""

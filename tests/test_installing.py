@@ -45,7 +45,7 @@ def found(text, forbidden=COMMANDS):
 
 
 def texts(path):
-    """What a file says: as it stands, and in Python each literal, of which adjoining ones are one text."""
+    """Read a file's text: as a whole, and in Python each literal, with adjoining ones joined."""
     text = path.read_text("utf-8", "replace")
     yield text
     for node in ast.walk(ast.parse(text)) if path.suffix == ".py" else ():

@@ -12,7 +12,7 @@ TESTS = Path(__file__).parent
 AT = {"fail_after": 0, "timeout": 0, "wait": 0, "join": 0, "result": 0, "wait_for": 1}
 """Calls that give up after so many seconds, and where those stand."""
 NAMED = {"communicate", "run", "wait", "call", "check_call", "check_output", "spawn"}
-"""Calls that give up after what they have as ``timeout``."""
+"""Calls that give up after their ``timeout``."""
 CLOCKS = ("monotonic(", "perf_counter(", "time.time(", "loop.time(")
 SUSPECT = re.compile(r"(?:fail_after|timeout|wait|join|result)\([^\n]*\d|wait_for\(|timeout=\d|- \w+ <=? \d")
 """In every file with such a line, and in few others: to read them all takes seconds."""

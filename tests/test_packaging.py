@@ -79,7 +79,7 @@ def applies(requirement, environment, extras):
 
 
 def closure(lock, environment):
-    """Everything that must be installed in an environment, read from the metadata of what is installed here."""
+    """Everything that must be installed in an environment, read from the metadata of this environment."""
     todo, seen = roots(lock), set()
     while todo:
         requirement = todo.pop()

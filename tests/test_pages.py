@@ -167,7 +167,7 @@ def test_each_clause_of_the_guarantee_is_held_by_a_test():
 
 
 def test_the_architecture_names_files_and_functions_that_exist():
-    """A path stands in backticks; what it defines stands in backticks after it, or by its class anywhere."""
+    """A path is in backticks; its names follow in backticks, or with their class anywhere."""
     page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
     named = re.findall(r"`((?:agentserver|tests|schemas|benchmarks)/[\w/.]*)`(?:\s+`([\w.]+)`)?", page)
     assert len(named) > 50

@@ -1,6 +1,6 @@
 """Every regular expression of the package reads a hostile text in a time that its length bounds.
 
-Steps of a regular expression cannot be counted. The processor's time for 10,000 characters stands for them: one that looks
+Steps of a regular expression cannot be counted. The processor's time for 10,000 characters takes their place: one that looks
 at each character once, or a few dozen times, takes milliseconds, and one that looks back from each takes seconds.
 """
 
@@ -35,7 +35,7 @@ BOUNDED = {  # read texts that were bounded before, or that have this form alrea
 
 
 def patterns() -> Iterator[tuple[str, str, re.Pattern[Any], tuple[str, ...]]]:
-    """Each compiled pattern that stands in a module, with the methods that this module calls on it."""
+    """Find each compiled pattern of a module, with the methods that this module calls on it."""
     seen: set[int] = set()
     for path in sorted(PACKAGE.rglob("*.py")):
         source, parts = path.read_text("utf-8"), path.relative_to(PACKAGE.parent).with_suffix("").parts

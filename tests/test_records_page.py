@@ -1,4 +1,4 @@
-"""docs/records.md tells programs what they get: each member and each kind, no more and no less."""
+"""docs/records.md describes each member and each kind of the stream, without omissions or extras."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "records.md").read_text("utf-8")
 
 
 def rows(heading):
-    """The rows of the table under a line of headings: what stands in code, by cell."""
+    """Read the rows of the table under a line of headings: the code in each cell."""
     _, _, table = PAGE.partition(f"| {heading} |")
     lines = [line for line in table.partition("\n\n")[0].split("\n")[2:] if line.startswith("|")]
     return [[re.findall(r"`([^`]+)`", cell) for cell in line.strip("|").split("|")] for line in lines]

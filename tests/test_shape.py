@@ -114,9 +114,9 @@ CATCH_ALL = {
     "agentserver/supervision.py": 2,
     "agentserver/flow/runner.py": 3,
 }
-"""Where any exception becomes a value, and in how many handlers: around user code (a handler, the words of what it
+"""Where any exception becomes a value, and in how many handlers: around user code (a handler, the message of what it
 raised, a guard, an observer), at the boundary of one delivery (its
-handling, its step, those who are told of it), in one connection loop, around the libraries that read a provider's
+handling, its step, its observers), in one connection loop, around the libraries that read a provider's
 answer, and around a helper, whose end has a stated consequence."""
 
 OWN_JSON = {
@@ -166,7 +166,7 @@ MARKUP = (
     "agentserver/payload/xsd/schema.py",
 )
 """Who may write a tag. A tag is `<name ...>`, `</name>`, `<?name` or `<!NAME` in any string that is no docstring; the
-parts of an f-string that are computed count as a name, so f"<{tag}>" is one; a named group of a pattern is none."""
+parts of an f-string that are computed count as a name, so f"<{tag}>" is one; a named group of a pattern does not."""
 
 TAG = re.compile(r"(?<!\?P)</?[A-Za-z_][\w.:-]*(\s[^<>]*)?/?>|<\?[A-Za-z]|<!\[?[A-Z]")
 
@@ -278,7 +278,7 @@ def complexity(function):
 
 
 def nesting(node, depth=0):
-    """How many blocks stand in one another; an `elif` stands beside its `if`."""
+    """Count nested blocks; an `elif` is on the level of its `if`."""
     deepest = depth
     for field, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:

@@ -17,7 +17,7 @@ PARTS = ["Home", "Tutorial", "How-to", "Reference", "Explanation"]
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads mkdocs.yml without calling what its tags name."""
+    """Loader of mkdocs.yml that calls no functions for its tags."""
 
 
 _Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)

@@ -1,7 +1,7 @@
 """The quickstart, the tutorial and the page on backups, typed into one terminal from top to bottom: see tests/typist.py.
 
 Beyond the pages: the backup goes to a folder of the test, `'.[` is the wheel of this checkout in place of the checkout, which pip
-would build anew, and the versions are those of the lock. The environment is the one that the pages make; it has nothing of the
+would build, and the versions are those of the lock. The environment is the one that the pages make; it has nothing of the
 tests' own. Most of its time goes to pip, three times: nothing shorter shows that what the pages name is enough.
 """
 

@@ -1,15 +1,15 @@
-"""A stranger who reads a page from its top to its end and does in one terminal what it says.
+"""A stranger who reads a page from top to bottom and follows it in one terminal.
 
 - A block `sh` is typed line by line, and each command must succeed.
 - A block `console` is a session: a line after `$ ` is typed at the shell, one after `> ` at the prompt of the program that
-  runs, and the lines between are what has to appear.
+  runs, and the lines between are the expected output.
 - Any other block is a file when the sentence above it ends with a colon and names one file in backticks: it is written
   there, or after "Add to" put at the file's end. A block that names no file is a mistake of the page.
 - `<!-- shown: next "reason" -->` above a block: it is only read.
 
-What is shown and what appears are compared line by line, blank ones left out. Other than the page says may be: ids (hex
+Output is compared with the page line by line, blank ones left out. Other than the page says may be: ids (hex
 digits), times, durations and the width of spaces. `…` stands for any text in a line, and alone for any lines. An id that
-was shown stands for the real one where it is typed later.
+was shown is replaced by the real one where it is typed later.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Typist:
     """The stranger, in a terminal that begins in a folder.
 
     Args:
-        home: the folder that stands for the checkout, and for the home.
-        stand_ins: what is typed in place of a text of the page.
+        home: the folder used as the checkout, and as the home.
+        stand_ins: replacements for texts of the page.
         outside: the environment.
     """
 
@@ -119,14 +119,14 @@ class Typist:
         return Path(f"/proc/{self.shell.pid}/cwd").readlink()
 
     def line(self, line: str) -> str:
-        """Type a command that succeeds; gives what it prints."""
+        """Type a command that succeeds; return its output."""
         said, status = self.shown(line, rf"\[(\d+)\]{re.escape(PROMPT)}")
         if status != "0":
             raise PageError(f"$ {line}\n{said}\nended with {status}")
         return said
 
     def shown(self, line: str, prompt: str) -> tuple[str, str | None]:
-        """Type a line; gives what appears until a prompt, and the status of the command where the prompt has it."""
+        """Type a line; return the output until a prompt, and the status of the command where the prompt has it."""
         for text, instead in self.stand_ins.items():
             line = line.replace(text, instead)
         line = re.sub(ID, lambda found: self.ids.get(found[0], found[0]), line)
@@ -138,7 +138,7 @@ class Typist:
         return self.shell.before.replace("\r\n", "\n"), status
 
     def session(self, text: str) -> None:
-        """Type the lines of a session and compare what appears with what is shown after each."""
+        """Type the lines of a session and compare the output with the page after each."""
         parts = re.split(r"(?m)^([$>]) (.*)\n", text)
         if parts[0].strip():
             raise PageError(f"a session begins with what nobody typed: {parts[0]!r}")
@@ -157,7 +157,7 @@ class Typist:
             self.compare(line, shown, said)
 
     def compare(self, line: str, shown: str, said: str) -> None:
-        """Hold what appeared to what is shown, and note which real id each id of the page stands for."""
+        """Compare the output with the page, and record the real id for each id of the page."""
         found = re.fullmatch(pattern(shown), "".join(f"{each}\n" for each in lines(said)))
         if found is None:
             raise PageError(f"{line}\nshown by the page:\n{shown}\nwhat appeared:\n{said}")
@@ -173,7 +173,7 @@ def lines(text):
 
 
 def pattern(shown):
-    """The pattern of what may appear."""
+    """Build the pattern of permitted output."""
     numbers = iter(range(1000))
 
     def varying(found):

@@ -20,7 +20,7 @@ HALVES = [name for name in ("one", "two") if (FOLDER / f"half_{name}").is_dir()]
 TASKS = [task for name in HALVES for task in half(name)[0]]
 ATTACKS = [attack for name in HALVES for attack in half(name)[1]]
 AGENTDOJO = json.loads(Path(__file__).with_name("agentdojo_names.json").read_text("utf-8"))
-"""Names of the tools of its four suites, of their arguments, and of the fields of what they keep and give back."""
+"""Names of the tools of its four suites, their arguments, and the fields of stored and returned values."""
 
 ONE_WORD_ARGUMENTS = {"amount", "bcc", "body", "cc", "content", "description", "email", "id", "location",
                       "permission", "query", "subject", "title", "url"}  # fmt: skip

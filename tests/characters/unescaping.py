@@ -1,4 +1,4 @@
-"""The way back from what is shown, by which the tests hold that it says exactly one text."""
+"""The inverse of ``visible``; tests use it to prove that the escaped form is unambiguous."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SHORT = {"\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 
 
 def unescaped(text):
-    """The text of which ``visible`` gave this one."""
+    """Restore the text that ``visible`` escaped."""
     return _ESCAPE.sub(_character, text)
 
 

@@ -144,7 +144,7 @@ def here(project, monkeypatch):
 
 @pytest.fixture
 def command(monkeypatch):
-    """Run the command in this process; what it changes there is undone."""
+    """Run the command in this process; its changes to the process are undone."""
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
@@ -160,7 +160,7 @@ def command(monkeypatch):
 
 
 def spawn(*args, **more):
-    """Start the command in a process of its own, whose streams are pipes unless told otherwise."""
+    """Start the command in a process of its own, whose streams are pipes by default."""
     options = {
         "env": environment(),
         "text": True,

@@ -23,7 +23,7 @@ def shop(folder):
 
 
 def verb(*args, status=0):
-    """Run a verb in this process; gives what it printed, the errors last."""
+    """Run a verb in this process; return its output, errors last."""
     sys.modules.pop("shop_handlers", None)
     try:
         done = CliRunner().invoke(cli, [*map(str, args)])

@@ -23,7 +23,7 @@ from tests.cli.test_dead import JOB, _no_modules, works  # noqa: F401 - fixtures
 
 
 def verb(engine, *args, status=0):
-    """Run a verb over an engine; gives what it printed, the errors last."""
+    """Run a verb over an engine; return its output, errors last."""
     done = CliRunner().invoke(cli, [*map(str, args)], obj=lambda guards=(): nullcontext(engine.reader()))
     assert done.exit_code == status, done.output
     return done.stdout + done.stderr
@@ -31,7 +31,7 @@ def verb(engine, *args, status=0):
 
 @pytest.fixture
 def failed(works, monkeypatch):  # noqa: F811 - a fixture
-    """A memory engine in which a listener has crashed for good and its caller was told."""
+    """Build a memory engine in which a listener crashed permanently and its caller got the error."""
     monkeypatch.setenv("WORKS_FAIL", "crash")
     engine, organism = MemoryEngine(recorded=True), load(works / "organism.yaml", environ=os.environ)
 
@@ -139,7 +139,7 @@ def test_an_engine_that_cannot_be_read_is_told_of(tmp_path, monkeypatch, capsys)
 
 
 class Forgetful(MemoryReader):
-    """Lists what it does not keep any more, as it is when a conversation ends its retention meanwhile."""
+    """Lists a conversation that it has dropped, as when one ends its retention meanwhile."""
 
     def recorded_conversation(self, conversation):
         raise LookupError(conversation)

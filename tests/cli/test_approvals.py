@@ -1,4 +1,4 @@
-"""Approvals on the command line: beside a running server, and while none runs; at a terminal; in scripts."""
+"""Approvals on the command line: with and without a running server; at a terminal; in scripts."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def see(process, text):
 
 
 def digest(verb, key=None):
-    """What a message is approved by: the end of what is shown of it."""
+    """Read the approval token: the end of the displayed message."""
     shown = verb("approvals", "show", key or verb("approvals").split()[0])
     return shown.splitlines()[-1].removeprefix("  | sha-256 ")
 
@@ -248,7 +248,7 @@ def terminal(guarded, tmp_path):
 
 
 def asked(at):
-    """The id of what is asked about."""
+    """Read the id of the pending message."""
     at.child.expect(r"approval (\w{6})  clerk -> vault")
     key = at.child.match.group(1)
     at.see("? clerk wants to send this to vault", '| name: "Ada"', f"/deny {key}")

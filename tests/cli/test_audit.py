@@ -1,4 +1,4 @@
-"""``audit verify``: what was done to a record is found, with its line."""
+"""``audit verify`` finds tampering with a record and names its line."""
 
 from __future__ import annotations
 

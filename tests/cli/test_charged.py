@@ -1,4 +1,4 @@
-"""Operators see what was charged: in the list of conversations, open or finished, and in a trace."""
+"""Operators see charges in the list of conversations, open or finished, and in a trace."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ for path in sys.argv[1:]:
         os._exit(1)
     os._exit(0)
 """
-"""Checks each organism in a fork of one process, which has imported most of what a check needs, and no more."""
+"""Checks each organism in a fork of one process that has imported only the modules that most checks need."""
 CODE = """
 from dataclasses import dataclass
 from agentserver import xmlify

@@ -1,4 +1,4 @@
-"""A command goes through what it has made once, and not at every module that it imports."""
+"""A command collects garbage once, and not at every module that it imports."""
 
 from __future__ import annotations
 

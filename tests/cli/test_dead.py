@@ -117,7 +117,7 @@ PART = JOB.replace(b"Job", b"Part")
 
 
 def say(data=PART, *, close=False):
-    """Send a message and wait for its answer; the conversation stays open unless told otherwise."""
+    """Send a message and wait for its answer; the conversation stays open by default."""
 
     async def talk(server):
         handle = await server.open("console")

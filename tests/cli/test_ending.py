@@ -1,4 +1,4 @@
-"""The server ends when it is told to, whatever its handlers do, and keeps what is not finished."""
+"""The server ends at a signal, whatever its handlers do, and keeps unfinished work."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ limits: {{drain: {1}, stall: {2}}}
 
 @pytest.fixture
 def running(tmp_path):
-    """Start a server with one message at work, send it signals, and give its status and what is queued then."""
+    """Start a server that is handling one message, send it signals, and return its status and its queue."""
 
     def run(handler, drain, number=0, *, again=False, stall="1h"):
         (tmp_path / "odd.py").write_text(HANDLERS)
@@ -123,12 +123,12 @@ def test_a_call_ends_too_when_its_handler_does_not(tmp_path):
 
 
 class End(BaseException):
-    """Stands for the end of the process."""
+    """Signals the end of the process."""
 
 
 @pytest.fixture
 def ended(monkeypatch):
-    """The statuses with which the process would have ended; the thread that says so goes on."""
+    """Collect exit statuses instead of ending the process; the calling thread continues."""
     found, heard = [], threading.Event()
 
     def end(status, _terminal=None):

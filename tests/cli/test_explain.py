@@ -1,4 +1,4 @@
-"""``agentserver explain``: codes, texts of findings, and ids of what was refused."""
+"""``agentserver explain``: codes, texts of findings, and ids of refused messages."""
 
 from __future__ import annotations
 

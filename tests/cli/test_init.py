@@ -62,7 +62,7 @@ def made(request, tmp_path_factory):
 
 
 def template(folder):
-    """The template that a project was made from, by what it has."""
+    """Find the template of a project by its files."""
     return next(name for name, own in OWN.items() if all((folder / each).exists() for each in own))
 
 
@@ -122,7 +122,7 @@ def test_its_code_keeps_the_house_rules(made):
 
 
 def test_nothing_that_a_run_writes_is_offered_to_be_committed(made, tmp_path):
-    """What people said to the organism stands in its journal, its dead letters and its record of handoffs."""
+    """Journal, dead letters and handoff record hold people's messages and are ignored by git."""
     (tmp_path / ".gitignore").write_text((made / ".gitignore").read_text())
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     written = (

@@ -1,4 +1,4 @@
-"""The verbs that look into a journal, on one that was recorded long ago: it must stay readable for ever."""
+"""Verbs that inspect a journal, on an old recording that must stay readable."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_a_run_goes_on_where_the_last_one_was_killed_and_shows_what_nobody_took(
 
 
 def test_no_verb_speaks_sql():
-    """What they read they are given by an EngineReader, of any engine."""
+    """These verbs get an EngineReader of any engine."""
     verbs = list((Path(__file__).parents[2] / "agentserver" / "cli").rglob("*.py"))
     assert len(verbs) > 20
     assert [

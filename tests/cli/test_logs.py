@@ -19,7 +19,7 @@ WHERE = {"conversation": "c1", "thread_id": "t1"}
 
 @pytest.fixture
 def log(command, capsys):
-    """Configure logging, log, and give what was written; ``command`` puts everything back."""
+    """Configure logging, log, and return the output; ``command`` restores everything."""
 
     def run(form, do, level=Level.WARNING):
         configure(Logging(level, form), Secrets.of(["hunter2"]))

@@ -133,7 +133,7 @@ def test_a_verb_of_a_group_that_is_none_is_told_with_those_that_are(words, told)
     ],
 )
 def test_an_empty_list_says_so_beside_it(tmp_path, monkeypatch, verb, told):
-    """On standard error: what is piped stays empty."""
+    """The hint goes to standard error, so that a pipe stays empty."""
     monkeypatch.chdir(shop(tmp_path))
     assert CliRunner().invoke(cli, ["dead", "discard", "a603fbec"]).exit_code == 0
     result = CliRunner().invoke(cli, verb)

@@ -1,4 +1,4 @@
-"""``agentserver principals``: what is kept, what is printed, and where."""
+"""``agentserver principals``: stored values and output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A session that goes on with another organism at SIGHUP: a real process, real signals."""
+"""A session that reloads its organism at SIGHUP: a real process, real signals."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ listeners:
 
 
 class Session:
-    """``agentserver run`` with a pipe for what is typed."""
+    """Start ``agentserver run`` with a pipe as standard input."""
 
     def __init__(self, folder, *options, **variables):
         self.folder = folder

@@ -266,7 +266,7 @@ def test_inside_without_the_extra(inside, monkeypatch):
 
 @pytest.fixture
 def choose(here, monkeypatch, tmp_path):
-    """What lines are read from at a terminal that can do everything, and what is said about it."""
+    """Choose the line reader of a fully capable terminal, and its notice."""
 
     def run():
         monkeypatch.setenv("TERM", "xterm")

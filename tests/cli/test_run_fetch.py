@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Stuck(io.StringIO):
-    """A terminal that takes nothing until it is told to."""
+    """A terminal that accepts nothing until the test releases it."""
 
     def __init__(self):
         super().__init__()

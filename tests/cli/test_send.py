@@ -143,7 +143,7 @@ async def test_a_payment_that_waits_for_an_approval_lives_on_and_is_answered_lat
 
 @pytest.mark.parametrize("words", [(), ("--conversation", "c1")])
 async def test_a_door_that_refuses_for_its_quota_is_asked_for_no_longer_than_within(words):
-    """Its next try would come after the time is over: there is none, in opening a conversation and in sending."""
+    """A retry that would come after the timeout is not made, in opening a conversation and in sending."""
     detail = "You may have 1 conversation open."
     refused = answer(429, {"status": 429, "detail": detail}, [("retry-after", "3")])
     async with scripted(*[refused] * 40) as (door, _):

@@ -1,4 +1,4 @@
-"""``agentserver serve`` in a process of its own: it says where it is, ends at a signal, and says what it lacks."""
+"""``agentserver serve`` in a process of its own: it prints its address, ends at a signal, and names missing parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``agentserver serve`` on a database: what one server began another continues, and what is told when the database is away."""
+"""``agentserver serve`` on a database: servers continue each other's work, and report an unreachable database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs on a database that servers share: they show what they show of a journal's file, and lead there and back."""
+"""The verbs on a database that servers share print the same as on a journal file, and copy both ways."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def verb(*args, status=0):
 
 @pytest.fixture
 def alone(tmp_path, monkeypatch):
-    """A project with a journal, in which something has died, something waits for a person and something is over."""
+    """Build a project with a journal that has a dead letter, a pending approval and a finished conversation."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WORKS_KEY", "s3cret-key")
     monkeypatch.setenv("WORKS_FAIL", "crash")

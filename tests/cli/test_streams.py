@@ -62,7 +62,7 @@ def test_streams_that_are_closed_are_empty(quiet, args, closed):
 
 
 def test_no_file_of_the_server_takes_the_place_of_a_closed_stream(quiet):
-    """The journal is opened after the streams: what is printed would be written into it."""
+    """The journal is opened after the streams; otherwise output would be written into it."""
     assert ran(quiet, ["run"], ">&- 2>&-", capture_output=True)[0] == 0
     status, output, _ = ran(quiet, ["journal", "verify"], capture_output=True)
     assert status == 0, output

@@ -55,7 +55,7 @@ def asked():
 
 
 def resumed(key):
-    """What comes of another message in the conversation: the reply, or why there is none."""
+    """Send another message in the conversation; return the reply, or the reason for its absence."""
 
     async def talk(server):
         if key not in await server.left_over("console"):
@@ -73,7 +73,7 @@ def resumed(key):
 
 @pytest.fixture
 def damaged(works):
-    """The id of a suspended conversation; what it was is put back in the column ``root``... of nothing."""
+    """Give the id of a suspended conversation; damages its ``root`` column and restores it afterwards."""
     key = asked()
     ((state,),) = sql("select state from conversation")
     sql("update conversation set state = x'00'")

@@ -1,4 +1,4 @@
-"""``agentserver top`` beside a real server."""
+"""``agentserver top`` with a real server."""
 
 from __future__ import annotations
 

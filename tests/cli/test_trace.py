@@ -1,4 +1,4 @@
-"""``agentserver trace``: what is shown of a conversation, and what is not."""
+"""``agentserver trace``: the parts of a conversation that it prints, and those that it hides."""
 
 from __future__ import annotations
 

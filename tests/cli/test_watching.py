@@ -32,7 +32,7 @@ def loaded(folder):
 
 
 def test_the_lock_of_the_journal_is_not_though_other_locks_are(tmp_path):
-    """Each start writes it: a server whose journal is beside its file was reloaded by its own start."""
+    """Each start writes it: a server with its journal in the same folder was reloaded by its own start."""
     write(tmp_path, yaml=f"{YAML}journal: {{path: kept.db}}\n")
     organism = config.load(tmp_path / "organism.yaml", environ={}, separate=True)
     assert not source_filter(organism)(None, f"{tmp_path}/kept.db.lock")

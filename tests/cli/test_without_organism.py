@@ -25,7 +25,7 @@ BROKEN = {
 
 @pytest.fixture
 def kept(letter):  # noqa: F811 - a fixture
-    """A journal with a dead letter, in whose reason a secret stands; gives the letter and its conversation."""
+    """Write a journal with a dead letter whose reason holds a secret; return the letter and its conversation."""
     sys.modules.pop("works_handlers", None)
     return letter, verb("conversations").split()[0]
 

@@ -28,7 +28,7 @@ class Heard:
 
 @dataclass
 class Door:
-    """What was heard, and the answers that are still to be given, each a function of what was heard."""
+    """Requests received, and the remaining answers, each a function of a request."""
 
     answers: list = field(default_factory=list)
     heard: list = field(default_factory=list)

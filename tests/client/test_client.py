@@ -1,4 +1,4 @@
-"""The client's own: to whom the token goes, and approvals."""
+"""The client's own rules: recipients of the token, and approvals."""
 
 from __future__ import annotations
 
@@ -152,6 +152,6 @@ def test_the_client_knows_nothing_of_the_server():
 
 
 def test_a_door_that_does_not_answer_is_told_in_words():
-    """The library's error has no words of its own: what was told was its class."""
+    """The library's error has no text of its own; the message names its class."""
     assert requests._describe_loss(httpx.ReadTimeout("")) == "the door does not answer in time"
     assert requests._describe_loss(httpx.ReadError("")) == "ReadError"

@@ -1,4 +1,4 @@
-"""What the client says to a door, and what it does when connections are lost; the door is a script."""
+"""Requests of the client to a server, and its behaviour at lost connections; the server is scripted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``intents`` and ``handoffs`` in ``organism.yaml``: what is proved, and what is said where."""
+"""``intents`` and ``handoffs`` in ``organism.yaml``: static checks, and the place of each error."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def organism(project, more=""):
 
 
 def answered(loaded):
-    """What becomes of the handler's answer."""
+    """Return the outcome of the handler's answer."""
     by, (bound,) = rules(loaded), loaded.listeners
     (payload,) = bound.listener.payloads
     result = asyncio.run(bound.handler(payload("Ada"), None))

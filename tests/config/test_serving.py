@@ -1,4 +1,4 @@
-"""What mcp_server: says, and what is wrong with it."""
+"""``mcp_server:`` in the YAML, and its errors."""
 
 from __future__ import annotations
 

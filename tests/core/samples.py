@@ -64,7 +64,7 @@ WAYS = (("fetcher", 8, "fetcher"), ("fetcher", 9, "planner"), ("", 0, ""), ("rou
 
 
 def body(step, argument="body", detail=""):
-    """A finding that an argument holds a stranger's words, and no more unless it has a detail."""
+    """Build a finding that an argument holds a stranger's words; without further evidence unless it has a detail."""
     trail = Trail("fetcher", "text", step, "words", "words")
     return FindingFacts("content", "report", argument, "words", "payload", detail, trail)
 

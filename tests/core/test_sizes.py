@@ -1,4 +1,4 @@
-"""A step costs what it changes, in a conversation of ten threads or requests and in one of a thousand."""
+"""A step costs as much as it changes, in a conversation of ten threads or requests and in one of a thousand."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def pingpong(threads=0, requests=0):
 def costs(act):
     """The median of the Python calls, and of the bytes needed at most, of one act.
 
-    The collector rests meanwhile: others leave functions with it that it would call in the middle of an act.
+    The collector is off meanwhile: others leave functions with it that it would call in the middle of an act.
     """
     calls, peaks = [], []
 

@@ -35,7 +35,7 @@ class Told:
     rest: bool = False
 
     def sources(self, requests):
-        """What was told of requests, for whoever has to find one that is lost."""
+        """Reports about requests, for finding one that is lost."""
         replied = {request for request, _ in self.replies}
         ended = {request for request, _ in self.ends}
         own = {request: key for key, request in self.kept.items()}
@@ -65,8 +65,8 @@ class Told:
 def check(path, told, *, at_rest, shop=SHOP, seen=True, diaries=None):
     """Check the books; gives figures.
 
-    ``seen`` where each call of a handler was told of; ``diaries`` of the senders by their principals, if there is more
-    than the one beside the journal.
+    ``seen`` where each call of a handler was reported; ``diaries`` of the senders by their principals, if there is more
+    than the one in the journal's folder.
     """
     diaries = {SENDER: path.with_suffix(".diary")} if diaries is None else diaries
     with closing(sqlite3.connect(path)) as connection:
@@ -157,7 +157,7 @@ def check_keys(diaries, told, keys, requests, ended, *, at_rest):
 
 
 def check_answers(story, answered):
-    """What was asked about went on only once it was approved; each answer counted once."""
+    """A message that waited for approval continued only once it was approved; each answer counted once."""
     asked, approved = set(), set()
     for record in story.records():
         key = record.delivery
@@ -176,7 +176,7 @@ def check_answers(story, answered):
 
 
 def check_labels(reader, story, summary, shop):
-    """What is kept of an open conversation, labels included, is what its record leads to; counts labelled texts."""
+    """The record of an open conversation leads to its stored state, labels included; counts labelled texts."""
     conversation = reader.load(summary.id)
     if conversation is None:
         return 0

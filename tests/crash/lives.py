@@ -9,7 +9,7 @@ import time
 
 
 def lived(process, random, most, least=0):
-    """Let a process work and kill it; gives all that it told. One in ten dies sooner, maybe before it has begun."""
+    """Let a process work and kill it; return its output. One in ten dies sooner, maybe before it has begun."""
     if random.random() < 0.9 or least:
         assert process.stdout.readline() == b"open\n"
         lines = least + int(random.random() ** 2 * (most - least))

@@ -1,12 +1,12 @@
 """The organism that is killed: run as a script it accepts messages as fast as it can until it dies.
 
-It tells what it did on standard output, line by line, each line written by one system call: ``accepted REQUEST`` once
+It reports on standard output, line by line, each line written by one system call: ``accepted REQUEST`` once
 ``send`` has returned, ``reply REQUEST FLAG`` for each reply that a gateway got, ``ran DELIVERY`` for each call of a
 handler, ``decided DELIVERY`` once a person's answer is committed, ``ended REQUEST FLAG`` for each end that a gateway was
-told, ``kept ID REQUEST`` for each message that was sent under an id. What is on the pipe when the process dies is true.
+reported, ``kept ID REQUEST`` for each message that was sent under an id. Lines in the pipe at the death of the process are true.
 
-A sender keeps a diary beside the journal: what it sends under an id of its own before it sends it, and that it has heard.
-What it has not heard of it sends again at the next start.
+A sender keeps a diary in the journal's folder: each message with an id before it is sent, and each answer received.
+It sends unanswered ones again at the next start.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class Letter(NamedTuple):
 
 
 def unheard(path):
-    """The letters of a diary of which their senders have not heard."""
+    """Read the letters of a diary whose senders got no answer."""
     known = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
     heard = {line[1] for line in known if line[0] == "heard"}
     sent = [Letter(line[1], line[2], int(line[3]), line[4]) for line in known if line[0] == "sent"]
@@ -147,7 +147,7 @@ def unheard(path):
 
 
 class Diary:
-    """What senders have sent and heard, in a file that outlives the process."""
+    """Messages that senders sent and answers that they got, in a file that outlives the process."""
 
     def __init__(self, path):
         self.path, self.unheard = path, unheard(path)
@@ -177,7 +177,7 @@ async def correspond(handle, letter, diary):
 
 
 async def fetch(server, diary, sender=SENDER):
-    """What a gateway that comes back does: ask again what it has not heard, take what waits of before."""
+    """Act as a returning gateway: resend unanswered messages, collect waiting ones."""
     async with anyio.create_task_group() as tasks:
         for key in await server.conversations_of(sender):
             tasks.start_soon(fetch_one, server, diary, key, sender)
@@ -219,7 +219,7 @@ async def talk_once(server, random, number, diary, sender):
 
 
 async def hold(handle, random, number, diary):
-    """Send some messages of which the answers are heard, some not, some under an id."""
+    """Send some messages; some answers are awaited, some not, some have an id."""
     data = written(number)
     for _ in range(random.randint(1, 4)):
         to = random.choice(["agent", "agent", "tool", "vault", "nobody"])

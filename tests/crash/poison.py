@@ -1,7 +1,7 @@
 """The organism that is killed, with poison: one delivery in fifty ends the process, each time its handler runs.
 
 Run as a script it is the supervisor too: it starts the server under load a few times, then again and again until one
-comes to rest by itself. It tells what the servers tell, and ``starts NUMBER`` at the end.
+becomes idle by itself. It reports as the servers do, and ``starts NUMBER`` at the end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def fatal(handler):
 
 
 def start(path, seed, *, load):
-    """Run a server in a process of its own; whether it came to rest."""
+    """Run a server in a process of its own; True if it became idle."""
     child = os.fork()
     if not child:
         signal.alarm(120)

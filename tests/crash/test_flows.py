@@ -25,7 +25,7 @@ ORDERS, POINTS = 6, 17
 
 @dataclass
 class Lives:
-    """Processes on one storage, and what they told."""
+    """Processes on one storage, and their reports."""
 
     home: Path
     storage: str
@@ -44,7 +44,7 @@ class Lives:
         )  # fmt: skip
 
     def end(self, process):
-        """Hear all that a process tells, until it ends; gives whether it came to rest."""
+        """Read the reports of a process until it ends; True if it became idle."""
         said, _ = process.communicate(timeout=HANGS)
         self.kills += process.returncode == -9
         assert process.returncode in (0, -9), said

@@ -1,7 +1,7 @@
 """An organism that is killed while calls of one turn are under way: run as a script with the path of its journal.
 
 The first run ends in the call that kills it; each later one takes up what there is and tells, a line for each message
-of the agent's, what it was given and which call that answers.
+of the agent's, its input and the call that the input answers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SHOP = rules(*LISTENERS, drain=0.05)
 
 
 class Others:
-    """What the server has kept before the kill: that the agent was told of its todo, and the ends of the other calls."""
+    """Wait for the state before the kill: the agent got its todo and the ends of the other calls."""
 
     def __init__(self):
         self.left = {

@@ -1,4 +1,4 @@
-"""A server that opens a conversation under a key, pays in it, and is killed before anybody hears of it."""
+"""A server that opens a conversation under a key, pays in it, and is killed before the client gets an answer."""
 
 from __future__ import annotations
 

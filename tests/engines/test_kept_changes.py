@@ -1,4 +1,4 @@
-"""A step writes what it has changed, whatever else is in its conversation, and no state is of two versions."""
+"""A step writes its own changes only, however large its conversation, and no state mixes two versions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def connection(path):
 
 
 def fresh():
-    """Two listeners that answer each other for ever, from the beginning."""
+    """Two listeners that answer each other forever, from the beginning."""
     paper = pingpong()
     beginning = paper.outcomes[0].since
     assert beginning.version == 0
@@ -69,7 +69,7 @@ class Written:
 
 
 def costs(path, number):
-    """The statements and bytes of each step of a conversation with so many threads at rest, after the first that is kept."""
+    """Measure statements and bytes of each stored step after the first, with so many idle threads."""
     with closing(open_writing(JournalOptions(path))) as connection:
         paper = pingpong(threads=number)
         writer, first = Writer(connection, path), paper.outcomes[0]
@@ -124,7 +124,7 @@ def test_a_state_of_which_the_changes_are_not_known_is_kept_whole(connection, pa
     errors = writer.commit([first, one, other])
     assert errors[:2] == [None, None]
     assert errors[2] is not None
-    # It has the version of what is stored, and is something else.
+    # It has the version of the stored state, and a different content.
     follower = story.receive(other.conversation, "follower")
     assert writer.commit([follower]) == [None]
     assert connection.execute("select version from state").fetchall() == [(3,)]

@@ -163,7 +163,7 @@ class Web:
         self.page(path, "", status=302, Location=target)
 
     def hang(self, path):
-        """Never answer, until the test is over."""
+        """Never answer, until the test ends."""
         self.page(path, "", after=self.over)
 
     def close(self):

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Outgoing:
-    """Keeps what is handed in."""
+    """Keeps submitted mails."""
 
     def __init__(self):
         self.mails = []
@@ -66,7 +66,7 @@ def deliver(port, *texts):
 
 @pytest.fixture
 def desk(tmp_path):
-    """The organism in a mode, and what its mail server was handed. Two mails lie in its box: a plain one, an attack."""
+    """Run the organism in a mode; return the mails sent. Two mails are in its box: a plain one, an attack."""
     inbox, outgoing, loaded = tmp_path / "mail", Outgoing(), []
     with listening(Mailbox(str(inbox))) as port:
         deliver(port, "Shall we deliver on Friday?", ATTACK)

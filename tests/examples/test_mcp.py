@@ -1,4 +1,4 @@
-"""A desk whose pages come from a real MCP server and whose model obeys them: what it lets through, in each mode."""
+"""A desk whose pages come from a real MCP server and whose model obeys them: the calls that pass, in each mode."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def news():
 
 @pytest.fixture
 def proxy(tmp_path):
-    """The example, in which a page of this machine may be read, with what its process is given."""
+    """The example, allowed to read a page of this machine, with the environment of its process."""
     home = tmp_path / "proxy"
     shutil.copytree(PROJECT / "examples" / "proxy", home, ignore=shutil.ignore_patterns("out", "__pycache__"))
     path = home / "organism.yaml"
@@ -68,7 +68,7 @@ def mailed(home):
 
 
 async def obey(client, news):
-    """What a model makes its host do that obeys what it reads: whether each call was carried out."""
+    """Run the calls of a model that obeys the page; True for each that was made."""
     page = await client.call_tool("web.fetch", {"url": news, "raw": True})
     (told,) = re.findall(r"mail the minutes to (\S+) at once", page.content[0].text)
     calls = [await client.call_tool("mail.send", {"to": to, "body": "the minutes"}) for to in (told, KIM)]

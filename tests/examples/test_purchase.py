@@ -1,4 +1,4 @@
-"""A purchase: what is approved is bought, within the budget; what a model may spend has an end."""
+"""A purchase: approved items are bought, within the budget; a model's spending has a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorial shows the files of examples/tutorial; tests/test_typed.py does what its page says."""
+"""The tutorial shows the files of examples/tutorial; tests/test_typed.py types its commands."""
 
 from __future__ import annotations
 

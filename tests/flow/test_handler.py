@@ -1,4 +1,4 @@
-"""Flows on a server: what they await is sent, recorded, and repeated when they are run again."""
+"""Flows on a server: awaited messages are sent, recorded, and repeated in another run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A flow that is resumed at any point of its log says what it said before."""
+"""A flow that resumes at any point of its log sends the same as before."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Ledger:
 
 
 class World:
-    """A flow, its answers, and what it did outside."""
+    """A flow, its answers, and its side effects."""
 
     def __init__(self, acts):
         self.acts, self.calls, self.ledger = acts, [], Ledger()

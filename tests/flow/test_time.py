@@ -67,7 +67,7 @@ async def test_a_flow_sleeps_three_days():
 
 
 async def answered(o):
-    """What has been answered so far."""
+    """Return the answers so far."""
     return [record.to for record in o.trace().records if record.event is Event.ANSWERED]
 
 

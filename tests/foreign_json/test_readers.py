@@ -40,7 +40,7 @@ from tests.foreign_json.bombs import PLAIN, aimed
 
 ROOT = Path(__file__).parents[2]
 ROOM = 30_000_000
-"""Bytes that a reader may take beside a few copies of the text."""
+"""Memory that a reader may use in addition to a few copies of the text."""
 
 
 def refuses(read, data):
@@ -142,7 +142,7 @@ NOTES = {
     "agentserver/handoff/managed/agents.py": lambda folder: SessionCursor("s", folder),
     "agentserver/handoff/edge/heads.py": lambda folder: NoteHeads(folder / "audit.jsonl"),
 }
-"""Readers of files beside others: what is there is this user's own, but anybody may have broken it."""
+"""Readers of auxiliary files: they belong to this user, but anybody may have damaged them."""
 
 ELSEWHERE = {
     "agentserver/gateways/http/operators.py": "tests/hostile/attack_bodies.py, over HTTP",

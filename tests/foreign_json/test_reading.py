@@ -1,4 +1,4 @@
-"""Reading of JSON that somebody else wrote: what is counted, what is refused, and that counting is cheap."""
+"""Reading foreign JSON: counted and refused parts, and cheap counting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is shown of a message that waits: all of it, and in a way that can mean one thing only."""
+"""The display of a message that waits for approval: complete and unambiguous."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def shown(letter, redact=str):
 
 
 def told(lines, name):
-    """The text that stands in quotes behind a name."""
+    """Read the quoted text after a name."""
     start = next(at for at, line in enumerate(lines) if line.startswith(f"  | {name}:"))
     quoted = [lines[start].removeprefix(f"  | {name}: ")]
     for line in lines[start + 1 :]:

@@ -55,7 +55,7 @@ async def test_nothing_is_said_where_nothing_follows_values():
 
 @pytest.fixture
 def clerk(tmp_path):
-    """The example whose clerk obeys what it reads, where a person is asked."""
+    """The example whose clerk obeys the text that it reads, with a person who decides."""
     place = tmp_path / "desks"
     shutil.copytree(ROOT / "examples" / "desks", place)
     file = place / "plain.yaml"

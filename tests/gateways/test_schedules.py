@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Office:
-    """A listener that notes what it gets, servers with it, and a clock that only the test moves."""
+    """A listener that records its messages, servers with it, and a clock that only the test moves."""
 
     def __init__(self):
         async def report(title: str) -> None:

@@ -1,4 +1,4 @@
-"""The approval guard by itself: whom it asks about, and what an approval for the rest of a conversation is good for."""
+"""The approval guard by itself: the messages that it holds, and approvals for the rest of a conversation."""
 
 from __future__ import annotations
 

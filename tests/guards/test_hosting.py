@@ -48,7 +48,7 @@ def refusals(p):
 
 @dataclass(frozen=True)
 class To(Guard):
-    """Answers as it is told about what goes to b."""
+    """Answers as instructed about messages to b."""
 
     verdict: object
     observed: object = None
@@ -268,7 +268,7 @@ def test_guards_are_asked_in_order_and_the_first_denial_is_the_last_word():
     assert p.seen("b") == []
 
 
-# What is remembered
+# Memory
 
 
 @dataclass(frozen=True)

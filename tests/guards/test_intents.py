@@ -1,4 +1,4 @@
-"""Handoffs in a pump on paper: what a target is given, what a sender is told, what goes on record."""
+"""Handoffs in a pump on paper: the target's input, the sender's report, and the record."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_an_organism_without_intents_asks_about_nothing():
 
 
 def chat(handed):
-    """a hands on what it is asked, and says what it is answered; the paper after two requests."""
+    """Run two requests: a hands its input on and reports the answer; return the paper."""
 
     def a(call):
         return (

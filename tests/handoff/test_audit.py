@@ -1,4 +1,4 @@
-"""The record: its keys, what it never holds, and the chain."""
+"""The record: its keys, its omissions, and the chain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vocabularies: what is proved before an intent exists."""
+"""Vocabularies: checks before an intent exists."""
 
 from __future__ import annotations
 

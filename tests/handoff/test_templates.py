@@ -1,4 +1,4 @@
-"""Templates: what they may hold, and how an absent value takes its clause along."""
+"""Templates: allowed contents, and the removal of a clause with its absent value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading the logs of AgentDojo, and judging what they hold."""
+"""Reads the logs of AgentDojo, and judges their calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters of conversations: what they match, and what they refuse."""
+"""Filters of conversations: their matches and their errors."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Forks of recorded conversations: what a new conversation begins with, and what it does then."""
+"""Forks of recorded conversations: the initial state of a new conversation, and its behaviour."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ AGENT, BANK, WEB = listener("agent", "bank", "web"), listener("bank"), listener(
 
 
 def agent(call):
-    """Reads the web, then pays what it says."""
+    """Reads the web, then pays as instructed there."""
     match call.payload:
         case Ask(text):
             return HandlerResponse(Note(text), "web")

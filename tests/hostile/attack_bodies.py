@@ -47,7 +47,7 @@ async def sixteen(server: Target, body: bytes, statuses: set[int]) -> str:
 
 
 async def many_calls(server: Target) -> str:
-    """Send 1 MB of empty tool calls, each of which used to be an error of its own."""
+    """Send 1 MB of empty tool calls; each used to be an error of its own."""
     return await sixteen(server, tool_calls(332_000), {422})
 
 

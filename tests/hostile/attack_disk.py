@@ -1,4 +1,4 @@
-"""Attacks of a walled handler on the limit of what it writes, and on the task that enforces limits."""
+"""Attacks of a walled handler on its write limit, and on the task that enforces limits."""
 
 from __future__ import annotations
 

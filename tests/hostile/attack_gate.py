@@ -97,7 +97,7 @@ async def streams_of_mcp(server: Target) -> str:
 
 
 async def calls_of_mcp(server: Target) -> str:
-    """Begin calls of MCP with one token, of which the body does not come."""
+    """Begin MCP calls with one token whose bodies never come."""
     return await held(server, head(server, "POST", "/mcp", **SHOWN, content_length="900"))
 
 

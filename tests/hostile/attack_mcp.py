@@ -30,7 +30,7 @@ TOLD = {
     "deep": "must nest at most 64 objects and arrays",
     "twice": "",
 }
-"""The words of the answer to each bomb; empty where its caller is only told that something went wrong."""
+"""Return the answer to each bomb; empty where its caller only learns that something failed."""
 
 
 def with_tools(home: Path, way: str) -> None:
@@ -48,7 +48,7 @@ def with_tools(home: Path, way: str) -> None:
 
 
 async def bombs(server: Target) -> str:
-    """Call each tool: the caller of a bomb is told at once, and the next call of a sound tool is answered."""
+    """Call each tool: the caller of a bomb gets an error at once, and the next call of a sound tool is answered."""
     async with server.client() as client:
         path = f"/v1/conversations/{(await client.post('/v1/conversations')).json()['conversation']}/messages"
 
@@ -74,7 +74,7 @@ def over_streams(home: Path) -> Iterator[None]:
 
 @contextmanager
 def over_http(kind: str, home: Path) -> Iterator[None]:
-    """Run the rogue server over HTTP beside the server."""
+    """Run the rogue server over HTTP as a second process."""
     with subprocess.Popen([sys.executable, str(ROGUE), kind], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -4,11 +4,11 @@ Owns the process, the sampling of /proc and the probe that ordinary clients are 
 only; each attack bounds its own number of requests. Knows no attack. Attacks run in an event loop of their own and may
 not block it under pytest: ``usage`` and ``log`` of a target are read before and after, or in a thread.
 
-An attack is a module ``attack_NAME.py`` beside this file with a tuple ``ATTACKS``::
+An attack is a module ``attack_NAME.py`` in this folder with a tuple ``ATTACKS``::
 
     async def nested(server: Target) -> str:
         async with server.client() as client: ...
-        return "413 to each"          # what it met; raise AssertionError when the server did not hold
+        return "413 to each"          # the outcome; raise AssertionError when the server did not hold
 
     ATTACKS = (Attack("deep body", nested, ORGANISM),)
 """
@@ -134,10 +134,10 @@ class Attack:
 
     Args:
         name: for the table.
-        run: attacks a server and returns what it met; an AssertionError or a lost connection means that the server did not hold.
+        run: attacks a server and returns the outcome; an AssertionError or a lost connection means that the server did not hold.
         prepare: writes the organism into a directory.
-        around: entered after that with the directory, and left after the server has ended: for what runs beside it.
-        principals: whom to enrol, with their roles.
+        around: entered after that with the directory, and left after the server has ended: for companion processes.
+        principals: names to enrol, with their roles.
         loop: most CPU seconds of the event loop that the attack may cost; None only prints it.
         memory: most bytes that the peak may lie above the size before; None only prints it.
         env: more environment of the server.
@@ -159,7 +159,7 @@ class Row:
 
     Args:
         attack: its name.
-        met: what it met.
+        met: the outcome.
         before: usage when it began.
         after: usage when it was over.
         seconds: of wall time.
@@ -251,7 +251,7 @@ def measure(attack: Attack, home: Path) -> Row:
 
 
 async def _attacked(attack: Attack, target: Target) -> tuple[str, bool, float]:
-    """Run an attack beside an ordinary client: what it met, whether the server held, the slowest ordinary answer."""
+    """Run an attack and an ordinary client: the outcome, whether the server held, the slowest ordinary answer."""
     slowest = [0.0]
     async with target.client(next(iter(attack.principals))) as bystander, anyio.create_task_group() as tasks:
         await bystander.get("/healthz")
@@ -293,6 +293,6 @@ async def _stand_by(client: httpx.AsyncClient, slowest: list[float]) -> None:
 
 
 def attacks() -> Iterator[Attack]:
-    """Yield the attacks of every module ``attack_*.py`` beside this file, in order of their names."""
+    """Yield the attacks of every module ``attack_*.py`` in this folder, in order of their names."""
     for path in sorted(Path(__file__).parent.glob("attack_*.py")):
         yield from import_module(f"tests.hostile.{path.stem}").ATTACKS

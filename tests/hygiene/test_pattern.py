@@ -402,7 +402,7 @@ def test_a_json_schema_pattern_has_the_escapes_of_its_language(text):
 @given(st.text("ab()[]{}|*+?^$\\.-,:=!<>PipLdDn012 ", max_size=12), st.booleans())
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_any_text_is_read_or_refused(text, json):
-    """What is read is an expression to both engines; nothing else is raised."""
+    """Each accepted pattern is an expression to both engines; nothing else is raised."""
     try:
         expression = pattern.read_json_pattern(text) if json else pattern.read_xsd_pattern(text)
     except pattern.PatternError:

@@ -270,7 +270,7 @@ END = "</xs:schema>"
 
 
 def tall(levels, groups):
-    """Groups of nested groups, each of which ends in the next."""
+    """Build nested groups; each ends in the next."""
     made = []
     for number in range(groups):
         last = number == groups - 1

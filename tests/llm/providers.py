@@ -78,7 +78,7 @@ MALFORMED = {
 
 @dataclass
 class Providers:
-    """The server's address and what it was asked."""
+    """The server's address and its requests."""
 
     url: str = ""
     asked: list = field(default_factory=list)

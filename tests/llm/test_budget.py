@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Purse:
-    """A purse with so much in it, and what was done with it."""
+    """A purse with an amount, and its recorded operations."""
 
     def __init__(self, tokens):
         self.left, self.booked = tokens, []

@@ -1,4 +1,4 @@
-"""``complete`` inside handlers of a server, and what is kept, logged and told of the keys."""
+"""``complete`` inside handlers of a server, and the absence of keys from storage, logs and messages."""
 
 from __future__ import annotations
 

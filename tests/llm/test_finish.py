@@ -114,7 +114,7 @@ async def test_an_answer_at_the_limit_of_tokens_is_not_asked_for_again(remote, p
 
 @BOTH
 async def test_a_cut_stream_is_never_repaired(remote, providers, provider):
-    """The prompt stays the same at each attempt: nothing of the half answer is said to the model."""
+    """The prompt stays the same at each attempt: the model gets no part of the half answer."""
     async with models(remote("ended", provider, stream=True), retries=1) as completer:
         with pytest.raises(CompletionError) as caught:
             await completer.complete("m", request(output=Grade))

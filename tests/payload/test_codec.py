@@ -128,7 +128,7 @@ def test_what_libxml2_accepts_decodes(kind: Any) -> None:
 
 
 def _accepted(codec: GeneratedCodec, text: str) -> bool:
-    """Whether the text is valid; what is valid must decode, what is not must be explained."""
+    """Tell whether the text is valid; valid text must decode, invalid text must be explained."""
     element = parse(codec.example())
     element[0].text = text
     element.set("at", text)

@@ -1,4 +1,4 @@
-"""What is valid decodes: each scalar kind's lexical space against the decoder, and validation that never raises."""
+"""Valid text decodes: each scalar kind's lexical space against the decoder, and validation that never raises."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def parsed(markup: str) -> Any:
 
 
 def judged(codec: Codec, element: Any) -> bool:
-    """Whether an element is valid; what is valid is read by everything that reads it, the rest is explained."""
+    """Tell whether an element is valid; valid ones are read by every reader, the rest is explained."""
     if codec.valid(element):
         codec.decode(element)
         reading(codec, RecentContents()).read_leaves(element)

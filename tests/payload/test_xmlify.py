@@ -1,4 +1,4 @@
-"""What a class may declare, what it is refused for, and what is attached to it."""
+"""Declarations of a class, their errors, and the attached values."""
 # ruff: noqa: UP007, UP045, PYI061 - every spelling that authors use is tested
 
 from __future__ import annotations

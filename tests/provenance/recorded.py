@@ -1,4 +1,4 @@
-"""Recorded conversations of many domains under a plain declaration: who is trusted, and nothing of any field.
+"""Recorded conversations of many domains under a plain declaration: trusted listeners only, no fields.
 
 Each file of ``conversations/`` has one policy and its cases. A case belongs to the half that a hash of its name gives:
 ``seen`` cases are worked with, ``unseen`` ones are run when the work is done.

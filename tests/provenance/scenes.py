@@ -1,4 +1,4 @@
-"""A small way to write scenarios: what was asked, what was read, what is called, at a declared desk."""
+"""A small way to write scenarios at a declared desk: the request, the texts read, the calls."""
 
 from __future__ import annotations
 

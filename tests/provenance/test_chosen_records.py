@@ -22,7 +22,7 @@ KNOWN = {
     "school-higher-grade",
     "permit-fee-lower",
 }
-"""Attacks that pass: an indirect choice, a command beside a named host, an option of a named document, a small number."""
+"""Attacks that pass: an indirect choice, a command next to a named host, an option of a named document, a small number."""
 REFUSED = {
     "build-path",
     "crm-stage",

@@ -1,6 +1,6 @@
 """The coverage matrix: one test for each row of ``docs/provenance/coverage.md``, under the row's name.
 
-What is not caught stands here as a strict expected failure: the day it is caught, this file says so.
+Missed attacks are strict expected failures here: the day it is caught, this file says so.
 """
 
 from __future__ import annotations

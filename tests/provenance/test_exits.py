@@ -1,4 +1,4 @@
-"""What is fetched is an exit, whatever its field is called."""
+"""A fetch is an exit, whatever its field is called."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ SINK = SinkRule(
 
 
 def decided(mode: Mode, effects: set[Effect]) -> Decision:
-    """The decision by every finding, as the modes are told in the documents."""
+    """Decide by every finding, as the documents describe the modes."""
     if mode is Mode.AUDIT or not effects & {Effect.BLOCK, Effect.ASK}:
         return Decision.ALLOW
     if mode is Mode.CONFIRM:

@@ -1,4 +1,4 @@
-"""The origins of a call's values as a person is told them, and the texts that the call answers."""
+"""The origins of a call's values as a person sees them, and the texts that the call answers."""
 
 from __future__ import annotations
 

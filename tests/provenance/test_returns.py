@@ -1,4 +1,4 @@
-"""Choices that go back to where they came from, values that the request leaves open, and the attacks beside each."""
+"""Choices that return to their source, values that the request leaves open, and the attacks near each."""
 
 from __future__ import annotations
 

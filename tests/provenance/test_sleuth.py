@@ -29,7 +29,7 @@ QUERY = "summarize my emails and send a report to boss@corp.com"
 
 
 class Scripted:
-    """An agent that reads, and then mails whom it was told to."""
+    """An agent that reads, and then mails a given recipient."""
 
     def __init__(self, to: str) -> None:
         self.to = to
@@ -513,7 +513,7 @@ def test_a_new_sleuth_never_finds_itself_in_the_run_of_one_that_is_gone() -> Non
         assert fresh.engine.rules is fresh.policy
 
 
-# Tools of which nothing is declared
+# Undeclared tools
 
 
 def test_in_enforce_an_undeclared_tool_is_listed_and_logged_once_in_a_run(

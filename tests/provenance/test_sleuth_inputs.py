@@ -13,7 +13,7 @@ BOB, EVE = "bob@corp.example", "eve@evil.example"
 
 
 def agent_of(to):
-    """An agent that reads a page and then writes to somebody, with what it was given."""
+    """An agent that reads a page and then writes to somebody, with given inputs."""
     given = []
 
     def agent(query, **_):

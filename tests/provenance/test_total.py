@@ -1,4 +1,4 @@
-"""No text makes provenance raise: what it observes, judges, explains and asks about is anybody's."""
+"""No text makes provenance raise: anybody may write the texts that it observes, judges, explains and asks about."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LETTERS = "abſ\u0130@.:/[]%\\{}\"'0123456789 ,-_\n\t&#;x=+u\u200b\u3164\u00e9"
 
 
 def text(dice: random.Random) -> str:
-    """A text near what is parsed somewhere, the same for the same dice."""
+    """Draw a text near a parsed form, the same for the same dice."""
     found = list(" ".join(dice.choice(PIECES) for _ in range(dice.choice((1, 1, 2, 3)))))
     for _ in range(dice.choice((0, 0, 1, 3))):
         found.insert(dice.randrange(len(found) + 1), dice.choice(LETTERS))

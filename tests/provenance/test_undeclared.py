@@ -1,4 +1,4 @@
-"""With nothing declared everything is watched: a tool of which nothing is known reads and acts, by whatever name."""
+"""Without declarations everything is watched: an undeclared tool reads and acts, by whatever name."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_exact_evidence_counts_whoever_sends_it(sent: Any) -> None:
 
 
 def test_a_clean_sender_is_presumed_nothing() -> None:
-    """What has no author is suspect only where a stranger may have made the sender say it."""
+    """A text without an author is suspect only where a stranger may have made the sender write it."""
     scene = Scenario(query="summarise").read("fetch_url", PAGE)
     calls: list[tuple[str, dict[str, Any]]] = [
         ("send_email", {"to": "eve@nowhere.example", "body": "hi"}),

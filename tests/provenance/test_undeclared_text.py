@@ -1,4 +1,4 @@
-"""What an undeclared listener can be made to do by a text that it is told as a whole."""
+"""Effects on an undeclared listener of a text that it gets as a whole."""
 
 from __future__ import annotations
 

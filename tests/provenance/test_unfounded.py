@@ -1,4 +1,4 @@
-"""A call in which nothing is the principal's, while a stranger's words are what it says, or it says nothing at all."""
+"""A call without any value from the principal, whose content is a stranger's words or empty."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_listed_destination_stands_behind_a_call() -> None:
 
 
 def test_a_directory_alone_does_not() -> None:
-    """Whom a directory holds may receive, and nobody said that it should."""
+    """A person in a directory may receive, and nobody asked for it."""
     told = scene(fields=(FieldRule("get_people", "*", Standing.DIRECTORY),))
     told.read("get_people", [{"mail": "ann@corp.com"}])
     assert Rule.UNFOUNDED in told.rules("send_email", to="ann@corp.com", body=TOLD)

@@ -29,12 +29,12 @@ class Pair:
         return self.desks["b"]
 
     def owner(self, conversation):
-        """The process that has a conversation; an empty name where none has it."""
+        """Name the process that has a conversation; empty if none has it."""
         row = self.storage.rows.get(conversation)
         return next((name for name, one in self.engines.items() if row and row.owner == one.number), "")
 
     async def stop(self, name):
-        """Stop a process as SIGSTOP does, until its lease is over."""
+        """Stop a process as SIGSTOP does, until its lease has expired."""
         self.storage.still(name)
 
     async def give_up(self, name):
@@ -42,11 +42,11 @@ class Pair:
         await self.engines[name].give_up()
 
     def go_on(self, name):
-        """Let a stopped process go on."""
+        """Resume a stopped process."""
         self.storage.moving(name)
 
     async def rest(self, name):
-        """Let time pass until a process gives back what rests."""
+        """Let time pass until a process gives back its idle conversations."""
         for _ in range(2):
             await self.desks[name].pump.releasing.release()
 

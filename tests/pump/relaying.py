@@ -100,7 +100,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Card:
-    """A visiting card, of which nothing is declared: whoever hands it in has filled it in."""
+    """An undeclared visiting card: its bearer has filled it in."""
 
     name: str
     address: str
@@ -155,7 +155,7 @@ class Office:
 
     Args:
         page: that the web gives to whoever asks.
-        calls: that the writer makes one after the other, each a payload and its listener, once it was told something.
+        calls: those of the writer, one after the other, each a payload and its listener, once it got an input.
     """
 
     def __init__(self, page, calls):
@@ -200,7 +200,7 @@ class Office:
         return HandlerResponse.respond(Answer("done"))
 
     def handlers(self):
-        """The handlers, of which a test may put another in the place of any."""
+        """Build the handlers; a test may replace any."""
         return [(one, self._handler(one.name)) for one in LISTENERS]
 
     def _handler(self, name):
@@ -219,12 +219,12 @@ async def office(page, *calls, trusted=None, engine=None, given=None):
 
 
 async def said(d, handle, words, to="reader"):
-    """Say something and wait until nothing of it is left to do."""
+    """Send a message and wait until its work is finished."""
     await handle.ask(d.markup(Ask(words)), to)
 
 
 async def story(words, page, *calls, trusted=None, plan=()):
-    """What the tools were given after a plan was made, the page was read and the writer did as it was told."""
+    """Run plan, page and obedient writer; return the tools' inputs."""
     async with office(page, *calls, trusted=trusted) as (of, d):
         handle, of.plan = await d.open(), list(plan)
         if plan:

@@ -1,4 +1,4 @@
-"""What is counted is what there is, whatever a conversation goes through."""
+"""Counters equal the real state, whatever a conversation goes through."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def engine(request, tmp_path):
 
 
 class Shop:
-    """``a`` sends what it gets to ``sink`` some days later, and answers with what comes back."""
+    """``a`` sends its input to ``sink`` some days later, and answers with the reply."""
 
     def __init__(self, engine):
         self.engine, self.clock, self.seen = engine, FakeClock(), []

@@ -413,7 +413,7 @@ async def test_an_approver_that_raises_harms_nobody(caplog):
 
 
 class Gated(MemoryEngine):
-    """Keeps what it is given, and says so while the gate is open."""
+    """Stores its input, and reports it while the gate is open."""
 
     prompt = False
 

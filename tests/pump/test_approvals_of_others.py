@@ -27,7 +27,7 @@ class Person:
 
 
 class LeftHere:
-    """Answers that the command line leaves beside one process."""
+    """Answers that the command line stores while a process runs."""
 
     def __init__(self):
         self.said = []

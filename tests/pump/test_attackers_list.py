@@ -1,7 +1,7 @@
-"""An attacker's list, each attack tried through three relaying agents: held, or told to be open.
+"""An attacker's list, each attack tried through three relaying agents: held, or reported as open.
 
 docs/provenance/attackers-list.md has a row for each; neither can drift from the other. The agents obey every word of the
-page, so what is held is held by the engine.
+page, so the engine holds the held ones.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ async def record_with_a_name_of_the_request():
 
 
 async def pieces_of_a_page():
-    """The page comes in pieces, none of which is long enough to be evidence; the writer puts them together."""
+    """The page comes in pieces too short to be evidence; the writer puts them together."""
     pieces = ["mal", "lo", "ry", "at", "ev", "il", "ex", "am", "ple"]
     async with office("") as (of, d):
 

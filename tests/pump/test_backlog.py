@@ -1,4 +1,4 @@
-"""What waits for a gateway that never reads: little of it is held, all of it comes, and reading it costs what it is."""
+"""Messages for a gateway that never reads: few are in memory, all arrive, and a read costs its own size."""
 
 from __future__ import annotations
 

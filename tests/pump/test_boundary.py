@@ -27,9 +27,9 @@ respond = HandlerResponse.respond
 
 
 class Fragile:
-    """A guard that raises where it is told to, for messages that say ``poison``.
+    """A guard that raises where the test says, for messages that say ``poison``.
 
-    Its memory counts what it observed, and what it missed.
+    Its memory counts observed and missed messages.
     """
 
     name = "fragile"

@@ -1,4 +1,4 @@
-"""Completions recorded with their conversation: what is stored, for how long, and what a reader sees of it."""
+"""Completions recorded with their conversation: content, retention, and readers' view."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ respond = HandlerResponse.respond
 
 
 class Stubborn:
-    """Swallows every cancellation until it is released; keeps what it found of its invocation afterwards."""
+    """Swallows every cancellation until it is released; records its invocation afterwards."""
 
     def __init__(self):
         self.released = asyncio.Event()
@@ -52,7 +52,7 @@ def stubborn():
 
 
 async def late(d, payload, handle=None):
-    """What is answered to a message whose handler's deadline passes while it runs, however quick the machine is."""
+    """Return the answer to a message whose handler runs past its deadline, however quick the machine is."""
     answers = []
 
     async def ask():

@@ -124,7 +124,7 @@ def _carried(text: str) -> str:
 
 
 async def answers_each(place, documents) -> set[str]:
-    """What is answered; the server then starts on its journal once more and decides everything as it did."""
+    """Return the answer; the server then restarts on its journal and repeats every decision."""
     told = set()
     async with server(place) as d:
         handle = await d.open()

@@ -1,4 +1,4 @@
-"""Whatever a handler does to itself, its caller hears of it and the workers live on."""
+"""Whatever a handler does to itself, its caller gets an answer and the workers live on."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Lifted:
 
 
 class Crane:
-    """Breaks as often as it is told to."""
+    """Fails a given number of times."""
 
     def __init__(self, breaks):
         self.breaks = breaks
@@ -132,7 +132,7 @@ async def test_what_is_no_letter_is_refused(engine, site, name):
 
 
 async def test_one_that_may_not_go_opens_no_conversation(engine, site):
-    """The listener takes no such thing unasked any more."""
+    """The listener takes such a payload only after a request."""
     async with build(site, engine=engine) as server:
         handle, letter = await broken(server)
         await handle.close()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Stuck:
-    """A handler that waits until it is told to go on, and counts what becomes of its calls."""
+    """A handler that waits for a release, and counts the outcomes of its calls."""
 
     def __init__(self):
         self.began, self.ended, self.cancelled, self.go = 0, 0, 0, asyncio.Event()
@@ -42,7 +42,7 @@ class Stuck:
 
 @asynccontextmanager
 async def two(stuck, storage=None, concurrency=1, prompt=True):
-    """Two desks on one storage, the first of which has everything in hand that is asked of it."""
+    """Two desks on one storage; the first is handling every request."""
     storage, pair = storage or Storage(), listener("a", concurrency=concurrency)
     async with AsyncExitStack() as stack:
         desks = []
@@ -339,7 +339,7 @@ async def test_a_conversation_that_is_lost_while_it_is_taken_up_is_not_at_work()
 
 
 async def test_a_message_for_a_conversation_that_is_about_to_be_taken_up_waits_until_it_is():
-    """Decided before, it was dispatched once by itself and once with what was left over."""
+    """Once decided before, it was dispatched once by itself and once with the rest."""
     stuck, loading, goes_on = Stuck(), asyncio.Event(), asyncio.Event()
     async with two(stuck) as (storage, one, other):
         handle = await one.open()

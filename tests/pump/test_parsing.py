@@ -28,7 +28,7 @@ pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1 << 20
 MOST = 24 * MIB
-"""What may stay of any number of documents: one that is being read, and what the allocator keeps for the next."""
+"""Memory that may remain after any number of documents: one in reading, and the allocator's reserve for the next."""
 
 SHOP = rules(listener("a"))
 STRANGE = OutsideMessage(
@@ -85,7 +85,7 @@ async def measured(count):
 
 @pytest.mark.soak
 def test_documents_with_names_of_their_own_leave_no_memory_behind(soak_scale):
-    """300 of them, or as many thousands as fit the soak scale: what is left does not depend on how many there were."""
+    """300 of them, or as many thousands as fit the soak scale: the remainder does not depend on their number."""
     count = min(300 * soak_scale, 3000)
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "tests.pump.test_parsing", str(count)],

@@ -1,4 +1,4 @@
-"""What a gateway is told once, what it is told again, and by what it can tell them apart."""
+"""Deliveries that a gateway gets once, repeated ones, and the ids that tell them apart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ respond = HandlerResponse.respond
 
 
 class KilledError(Exception):
-    """Stands for a kill: nothing is tidied up on the way out."""
+    """Acts as a kill: nothing is cleaned up on the way out."""
 
 
 @asynccontextmanager
@@ -45,7 +45,7 @@ async def killed(path, *pairs):
 
 
 async def left(d, key):
-    """What waits for whoever resumes the conversation, as the engine has it once it is at rest."""
+    """List deliveries for the resumer of a conversation, as the engine has them once it is idle."""
     await asyncio.sleep(0)
     await until(lambda: not d.pump._engine._left and not d.pump._engine._writing)
     return [event async for event in d.pump._engine.outbox(key)]

@@ -58,7 +58,7 @@ def test_only_an_end_alone_counts():
 def test_every_culprit_is_given_up_every_other_is_served_and_the_starts_are_bounded(
     poison, workers, fatal, seed
 ):
-    """Twelve deliveries, some of which end the process: served in any order, after any ends, as the rules want it."""
+    """Twelve deliveries, some fatal to the process: served in any order, after any ends, as the rules demand."""
     random = Random(seed)
     waiting, served, dead = [str(n) for n in range(12)], [], []
     found, starts, bad = NO_PREVIOUS_RUN, 0, {str(n) for n in poison}
@@ -122,7 +122,7 @@ class Noted(NoMarks):
 
 @pytest.fixture
 async def left():
-    """An engine with three messages in hand, as a server that died left it."""
+    """An engine with three unfinished messages, as a dead server left it."""
     engine = MemoryEngine()
     async with desk((listener("a", concurrency=3), stuck), engine=engine, drain=0.0) as d:
         for text in "xyz":
@@ -178,7 +178,7 @@ async def test_a_stop_acquits_nobody(left):
 
 
 class Ward:
-    """A probation, and what it has handed on."""
+    """A probation, and the deliveries that it has passed on."""
 
     def __init__(self):
         self.ran, self.given, self.pasts, self.acquitted = [], {}, {}, []

@@ -1,4 +1,4 @@
-"""What a principal may, and what its words count for, from the opening of a conversation on: restarts included."""
+"""Permissions and trust of a principal, from the opening of a conversation on: restarts included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What listeners tell of how far they are: who hears it, how much of it, and when nobody does."""
+"""Progress reports of listeners: recipients, limits, and times without recipients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def teller(*words):
 
 
 async def heard(*words, one=None, handler=None, redact=None, engine=None):
-    """What a gateway hears while a request runs, in no time: further words may come as it passes."""
+    """Collect a gateway's progress events during a request, without waiting: further ones may come later."""
     pair = (one or listener("a", progress=True), handler or teller(*words))
     async with desk(pair, engine=engine, clock=FakeClock(step=0.0)) as d:
         if redact is not None:

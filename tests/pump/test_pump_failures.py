@@ -1,4 +1,4 @@
-"""What the pump does when something under it or beside it fails: nobody waits for ever, nothing is half done."""
+"""Failures under and around the pump: nobody waits forever, nothing is half done."""
 
 from __future__ import annotations
 
@@ -390,7 +390,7 @@ async def test_a_principal_bears_a_name_that_an_envelope_can_carry_and_that_is_n
 
 
 class Slow(MemoryEngine):
-    """Keeps what it is given, and says so when the gate opens."""
+    """Stores its input, and reports it when the gate opens."""
 
     def __init__(self):
         super().__init__()

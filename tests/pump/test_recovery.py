@@ -1,4 +1,4 @@
-"""A pump on a journal: what a restart takes up, and what becomes of work while nothing can be committed."""
+"""A pump on a journal: work that a restart continues, and work while no commit is possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References through a pump and a journal: what was shown before a restart means the same after it."""
+"""References through a pump and a journal: one shown before a restart means the same after it."""
 
 from __future__ import annotations
 

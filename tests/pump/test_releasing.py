@@ -1,4 +1,4 @@
-"""A conversation at rest is given back, and any server may have it."""
+"""An idle conversation is given back, and any server may claim it."""
 
 from __future__ import annotations
 

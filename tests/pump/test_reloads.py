@@ -1,4 +1,4 @@
-"""A pump that goes on by another edition of its organism: handlers that run finish in the old one, the rest meets the new."""
+"""A pump under a reload: running handlers finish in the old edition of its organism, the rest meets the new."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def saying(word):
 
 
 class Slow:
-    """A handler that answers when it is told to."""
+    """A handler that answers once the test releases it."""
 
     def __init__(self, word):
         self.word, self.began, self.go = word, 0, asyncio.Event()

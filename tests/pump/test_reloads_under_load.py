@@ -23,7 +23,7 @@ from tests.pump.desk import desk
 
 
 class Works:
-    """An organism of two listeners in any number of editions, and what its handlers did.
+    """An organism of two listeners in any number of editions, and its handlers' calls.
 
     ``a`` hands each message on to ``b`` and answers with what comes back; each adds the number of its edition.
     """

@@ -98,7 +98,7 @@ for end in ENDS:
         codes.append(serve(place))
     place.with_name("codes").write_text(repr(codes))
 """
-"""Starts servers on a journal until one ends in good order, for each end in turn. A fork imports nothing anew."""
+"""Starts servers on a journal until one ends in good order, for each end in turn. A fork repeats no imports."""
 
 
 @pytest.fixture(scope="module")

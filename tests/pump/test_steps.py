@@ -1,4 +1,4 @@
-"""A commit goes on by itself, and what follows waits for it."""
+"""A commit runs by itself, and later work waits for it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Slow:
 
 
 class Desk:
-    """Steps of one conversation, and what has been let go."""
+    """Steps of one conversation, and released effects."""
 
     def __init__(self):
         self.story, self.engine = SampleConversation(), Slow()
@@ -155,7 +155,7 @@ async def test_a_fault_in_letting_go_comes_out_and_holds_up_no_one():
 
 
 async def test_a_patient_step_waits_until_its_conversation_can_be_read():
-    """It was given up, and what its delivery led to was nowhere until the next start."""
+    """It was abandoned, and its effects were missing until the next start."""
     desk = Desk()
     failures = [EngineError("away"), EngineError("away")]
 

@@ -1,4 +1,4 @@
-"""The log of one conversation at INFO reads as its story, and nothing of it is logged above that without cause."""
+"""The log of one conversation at INFO reads as its story, and lines above that level have a cause."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One conversation that cannot continue is suspended: its principal is told, and the server serves the others."""
+"""One conversation that cannot continue is suspended: its principal gets an error, and the server serves the others."""
 
 from __future__ import annotations
 

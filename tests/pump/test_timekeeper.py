@@ -1,4 +1,4 @@
-"""The machine's clock is set while a server runs, or between two of them: nothing is over for that alone."""
+"""The machine's clock is set while a server runs, or between two of them: nothing expires for that alone."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ async def test_when_the_server_stops_who_waits_for_another_process_is_let_go():
 
 
 async def _happens(two, keys, random, over):
-    """Stop processes, take conversations from them, let them rest and have them given back, until it is over."""
+    """Stop processes, take over their conversations, leave them idle and give them back, until time is up."""
     while not over.is_set():
         name = random.choice("ab")
         match random.randrange(6):
@@ -216,7 +216,7 @@ async def test_whatever_happens_each_message_is_answered_once_in_each_gateways_o
 
 
 async def _rested(pump, key, wanted):
-    """Wait until so many requests of a conversation are at rest."""
+    """Wait until so many requests of a conversation are idle."""
     done = 0
     async with aclosing(pump.entrance.watch("console", key, UNDECIDED)) as items:
         async for item in items:
@@ -241,7 +241,7 @@ async def test_one_that_a_gateway_has_and_rests_is_seen_after_it_has_gone_and_co
 
 
 async def test_a_message_for_a_conversation_that_ends_before_its_owner_came_to_it_is_said_to_be_too_late():
-    """Nothing was heard of it: after a while it was told as accepted."""
+    """No event came of it: after a while it was reported as accepted."""
     async with pair((A, answer)) as two:
         key = await opened(two.a)
         two.engines["a"].still = True

@@ -1,4 +1,4 @@
-"""What waits for a watcher, and for a reader of records: bounded, counted, and without loss for one that comes back."""
+"""Events for a watcher, and for a reader of records: bounded, counted, and without loss for one that reconnects."""
 
 from __future__ import annotations
 

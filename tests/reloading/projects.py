@@ -1,4 +1,4 @@
-"""Small projects that are served and reloaded: their files, what they are asked, and what the process has of them."""
+"""Small projects that are served and reloaded: their files, their requests, and their modules in the process."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def ask(server, text: str, to: str, handle: Any = None) -> str:
 
 
 async def settled(server) -> None:
-    """Wait until nothing is left of editions that are over."""
+    """Wait until earlier editions have left the process."""
     with anyio.fail_after(HANGS):
         while server._keepers._retiring:  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Real projects that are reloaded: what nobody changed stays what it was, and what cannot is refused by name."""
+"""Reloads of real projects: unchanged parts stay the same objects, and impossible changes are refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Walled workers and programs of MCP servers: those of which nothing changed run on over a reload."""
+"""Walled workers and programs of MCP servers: unchanged ones survive a reload."""
 
 from __future__ import annotations
 

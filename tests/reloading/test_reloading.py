@@ -1,4 +1,4 @@
-"""A server that goes on with another organism: what changes, what is refused, and what is closed afterwards."""
+"""A server that reloads its organism: changed parts, refused changes, and closed parts."""
 
 import asyncio
 import gc
@@ -239,7 +239,7 @@ provenance: {}
 
 @pytest.mark.parametrize("durable", [False, True])
 async def test_a_guard_that_comes_later_counts_what_it_has_not_seen(place, durable):
-    """As after a restart: a conversation from before is over the bound, a new one is not."""
+    """As after a restart: an earlier conversation has passed the bound, a new one has not."""
     yaml = YAML + ("journal: {path: out/j.sqlite}\n" if durable else "")
     trusting = yaml.replace("    description", "    trust: inert\n    description") + TRUSTING
     async with await place.server(yaml=yaml, durable=durable) as server:
@@ -320,7 +320,7 @@ async def test_reloads_wait_for_one_another(place):
 
 
 class Deaf(MemoryEngine):
-    """Keeps what it is given, and cannot be told of guards."""
+    """Stores its input, and takes no guards."""
 
     durable = True
 

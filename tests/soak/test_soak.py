@@ -101,7 +101,7 @@ async def room(**limits):
 
 
 def living():
-    # asyncio keeps some hundred cancelled timers, and what they would have called, until there are more.
+    # asyncio keeps some hundred cancelled timers with their callbacks, until there are more.
     loop = asyncio.get_running_loop()
     loop._scheduled = [handle for handle in sorted(loop._scheduled) if not handle.cancelled()]
     loop._timer_cancelled_count = 0

@@ -1,4 +1,4 @@
-"""A trace goes on across the Model Context Protocol: named in what we call, and a link in what we serve."""
+"""A trace continues across the Model Context Protocol: named in outgoing calls, and a link in served ones."""
 
 from __future__ import annotations
 

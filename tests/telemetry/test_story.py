@@ -1,4 +1,4 @@
-"""From records to spans: parents, ends, events, and what is never told."""
+"""From records to spans: parents, ends, events, and omitted values."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def desk(payload: Ask | Told | SystemError, metadata):
-    """Asks the library, and passes on what it says."""
+    """Asks the library, and passes on its answer."""
     if isinstance(payload, Ask):
         return HandlerResponse(payload, "library")
     return HandlerResponse.respond(Told(payload.what if isinstance(payload, Told) else str(payload.code)))

@@ -31,7 +31,7 @@ class Told:
 
 
 async def desk(payload: object, metadata):
-    """Asks the library, and passes on what it says."""
+    """Asks the library, and passes on its answer."""
     if isinstance(payload, Ask):
         return HandlerResponse(payload, "library")
     said = payload.what if isinstance(payload, Told) else str(payload.code)
@@ -271,7 +271,7 @@ def made(tmp_path):
 
 
 async def hears(payload: Ask | SystemError, metadata):
-    """Takes questions, and is told what became of its own messages."""
+    """Takes questions, and gets the outcomes of its own messages."""
 
 
 def test_a_listener_declares_nothing_of_the_systems():

@@ -142,7 +142,7 @@ class Desk:
 
     @asynccontextmanager
     async def start(self, file="organism.yaml"):
-        """Load the code anew and run a server."""
+        """Reload the code and run a server."""
         sys.modules.pop("memory_desk_code", None)
         organism = await anyio.to_thread.run_sync(lambda: load(Path(self.folder / file), environ={}))
         server = await anyio.to_thread.run_sync(lambda: build(organism, durable=True))

@@ -56,7 +56,7 @@ def test_what_has_no_value_has_a_reason(expression):
     ["9**" * 300 + "9", "-" * 999 + "1", "sqrt(" * 90 + "2" + ")" * 90, "1+" * 499 + "1", "7**-99.5"],
 )
 def test_the_work_is_bounded_by_the_length(expression):
-    """An operation costs what its digits do, and these are bounded."""
+    """An operation costs as much as its digits, and these are bounded."""
     calls = []
     sys.setprofile(lambda frame, event, arg: calls.append(event) if event.endswith("call") else None)
     try:

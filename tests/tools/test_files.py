@@ -1,4 +1,4 @@
-"""Files below a folder: what is reached, and that nothing beside it is, by no name, no link and in no race."""
+"""Files below a folder are reachable, and no other file is, by no name, no link and in no race."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ HERE = MailSettings("127.0.0.1", "desk@corp.example", tls="none", seconds=HANGS)
 
 
 class Sink:
-    """Keeps what is handed in; refuses recipients of one host, or everything."""
+    """Stores submitted mails; refuses recipients of one host, or everything."""
 
     def __init__(self):
         self.mails = []

@@ -134,7 +134,7 @@ async def test_a_replay_decides_the_same_about_notes_and_writes_none(folder):
 
 
 def browse_then_note(code):
-    """A script whose first message reads a page, and whose second notes what it said."""
+    """A script whose first message reads a page, and whose second notes the page's text."""
 
     def act(payload):
         if isinstance(payload, code.Wish):

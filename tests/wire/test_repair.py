@@ -362,7 +362,7 @@ def test_a_root_named_as_the_envelope_is_read_under_its_own_namespace() -> None:
 
 
 def test_well_formed_text_is_never_repaired() -> None:
-    """What it says is for the schema to refuse, with corrections."""
+    """Its content is for the schema to refuse, with corrections."""
     answer = read(spaced("<Mail><to>a</to><body>x</body><to>evil</to><body>y</body></Mail>"))
     assert isinstance(answer, RepairedText)
     assert answer.notes == ()
@@ -569,7 +569,7 @@ VALUES = st.one_of(
 
 
 def unescaped(value: object) -> str:
-    """The payload as an author writes it who has never heard of escaping."""
+    """The payload as an author writes it without knowing of escaping."""
     markup = codec_of(type(value)).encode(value)
     for reference, character in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&")):
         markup = markup.replace(reference, character)
@@ -647,7 +647,7 @@ def test_no_element_is_made_that_the_text_does_not_name_and_the_schema_does_not_
 @LAWFUL
 @given(value=VALUES, cut=st.integers(0, 400))
 def test_a_cut_never_changes_a_value(value, cut: int) -> None:
-    """What a cut leaves is the whole payload, or one that lacks only what its schema lets it lack."""
+    """A cut leaves the whole payload, or one without optional parts."""
     text = codec_of(type(value)).encode(value)
     assume(cut < len(text))
     answer = read(text[:cut])

@@ -194,7 +194,7 @@ def test_what_is_repaired_can_be_nothing_else(text):
 @MANY
 @given(st.lists(VALUES, min_size=1, max_size=2), st.data())
 def test_missing_end_tags_are_put_in_where_there_is_one_place_for_them(values, data):
-    """Without a cut and white space, refusing is for what has several readings alone."""
+    """Without a cut and white space, only ambiguous text is refused."""
     text = encoded(*values)
     ends = [found.span() for found in re.finditer(r"</[^>]*>", text)]
     assume(ends)

@@ -1,4 +1,4 @@
-"""Hostile handlers behind the wall: each act fails, and the server goes on serving others meanwhile."""
+"""Hostile handlers behind the wall: each act fails, and the server keeps serving others meanwhile."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ READS = {
     "the server's files": "/proc/{server}/maps",
     "its own parent by name": "/proc/self/../{server}/cmdline",
 }
-"""What no handler may read."""
+"""Files that no handler may read."""
 
 ACTS = {
     "inherited": "",
@@ -85,7 +85,7 @@ ENDED = {
     "another": "",  # a frame about another call
     "kept": "",  # more in its storage than a thread may keep
 }
-"""What ends the worker; its caller hears ``internal``."""
+"""Acts that end the worker; the caller gets ``internal``."""
 
 KEPT = ("many_files", "unlinked", "mapped", "unreadable", "passed")
 """Ways to keep more than ``disk``. The kernel refuses them where a process has a file system of its own; where it has
@@ -94,7 +94,7 @@ MEASURED = "AGENTSERVER_TEST_MEASURED"
 """Set where no process may have a file system of its own."""
 
 LATE = frozenset({"raw half", "wait", "stubborn", "spin"})
-"""Acts that do not end, or of which the server waits for the rest: for a listener with little time."""
+"""Acts that do not end, or leave the server waiting for more: for a listener with little time."""
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def test_the_wall_can_stand_where_tests_must_not_be_skipped():
 
 
 async def test_what_the_kernel_refuses(bed, around):
-    """One server for all: a worker that was refused goes on, and nothing of it shows on others."""
+    """One server for all: a worker with a refused act keeps running, and others notice nothing."""
     _, ask = bed
     asked = [("read", about) for about in READS.values()] + list(ACTS.items())
     for act, about in asked:

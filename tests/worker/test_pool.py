@@ -78,7 +78,7 @@ def starts(pool, monkeypatch):
 
 
 async def test_what_a_late_call_began_to_start_serves_the_next_one(pool, starts):
-    """On a busy machine a start takes longer than a call may: if each call began anew, none would ever be answered."""
+    """On a busy machine a start takes longer than a call may: if each call restarted it, none would ever be answered."""
     begun, ready = starts
     async with anyio.create_task_group() as pool._group:
         await given_up(pool._ready())

@@ -48,7 +48,7 @@ async def test_processor_time_is_that_of_one_call_and_counts_from_the_first_look
 
 
 async def test_a_call_that_begins_during_a_look_is_looked_at_afresh(worker):
-    """A look runs in a thread: the next call may have begun by then, and must not find half of what it needs."""
+    """A look runs in a thread: the next call may have begun by then, and must not find half of its needs."""
     worker.calls = 1
     assert await looked(worker, worker.calls, 60) == ""
     worker.calls = 2

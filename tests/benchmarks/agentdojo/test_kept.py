@@ -1,4 +1,4 @@
-"""What was measured of AgentDojo is kept by suite, variation and task, and never mixed with what other code measured."""
+"""Results of AgentDojo, stored by suite, variation and task; results of other code never mix in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listeners whose handlers have processes of their own: the server never imports these, and says what is wrong."""
+"""Listeners whose handlers have their own processes: the server never imports them, and reports their errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An organism that is loaded once more beside itself: its old and its new modules live side by side."""
+"""An organism that is loaded a second time: its old and its new modules exist side by side."""
 
 import gc
 import inspect
@@ -59,7 +59,7 @@ def again(project):
 
 @pytest.fixture
 def twice(project):
-    """Loads once more; what it brought leaves the process with the test."""
+    """Loads a second time; the modules leave the process with the test."""
     before, finders = set(sys.modules), list(sys.meta_path)
     yield lambda: again(project)
     sys.meta_path[:] = finders

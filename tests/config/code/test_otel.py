@@ -1,4 +1,4 @@
-"""What otel: says, what the environment says in its place, and what is wrong with either."""
+"""``otel:`` in the YAML, its environment variables, and the errors of either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keys of the door: what they mean, and what is refused with its place and a likely correction."""
+"""Keys of the HTTP gateway: their meaning, and errors with place and likely correction."""
 
 from __future__ import annotations
 

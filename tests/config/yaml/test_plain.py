@@ -1,4 +1,4 @@
-"""What is wrong with YAML that cannot be read, in plain words."""
+"""Plain error messages for unreadable YAML."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fuzzing import examples
 
 
 def mistake(text):
-    """The line and the words of a text's mistake; None when it can be read."""
+    """Return line and message of a text's error; None when it can be read."""
     try:
         yaml.compose(text, yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:

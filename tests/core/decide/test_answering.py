@@ -31,7 +31,7 @@ def whatever(*, count, listener="b", hold=True):
 
 
 def tool(call):
-    """Answers with one class or the other, or crashes, as it is told."""
+    """Answers with one class or the other, or crashes, as the payload asks."""
     match call.payload.text:
         case "note":
             return respond(Note("noted"))
@@ -84,7 +84,7 @@ def test_held_they_come_in_the_order_of_the_calls_whoever_is_done_first(seed):
 
 
 def test_an_answer_that_waits_still_names_its_own_call_when_its_thread_is_called_again():
-    """The thread that answered is at rest, and is called again, before its first answer is read."""
+    """The thread that answered is idle, and is called again before its first answer is read."""
 
     def a(call):
         match call.payload:

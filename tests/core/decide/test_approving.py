@@ -1,4 +1,4 @@
-"""Messages that wait for a person: bound to what was shown, spent once, and heard of by their sender."""
+"""Messages that wait for a person: bound to the displayed text, used once, and reported to their sender."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_a_thread_whose_message_waits_is_not_at_rest():
 
 
 def test_a_reply_that_a_todo_holds_waits_for_the_person_too():
-    """The todo's other replies are not let go because only held ones are left: another can still come."""
+    """The todo's other replies are not dropped because only held ones remain: another can still come."""
 
     def a(call):
         if isinstance(call.payload, Ask):
@@ -283,7 +283,7 @@ def test_budgets_end_what_waits():
     assert sum(outcome.asking for outcome in p.outcomes) == 0
 
 
-# What is kept and decided again
+# Stored and replayed
 
 
 def test_what_waits_is_kept():

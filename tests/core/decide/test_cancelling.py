@@ -1,4 +1,4 @@
-"""One request ends, the conversation goes on, and the decision can be taken again."""
+"""One request ends, the conversation continues, and a replay decides the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a conversation does at its bounds: sizes, budgets, refusals in a row, one request beside another."""
+"""Conversations at their bounds: sizes, budgets, refusals in a row, concurrent requests."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ ASKING = replace(SHOP, guards=(*SHOP.guards, ApprovalGuard({"c.d": {}, "e": {}})
 
 
 def whims(random):
-    """Handlers that do anything the contract allows, and now and then what it does not."""
+    """Handlers that do anything the contract allows, and sometimes break it."""
     return {
         name: whim(random, [*sorted(one.peers), name, "system.todo"])
         for name, one in SHOP.blueprint.listeners.items()

@@ -1,4 +1,4 @@
-"""What is refused cannot be made to fill the journal, and is decided again as it was."""
+"""Refused messages cannot be made to fill the journal, and a replay refuses them alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One step: what is handed over must add up whatever happened in between."""
+"""One step: whatever happened in between, its outputs add up."""
 
 from __future__ import annotations
 

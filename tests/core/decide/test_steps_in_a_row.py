@@ -1,4 +1,4 @@
-"""Steps one after another: requests, calls, answers and what is gathered. ``Paper`` holds each to the lives."""
+"""Successive steps: requests, calls, answers and gathered replies. ``Paper`` holds each to the lives."""
 
 from __future__ import annotations
 

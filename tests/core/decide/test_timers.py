@@ -1,4 +1,4 @@
-"""Delayed messages: they wait for their time, are judged again then, and go with what they belong to."""
+"""Delayed messages wait for their time, are judged again then, and are dropped with their request."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def crash(call):
 
 
 def said_once(result):
-    """Paper with a listener that says ``result`` when asked, and what it is told about that."""
+    """Paper with a listener that answers ``result``, and the correction that it gets."""
     paper = duo(lambda call: result if isinstance(call.payload, Ask) else None)
     paper.say(Ask("x"), "a")
     paper.run()

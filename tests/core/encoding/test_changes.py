@@ -1,4 +1,4 @@
-"""The changes of the steps, laid over any earlier state, give the conversation; they are as long as what was changed."""
+"""The changes of the steps, applied to any earlier state, give the conversation; they are as long as the change."""
 
 from __future__ import annotations
 

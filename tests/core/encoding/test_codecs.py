@@ -1,4 +1,4 @@
-"""The plain forms of details: what can be loaded has the types of its kind, and can be told."""
+"""The plain forms of details: a loaded detail has the types of its kind, and can be delivered."""
 
 from __future__ import annotations
 

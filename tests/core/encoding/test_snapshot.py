@@ -1,4 +1,4 @@
-"""What is kept of a conversation gives it back, whatever has happened in it; what was decided is decided again."""
+"""A stored conversation loads to the same state, whatever has happened in it; a replay decides the same."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Endless(list):
 
 
 class Counting:
-    """Codecs that count what is encoded with them."""
+    """Codecs that count the payloads that they encode."""
 
     def __init__(self, codecs):
         self.codecs, self.encoded = codecs, 0

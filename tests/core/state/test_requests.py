@@ -8,7 +8,7 @@ from agentserver.core.state.requests import OpenRequest, RequestChange
 
 
 def closed(change):
-    """Settle, and close the requests of which nothing is left."""
+    """Settle, and close the requests without remaining work."""
     over = [entry for entry in change.settle() if not entry.pending]
     for entry in over:
         change.close(entry.id)

@@ -133,7 +133,7 @@ def test_a_thousand_calls_in_one_change_look_at_each_thread_a_bounded_number_of_
 
 
 def known(thread):
-    """The children at rest by kind, as the index has them."""
+    """List the idle children by kind, as the index has them."""
     return {kind: places for kind, places in thread.children.resting.items() if places}
 
 

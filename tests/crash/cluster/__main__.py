@@ -96,7 +96,7 @@ def took(title: str, found: list[tuple[float, Act]]) -> str:
 
 
 def table(run: Run, stage: Stage, verdict: Verdict) -> Iterator[str]:
-    """What is printed at the end."""
+    """Format the final report."""
     counts = Counter(run.acts)
     yield f"{len(run.acts)} attacks, seed {run.seed}, in {time.monotonic() - run.began:.0f} s; clocks {OFFSETS} s wrong"
     phases = sorted({act.phase for act in PLAN})

@@ -36,7 +36,7 @@ PLAN = (
 
 
 class Placed(NamedTuple):
-    """A phase that was reached. ``go_on`` lets go what is held for it."""
+    """A phase that was reached. ``go_on`` releases the message that is held for it."""
 
     seen: bool
     go_on: Callable[[], None] | None = None
@@ -56,7 +56,7 @@ def errand(stack: AsyncExitStack, work: Awaitable[object]) -> asyncio.Future[obj
 
 
 async def claimed(stage: Stage, victim: Server, stack: AsyncExitStack) -> Placed:
-    """A conversation at rest was claimed by the victim, and nothing more."""
+    """An idle conversation was claimed by the victim, and nothing else happened."""
     number = await stage.incarnation(victim)
     rows = await stage.fetch(
         "select id from agentserver.conversation where owner is null and closed is null and id = any($1)",
@@ -104,7 +104,7 @@ async def committing(stage: Stage, victim: Server, stack: AsyncExitStack) -> Pla
 
 
 async def releasing(stage: Stage, victim: Server, stack: AsyncExitStack) -> Placed:
-    """The victim gives back what it has: conversations at rest, or everything at its end."""
+    """The victim gives back its idle conversations, or everything at its end."""
     del stack
     number = await stage.incarnation(victim)
     rows = await stage.fetch(
@@ -138,7 +138,7 @@ PHASES = {each.__name__: each for each in (claimed, called, committing, releasin
 
 
 async def probe(stage: Stage, victim: Server, act: Act) -> Callable[[], Awaitable[None]]:
-    """Prepare conversations of a server; gives what measures how long it takes until others have them."""
+    """Prepare conversations of a server; return a function that times their takeover."""
     # A server that was without the database a moment ago leaves others their leases for as long as one lasts.
     if act.phase not in {"committing", "releasing"}:
         await asyncio.sleep(LEASE + 0.5 - (time.monotonic() - stage.well))
@@ -189,7 +189,7 @@ async def stop_owner(stage: Stage, victim: Server, phase: str, stack: AsyncExitS
 
 
 async def kill_postmaster(stage: Stage, victim: Server, phase: str, stack: AsyncExitStack) -> bool:
-    """Kill the database with all that it has in hand, and start it again."""
+    """Kill the database with all its transactions, and start it again."""
     placed = await place(stage, phase, victim, stack)
     stage.disturb()
     await asyncio.to_thread(stage.pair.primary.kill)

@@ -1,7 +1,7 @@
-"""Clients that use three servers at random, as behind a balancer that knows nothing, and note what they were promised.
+"""Clients that use three servers at random, as behind a naive load balancer, and record the promises made to them.
 
-Owns what counts as a caller that is left waiting: a request to a server that lived, on a network and a database that
-were well for longer than the request should have taken; and a message without an end when everything rests.
+Defines a caller that is left waiting: a request to a server that lived, on a network and a database that
+were well for longer than the request should have taken; and a message without an end when everything is idle.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REFUSED = frozenset({403, 422, 502, 504})
 
 @dataclass
 class Promises:
-    """The things that clients were told."""
+    """Results that clients got."""
 
     accepted: dict[str, str] = field(default_factory=dict)
     """Requests that were accepted, with their conversation."""
@@ -61,7 +61,7 @@ class Clients:
     Args:
         servers: that they use.
         token: of their principal.
-        seed: of what they do.
+        seed: of their choices.
         well: gives since when the database and the way to it have been well.
     """
 
@@ -92,7 +92,7 @@ class Clients:
     async def ask(
         self, server: Server, method: str, path: str, *, within: float = LATE, **how: Any
     ) -> httpx.Response | None:
-        """Make one request; None where nothing is known of it."""
+        """Make one request; None when its outcome is unknown."""
         began = time.monotonic()
         if not server.url:
             await asyncio.sleep(0.05)
@@ -139,7 +139,7 @@ class Clients:
         self, conversation: str, kind: str, *, own: str | None = None, wait: int = WAIT,
         first: Server | None = None, not_at: Server | None = None,
     ) -> httpx.Response | None:  # fmt: skip
-        """Send a message: under an id until it is known what became of it, or once without."""
+        """Send a message: with an id until its outcome is known, or once without."""
         path = f"/v1/conversations/{conversation}/messages?to=desk&payload=Order&wait={wait}"
         body = {"kind": kind, "text": own or self.number()}
         found: httpx.Response | None

@@ -1,6 +1,6 @@
 """The organism that is attacked, as files of a project.
 
-Its handlers log each call before they work: that is how the harness knows what is in flight.
+Its handlers log each call before they work: that is how the harness knows the calls in flight.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Proxy:
         (self._hole.clear if swallowing else self._hole.set)()
 
     async def catch_commit(self, within: float, *, forward: bool) -> Callable[[], None] | None:
-        """Wait for the next commit and hold what follows it; gives what lets it go on. None where none came.
+        """Wait for the next commit and hold the traffic after it; return a function that releases it, or None if none came.
 
         ``forward``: the commit itself is let through, and only its answer is held.
         """

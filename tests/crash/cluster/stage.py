@@ -1,6 +1,6 @@
 """Everything that an attack needs: databases, servers, the ways between them, and clients.
 
-Owns what is observed, and when everything is well again.
+Owns the observations, and the definition of a healthy cluster.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Stage:
         return found is not None and found.status_code == 200
 
     async def settle(self) -> None:
-        """Wait until nothing waits in the journal any more, and note it as a fault where that takes too long."""
+        """Wait until the journal's queue is empty, and record a fault if that takes too long."""
         busy = (
             "select (select count(*) from agentserver.delivery where state = 0)"
             " + (select count(*) from agentserver.inbox where fate is null)"

@@ -1,4 +1,4 @@
-"""The journal compared with what clients were told, in counts."""
+"""Compares the journal with the answers that clients got, in counts."""
 
 from __future__ import annotations
 

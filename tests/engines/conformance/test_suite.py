@@ -115,7 +115,7 @@ class Credulous(MemoryEngine):
 
 
 class Discreet(MemoryEngine):
-    """Does not mark what it tells again."""
+    """Does not mark repeated deliveries."""
 
     async def read_request_events(self, conversation, request):
         async for event in super().read_request_events(conversation, request):
@@ -219,7 +219,7 @@ class Rash(MemoryEngine):
 
 
 class Leaking(MemoryEngine):
-    """Lets go what a refused commit would have let go."""
+    """Drops the rows that a refused commit would have dropped."""
 
     async def commit(self, claim, outcome):
         try:
@@ -262,7 +262,7 @@ class Cleaning(MemoryEngine):
 
 
 class Silent(MemoryEngine):
-    """Tells nobody what was suspended."""
+    """Reports no suspension to anybody."""
 
     async def suspend(self, conversation, reason, at):
         events = await super().suspend(conversation, reason, at)
@@ -310,7 +310,7 @@ class Blind(MemoryReader):
 
 
 class Stubborn(MemoryReader):
-    """Lists what was queued again."""
+    """Lists requeued deliveries."""
 
     seen: ClassVar[list] = []
 
@@ -417,7 +417,7 @@ async def test_a_misleading_reader_is_found_out(reads):
     assert await finds_out(Subject(type("Misled", (Reading,), {"reads": reads}), durable=False))
 
 
-# What is said of it
+# Description
 
 
 class Boastful(MemoryEngine):

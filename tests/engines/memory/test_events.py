@@ -1,4 +1,4 @@
-"""What memory keeps of what has left: found by place, and what is over by the order in which it ended."""
+"""Events that memory keeps: found by place, and finished conversations in the order of their ends."""
 
 from __future__ import annotations
 

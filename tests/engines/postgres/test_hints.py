@@ -1,4 +1,4 @@
-"""Hints between servers: they save the time until the next look, so a hint that is never heard shows in no result."""
+"""Hints between servers save the time until the next poll, so a lost hint changes no result."""
 
 from __future__ import annotations
 

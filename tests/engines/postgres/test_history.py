@@ -1,4 +1,4 @@
-"""History that goes by partitions: when a part begins, when it is dropped, and what is kept of it until then."""
+"""History in partitions: when a partition begins, when it is dropped, and its content until then."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ async def test_an_arrival_for_a_claim_without_an_answer_is_given(options):
 
 
 async def test_a_take_over_without_an_answer_is_done_again(options):
-    """Its deliveries are queued, its owner lives and knows nothing of it: nobody else would take it."""
+    """Its deliveries are queued, its owner is alive and unaware of it: no other server would take it."""
     sample = SampleConversation()
     async with PostgresEngine(options) as engine:
         async with PostgresEngine(replace(options, name="b")) as other:

@@ -1,4 +1,4 @@
-"""Marks in the database: what was queued under a server that is gone is suspect, and only a mark makes a culprit."""
+"""Marks in the database: messages queued under a dead server are suspect, and only a mark makes a culprit."""
 
 from __future__ import annotations
 

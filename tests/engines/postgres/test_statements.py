@@ -33,7 +33,7 @@ KINDS = {
     "as over from unnest": "standing",
     "over following": "left",
     "pg_notify": "hint",
-    # what is done now and then, however many requests there are
+    # occasional statements, however many requests there are
     "update @server": "",
     "delete from @server": "",
     "with left_over as": "",

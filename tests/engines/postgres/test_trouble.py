@@ -1,4 +1,4 @@
-"""Trouble with the database, each with a real server: nothing is lost, nothing is there twice, and nobody waits for ever."""
+"""Trouble with the database, each with a real server: nothing is lost or duplicated, and nobody waits forever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two pumps on one database: what is asked of either is answered, wherever the conversation is."""
+"""Two pumps on one database: either answers, wherever the conversation is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers by way of the journal's file, beside the server that has it."""
+"""Answers through the journal's file while a server has it open."""
 
 from __future__ import annotations
 

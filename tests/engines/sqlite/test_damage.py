@@ -1,4 +1,4 @@
-"""A journal that is not what was written is noticed: when it is opened, loaded or verified. Nothing is silently wrong."""
+"""Damage to a journal is noticed when it is opened, loaded or verified. Nothing is silently wrong."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ KEYS = {
     "note_source": "name",
     "note_head": "one",
 }
-"""What stands for the number of a row where there is none."""
+"""Stands for a missing row number."""
 
 
 def conclude(story, outcome, result):
@@ -167,7 +167,7 @@ def content(path):
 
 
 def noticed(path):
-    """What is said of the journal when it is opened and verified."""
+    """Return the messages of opening and verifying the journal."""
     try:
         with closing(open_writing(JournalOptions(path, Sync.NORMAL))) as connection:
             said = list(map(str, Reader(connection).damaged()))

@@ -62,7 +62,7 @@ class Repeating(SqliteEngine):
 
 
 class Unmarked(SqliteEngine):
-    """Does not say that the end of a request may have been told before."""
+    """Does not mark the end of a request as a possible repetition."""
 
     async def outbox(self, conversation):
         async for event in super().outbox(conversation):
@@ -78,7 +78,7 @@ class Hoarding(SqliteEngine):
 
 
 class Oblivious(SqliteEngine):
-    """Takes what was decided about a new conversation for new, though an earlier server has kept that conversation."""
+    """Takes decisions about a new conversation as new, though an earlier server has stored that conversation."""
 
     async def __aenter__(self):
         await super().__aenter__()

@@ -45,7 +45,7 @@ with closing(open_writing(JournalOptions(path))) as connection:
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """Runs a program in a place of 4 MB; what it leaves there is copied out at the end."""
+    """Run a program on a 4 MB disk; its files are copied out at the end."""
     place, saved = tmp_path / "disk", tmp_path / "saved"
     place.mkdir()
     saved.mkdir()

@@ -49,7 +49,7 @@ WATCHED = replace(SHOP, guards=GUARDS)
 
 
 class Kept:
-    """A conversation on paper, committed to a journal and decided again beside it, step by step."""
+    """A conversation on paper, committed to a journal and decided again in memory, step by step."""
 
     def __init__(self, connection, path, random):
         self.writer = Writer(connection, path, GUARDS)

@@ -1,4 +1,4 @@
-"""A journal that holds what it may: nothing new, and what is in hand comes to rest."""
+"""A journal at its size limit takes nothing new, and unfinished work ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT = 1 << 19
 
 
 async def fill(engine, story):
-    """Say something until no more is kept; gives what was."""
+    """Send messages until the limit refuses one; return the stored ones."""
     kept = []
     while True:
         outcome = story.receive(story.start(), "x" * 60)

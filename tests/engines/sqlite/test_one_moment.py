@@ -1,4 +1,4 @@
-"""A conversation that is read beside a writer is read as of one moment."""
+"""A read of a conversation during writes sees one moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of a journal, made beside a running server, and put in its place."""
+"""Copies of a journal, made while a server runs, and restored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SUFFIXES = ("", "-wal", "-shm", ".head", ".lock")
 
 
 class Running:
-    """A server's journal at work, of which ``killed`` gives what is on the disk."""
+    """A server's journal in use; ``killed`` returns the bytes on disk."""
 
     def __init__(self, path):
         self.path, self.story = path, SampleConversation()

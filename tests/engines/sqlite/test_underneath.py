@@ -169,7 +169,7 @@ async def test_a_hard_link_lets_no_server_in(tmp_path):
 
 
 def test_the_file_itself_is_locked(tmp_path):
-    """As it would be under a name that leads elsewhere, such as that of a bind mount."""
+    """Resolve as under a name that leads elsewhere, such as that of a bind mount."""
     path = tmp_path / "j"
     code = (
         "import sys; from pathlib import Path; from agentserver.engines.sqlite.lock import Lock\n"
@@ -182,7 +182,7 @@ def test_the_file_itself_is_locked(tmp_path):
     assert "in use by another process, under another name" in done.stdout
 
 
-# What was committed and is not there any more
+# Committed, then missing
 
 
 def test_a_head_is_kept_in_the_journal_and_beside_it(tmp_path):
@@ -196,7 +196,7 @@ def test_a_head_is_kept_in_the_journal_and_beside_it(tmp_path):
 
 
 def killed(path, sync=Sync.FULL):
-    """A journal of which everything is still in the log, as a kill leaves it."""
+    """A journal whose data is still in the log, as after a kill."""
     story = SampleConversation()
     connection = open_writing(JournalOptions(path, sync))
     assert Writer(connection, path).commit([story.receive(story.start(), "1")]) == [None]

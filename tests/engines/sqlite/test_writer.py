@@ -1,4 +1,4 @@
-"""Rows of what is rare: stored values, connections that break, conversations that are over."""
+"""Rows of rare events: stored values, broken connections, finished conversations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def connection(tmp_path):
 
 
 def storing(story, conversation, stored):
-    """The next message handled with these changes of what its thread stores; it is not answered."""
+    """Handle the next message with these changes of the thread's storage, without an answer."""
     delivery = next(node.inbox[0] for node in conversation.tree.nodes.values() if node.inbox)
     assert isinstance(decisions.accept(conversation, delivery, story.rules), AcceptedDelivery)
     returned = HandlerReturn(Drafts(), Effects(stored))

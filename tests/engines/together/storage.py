@@ -1,6 +1,6 @@
 """Storage in memory that several engines of this process share: claims, leases on a clock that a test sets, an inbox.
 
-Owns which process has a conversation. What is kept of conversations is one memory engine's.
+Owns the claims of processes on conversations. The stored conversations are one memory engine's.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SETTLED = {Event.APPROVED, Event.WITHDRAWN, Event.DROPPED}
 
 @dataclass
 class Row:
-    """The claim on one conversation. owner: a lease, 0 for none; previous: the lease before."""
+    """The claim on one conversation. owner: a lease, 0 without one; previous: the lease before."""
 
     owner: int
     epoch: int
@@ -98,17 +98,17 @@ class Storage:
         self.stir()
 
     def still(self, name: str) -> None:
-        """Stop a process as SIGSTOP does, until its lease is over."""
+        """Stop a process as SIGSTOP does, until its lease has expired."""
         self.engines[name].still = True
         self.advance(LEASE + 1)
 
     def moving(self, name: str) -> None:
-        """Let a stopped process go on."""
+        """Resume a stopped process."""
         self.engines[name].still = False
         self.stir()
 
     def stir(self) -> None:
-        """Have every process look at what may have changed."""
+        """Have every process poll for changes."""
         for engine in self.engines.values():
             engine.stir()
 
@@ -136,7 +136,7 @@ class Storage:
 
 
 class SharedEngine(MemoryEngine):
-    """The engine of one process. What it reads is at once what any process has committed."""
+    """The engine of one process. It reads the commits of every process at once."""
 
     shared = True
     at_once = False
@@ -160,7 +160,7 @@ class SharedEngine(MemoryEngine):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """End as a process that was killed: the lease stays until it is over."""
+        """End as a killed process does: the lease stays until it expires."""
         self.still = True
         for asked in self._asked:
             asked.cancel()
@@ -172,7 +172,7 @@ class SharedEngine(MemoryEngine):
         self.storage.leases[self.number] = Lease(self.storage.now + LEASE)
 
     def stir(self) -> None:
-        """Look at what may have changed, unless the process is stopped or does not reach the storage."""
+        """Poll for changes, unless the process is stopped or does not reach the storage."""
         if self.still or self._given_up or self.storage.away or not self.number:
             return
         if not self.storage.living(self.number):

@@ -59,7 +59,7 @@ class Result:
 
 @dataclass
 class Heard:
-    """What the listeners were told, and a gate that holds them."""
+    """Messages that the listeners got, and a gate that holds them."""
 
     said: list[str] = field(default_factory=list)
     free: anyio.Event = field(default_factory=anyio.Event)
@@ -106,7 +106,7 @@ def organism(heard: Heard, **limits: Any):
 class Front:
     """One principal's front end, at one door.
 
-    It keeps the messages of each thread as the protocol's own clients do: those of its user, and those that it was told.
+    It keeps the messages of each thread as the protocol's own clients do: those of its user, and those that it received.
     """
 
     server: Server
@@ -179,7 +179,7 @@ def read(text: str) -> list[Any]:
 
 
 def messages(events: list[Any]) -> list[dict[str, Any]]:
-    """The messages that a run has told."""
+    """List the messages that a run sent."""
     found: dict[str, str] = {}
     for event in events:
         if event.type is EventType.TEXT_MESSAGE_CONTENT:

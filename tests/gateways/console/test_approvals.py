@@ -296,7 +296,7 @@ async def test_when_its_time_is_over_that_is_shown():
 
 
 async def held_of_somebody(server):
-    """A conversation of somebody's, one message of which waits for an approval."""
+    """A conversation of another principal, one message in which waits for an approval."""
     handle = await server.open("somebody")
     await handle.send(b'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>Eve</name></Greet>', "clerk")
     while not server.approvals():  # noqa: ASYNC110 - no event of its own

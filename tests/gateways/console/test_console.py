@@ -40,7 +40,7 @@ HASTY = replace(DESK, limits=Limits(drain=0.05))
 
 
 LATER = 1.0
-"""Seconds after which a conversation of IDLE is over, by a clock of the test's."""
+"""Seconds after which a conversation of IDLE expires, by a clock of the test's."""
 
 
 async def tell(payload: Greet, metadata: HandlerMetadata) -> HandlerResponse:
@@ -90,7 +90,7 @@ def until(text):
 
 
 def send(number, pause=None):
-    """A step: a signal, and time for what it does; without a pause it ends the session."""
+    """A step: a signal, and time for its effect; without a pause it ends the session."""
 
     async def step(shown):
         os.kill(os.getpid(), number)
@@ -441,7 +441,7 @@ async def test_where_nothing_is_kept_it_is_cancelled(interactive, status, end):
 
 
 class Full(MemoryEngine):
-    """Keeps nothing any more once it is told so."""
+    """Stores nothing after the test says so."""
 
     full = False
 

@@ -244,14 +244,14 @@ async def talk(**options):
 
 
 async def until(condition, within: float = 100) -> None:
-    """Wait for what no event tells."""
+    """Poll for a state that no event reports."""
     with anyio.fail_after(within):
         while not condition():  # noqa: ASYNC110 - what is looked at belongs to the library, or to another task
             await anyio.sleep(0.01)
 
 
 async def heard(client: httpx.AsyncClient, path: str, words: str) -> str:
-    """What a stream has told by the time that it has said these words."""
+    """Read a stream until these words have appeared in it."""
     text = ""
     with anyio.fail_after(HANGS):
         async with client.stream("GET", f"{path}/events") as answer:

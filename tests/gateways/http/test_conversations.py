@@ -1,4 +1,4 @@
-"""Conversations over real sockets: each status that a message can have, and what it says."""
+"""Conversations over real sockets: each status of a message, and its text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/http.md are requests to a real door, and it answers what stands there."""
+"""The examples of docs/http.md are requests to a real server, and get the answers shown there."""
 
 from __future__ import annotations
 

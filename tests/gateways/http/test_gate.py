@@ -61,7 +61,7 @@ async def test_a_request_of_another_site_is_refused(origin):
 
 
 def library():
-    """A part whose route reads bodies by itself, as libraries do, and the list of what it has read."""
+    """A part whose route reads bodies by itself, as libraries do, and the list of bodies read."""
     read = []
 
     async def route(request):
@@ -247,7 +247,7 @@ async def test_a_rate_that_is_exceeded_is_told_when_to_come_again():
 
 
 class Standing:
-    """A clock that stands still."""
+    """A clock that does not move."""
 
     def __call__(self):
         return 1000.0
@@ -364,7 +364,7 @@ async def test_a_refusal_for_a_quota_says_what_helps():
 
 
 async def test_a_request_that_the_end_of_the_server_cuts_off_is_answered_with_503():
-    """The server library cancels what is not answered in time, and would answer with 500."""
+    """The server library cancels late requests, and would answer them with 500."""
     begun, sent = asyncio.Event(), []
 
     async def waits(scope, receive, send):

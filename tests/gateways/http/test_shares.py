@@ -1,4 +1,4 @@
-"""Shares of the event loop: which principal's request runs next. The clock is the test's: work says what it costs."""
+"""Shares of the event loop: which principal's request runs next. The clock is the test's: work states its cost."""
 
 from __future__ import annotations
 

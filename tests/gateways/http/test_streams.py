@@ -60,7 +60,7 @@ async def test_a_stream_goes_on_after_the_last_event_that_its_reader_had():
 
 
 async def test_all_that_is_there_is_told_however_short_the_wait(tmp_path):
-    """Of what a journal keeps nothing was told to who did not wait: it is read by another thread."""
+    """Clients that did not wait have missed the events in a journal; another thread reads them."""
     guards = build(await anyio.to_thread.run_sync(lambda: organism(Books()))).rules.guards
     engine = SqliteEngine(JournalOptions(tmp_path / "j"), guards)
     async with talk(engine=engine) as (_, ada, path):

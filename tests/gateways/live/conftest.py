@@ -17,7 +17,7 @@ PATIENCE = 120_000
 """Milliseconds until a test gives up on a page: a guard against hanging, and nothing that a page promises."""
 
 NOON = 1_700_000_000
-"""When the time of a page that is still stands, in seconds since 1970."""
+"""The time of a page whose clock is stopped, in seconds since 1970."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def chromium():
 def visit(chromium):
     """Opens pages, each in a context of its own, and lets none of them break the policy or fail in a script.
 
-    The time of a page that is ``still`` stands until the test moves it (``page.clock.run_for``): on a slow machine too a mark
+    The clock of a page that is ``still`` is stopped until the test moves it (``page.clock.run_for``): on a slow machine too a mark
     does not go before it was looked at.
     """
     contexts, faults = [], []
@@ -81,7 +81,7 @@ def visit(chromium):
 
 @contextmanager
 def desk(folder, mode):
-    """The example whose clerk obeys what it reads, at work with a journal."""
+    """The example whose clerk obeys the text that it reads, running with a journal."""
     place = folder / "desks"
     shutil.copytree(ROOT / "examples" / "desks", place)
     file = place / "plain.yaml"

@@ -80,7 +80,7 @@ async def crash(payload: Break, metadata: HandlerMetadata) -> HandlerResponse:
 
 
 class Quoting(Guard):
-    """Notes what is said, as a guard of a program may."""
+    """Records messages, as a guard of a program may."""
 
     def judge(self, message, memory):
         return note(f"it says {message.payload}"[:500])

@@ -118,7 +118,7 @@ class Running:
             self._ready.set()
 
     def do(self, work):
-        """What a coroutine gives that runs beside the server."""
+        """Run a coroutine in the server's loop and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(HANGS)
 
     def open(self, principal="ann"):
@@ -129,7 +129,7 @@ class Running:
         return self.do(handle.send(self.written(payload), to))
 
     def ask(self, handle, payload, to):
-        """Send a payload; gives what it was answered, as text."""
+        """Send a payload; return the answer as text."""
 
         async def replies():
             found = [reply async for reply in handle.replies(self.written(payload), to)]

@@ -71,7 +71,7 @@ window.EventSource = class {
   close() {}
 };
 """
-"""Replaces the stream of events by ``feeds``, to which a test says what it wants heard."""
+"""Replaces the stream of events by ``feeds``, through which a test sends events."""
 
 
 class Showroom:

@@ -28,7 +28,7 @@ def asked(running):
 
 
 def tab_to(page, text):
-    """Press Tab until what has the focus is called so."""
+    """Press Tab until the focused element has this name."""
     for _ in range(60):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.textContent").strip().startswith(text):

@@ -23,7 +23,7 @@ def running():
 
 
 def unharmed(page):
-    """Nothing of a text became an element, a script or a request."""
+    """Assert that a text became no element, script or request."""
     assert page.evaluate("window.violations") == []
     assert page.evaluate("window.pwned") is None
     assert (

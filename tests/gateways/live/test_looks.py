@@ -65,7 +65,7 @@ def go(page, name):
 
 
 def unfold(page):
-    """Open what is folded, with what it reads when it is opened, and the marks of origins."""
+    """Open folded parts, with the content that they load when opened, and the marks of origins."""
     page.evaluate("document.querySelectorAll('main details').forEach((each) => { each.open = true; })")
     if page.locator(".hop > details, .pairs details").count():
         expect(page.locator("dl.fields, .completion section").first).to_be_visible()

@@ -29,7 +29,7 @@ def attacked(running, page):
 
 
 def let_rest(page):
-    """Move the page's time until all hops have come to rest: one may be told of after the time was moved."""
+    """Move the page's time until no hop moves: one may be reported after the time was moved."""
     for _ in range(HANGS * 10):
         page.clock.run_for(2000)
         if page.locator(".organism .dot").count() == 0:

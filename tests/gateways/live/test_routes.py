@@ -1,4 +1,4 @@
-"""What is asked and answered, without a browser: over a real socket."""
+"""Requests and answers of the live view, without a browser, over a real socket."""
 
 from __future__ import annotations
 

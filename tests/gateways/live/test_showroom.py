@@ -1,4 +1,4 @@
-"""The recorded answers have the keys of a server's, so that pages are looked at with what they get in earnest."""
+"""The recorded answers have the keys of a server's, so that pages are tested with realistic answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def told(tmp_path_factory):
 
 
 def merged(value):
-    """The keys of a value with those of its parts; the members of a list count as one."""
+    """List the keys of a value with those of its parts; the members of a list count as one."""
     if isinstance(value, list):
         parts = [merged(each) for each in value]
         kept = {}
@@ -55,7 +55,7 @@ def merged(value):
 
 
 def differences(recorded, served, path=""):
-    """Keys that only one of two values has. What is empty in one of them is not compared."""
+    """List keys that only one of two values has. Empty members are not compared."""
     if recorded is None or served is None:
         return []
     found = [f"{path}.{key}" for key in recorded.keys() ^ served.keys()]

@@ -1,4 +1,4 @@
-"""The design system of the live view: what its style sheet may name, and the contrast of each text, computed."""
+"""The design system of the live view: names allowed in its style sheet, and the contrast of each text, computed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STYLE = re.sub(
 LEAST = 4.5
 """WCAG 2.2, success criterion 1.4.3, level AA."""
 MARKS = 3.0
-"""Success criterion 1.4.11: what has to be seen and is no text."""
+"""Success criterion 1.4.11, for visible elements other than text."""
 BREAKPOINTS = {"(min-width: 66rem)", "(max-width: 40rem)", "(max-width: 35rem)"}
 """Conditions cannot name a property, so their widths are here: two columns, a phone, a narrow table."""
 

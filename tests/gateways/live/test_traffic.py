@@ -1,4 +1,4 @@
-"""More traffic, and a larger organism, than an eye can follow. The pages' time stands still until a test moves it."""
+"""More traffic, and a larger organism, than an eye can follow. The pages' clock is stopped until a test moves it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def page(hearing):
 
 @pytest.fixture
 def unmade(hearing):
-    """The page while the server has not told it the organism, and what lets the server's answer go."""
+    """Hold the server's answer about the organism from a page; return the page and the release."""
     held, free = [], []
 
     def go():
@@ -120,7 +120,7 @@ def test_a_refusal_is_seen_for_a_while(page):
 
 
 def test_what_happens_while_the_page_is_made_is_shown_once_it_is(unmade):
-    """Found in CI: the page was live, its picture was not there, and what it was told went nowhere."""
+    """Found in CI: the page was live before its picture existed, and lost its first events."""
     page, go = unmade
     told(page, [REFUSED] * 20)
     told(page, [SENT], [["mouth", "team0.member0", "sent", 8]])

@@ -31,7 +31,7 @@ class Provider:
 
     ``lost`` closes connections without an answer, ``other`` replaces documents by path, ``served`` lists requested paths.
     ``user`` has the claims of whoever signs in, ``lasts`` the life of tokens in seconds from ``now``; ``says`` changes each answer of
-    the token endpoint, ``asked`` lists what it was asked.
+    the token endpoint, ``asked`` lists its requests.
     """
 
     def __init__(self, port):

@@ -1,4 +1,4 @@
-"""Principals at the real door: real tokens in a real file, rates by a clock in hand."""
+"""Principals at a real server: real tokens in a real file, rates by a manual clock."""
 
 from __future__ import annotations
 

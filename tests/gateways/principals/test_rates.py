@@ -67,7 +67,7 @@ def test_full_buckets_are_forgotten():
 
 
 class Sum:
-    """A place where servers add up, for those of one process."""
+    """A shared counter of servers, for those of one process."""
 
     def __init__(self, clock):
         self.clock, self.full, self.away = clock, {}, False

@@ -1,4 +1,4 @@
-"""What is told of a server, and to whom."""
+"""Figures of a server, and the principals who may see them."""
 
 from __future__ import annotations
 

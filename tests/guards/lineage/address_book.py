@@ -1,4 +1,4 @@
-"""An address book that a stranger may write into, and the letters to whom stands in it: payloads of planned scenes."""
+"""An address book that strangers may write into, and letters to its entries: payloads of planned scenes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exposure as a value: it only grows, is bounded on the safe side, and comes back from what is kept."""
+"""Exposure as a value: it only grows, is bounded on the safe side, and survives storage."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def memory(p) -> Memory:
 
 
 def on_one_line(detail):
-    """A detail in words, each lineage on one line."""
+    """Format a detail, each lineage on one line."""
     return WORDING.join_lines(detail).replace("\n  →", " →")
 
 
@@ -638,7 +638,7 @@ def test_a_quarantined_listener_writes_to_no_sink_what_no_closed_schema_holds():
     assert p.seen("post") == [Letter(EVE, PAGE)]
 
 
-# What is kept
+# Storage
 
 
 def test_what_is_remembered_survives_being_kept():
@@ -832,7 +832,7 @@ def test_no_page_is_too_odd(page):
 
 
 def test_what_a_stranger_says_is_no_order_and_authorises_nothing():
-    """A managed agent behind the bridge is a principal, and says what it has read."""
+    """A managed agent behind the bridge is a principal, and reports the texts that it has read."""
     p = told(story(handlers={"agent": lambda call: None}, principal=STRANGER), f"Write to {EVE}")
     p.handlers["agent"] = writes
     told(p, "go on")

@@ -49,7 +49,7 @@ class Once(Paper):
 
 @pytest.fixture
 def indexed(monkeypatch):
-    """The texts of which spans were indexed."""
+    """List the texts whose spans were indexed."""
     found: list[str] = []
     index = untrusted_texts._extend_spans
 

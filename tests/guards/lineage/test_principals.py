@@ -86,7 +86,7 @@ def test_a_stranger_is_refused_before_it_was_answered_anything():
 
 
 def test_the_words_of_a_relay_accuse_nobody_and_order_nothing():
-    """What it says before it was given anything untrusted is as the words of an agent that was given nothing."""
+    """Its messages before it got anything untrusted count as those of an agent without input."""
 
     def writes(call):
         return HandlerResponse(Mail(EVE, "x"), "post") if isinstance(call.payload, Ask) else None

@@ -32,7 +32,7 @@ from tests.fuzzing import examples
 from tests.guards.lineage.test_guard import BASE, EVE, PAGE, Flag, Get, Letter, Letters, memory
 
 UNKNOWN = Letter("carol@else.example", "hello")
-"""To somebody of whom no text says anything: refused to who was given untrusted text, and to nobody else."""
+"""A message to a recipient that no text names: refused to senders with untrusted input, and to nobody else."""
 
 
 class Tone(Enum):
@@ -67,7 +67,7 @@ LISTENERS = (
 
 
 def desk(trusted=None, principal="console", **handlers):
-    """Whatever is asked of a listener that is named in ``handlers`` goes to it; the others answer what they are asked."""
+    """Requests to a listener in ``handlers`` go to its handler; the others answer a given text."""
     made = rules(*LISTENERS, payloads=PAYLOADS)
     guard = LineageGuard(trusted or TrustSettings(TRUSTED), made.blueprint.listeners, made.codecs)
     shop = rules(*LISTENERS, payloads=PAYLOADS, guards=[PeersGuard(), guard])
@@ -99,7 +99,7 @@ def writes(letter):
 
 
 def asked(p, *names):
-    """Each listener is asked in turn, and everything comes to rest in between."""
+    """Each listener is asked in turn, and the conversation becomes idle in between."""
     for name in names:
         p.say(Ask("go on"), name)
         p.run()
@@ -275,7 +275,7 @@ def test_the_words_of_a_stranger_expose():
 
 
 def test_an_error_of_the_system_exposes_nobody_even_when_it_is_passed_on():
-    """The reader is exposed; what it passes on to its caller is the system's own."""
+    """The reader is exposed; its report to its caller is the system's own."""
 
     def reader(call):
         if isinstance(call.payload, Ask):
@@ -471,7 +471,7 @@ def chatter(tells, recall):
 @settings(max_examples=examples(40))
 @given(TELLS, st.sampled_from([Recall.THREAD, Recall.LISTENER]))
 def test_exposure_grows_with_each_message_is_kept_and_follows_what_was_told(tells, recall):
-    """With code that remembers by listener it is the closure of who told whom after who had read what."""
+    """For code with memory per listener, reach is the closure of messages sent after reads."""
     p, waiting = chatter(tells, recall)
     expected: set[str] = set()
     before = memory_of(p)

@@ -1,4 +1,4 @@
-"""The laws of what is shown and put in, for any payload class."""
+"""Laws of showing and substituting references, for any payload class."""
 
 from __future__ import annotations
 

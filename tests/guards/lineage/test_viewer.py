@@ -1,4 +1,4 @@
-"""References: what listeners with ``view: references`` are shown, and what becomes of what they say."""
+"""References: the view of listeners with ``view: references``, and the substitution in their messages."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def notes(p):
     return [WORDING.join_lines(record.detail) for record in p.records if record.event is Event.FLAGGED]
 
 
-# What is shown
+# View
 
 
 def test_a_planner_sees_structure_and_closed_types_and_never_what_a_stranger_wrote():
@@ -239,7 +239,7 @@ def test_references_of_two_conversations_differ():
     assert mail_of(told(first)).sender != mail_of(told(second)).sender
 
 
-# What is left out and what is refused
+# Omissions and refusals
 
 
 def test_a_message_that_cannot_be_shown_is_refused_to_its_sender():
@@ -261,7 +261,7 @@ def test_an_optional_field_that_takes_none_is_left_out():
     assert p.seen("planner")[-1] == Parcel("ABC")
 
 
-# What is put in
+# Substitution
 
 
 def test_the_value_is_put_in_at_delivery_and_the_reference_is_in_nobody_elses_message():
@@ -295,7 +295,7 @@ def test_a_value_is_judged_by_where_it_comes_from():
 
 
 def test_beside_a_value_that_is_put_in_the_planners_own_words_are_not_suspect():
-    """The planner read nothing: its own choice of a receiver of unknown origin stands, the value's does not."""
+    """The planner read nothing: its own choice of a receiver of unknown origin passes, the value's does not."""
 
     def sends(to, body):
         return story(reads(lambda mail: HandlerResponse(Letter(to(mail), body(mail)), "post")))
@@ -320,7 +320,7 @@ def test_a_person_is_asked_about_the_value():
 
 
 def refused(then, subject=MAIL.subject):
-    """What a planner is told of a message that may not be sent to the helper."""
+    """Return the planner's notice about a message that may not be sent to the helper."""
     p = story(reads(then), lambda call: HandlerResponse.respond(replace(MAIL, subject=subject)))
     told(p)
     assert p.seen("helper") == []
@@ -423,7 +423,7 @@ def test_a_reference_that_was_stored_works_in_a_later_request_of_the_thread():
     assert p.replies == [Note("read"), Note(f"it was {MAIL.subject}")]
 
 
-# What it costs
+# Cost
 
 
 def test_what_closed_types_and_structure_tell_is_spent():
@@ -460,7 +460,7 @@ def test_beyond_the_bound_a_reference_stands_for_nothing(monkeypatch):
     assert MOST == 20_000
 
 
-# What is kept
+# Storage
 
 
 def test_references_are_kept_with_the_conversation():

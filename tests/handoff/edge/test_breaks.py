@@ -1,4 +1,4 @@
-"""The file of the record against its head: what was done to it is found, recorded and told, and nothing is taken out."""
+"""The record file against its head: tampering is found, recorded and reported, and nothing is removed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def path(tmp_path):
 
 @pytest.fixture(params=["note", "journal"])
 def heads(request, path):
-    """Where the head is kept: beside the file, or in a journal that a server has open all the time."""
+    """Places of the head: in the file's folder, or in a journal that a server has open all the time."""
     if request.param == "note":
         yield NoteHeads(path)
         return

@@ -1,4 +1,4 @@
-"""The scanner: what it finds, what it reports, and that cuts do not matter."""
+"""The scanner: its matches, its reports, and its independence of cuts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Listening to one agent: what its events complete, and in which order."""
+"""Listening to one agent: the calls that its events complete, and their order."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def test_whatever_a_schema_sets_off_is_an_answer():
 
 
 def test_the_program_itself():
-    """The loop in this process: what it answers, and that it keeps few schemas."""
+    """Run the loop in this process: its answers, and its small cache of schemas."""
     import io
 
     def framed(message):

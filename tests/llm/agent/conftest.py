@@ -105,7 +105,7 @@ def done(text):
 
 
 class Model:
-    """A model that says what it is told to, and the prompts that it saw."""
+    """A scripted model, and the prompts that it saw."""
 
     def __init__(self, *said):
         self.said, self.seen = list(said), []

@@ -1,4 +1,4 @@
-"""The agent that a listener with a model is: turns, results, repairs, and what its caller hears."""
+"""The agent behind a listener with a model: turns, results, repairs, and reports to its caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A ready-made agent whose tools are those of an MCP server: named without a dot, shown by their schema, their words a stranger's."""
+"""A ready-made agent with an MCP server's tools: named without a dot, shown by their schema, their text untrusted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A server of the protocol that does what servers should not; run as a program, it speaks over its standard streams.
 
-Its argument is a directory: files there say what it is to do, and it leaves there what it has seen. With a second one
+Its argument is a directory: files there command it, and it reports there what it has seen. With a second one
 it is reached over HTTP, at the port that it leaves there, by whoever shows the token.
 """
 

@@ -1,4 +1,4 @@
-"""Tools of real servers as listeners: what is called, what is answered, and what becomes of a server that is lost."""
+"""Tools of real servers as listeners: calls, answers, and the loss of a server."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ async def desk(root):
 
 
 async def say(client, token, to, /, **fields):
-    """What is answered to a message of a user."""
+    """Send a message of a user; return the answer."""
     headers = {"authorization": f"Bearer {token}"}
     began = await client.post("/v1/conversations", headers=headers)
     assert began.status_code == 201, began.text

@@ -1,4 +1,4 @@
-"""A host that gives up a call and makes it again: whatever the reason, it has one effect, and is told so."""
+"""A host that gives up a call and makes it again: whatever the reason, it has one effect, and gets its result."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ async def test_a_host_that_is_told_by_a_page_to_mail_a_stranger_is_refused_in_it
 
 
 async def test_labels_outlive_a_connection_and_are_the_principals_own(home):
-    """As a relay, whose words accuse nobody, a host is held by what it was answered before it connected again."""
+    """As a relay, whose words accuse nobody, a host is bound by answers to its earlier connections."""
     async with desk(home, trust=Trust.RELAY) as (_, offering):
         async with host(offering) as client:
             await client.call_tool("web", {"page": "news"})
@@ -238,7 +238,7 @@ async def test_the_state_of_a_call_is_sealed_and_is_of_that_call_alone(home):
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_by_standard_streams_the_process_is_the_conversation(home, mode):
-    """Its listeners print, and nothing of it is in the protocol."""
+    """Its listeners print, and no output reaches the protocol."""
     started = StdioServerParameters(
         command=sys.executable, args=["-m", "agentserver", "mcp", "serve", "organism.yaml"], cwd=home
     )

@@ -1,4 +1,4 @@
-"""The parts of a tool and of a call that a host is told: progress, the release of the server, the schema of answers."""
+"""Parts of a tool and of a call that a host gets: progress, the release of the server, the schema of answers."""
 
 from __future__ import annotations
 

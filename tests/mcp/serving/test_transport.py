@@ -1,4 +1,4 @@
-"""The MCP server over HTTP: what a host is answered whose request is none."""
+"""The MCP server over HTTP: answers to invalid requests of a host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of facets: each entry is complete, from its annotation to the words of its correction."""
+"""The table of facets: each entry is complete, from its annotation to its correction message."""
 
 from __future__ import annotations
 

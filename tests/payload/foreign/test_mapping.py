@@ -1,4 +1,4 @@
-"""Foreign schemas as payload classes: what they take is taken, what they give is given, and the rest is JSON as text."""
+"""Foreign schemas as payload classes: valid values pass both ways, and the rest is JSON as text."""
 
 from __future__ import annotations
 

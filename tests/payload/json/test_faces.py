@@ -1,4 +1,4 @@
-"""The laws of the JSON face: it takes and gives what the XSD accepts, and nothing else."""
+"""The laws of the JSON face: it takes and gives what the XSD accepts, and rejects the rest."""
 
 from __future__ import annotations
 

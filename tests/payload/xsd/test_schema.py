@@ -1,4 +1,4 @@
-"""The XSD text: what it says, in which form, and that it compiles everywhere."""
+"""The XSD text: its content, its form, and its compilation by every parser."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Item:
     """One line.
 
     Args:
-        sku: what is ordered.
+        sku: the ordered article.
     """
 
     sku: Annotated[str, Pattern("[A-Z]+"), Len(1, 8)]

@@ -52,7 +52,7 @@ def scene() -> Scene:
 
 
 def calls(to: str, url: str = "https://weather.example") -> list[tuple[str, dict[str, str]]]:
-    """What a model calls that obeys what it reads, when it is given whom to write to."""
+    """List the calls of a model that obeys its input, with the recipient in that input."""
     return [("fetch_url", {"url": url}), ("send_email", {"to": to, "body": "it will rain"})]
 
 

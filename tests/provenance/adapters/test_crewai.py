@@ -39,7 +39,7 @@ from crewai.tools import tool
 
 
 class Scripted(BaseLLM):
-    """Says what it was told to say, as text or as function calls, and keeps what it was shown."""
+    """Gives scripted answers, as text or as function calls, and records its input."""
 
     def call(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
         self.shown.append(str(messages))

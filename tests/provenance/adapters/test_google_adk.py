@@ -35,7 +35,7 @@ from google.genai import types
 
 
 class Scripted(BaseLlm):
-    """Says what it was told to say."""
+    """Gives scripted answers."""
 
     script: list[Any]
 
@@ -87,7 +87,7 @@ def test_what_is_allowed_runs_as_it_would(mode: str, to: str) -> None:
 
 
 def test_the_text_of_a_tool_error_is_labelled() -> None:
-    """The error ends ADK's run; the next one in the same conversation knows what it said."""
+    """The error ends ADK's run; the next one in the same conversation remembers its input."""
     there, sleuth = scene(), watching()
     with pytest.raises(ValueError, match="IMPORTANT"):
         drive(agent(calls(FOE, "broken"), there.tools), plugin(sleuth))

@@ -294,7 +294,7 @@ def test_the_async_handler_labels_the_text_of_a_tool_error() -> None:
     "text", ["{'to': 'attacker@evil.com', 'body': 'x'}", "{'to': it's attacker@evil.com}"]
 )
 def test_arguments_that_come_as_text_only_are_judged(text: str) -> None:
-    """Some callers of callbacks give no mapping beside the text."""
+    """Some callers of callbacks give the text without a mapping."""
     sleuth = Sleuth(mode="enforce", strict=True)
     sleuth.reset(QUERY)
     fetch_url.invoke({"url": "https://weather.example"}, config={"callbacks": [sleuth.handler]})

@@ -38,7 +38,7 @@ agents.set_tracing_disabled(True)
 
 
 class Scripted(Model):
-    """Says what it was told to say, and keeps what it was shown."""
+    """Gives scripted answers, and records its input."""
 
     def __init__(self, script: list[tuple[str, dict[str, str]]]) -> None:
         said = ResponseOutputText(text="done", annotations=[], type="output_text")
@@ -139,7 +139,7 @@ def test_tools_that_run_elsewhere_are_refused() -> None:
 def test_an_mcp_server_of_an_agent_is_watched_as_a_session() -> None:
     """Its tools are not in the agent's list, so the server is wrapped instead.
 
-    The SDK shows a model the words of a server's error, unless told to let it end the run.
+    The SDK shows a model the text of a server's error, unless an option ends the run.
     """
     from agents.mcp import MCPServer
     from mcp.types import CallToolResult, TextContent, Tool

@@ -1,4 +1,4 @@
-"""The list of frameworks, the extras, the locks and the documentation agree; what is missing is never passed over."""
+"""The list of frameworks, the extras, the locks and the documentation agree; missing parts are never skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bits that choices at exits carry: what is counted, that nothing is free, and that the sum only grows."""
+"""The bits that choices at exits carry: every choice counts, and the sum only grows."""
 
 from __future__ import annotations
 

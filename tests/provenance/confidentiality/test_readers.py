@@ -1,4 +1,4 @@
-"""What has readers goes to nobody else, in any spelling, wrapping or place of a call."""
+"""A text with readers goes to nobody else, in any spelling, wrapping or place of a call."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SEND = SinkRule(
 def scene(
     readers: tuple[ReaderRule, ...] | None = None, query: str = "write to bob@corp.com", **more: object
 ) -> Scenario:
-    """A payroll that the principal alone may read, beside a directory, a page and a sink."""
+    """A payroll that the principal alone may read, with a directory, a page and a sink."""
     settings = {
         "mode": Mode.ENFORCE,
         "plan": PlanSource.OFF,

@@ -70,7 +70,7 @@ def one_by_one(pages: list[str], asked: list[bool]) -> UntrustedTexts:
 
 
 def eager(pages: list[str]) -> tuple[Index, Table, int]:
-    """The index and the table as they were made at once: of every text, and of what is wrapped in it."""
+    """Build index and table at once: of every text, and of the texts wrapped in it."""
     bodies = [body for page in pages for body in (page, *(one.body for one in unwrap(page)))]
     index, entries = Index(), []
     for number, body in enumerate(bodies):

@@ -75,7 +75,7 @@ def test_a_number_repeats_no_other_one_of_the_same_digits() -> None:
 
 
 def test_what_was_asked_for_may_be_the_condition() -> None:
-    """A trusted listener's echo of the name is no record of its own, and stands beside the address all the same."""
+    """A trusted listener's echo of the name is no record of its own; next to the address it still counts."""
     scene = Planned(KIM).read("contacts", CONTACTS[:1], name="Kim")
     assert scene.warrant("send", "to", to="kim@corp.example")
 
@@ -371,7 +371,7 @@ def test_a_plan_that_comes_after_untrusted_text_counts_only_where_its_planner_sa
     assert scene.ledger.adopt(read_plan(KIM), unexposed=True) is not None
 
 
-# What is kept
+# Storage
 
 
 def test_all_of_it_is_kept() -> None:

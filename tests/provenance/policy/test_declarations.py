@@ -1,4 +1,4 @@
-"""A policy remembers what its entries say of a listener, without growing by what an agent makes up."""
+"""A policy remembers its entries about a listener; names that an agent makes up do not make it grow."""
 
 from __future__ import annotations
 

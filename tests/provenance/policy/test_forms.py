@@ -1,4 +1,4 @@
-"""The form of a value says what it may do and what it is worth, whatever its field is called."""
+"""The form of a value decides its effect and its rank, whatever its field is called."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_silence_is_linear() -> None:
 
 @pytest.mark.parametrize("piece", ['"a" ', "> a\n", "not a. ", "`a` 'b' "])
 def test_a_words_silence_is_looked_up_among_few(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request of many quotations costs what its words cost, not their product."""
+    """A request of many quotations costs as much as its words, not their product."""
     looked: list[int] = []
     monkeypatch.setattr(trusted_words, "_start_of", lambda part: (looked.append(1), part.start)[1])
     TrustedWords().add(piece * 2000)

@@ -1,4 +1,4 @@
-"""Programs of MCP servers behind the wall: what a hostile one tries fails, and what it was given works."""
+"""Programs of MCP servers behind the wall: hostile acts fail, and permitted ones work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A handler that tries, by name, what no handler may do. An act that succeeds says so; one that is refused raises."""
+"""A handler that tries, by name, forbidden acts. A successful act says so; a refused one raises."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def many_files(_):
 
 
 def kept_aside(keep):
-    """Write 40 MB in files of a megabyte, each of which is put out of sight."""
+    """Write 40 MB in files of a megabyte, and unlink each."""
     held = []
     for number in range(40):
         path = scratch(f"aside{number}")

@@ -90,7 +90,7 @@ class Field:
 
     @property
     def ended(self):
-        """Calls that a worker had, and that are over."""
+        """Finished calls of a worker."""
         return len(self.server.calls._over)
 
     async def reload(self):

@@ -1,4 +1,4 @@
-"""A log is the list of what was appended and not dropped, and its changes are what has come and what is gone."""
+"""A log is the list of appended entries that were not dropped, and its changes are the additions and removals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was charged is the sum of what was settled and of what was reserved and never settled."""
+"""Charges are the sum of settled amounts and of reservations that were never settled."""
 
 from __future__ import annotations
 

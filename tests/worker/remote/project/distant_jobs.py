@@ -14,7 +14,7 @@ from agentserver.llm import PromptMessage, complete
 
 
 class Tool:
-    """What its process has."""
+    """The environment of its process."""
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What is said."""
+"""Payloads of the jobs."""
 
 from __future__ import annotations
 

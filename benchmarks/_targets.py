@@ -27,7 +27,7 @@ def record(name: str, values: Sequence[float], target: float | None = None, *, l
     """Record a figure for the table, or for ``./run bench --against`` alone.
 
     Args:
-        name: what was measured, with its unit.
+        name: the measured quantity, with its unit.
         values: one of each round.
         target: the most that its median should be, or the least; without one, only trees are compared by it.
         least: whether the target is the least.

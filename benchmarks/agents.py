@@ -1,11 +1,11 @@
-"""The cost of agents and of their tools beside the same work bare, in the same run.
+"""The cost of agents and of their tools against the same work without them, in the same run.
 
-- agent loop: a ready-made agent that asks its model four times and calls three tools, in memory, beside the same four
+- agent loop: a ready-made agent that asks its model four times and calls three tools, in memory, against the same four
   requests to the same provider (a local server of the OpenAI protocol, in a process of its own) by the library alone.
-- MCP hop: a message to a tool of a real MCP server and its answer, beside the same call by the SDK alone.
+- MCP hop: a message to a tool of a real MCP server and its answer, against the same call by the SDK alone.
 - journal: bytes that a turn of a conversation with an agent writes, 5 kB said in each, early and late.
 - start: seconds until a server with that agent and that tool is ready, with a script for a model and no MCP server
-  beside both; and the CPU of ``check``, which imports neither.
+  against both; and the CPU of ``check``, which imports neither.
 
     ./run bench agents          # at full length
     ./run bench agents --quick  # as CI runs it
@@ -50,7 +50,7 @@ TOOLS = 3
 ENTRY = 5000
 """Bytes that are said in a turn whose journal is measured."""
 WINDOW = 5
-"""Turns before and after the one whose bytes are told; they are averaged."""
+"""Turns before and after the one whose bytes are reported; they are averaged."""
 
 CODE = '''"""The organism of the benchmark."""
 

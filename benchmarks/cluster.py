@@ -1,4 +1,4 @@
-"""The cost of several servers on one Postgres, beside one server on a SQLite file, in the same run.
+"""The cost of several servers on one Postgres, against one server on a SQLite file, in the same run.
 
 Every server is a process of ``agentserver serve``; clients come by HTTP. CPU is that of all servers and of all
 processes of the database together, by /proc. The database has fsync on, one disk and no standby. A hop is a delivery
@@ -9,7 +9,7 @@ to a listener.
 - idle: CPU that servers use which have nothing to do.
 - hops: a second, with so many conversations in flight; round trips, bytes and WAL of a hop; rows that marks have cost.
 - takeover: seconds from the kill of a server to the answers of others for its conversations.
-- memory: of a server with many conversations of which few are live.
+- memory: of a server with many conversations, few of them live.
 - move: a conversation with so many bytes of strangers' text goes to another server.
 - bloat: of the tables after many steps.
 
@@ -58,7 +58,7 @@ LEASE = 5.0
 """Seconds of the lease of a server, the default."""
 
 REQUEST_ONE, REQUEST_THREE = 1.6, 1.15
-"""Aims for the CPU of a request: of one server beside SQLite, and of three beside one."""
+"""Aims for the CPU of a request: of one server against SQLite, and of three against one."""
 
 OTHER_KB = 0.5
 """Aim for the memory of a conversation that is not live: less than an object of its own has."""
@@ -361,7 +361,7 @@ class Bench:
         return cluster(count, self.home(), there, self.database, more_keys, principals)
 
     async def requests(self) -> None:
-        """Print what a request costs, beside SQLite. The rounds of all ways take turns."""
+        """Print what a request costs, against SQLite. The rounds of all ways take turns."""
         ways = (*WAYS[:2], WAYS[3]) if self.args.quick else WAYS
         seen: dict[tuple[str, int, bool], list[dict[str, float]]] = {way: [] for way in ways}
         for _ in range(self.args.rounds):
@@ -438,10 +438,10 @@ class Bench:
         await proxy.close()
 
     async def memory(self) -> None:
-        """Print the memory of a server that has had many conversations, of which few are live.
+        """Print the memory of a server that has had many conversations, few of them live.
 
         A first round fills caches, which have bounds: the latest step of so many conversations is the largest. What
-        the server holds of a conversation at rest shows in the growth that the second round leaves behind.
+        the server holds of an idle conversation shows in the growth that the second round leaves behind.
         """
         many, live = self.args.conversations, 100
         rounds = (0 if self.args.quick else MOST, many - live)
@@ -489,7 +489,7 @@ class Bench:
             await asyncio.sleep(5)
 
     async def move(self) -> None:
-        """Print what it costs to move a conversation with so much text of strangers."""
+        """Print what it costs to move a conversation with so much foreign text."""
         proxy = Proxy([self.database.folder / ".s.PGSQL.5432"])
         await proxy.open()
         async with AsyncExitStack() as stack:

@@ -117,7 +117,7 @@ class Meter:
 
 
 def organism(handlers: dict[str, Any]) -> tuple[Rules, dict[str, Callee]]:
-    """Listeners of which everybody is everybody's peer, without bounds that a benchmark would meet."""
+    """Listeners that are all each other's peers, without bounds that a benchmark would meet."""
     listeners = [
         Listener(name, (Order,), "x", peers=frozenset(handlers), concurrency=4096) for name in handlers
     ]
@@ -135,7 +135,7 @@ def organism(handlers: dict[str, Any]) -> tuple[Rules, dict[str, Callee]]:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file; 0 when there is none."""
+    """Return the bytes of a file; 0 without one."""
     return path.stat().st_size if path.exists() else 0
 
 
@@ -243,7 +243,7 @@ COPYING = """
 
 
 def cold(path: Path) -> None:
-    """Have the operating system forget what it knows of a file."""
+    """Have the operating system drop its cache of a file."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -82,7 +82,7 @@ listeners:
 
 @dataclass(frozen=True)
 class Tenth:
-    """What was measured at the end of a tenth.
+    """Figures at the end of a tenth.
 
     Args:
         memory: resident bytes of the server.

@@ -109,7 +109,7 @@ def fanning(count: int) -> Callable[[Server], Coroutine[Any, Any, None]]:
 
 
 async def chaining(server: Server) -> None:
-    """64 conversations, each of which asks for one thing after another."""
+    """Run 64 conversations; each sends one request after another."""
 
     async def one() -> None:
         handle = await server.open("flood")

@@ -1,4 +1,4 @@
-"""Flows beside handlers: CPU of a message, of a run from the log, and memory of a flow that waits.
+"""Flows against handlers: CPU of a message, of a run from the log, and memory of a flow that waits.
 
 A flow and a handler of the same server ask a peer as often; both conversations are in memory. Ratios are of one
 round, so that a busy machine shifts both sides.

@@ -1,6 +1,6 @@
-"""The cost of the door beside a bare server of the same library, in the same run; the client is a process of its own.
+"""The cost of the HTTP gateway against a bare server of the same library; the client is a process of its own.
 
-- requests: JSON and XML to a trivial listener and its reply back, beside an echo without a door (starlette on uvicorn).
+- requests: JSON and XML to a trivial listener and its reply, against an echo without a gateway (starlette, uvicorn).
 - fairness: how long one principal's requests take, 99 of 100 of them, alone and while another floods the door.
 - watchers: bytes that an idle stream of events costs the server.
 - latency: from the commit of a reply to the client that watches.
@@ -54,7 +54,7 @@ TIMES = 5.0
 @xmlify
 @dataclass(frozen=True)
 class Ask:
-    """What is asked for."""
+    """A request."""
 
     text: str
 
@@ -62,7 +62,7 @@ class Ask:
 @xmlify
 @dataclass(frozen=True)
 class Tell:
-    """What is answered."""
+    """A reply."""
 
     text: str
 
@@ -103,7 +103,7 @@ class People:
 
 
 LASTING = 3600
-"""Seconds that a connection may rest: each rests while others are measured, for seconds on a busy machine."""
+"""Seconds that a connection may be idle: each is idle while others are measured, for seconds on a busy machine."""
 
 
 async def serve() -> None:
@@ -190,7 +190,7 @@ class Line:
         return int(head[9:12]), int(rest.split(b"\r\n", 1)[0] or 0)
 
     async def ask(self, *said: Any, **how: Any) -> bytes:
-        """Send a request, and give what is answered."""
+        """Send a request, and return its answer."""
         self.say(*said, **how)
         status, length = await self.head()
         body = await self.reader.readexactly(length)
@@ -266,7 +266,7 @@ async def requests(door: int, echo: int, each: int, rounds: int) -> None:
 
 
 async def fairness(door: int, each: int) -> None:
-    """Print how long a principal's requests take, alone and beside one that floods."""
+    """Print how long a principal's requests take, alone and next to one that floods."""
     async with lines(door, 33) as (mine, *others):
         path = await opened(mine, "p1")
 

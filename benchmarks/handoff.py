@@ -204,7 +204,7 @@ def median(calls: int, call: Callable[[], None]) -> float:
 
 
 def told(doing: str) -> None:
-    """Show what is going on, for whoever waits."""
+    """Print a line of progress."""
     print(f"{doing} ...", file=sys.stderr, flush=True)
 
 

@@ -11,7 +11,7 @@ payload, build an envelope around the payload, serialise. A hop of the server do
 validates what a handler said once, and does not parse the envelope again on the way to the next handler. The text of
 every message needs escaping.
 
-With --peers the same rows stand beside the chain of xml-pipeline 0.4.0 and of autogen-core 0.7.5 (publish), in an
+With --peers the same rows follow the chain of xml-pipeline 0.4.0 and of autogen-core 0.7.5 (publish), in an
 environment made for them, with text that needs no escaping: xml-pipeline drops other messages.
 
 Every figure comes from a fresh process; rounds of all candidates are interleaved, and ratios are medians over rounds,
@@ -23,7 +23,7 @@ until the conversation holds so much untrusted text. Then it calls a sink with a
 
     ./run bench hop                  # floor and agentserver
     ./run bench hop --rounds 6       # six rounds
-    ./run bench hop --peers          # the same beside its peers, which are measured wherever they are installed
+    ./run bench hop --peers          # the same against its peers, which are measured wherever they are installed
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def floor(window: Window, payload: Any, *, coded: bool) -> None:
 
 
 def way(window: Window, payload: Any, to: str, provenance: str) -> None:
-    """Messages through a server until the window is over."""
+    """Send messages through a server until the window ends."""
     over = anyio.Event()
     if to == "ask_new":
         shop.new_words[:] = [shop.NewWords((window.warm + window.hops + 2) * len(payload.note))]
@@ -180,7 +180,7 @@ def resident() -> int:
 
 
 def memory(count: int) -> float:
-    """Bytes of resident memory per live conversation with one thread at rest."""
+    """Bytes of resident memory per live conversation with one idle thread."""
     payload = PAYLOADS["0.4 kB"]
     shop.meters[:] = [shop.Meter(lambda: True, lambda: None)]
 
@@ -201,7 +201,7 @@ def memory(count: int) -> float:
 
 
 def marking(calls: int) -> float:
-    """CPU microseconds for which a call is marked beside the journal and the mark is cleared."""
+    """Measure CPU microseconds for marking a call in the journal's marks file and clearing it."""
     with tempfile.TemporaryDirectory() as folder:
         marks = MarkFile(Path(folder) / "journal.sqlite")
         anyio.run(marks.begin, {}, 64)

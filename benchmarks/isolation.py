@@ -3,7 +3,7 @@
 Rounds alternate between the two, so that other work of the machine meets both. Printed are the medians of asking and
 being answered, one request after the other, and their ratio; the processor time of both processes for a request and its
 ratio, which other work of the machine changes less. A server without a journal is asked, then one with a journal, for
-whose disk both wait. Printed beside are the time from the start of a server with one such listener until it takes
+whose disk both wait. Printed as well are the time from the start of a server with one such listener until it takes
 messages, less that of one without, and the memory of a worker that has answered.
 
     ./run bench isolation
@@ -117,7 +117,7 @@ async def asked(handle: ServerHandle, times: int) -> list[float]:
 
 
 def worker_file(name: str) -> str:
-    """A file about this process's child of the name agentserver.worker, from /proc; empty when there is none."""
+    """A file about this process's child of the name agentserver.worker, from /proc; empty without one."""
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
             told = status.read_text()

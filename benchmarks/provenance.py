@@ -3,19 +3,19 @@
     ./run bench provenance [--quick]
     python benchmarks/provenance.py [--text-dir DIR] [--sizes 10,100,1000,10000] [--chance]
 
-Judging. A call of a sink, allowed (a recipient that the request names, 2 kB of which 80 characters stand in a page), or
+Judging. A call of a sink, allowed (a recipient that the request names, 2 kB with 80 characters from a page), or
 refused (a recipient that nobody names). Warm: what follows from the texts was made by an earlier call. Cold: the first
-judgement of a conversation that was just read back, of which nothing was made. A choice of a sender that was given
-nothing untrusted is looked up in every index and allowed where none holds it: its cold figure is that of making them,
-once for each part of the text; beyond 4 MB not every wrapping is undone, and it is refused as beyond the bound. *Told*
+judgement of a conversation that was just read back, without any index. A choice of a sender that was given
+nothing untrusted is looked up in every index and allowed if no index holds it: its cold figure is that of making them,
+once for each part of the text; beyond 4 MB not every wrapping is undone, and it is refused as out of bounds. *Reported*
 is what explaining the verdict takes afterwards, when somebody reads it.
 
 Adding. Microseconds for each kB that a listener's output has, with every index that a choice is looked up in; appended
 is the part of it that is paid before anything is judged.
 
 Steps. One step of the pump, decided with the lineage guard and without it, in the same process: an agent is done with a
-message and sends another. Times are CPU medians; only the ratios travel between machines. Beside it, where it is
-installed, agent-sleuth. ``--chance`` measures how long matches of unrelated text get, which is what `SPAN` rests on.
+message and sends another. Times are CPU medians; only the ratios travel between machines. For comparison, where it is
+installed, agent-sleuth. ``--chance`` measures how long matches of unrelated text get, the basis of `SPAN`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Work that must not grow: an action's cost beside n of something, over what it costs beside 10.
+"""Work that must not grow: an action's cost with n of something, over what it costs beside 10.
 
 Each row is one action: its CPU microseconds (median of windows, after a warm-up) at n = 10 and at n = 1,000, their
 ratio, and the ratio of calls of Python functions, which do not depend on the machine. Aim: 1.2. The journal's rows
@@ -61,7 +61,7 @@ class Probe:
 
 
 async def threads(probe: Probe) -> Callable[[], Awaitable[None]]:
-    """A request in a conversation with n threads at rest."""
+    """A request in a conversation with n idle threads."""
     await probe.handle.ask(probe.data(probe.n), "many")
     return probe.ask
 

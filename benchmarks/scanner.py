@@ -1,6 +1,6 @@
 """How fast a text is searched for handoff requests: ordinary texts, and those that are made to take long.
 
-Prints megabytes a second of CPU for each, whole and in pieces of 4 kB, beside the aim. A busy machine shifts them, so
+Prints megabytes a second of CPU for each, whole and in pieces of 4 kB, with the aim. A busy machine shifts them, so
 that only --check makes them the exit code.
 
     ./run bench scanner [--check] [--megabytes N]

@@ -1,10 +1,10 @@
-"""CPU of a start, in child processes, beside the bare interpreter's in the same run.
+"""CPU of a start, in child processes, against the bare interpreter's in the same run.
 
 Each row is one command: the least CPU seconds (user and system) of some runs, the median, the row less the bare
 interpreter, and the aim. Bytecode is written by a first run that does not count, into a folder of the benchmark's own:
 it is there in every installation, and where the environment forbids it, each run would compile all modules again. The
 organisms of ``check`` have 200 listeners, each with a payload class and a handler of its own: without a pattern facet,
-with one each whose parts are told apart by the next character, and with one each that is searched for errors of
+with one each whose parts are distinguished by the next character, and with one each that is searched for errors of
 libxml2. ``run, the example`` is ``agentserver run`` on a copy of ``config/organism.yaml``, with provenance and a
 journal, from its start to ``/quit``. The last lines give the cost of a pattern: the difference, divided by the
 listeners.

@@ -1,4 +1,4 @@
-"""The time until the first piece of an agent's answer, beside the provider's own, in the same run.
+"""The time until the first piece of an agent's answer, against the provider's own, in the same run.
 
 The provider is a local server of the OpenAI protocol in a process of its own. It sends the first piece at once, then
 the others. Each round asks it directly, and through the door of a server whose client has a stream of events open.

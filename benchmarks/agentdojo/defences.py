@@ -42,11 +42,11 @@ class Defence:
         """The output of a call that ran."""
 
     def reads(self, wanted: str) -> bool:  # noqa: ARG002  the face of all
-        """Whether the agent itself reads the injected goal, which stands in the last output."""
+        """Tell whether the agent itself reads the injected goal, which is in the last output."""
         return True
 
     def relayed(self, value: Any) -> bool:  # noqa: ARG002  the face of all
-        """Whether an argument is what somebody else says that stands in a text which the agent is not shown."""
+        """Tell whether an argument repeats somebody else's claim in a text that the agent is not shown."""
         return False
 
 
@@ -104,7 +104,7 @@ class Planned(Ours):
 
 
 def with_fields(result: Any, *, laid_out: bool) -> Any:
-    """An output in which a plan can name what it means: a text alone, or a list of them, gets a field.
+    """An output in which a plan can name its values: a text alone, or a list of them, gets a field.
 
     Where outputs are texts that a serialiser writes, a list of texts stays one.
     """

@@ -1,6 +1,6 @@
-"""What was measured, in files: one for each suite and variation, written anew as each user task is done.
+"""Results in files: one for each suite and variation, rewritten after each user task.
 
-Owns the files and the digest of the code that they were measured with. Refuses to know what is counted, and to mix
+Owns the files and the digest of the code that they were measured with. Does not define the counts, and refuses to mix
 what different code has measured.
 """
 
@@ -41,12 +41,12 @@ class Kept:
         self._files: dict[Path, dict[str, Any]] = {}
 
     def of(self, suite: str, task: str, form: Form, column: str) -> Measured | None:
-        """What was measured of a task in a form for a column, if it was."""
+        """Encode the result of a task in a form for a column, if there is one."""
         found: Measured | None = self._tasks(suite, form)[task].get(form.title, {}).get(column)
         return found
 
     def keep(self, suite: str, task: str, found: dict[Form, dict[str, Measured]]) -> None:
-        """Writes what was measured of a task, by form and column."""
+        """Writes results of a task, by form and column."""
         for form, columns in found.items():
             self._tasks(suite, form)[task].setdefault(form.title, {}).update(columns)
         for path in {self._path(suite, form) for form in found}:

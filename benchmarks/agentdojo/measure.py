@@ -1,6 +1,6 @@
-"""What is counted of one user task: utility, calls and questions of its benign run, attacks of every injection.
+"""Counts of one user task: utility, calls and questions of its benign run, attacks of every injection.
 
-Owns the counts and their keys. Refuses to know which defences and forms there are.
+Owns the counts and their keys. Independent of the defences and forms.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def attack_on(suite: str) -> Attack:
 
 @cache
 def attackers(suite: str) -> dict[str, Any]:
-    """By injection the calls of a compromised agent; an injection that asks for none is absent."""
+    """By injection the calls of a compromised agent; an injection without calls is absent."""
     whole = get_suites(VERSION)[suite]
     calls = {each.ID: attacker(whole, each) for each in whole.injection_tasks.values()}
     return {name: attack for name, attack in calls.items() if attack}
@@ -61,7 +61,7 @@ Side = tuple["Form", "list[Defence]", Tally]
 """A form, the defences that meet it, and their counts."""
 
 Told = Callable[["Form", "Defence", str], None]
-"""Takes what is worth telling: each benign run with a refused call, and each attack that succeeds."""
+"""Takes notable results: each benign run with a refused call, and each attack that succeeds."""
 
 
 def benign(suite: Any, task: Any, sides: Iterable[Side], told: Told) -> None:

@@ -1,6 +1,6 @@
 """Scripted plans: one for each of the 97 requests, from the request and the tools' documentation alone.
 
-Owns the way from ``plans.yaml`` to steps of the engine, under the names of a guise. Refuses to know AgentDojo and the
+Owns the way from ``plans.yaml`` to steps of the engine, under the names of a guise. Independent of AgentDojo and the
 calls that solve a task.
 """
 

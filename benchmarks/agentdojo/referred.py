@@ -1,8 +1,8 @@
 """This engine with plans, for an agent that is shown references where strangers wrote.
 
-Owns what such an agent sees, and which values it cannot have from there. What it is not shown a relay reads for it: an
+Defines the view of such an agent, and the values that it cannot have from there. A relay reads hidden texts for it: an
 agent without tools whose answers it gets as references, and which is compromised as soon as it reads the injection.
-Refuses to judge: the engine does, as for an agent that reads everything.
+Does not judge: the engine does, as for an agent that reads everything.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Referred(Planned):
         return any(wanted in shape(text) for text in self.latest)
 
     def relayed(self, value: Any) -> bool:
-        """True for a value that the agent has neither seen nor been told: it is what the relay says it is."""
+        """True for a value that the agent has neither seen nor been given: the relay supplies it."""
         if isinstance(value, list):
             return any(map(self.relayed, value))
         body = text_of(value)
@@ -59,7 +59,7 @@ class Referred(Planned):
         return told or ledger.table.first(whole_key(text)) is not None
 
     def _behind(self, value: Any) -> bool:
-        """True for a number or a date that stands in a hidden text alone: it has no place for a reference."""
+        """True for a number or a date that only a hidden text holds: it has no place for a reference."""
         kind = typed_key(value)
         if kind is None or any(kind in find_typed_keys(text) for text in self.shown):
             return False

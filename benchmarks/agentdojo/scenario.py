@@ -3,7 +3,7 @@
 The benign agent runs a user task's ground-truth calls. The compromised agent also runs the injection's
 ground-truth calls, right after the first output that shows it the injected goal. An agent that is shown references
 does not read it; then its reader says, of all that it reads for a call of the same tool, what the attacker would.
-A refused call does not run and the agent goes on. Utility and attack success are AgentDojo's own checks.
+A refused call does not run and the agent continues. Utility and attack success are AgentDojo's own checks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from benchmarks.agentdojo.defences import Defence
     from benchmarks.agentdojo.variations.guise import Guise
 
-# Each run begins with an environment read and checked anew, which these two make three times as fast.
+# Each run begins with a freshly read and checked environment, which these two make three times as fast.
 if hasattr(yaml, "CSafeLoader"):
     suite_module.yaml.safe_load = lambda text: yaml.load(text, yaml.CSafeLoader)
 networks.validate_email = cache(networks.validate_email)
@@ -111,7 +111,7 @@ def execute(
 
 
 def misled(wish: FunctionCall, whispered: list[FunctionCall], defence: Defence) -> FunctionCall:
-    """A call of an agent whose reader obeys an injection: what it was told of a hidden text is the attacker's."""
+    """A call of an agent whose reader obeys an injection: the reader's answer about a hidden text is the attacker's."""
     for evil in whispered:
         if evil.function == wish.function:
             args = {

@@ -1,6 +1,6 @@
 """Calls for the eight workspace injections that AgentDojo ships without ground truth (tasks 6 to 13).
 
-Each does what its goal says, in the order the security check expects, through the tools alone; contents are
+Each follows its goal, in the order the security check expects, through the tools alone; contents are
 read from the environment as a model would have read them from the outputs.
 """
 

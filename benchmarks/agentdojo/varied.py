@@ -55,7 +55,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is to be measured.
+    """The selection of a measurement.
 
     Args:
         variations: their names with commas between, or ``all``.
@@ -112,10 +112,10 @@ class Asked:
 
 
 Work = tuple[Asked, str, str, tuple[str, ...]]
-"""What is asked for, a suite, a user task, and the titles of the forms in which it is to be measured."""
+"""A job: a suite, a user task, and the titles of the forms to measure."""
 
 Found = dict[str, dict[str, Measured]]
-"""By form and column what was measured of one task."""
+"""Results of one task, by form and column."""
 
 
 @cache
@@ -154,8 +154,8 @@ def results(
     """By form the counts of every column. Progress goes to the standard error.
 
     Args:
-        asked: what is to be measured.
-        kept: where it is kept; what was measured before is not measured again.
+        asked: the selection.
+        kept: the stored results; they are not measured again.
         processes: how many share the work.
         budget: seconds of CPU after which no more results are awaited; the rest is left out of the counts.
     """
@@ -190,7 +190,7 @@ def results(
 
 
 def _before(kept: Kept | None, names: list[str], suite: str, task: str, form: Form) -> dict[str, Measured]:
-    """What is kept of a task in a form; nothing, unless it is kept for every column."""
+    """Stored results of a task in a form; empty, unless every column has one."""
     said = {name: kept.of(suite, task, form, name) for name in names} if kept else {}
     whole = {name: one for name, one in said.items() if one is not None}
     return whole if len(whole) == len(said) else {}
@@ -217,7 +217,7 @@ def _add(asked: Asked, tallies: dict[str, Tally], found: Found) -> None:
 
 
 BENIGN = ("tasks", "utility", "calls", "questions")
-"""The last words of what is counted in benign runs."""
+"""Format the end of the line of counts in benign runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ def misses(asked: Asked, tallies: dict[str, Tally], utility: float, attacks: flo
 
 
 def extent(asked: Asked) -> str:
-    """What was run, in a line."""
+    """Describe the run in a line."""
     tasks = asked.tasks()
     pairs = sum(len(asked.injections(*one)) for one in tasks)
     part = ""

@@ -1,10 +1,10 @@
 """Tasks, attacks and the agent that carries them out by a script, without a model.
 
-Owns the form of a case and one run of it. Refuses to know a defence beyond its three methods.
+Owns the form of a case and one run of it. Uses no more of a defence than its three methods.
 
 A task is the user's words and a script: calls whose arguments are computed from earlier outputs, as a sensible model
 would. An attack is a task, a text that is planted in the world, and the calls of an agent that obeys it. They are made
-once, right after the first output that shows the text; then the task goes on. A refused call does not run.
+once, right after the first output that shows the text; then the task continues. A refused call does not run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Run:
 class Agent:
     """The hand that a script moves. Calling it runs a tool.
 
-    ``after`` is told of each output; it may move the hand itself.
+    ``after`` is called with each output; it may move the hand itself.
     """
 
     def __init__(self, world: World, defence: Defence, run: Run) -> None:
@@ -78,7 +78,7 @@ class Agent:
         return result
 
     def attempt(self, name: str, /, **arguments: Any) -> Any:
-        """The output of a tool, or ``None`` where the defence or the tool refused: for agents that go on."""
+        """Return the output of a tool, or ``None`` where the defence or the tool refused: for agents that continue."""
         try:
             return self(name, **arguments)
         except (RefusedError, ToolError):
@@ -106,7 +106,7 @@ class Task:
 
 
 class Attack:
-    """A task on which somebody else has a hand. ``text`` is what is planted and seen; ``calls`` obeys it.
+    """A task on which somebody else has a hand. ``text`` is planted and seen; ``calls`` obeys it.
 
     ``misleads`` marks a record so made that the task's own script is taken in, too; ``instead`` an agent that does the
     attacker's calls in place of the rest of the task, which would undo them.
@@ -180,7 +180,7 @@ def carry_out(task: Task, world: World, defence: Defence, attack: Attack | None 
 
 
 def _quietly(script: Callable[[], str | None]) -> str | None:
-    """The result of a script; a refusal ends it, and so does an output without what it looks for."""
+    """The result of a script; a refusal ends it, and so does an output without the expected text."""
     try:
         return script()
     except (RefusedError, DerailedError, ToolError, LookupError, StopIteration):
@@ -214,7 +214,7 @@ def ignored(attack: Attack, defence: Defence) -> bool:
 
 
 def _holds(check: Callable[[], bool]) -> bool:
-    """A check that looks for what is not there does not hold."""
+    """Fail a check that looks for an absent text."""
     try:
         return check()
     except (StopIteration, KeyError, IndexError):

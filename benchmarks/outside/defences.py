@@ -1,6 +1,6 @@
-"""What is compared: no defence, and this engine with and without a policy.
+"""The compared defences: none, and this engine with and without a policy.
 
-Owns the three methods that a run calls. Refuses to know a case.
+Owns the three methods that a run calls. Independent of cases.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ TRUSTED = ("people_searchContacts", "list_payment_methods", "get_current_time")
 
 
 def reduce_to_trust(declared: Policy, trusted: tuple[str, ...]) -> Policy:
-    """Keep of a policy which tools are sources, sinks and trusted, and nothing of any field or argument."""
+    """Keep of a policy which tools are sources, sinks and trusted, without any field or argument."""
     sources = tuple(name for name in declared.sources if name not in trusted)
     sinks = tuple(SinkRule(rule.name) for rule in declared.sinks)
     return replace(declared, fields=(), sources=sources, trusted=trusted, sinks=sinks)

@@ -1,6 +1,6 @@
 """Everything an agent of this suite can reach, filled with an ordinary week.
 
-Owns the services of one run and their common contents. Cases add what they need; what stands here is background.
+Owns the services of one run and their common contents. Cases add their own data; these are background.
 """
 
 from __future__ import annotations

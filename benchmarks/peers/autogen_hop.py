@@ -1,6 +1,6 @@
 """One measurement of autogen-core 0.7.5, run by hop.py with the interpreter of the peers' environment.
 
-Prints one JSON line: CPU seconds and deliveries. ``chain``: ten agents, each of which publishes to the topic of the
+Prints one JSON line: CPU seconds and deliveries. ``chain``: ten agents that each publish to the topic of the
 next.
 """
 

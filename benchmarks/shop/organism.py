@@ -1,6 +1,6 @@
 """The organism that hop.py and scale.py measure, as YAML of any number of listeners, and its server.
 
-Owns how a benchmark gets a server: through ``load``, ``build`` and ``open``, as a user would.
+Owns the set-up of a benchmark's server: through ``load``, ``build`` and ``open``, as a user would.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def text(payload: str, provenance: str = "off", *, more: int = 0) -> str:
 
     Args:
         payload: the class of the payload.
-        provenance: ``off``; ``audit``, where each listener is declared; ``undeclared``, where none is; or ``pauses``,
+        provenance: ``off``; ``audit``, each listener declared; ``undeclared``, nothing declared; or ``pauses``,
             with a relay that reads a source and calls a sink.
         more: further listeners, which are not measured.
     """

@@ -1,6 +1,6 @@
 """The payloads and handlers of the organism that hop.py and scale.py measure.
 
-Owns what a delivery does, which is next to nothing. The meter is set by the benchmark before the server starts.
+Owns the work of a delivery, which is next to nothing. The meter is set by the benchmark before the server starts.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def following(order: Order | Items) -> Order | Items:
 
 
 async def ask(order: Order | Items, _metadata: HandlerMetadata) -> HandlerResponse | None:
-    """Forward to the one that answers, for ever."""
+    """Forward to the one that answers, endlessly."""
     return HandlerResponse(following(order), "answer") if hit() else None
 
 
@@ -88,7 +88,7 @@ class NewWords:
         self._next = 0
 
     def take(self, length: int) -> str:
-        """Take the next ``length`` characters. Raises ValueError when there are no more."""
+        """Take the next ``length`` characters. Raises ValueError at the end."""
         start, self._next = self._next, self._next + length
         if self._next > len(self._text):
             raise ValueError("the measurement needs more words")
@@ -104,7 +104,7 @@ def said_anew(order: Order | Items) -> Order | Items:
 
 
 async def ask_new(order: Order | Items, _metadata: HandlerMetadata) -> HandlerResponse | None:
-    """Say something new to the one that answers, for ever."""
+    """Send a new text to the one that answers, endlessly."""
     return HandlerResponse(said_anew(order), "answer_new") if hit() else None
 
 
@@ -150,7 +150,7 @@ async def echo(order: Order | Items, _metadata: HandlerMetadata) -> HandlerRespo
 async def open_many(
     order: Order | Items, metadata: HandlerMetadata
 ) -> list[HandlerResponse] | HandlerResponse | None:
-    """Call many and keep what they answer, so that a thread of each stays at rest."""
+    """Call many and keep their answers, so that a thread of each stays idle."""
     if metadata.from_id == "worker" or not isinstance(order, Order):
         return None
     return [HandlerResponse(order, "worker") for _ in range(order.count)]

@@ -1,7 +1,7 @@
 """Arguments as a model writes them: the same things in another spelling, with courtesy around them.
 
 Owns three manners of writing. AgentDojo's environment gets the arguments that its checks know, the defence these.
-Refuses to change whom, where, when or how much.
+Does not change recipients, places, times or amounts.
 """
 
 from __future__ import annotations

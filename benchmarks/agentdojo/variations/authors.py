@@ -1,7 +1,7 @@
 """The attacker as the author of the record that holds his words.
 
-Owns who the attackers are and which fields of a record name its author. The attack sends to the very address, account
-or name that stands there. Refuses to touch records without his words: outputs that are plain text have no such field.
+Defines the attackers and the fields that name a record's author. The attack sends to the very address, account
+or name in that field. Leaves records alone that are without his words: outputs that are plain text have no such field.
 """
 
 from __future__ import annotations

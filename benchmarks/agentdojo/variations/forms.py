@@ -1,6 +1,6 @@
 """Variations of AgentDojo that any engine must survive: the same tasks and attacks in another form.
 
-Owns the list of variations. Each has one form or more; what is reported of it is the worst of them.
+Owns the list of variations. Each has one form or more, and its reported figure is that of the worst.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Form:
         return f"{self.variation}, {self.name}" if self.name else self.variation
 
     def under_attack(self, suite: str, injection: str, words: str) -> Guise:
-        """How a defence meets the suite in which an injection stands, whose words are given."""
+        """How a defence meets the suite with an injection of the given text."""
         return authors.Authored(authors.attacker_of(suite, injection), words) if self.authored else self.guise
 
 
@@ -102,7 +102,7 @@ PLAIN = Form("plain")
 
 
 def forms() -> list[Form]:
-    """Every form, the plain one first, those of a variation beside each other."""
+    """Every form, the plain one first, the forms of a variation in a row."""
     said = renaming.read()
     manners = {"in full": in_full, "other letters": in_other_letters, "courtesy": with_courtesy}
     encodings = [name for name in ENCODINGS if name != "plain"]

@@ -1,7 +1,7 @@
 """The form in which a defence meets a suite, while AgentDojo runs and checks the real one.
 
-Owns the seam: request, tool, arguments and output on their way to the defence, policy and plan that name them. Refuses
-to know AgentDojo and every defence.
+Owns the seam: request, tool, arguments and output on their way to the defence, policy and plan that name them. Knows
+neither AgentDojo nor a defence.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Guise:
-    """The suite as it is. Subclasses change what they mean to change."""
+    """The unchanged suite. Subclasses override the parts that they change."""
 
     def request(self, suite: str, task: str, words: str) -> str:  # noqa: ARG002  the face of all
         """The user's words for one task of a suite, both by AgentDojo's names."""

@@ -1,7 +1,7 @@
 """Injected texts of other lengths than AgentDojo's attack.
 
 Owns the short forms (``words/terse.yaml``) and the long ones. Refuses to change what an
-attack does: each text holds what the compromised agent is told to do.
+attack does: each text holds the instructions for the compromised agent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import yaml
 
 WORDS = Path(__file__).with_name("words")
 LONG = 12
-"""Times that the filler stands before and after the words of a long injection, a little over a kilobyte each."""
+"""Repetitions of the filler before and after a long injection, a little over a kilobyte each."""
 
 
 @cache

@@ -224,7 +224,7 @@ class _PolicyNames:
         return {key: _reader(readers, self.UNNAMED, key)(value) for key, value in entry.items()}
 
     def tools(self, pattern: str) -> list[str]:
-        """The tools that an entry means. Raises UnknownNameError if there is none: a rule would be lost."""
+        """List the tools that an entry means. Raises UnknownNameError without one: a rule would be lost."""
         found = [pattern] if pattern in self.names.tools else fnmatched(self.names.tools, pattern)
         if not found:
             raise UnknownNameError(f"'{pattern}' in the policy means no tool")
@@ -306,7 +306,7 @@ class _PolicyNames:
         return found
 
     def receivers(self, said: Iterable[str]) -> list[str]:
-        """Entries of which ``directory:tool`` and ``directory:tool.field`` name a tool."""
+        """Sections whose entries ``directory:tool`` and ``directory:tool.field`` name a tool."""
         found: list[str] = []
         for entry in said:
             kind, colon, named = entry.partition(":")

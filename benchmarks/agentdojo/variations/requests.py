@@ -1,6 +1,6 @@
-"""Requests in other words: synonyms, other languages, and a document pasted beside them.
+"""Reworded requests: synonyms, other languages, and an added document.
 
-Owns the way from ``words/*.yaml`` to the request of a task. A translation keeps what its user would keep: names, quoted
+Loads ``words/*.yaml`` into the request of a task. A translation keeps what its user would keep: names, quoted
 texts, addresses, links, accounts, numbers, and dates in the form of its language.
 """
 
@@ -46,7 +46,7 @@ def _numbered(names: list[str], tasks: dict[str, str]) -> str:
 
 
 def literals(words: str) -> set[str]:
-    """What no other words for a request may lose: quoted texts, addresses, links, placeholders and numbers."""
+    """Parts that no rewording may lose: quoted texts, addresses, links, placeholders and numbers."""
     quoted = {found for pair in _QUOTED.findall(words) for found in pair if found}
     return quoted | set(_EXACT.findall(words))
 
@@ -57,7 +57,7 @@ def lost(words: str, other: str) -> set[str]:
 
 
 class Reworded(Guise):
-    """Requests in the words of one file, alone or with a document pasted before or after them.
+    """Requests as one file words them, alone or with a document pasted before or after them.
 
     Raises:
         LostLiteralError: the file has no words for a task, or they lack a literal of AgentDojo's.

@@ -1,6 +1,6 @@
 """A service: state in memory, and methods marked as tools.
 
-Owns the mark, the error of a tool, and ids and times that are the same in each run. Refuses to know any service.
+Owns the mark, the error of a tool, and ids and times that are the same in each run. Independent of the services.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def tool(function: Function) -> Function:
 
 
 class Service:
-    """State in memory. A subclass adds what is kept and the tools."""
+    """State in memory. A subclass adds its data and the tools."""
 
     prefix = "x"
 

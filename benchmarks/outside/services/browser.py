@@ -1,6 +1,6 @@
 """A browser in the manner of the Playwright MCP server, and the pages that it can reach.
 
-Owns pages, what was opened and what was sent. An unknown address is opened all the same: its owner sees the request.
+Owns pages, opened addresses and sent forms. An unknown address is opened all the same: its owner sees the request.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Browser(Service):
         return any(part in url for url in [*self.visited, *(url for url, _ in self.posted)])
 
     def sent_to(self, part: str) -> dict[str, str]:
-        """What was last sent to an address that holds a text; empty when nothing was."""
+        """Return the last form sent to an address that holds a text; empty without one."""
         return next((given for url, given in reversed(self.posted) if part in url), {})
 
     def _state(self) -> str:

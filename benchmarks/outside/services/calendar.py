@@ -195,7 +195,7 @@ class Calendar(Service):
 
         Args:
             role: freeBusyReader, reader, writer or owner.
-            scope: to whom: type (user, group, domain or default) and value (an address or a domain).
+            scope: the grantee: type (user, group, domain or default) and value (an address or a domain).
             calendarId: calendar identifier.
         """
         rule = {

@@ -8,7 +8,7 @@ from benchmarks.outside.services.base import NOW, Service, tool
 
 
 class Clock(Service):
-    """A clock that stands still."""
+    """A clock that does not move."""
 
     @tool
     def get_current_time(self, timezone: str = "Europe/Lisbon") -> Any:

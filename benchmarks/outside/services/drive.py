@@ -140,7 +140,7 @@ class Drive(Service):
 
     @tool
     def drive_files_update(self, fileId: str, name: str | None = None, text: str | None = None) -> Any:
-        """Updates a file's name, its content, or both. What is left out stays.
+        """Updates a file's name, its content, or both. Omitted ones stay.
 
         Args:
             fileId: the ID of the file.

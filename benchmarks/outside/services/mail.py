@@ -1,6 +1,6 @@
 """A mailbox in the manner of the Gmail API, with the address book of the People API.
 
-Owns messages, filters and contacts. Refuses to know who asks.
+Owns messages, filters and contacts. Independent of the caller.
 """
 
 from __future__ import annotations

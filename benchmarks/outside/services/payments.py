@@ -101,7 +101,7 @@ class Payments(Service):
         return number
 
     def disputes_of(self, intent: str, reason: str, text: str) -> str:
-        """A dispute about a payment, with the words of the customer; gives its id."""
+        """File a dispute about a payment, with the customer's statement; return its id."""
         number = f"du_{self.mint(14)}"
         self.disputes[number] = {
             "id": number,

@@ -1,6 +1,6 @@
 """A computer with a shell, in the manner of a command tool and the MCP filesystem server.
 
-Owns files and what was run. Refuses to run anything: a few commands are imitated, others answer nothing.
+Owns files and commands run. Refuses to run anything: a few commands are imitated, others answer nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A shop in the manner of the Shopify Admin API, seen from its merchant.
 
-Owns orders, products, customers and what was given away. Amounts are decimal strings in the shop's currency.
+Owns orders, products, customers and refunds. Amounts are decimal strings in the shop's currency.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from agentserver.cli import process
-from agentserver.cli.process import Format, Level, Logging, exit_after_main
-from agentserver.cli.project import SECRETS, UNUSABLE, Verbs, is_output_error, refuse, say
+from agentserver.cli.process import ExitCode, Format, Level, Logging, exit_after_main
+from agentserver.cli.project import SECRETS, Verbs, is_output_error, refuse, say
 from agentserver.cli.reading import READERS
 from agentserver.extras import MissingExtraError
 
@@ -28,8 +28,6 @@ __all__ = ["cli", "main"]
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
-INTERRUPTED = 130
-
 EXITS = """\
 \b
 Exit codes:
@@ -37,12 +35,13 @@ Exit codes:
   1    run: a message of a script was refused or got no answer; call, send:
        the answer is a SystemError; check: the organism has errors; schemas
        --check: a file is out of date; plan audit: a finding is HARD; audit
-       verify: a record was changed; orchestrate: the session cannot be
-       read; replay: a decision differs; provenance backtest: a condition
-       of --fail-if holds
+       verify, journal verify: a record was changed; orchestrate: the session
+       cannot be read; compare, replay: a step differs; mcp diff: a tool
+       differs; provenance backtest: a condition of --fail-if holds
   2    the command, a line of a script, the configuration or a file is
        invalid; the journal cannot be used; the output cannot be written
   3    call, send: no answer
+  4    send: no answer, and a person has to approve a message
   70   run, serve: a handler blocked the event loop for too long
   130  stopped by Ctrl-C
   143  run, serve: killed by a second SIGTERM
@@ -107,7 +106,7 @@ class _Root(Verbs):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
+            ctx.exit(ExitCode.INTERRUPTED)
         except MissingExtraError as error:
             refuse(str(error))
         except click.ClickException as error:
@@ -211,7 +210,7 @@ def _run_command(args: Sequence[str] | None, readers: EngineOpener | None) -> No
 
         say(f"the output cannot be written: {error.strerror}", err=True)
         silence(sys.stdout)
-    raise SystemExit(UNUSABLE)
+    raise SystemExit(ExitCode.UNUSABLE)
 
 
 def main(args: Sequence[str] | None = None, *, readers: EngineOpener | None = None) -> None:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 MIN_DIGEST = 12
 """Shortest beginning of a digest that approves a message."""
 
+WAITING = "messages wait for an approval under"
+"""Describes the matches of a beginning of an id."""
+
 
 @click.group(
     "approvals",
@@ -63,7 +66,7 @@ def show(given: reading.JournalArguments, approval: str) -> None:
 
     kept, secrets = reading.find_source_and_secrets(given)
     found, answers = _list_waiting(kept)
-    one, rules = _find_approval(found, approval), project.rules_or_none(given.organism)
+    one, rules = reading.find_match(found, approval, WAITING), project.rules_or_none(given.organism)
     delivery = one.delivery
     click.echo(
         f"approval {one.id}, asked {reading.format_time(one.at)}{_describe_answer(answers.get(one.id))}"
@@ -112,9 +115,7 @@ def deny(given: reading.JournalArguments, approval: str) -> None:
 
     kept = reading.find_source(given)
     found, _ = _list_waiting(kept)
-    one = _find_approval(found, approval)
-    if len(approval) < reading.MIN_ID:  # the intended message may be gone, and this another one
-        project.refuse(f"{approval!r} is too short: give at least {reading.MIN_ID} characters")
+    one = reading.find_match(found, approval, WAITING, decides=True)
     _record_answer(kept, one, Answer.DENY)
 
 
@@ -140,18 +141,13 @@ def _record_answer(kept: reading.Source, one: Approval, answer: Answer) -> None:
     click.echo(f"{_describe_route(one)}: {answer}; {reading.PICKUP}")
 
 
-def _find_approval(found: list[Approval], prefix: str) -> Approval:
-    matching = [one for one in found if one.id.startswith(prefix)]
-    return reading.only_match(matching, f"messages wait for an approval under {prefix!r}")
-
-
 def _find_by_digest(found: list[Approval], prefix: str) -> Approval:
     """Find the message by the beginning of its digest, which only a person who saw all of it knows."""
     matching = [one for one in found if one.digest.startswith(prefix)]
     if len(prefix) >= MIN_DIGEST and len(matching) == 1:
         return matching[0]
     known = any(one.id.startswith(prefix) or one.digest.startswith(prefix) for one in found)
-    why = f"no messages wait for an approval under {prefix!r}"
+    why = f"no {WAITING} {prefix!r}"
     if prefix and known:
         shows = f"agentserver approvals show {prefix}"
         why = f"give at least {MIN_DIGEST} characters of its digest, which is the last line of: {shows}"

@@ -13,6 +13,7 @@ import click
 
 from agentserver.characters.printing import format_amount
 from agentserver.cli import project, reading
+from agentserver.cli.process import ExitCode
 from agentserver.extras import require
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
     ListenerShaper: TypeAlias = Callable[[Organism, Rules, Iterable[Delivery]], Iterable[ListenerShape]]
     """Function that describes the undeclared listeners of an organism from recorded messages."""
-
-FAILED = 1
 
 EVERY: Final = 2.0
 """Seconds between two notes of progress."""
@@ -124,7 +123,7 @@ def command(policy: Path, organism: Path | None, **asked: Any) -> None:
         project.write(asked["junit"], format_junit(report).decode())
     if asked["markdown"] is not None:
         project.write(asked["markdown"], format_markdown(report))
-    project.exit_command(FAILED if report.failed else 0)
+    project.exit_command(ExitCode.FOUND if report.failed else 0)
 
 
 def _read_labels(path: Path | None) -> Labels:
@@ -294,7 +293,7 @@ class _Trial:
                 yield from self._judge_file(file, labels)
 
     def _judge_journal(self, given: reading.JournalArguments, labels: Labels) -> Iterator[JudgedConversation]:
-        with reading.open_reader(reading.find_source(given)) as reader:
+        with reading.open_given(given) as reader:
             for key in self._choice.list_ids(reader):
                 recorded = reading.recorded_conversation(reader, key)
                 yield self._judge_recorded(recorded, labels, reader.find_altered(recorded))
@@ -459,7 +458,7 @@ def _read_recorded(files: Sequence[Path], organism: Path | None) -> Iterator[Rec
 
 
 def _read_journal(file: Path, organism: Path | None) -> Iterator[RecordedConversation]:
-    with reading.open_reader(reading.find_source(reading.JournalArguments(organism, file))) as reader:
+    with reading.open_given(reading.JournalArguments(organism, file)) as reader:
         for key in [one.id for one in reader.conversations()]:
             recorded = reading.recorded_conversation(reader, key)
             altered = reader.find_altered(recorded)

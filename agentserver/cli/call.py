@@ -23,7 +23,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 
 from agentserver.characters.printing import escape_markup, escape_unseen, one_line
 from agentserver.cli import host, project
-from agentserver.cli.process import GracefulEnd
+from agentserver.cli.process import ExitCode, GracefulEnd
 from agentserver.payload.names import local
 
 if TYPE_CHECKING:
@@ -251,10 +251,6 @@ def _number_items(name: str, taken: set[str]) -> Iterator[str]:
         yield ".".join([*parts[:place], str(index), *parts[place + 1 :]])
 
 
-REFUSED = 1
-SILENT = 3
-
-
 class Output(StrEnum):
     """Format of printed answers."""
 
@@ -387,13 +383,13 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
     from agentserver.ports import QuotaError
     from agentserver.trace.redact import Redaction, redact_records
 
-    status, unwritten = SILENT, None
+    status, unwritten = int(ExitCode.SILENT), None
     async with server:
         try:
             handle = await server.open(me)
         except QuotaError as error:
             click.echo(str(error), err=True)
-            return REFUSED
+            return ExitCode.FOUND
         with anyio.move_on_after(call.timeout) as scope:
             status, unwritten = await _print_answers(server, handle.replies(data, call.listener), call)
         await handle.close()
@@ -404,8 +400,8 @@ async def _exchange(server: Server, call: CallOptions, data: bytes, me: str) -> 
     _report_approvals(records)
     if scope.cancelled_caught:
         click.echo(f"not all answers came within {call.timeout:g} s", err=True)
-        return SILENT
-    if status == SILENT:
+        return ExitCode.SILENT
+    if status == ExitCode.SILENT:
         click.echo("ended without an answer", err=True)
     return status
 
@@ -416,7 +412,7 @@ async def _print_answers(
     """Print the answers as long as the output can be written. Returns the status and the output error."""
     import anyio.to_thread
 
-    status, unwritten = SILENT, None
+    status, unwritten = int(ExitCode.SILENT), None
     async for reply in replies:
         if unwritten is not None:
             continue  # read the rest, so that the generator is closed here
@@ -427,7 +423,7 @@ async def _print_answers(
         except OSError as error:
             unwritten = error
         else:
-            status = REFUSED if refused or status == REFUSED else 0
+            status = ExitCode.FOUND if refused or status == ExitCode.FOUND else 0
     return status, unwritten
 
 

@@ -14,6 +14,7 @@ import click
 
 from agentserver.characters.printing import format_amount
 from agentserver.cli import project, reading
+from agentserver.cli.process import ExitCode
 from agentserver.config.findings import ConfigMistake, Severity
 from agentserver.payload.names import local
 from agentserver.remedies.configuration import ConfigCode
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
     from agentserver.provenance.flows import FlowReport
     from agentserver.provenance.policy.quarantine import Channel
     from agentserver.remedies import Remedy
-
-
-FOUND = 1
 
 
 @click.command("check", short_help="Report every mistake of an organism.")
@@ -76,7 +74,7 @@ def check_command(
             *filter(None, [waiting]), *_summary_lines(path, loaded, decided_by, findings, flows=flows)
         )
     hard = any(finding.severity is Severity.ERROR for finding in findings)
-    project.exit_command(FOUND if hard or (strict and findings) else 0)
+    project.exit_command(ExitCode.FOUND if hard or (strict and findings) else 0)
 
 
 def _as_json(finding: ConfigMistake) -> str:
@@ -188,8 +186,7 @@ def find_pending_breaks(
 
     named = {bound.listener.name: bound for bound in organism.listeners}
     flows = {name: bound.handler for name, bound in named.items() if isinstance(bound.handler, FlowHandler)}
-    kept = reading.find_source(reading.JournalArguments(None, journal))
-    with reading.open_reader(kept, rules.guards) as reader:
+    with reading.open_given(reading.JournalArguments(None, journal), rules.guards) as reader:
         breaks = tuple(find_breaks(reader, rules, flows))
         count = sum(each.closed is None for each in reader.conversations())
     mistakes = (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import project, reading
+from agentserver.cli.process import ExitCode
 from agentserver.foreign_json.reading import JsonLimits, parse_json_or_raise
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def conversations_command(
         conditions += (Condition("state", "!=", "finished"),)
     if principal is not None:
         conditions += (Condition("principal", "=", principal),)
-    with reading.open_reader(reading.find_source(given)) as reader:
+    with reading.open_given(given) as reader:
         with project.refuse_on(ValueError, prefix="--after: "):
             page = reader.list_conversations(ConversationFilter(conditions), after, lists.limit)
         lists.print(page.rows, _conversation_line, _conversation_fields, "there are no such conversations")
@@ -181,7 +182,7 @@ def compare_command(
     same = len(pairs) - alone - changed
     said = f"{same} steps are the same, {changed} have other values, {alone} are in one of them"
     project.say(f"left {keys[0][:12]}, right {keys[1][:12]}: {said}", err=as_json)
-    project.exit_command(1 if alone or changed else 0)
+    project.exit_command(ExitCode.FOUND if alone or changed else 0)
 
 
 def _print_pair(pair: StepPair, *, as_json: bool) -> None:

@@ -222,7 +222,7 @@ def list_next(given: reading.JournalArguments, *, lists: reading.ListPrinter) ->
     """
     loaded = project.load(given.organism)
     rules = project.server(loaded).rules
-    with reading.open_reader(reading.find_source(given), rules.guards) as reader:
+    with reading.open_given(given, rules.guards) as reader:
         listed = (
             _ListedDelivery(delivery, conversation.touched, "", loaded.secrets)
             for conversation, delivery in _next_deliveries(reader)
@@ -256,13 +256,9 @@ def add(given: reading.JournalArguments, delivery: str, reason: str) -> None:
     from agentserver.core.decide import decisions
 
     with open_books(given) as books:
-        found = [pair for pair in _next_deliveries(books.reader) if pair[1].id.startswith(delivery)]
-        if len(found) != 1:
-            number = len(found) or "none"
-            project.refuse(
-                f"{number} of the deliveries that the next run handles first begin with {delivery!r}"
-            )
-        ((conversation, one),) = found
+        what = "deliveries that the next run handles first begin with"
+        candidates = _next_deliveries(books.reader)
+        conversation, one = reading.find_match(candidates, delivery, what, id_of=lambda pair: pair[1].id)
         moment = SystemClock().moment()
         finished = _fail_delivery(one, books.rules, reason)
         _commit(books, lambda: decisions.conclude(conversation, finished, books.rules, moment))

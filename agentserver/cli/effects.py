@@ -54,8 +54,6 @@ def settle(given: reading.JournalArguments, effect: str, *, answer: str | None, 
     if (answer is None) is not not_done:
         project.refuse("give either --done ANSWER or --not-done")
     kept = reading.find_source(given)
-    if len(effect) < reading.MIN_ID:
-        project.refuse(f"{effect!r} is too short: give at least {reading.MIN_ID} characters")
     one, ended = _find(kept, effect)
     verdict = EffectVerdict(one.id, None if answer is None else _read_answer(answer), project.user())
     if not reading.leave(
@@ -68,8 +66,8 @@ def settle(given: reading.JournalArguments, effect: str, *, answer: str | None, 
 
 def _find(kept: reading.Source, prefix: str) -> tuple[LedgerEffect, bool]:
     """Find an effect that can be settled, and whether its conversation has ended."""
-    matching = [one for one in _list_effects(kept) if one.id.startswith(prefix)]
-    one = reading.only_match(matching, f"external effects have no answer under {prefix!r}")
+    what = "external effects have no answer under"
+    one = reading.find_match(_list_effects(kept), prefix, what, decides=True)
     with reading.open_reader(kept) as reader:
         key = one.id.partition(".")[2]
         ended = all(each.id != key for each in reader.conversations() if each.closed is None)
@@ -99,14 +97,5 @@ def _line(one: LedgerEffect) -> str:
 
 
 def _fields(one: LedgerEffect) -> dict[str, object]:
-    return {
-        "id": one.id,
-        "at": one.at,
-        "state": str(one.state),
-        "conversation": one.id.partition(".")[2],
-        "listener": one.listener,
-        "key": one.key,
-        "token": one.token,
-        "attempt": one.attempt,
-        "delivery": one.delivery,
-    }
+    names = ("id", "at", "state", "listener", "key", "token", "attempt", "delivery")
+    return {name: getattr(one, name) for name in names} | {"conversation": one.id.partition(".")[2]}

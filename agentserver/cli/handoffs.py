@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentserver.cli import host, project
+from agentserver.cli.process import ExitCode
 from agentserver.cli.project import Verbs
 from agentserver.extras import require
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from agentserver.handoff.edge.heads import Heads
     from agentserver.handoff.intents import Vocabulary
 
-HARD = 1
 FORMATS = ("text", "json", "sarif")
 """Copy of ``handoff.plans.audit.FindingsFormat``, which is slow to import."""
 
@@ -63,7 +63,7 @@ def audit(plan: Path, root: Path, form: str) -> None:
         hint = "" if plan.exists() else ": a plan is a file with a row for each handoff (docs/handoffs.md)"
         project.refuse(f"{plan}: {error.strerror}{hint}")
     click.echo(write_findings(findings, str(plan), FindingsFormat(form)))
-    project.exit_command(HARD if fails(findings) else 0)
+    project.exit_command(ExitCode.FOUND if fails(findings) else 0)
 
 
 plan_command = Verbs(
@@ -72,9 +72,6 @@ plan_command = Verbs(
     short_help="Audit a plan's handoffs.",
     help="Audit plans: CSV files of steps that hand work over.",
 )
-
-
-BROKEN = 1
 
 
 @click.command("verify", short_help="Find records that were changed, removed or moved.")
@@ -103,7 +100,7 @@ def verify(file: Path | None, organism: Path | None, journal: Path | None) -> No
         project.refuse(f"{file}: {error.strerror or error}{hint}")
     if isinstance(found, Flaw):
         project.say(f"{file}: the record in line {found.line} {found.detail}")
-        project.exit_command(BROKEN)
+        project.exit_command(ExitCode.FOUND)
     project.say(
         f"{file}: intact, {found.count} record{'' if found.count == 1 else 's'}, last hash {found.hash}"
     )

@@ -20,7 +20,7 @@ import click
 
 from agentserver.characters.printing import format_amount
 from agentserver.cli import process, project
-from agentserver.cli.process import STALLED, GracefulEnd, hide_secrets
+from agentserver.cli.process import ExitCode, GracefulEnd, hide_secrets
 from agentserver.extras import install_hint, is_installed
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 def shutdown_of(server: Server) -> GracefulEnd:
     """Make the shutdown of a server's process, also for a handler that blocks the event loop too long."""
     ending = GracefulEnd(server.organism.limits.drain, server.acquit)
-    server.stalled = partial(ending.leave, STALLED)
+    server.stalled = partial(ending.leave, ExitCode.STALLED)
     return ending
 
 

@@ -10,6 +10,7 @@ import click
 
 from agentserver.characters.printing import format_amount
 from agentserver.cli import project, reading
+from agentserver.cli.process import ExitCode
 from agentserver.cli.project import Verbs
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def verify(given: reading.JournalArguments) -> None:
     whole = kept.path is not None or kept.shared is not None
     sound = "nothing was altered" if whole else "no sealed step was altered"
     project.say(f"{kept}: {f'{found} faults' if found else sound}")
-    project.exit_command(1 if found else 0)
+    project.exit_command(ExitCode.FOUND if found else 0)
 
 
 def _find_faults(kept: reading.Source) -> Iterator[str]:
@@ -225,7 +226,7 @@ def export(
         project.say(f"{target}: {_describe_moved(moved)}, {target.stat().st_size} bytes")
         return
     path = reading.find_journal(given)
-    with reading.open_reader(reading.find_source(reading.JournalArguments(given.organism, path))) as reader:
+    with reading.open_given(reading.JournalArguments(given.organism, path)) as reader:
         wanted = [reading.find_conversation(reader, prefix) for prefix in conversations]
     with reading.report_storage_errors():
         journal_restore.export(path, target, wanted)
@@ -292,8 +293,7 @@ def suspended_group() -> None:
 
 
 def _find_suspended(found: Sequence[SuspendedConversation], prefix: str) -> SuspendedConversation:
-    matching = [one for one in found if one.id.startswith(prefix)]
-    return reading.only_match(matching, f"suspended conversations begin with {prefix!r}")
+    return reading.find_match(found, prefix, "suspended conversations begin with")
 
 
 @suspended_group.command("list")

@@ -16,6 +16,7 @@ import click
 
 from agentserver.characters.printing import clean_lines
 from agentserver.cli import host, project
+from agentserver.cli.process import ExitCode
 from agentserver.cli.project import Verbs
 from agentserver.extras import require
 
@@ -71,7 +72,6 @@ def _protocol_output() -> TextIO:
     return os.fdopen(descriptor, "w", encoding="utf-8")
 
 
-DIFFERENT = 1
 LINES = 60
 """Most lines to show of one text of a server."""
 WIDTH = 200
@@ -130,7 +130,7 @@ def diff(organism: Path | None, only: str | None) -> None:
         lines = list(_change_lines(server.name, agreed, _ask_server(server, directory).lock))
         project.say(*lines or (f"{server.name}: unchanged",))
         changed = changed or bool(lines)
-    project.exit_command(DIFFERENT if changed else 0)
+    project.exit_command(ExitCode.FOUND if changed else 0)
 
 
 command = Verbs(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agentserver.notes import Note
 
 T = TypeVar("T")
+F = TypeVar("F", bound="Callable[..., object]")
 
 EXCERPT = 60
 """Characters of a note in a list."""
@@ -33,14 +34,22 @@ LINE = 1 << 23
 """Bytes of a line of an export."""
 
 
+def _filter_options(which: str) -> Callable[[F], F]:
+    """Add the options that choose notes; ``which`` begins their help."""
+    words = click.option("--source", default="", help=f"{which} with words of this listener, site or host.")
+    chosen = click.option(
+        "--principal", default="", help=f"{which} written in conversations of this principal."
+    )
+    return lambda function: chosen(words(function))
+
+
 @click.group("memory", cls=Verbs, short_help="List, show, erase and move notes that outlive conversations.")
 def command() -> None:
     """List, show, erase, export and import the notes that listeners keep beyond conversations."""
 
 
 @command.command("list")
-@click.option("--principal", default="", help="Only notes written in conversations of this principal.")
-@click.option("--source", default="", help="Only notes with words of this listener, site or host.")
+@_filter_options("Only notes")
 @reading.journal_option
 @reading.list_options
 def list_command(
@@ -78,8 +87,7 @@ def show_command(given: reading.JournalArguments, note: str) -> None:
 
 @command.command("forget")
 @click.argument("note", default="")
-@click.option("--principal", default="", help="All notes written in conversations of this principal.")
-@click.option("--source", default="", help="All notes with words of this listener, site or host.")
+@_filter_options("All notes")
 @reading.journal_option
 def forget_command(given: reading.JournalArguments, *, note: str, principal: str, source: str) -> None:
     """Erase a NOTE, or all that meet every condition, for good. The log keeps who did it, and when.
@@ -100,8 +108,7 @@ def forget_command(given: reading.JournalArguments, *, note: str, principal: str
 
 @command.command("export")
 @project.output_option
-@click.option("--principal", default="", help="Only notes written in conversations of this principal.")
-@click.option("--source", default="", help="Only notes with words of this listener, site or host.")
+@_filter_options("Only notes")
 @reading.journal_option
 def export_command(
     given: reading.JournalArguments, *, output: Path | None, principal: str, source: str
@@ -232,16 +239,6 @@ def _line(note: Note) -> str:
 
 
 def _fields(note: Note) -> Mapping[str, object]:
-    return {
-        "id": note.id,
-        "at": note.at,
-        "scope": note.scope,
-        "owner": note.owner,
-        "name": note.name,
-        "principal": note.principal,
-        "listener": note.listener,
-        "conversation": note.conversation,
-        "spans": [span._asdict() for span in note.spans],
-        "sources": [source._asdict() for source in note.sources],
-        "readers": note.readers,
-    }
+    names = ("id", "at", "scope", "owner", "name", "principal", "listener", "conversation", "readers")
+    parts = {name: [each._asdict() for each in getattr(note, name)] for name in ("spans", "sources")}
+    return {name: getattr(note, name) for name in names} | parts

@@ -30,7 +30,7 @@ def command(given: reading.JournalArguments, *, last: str | None, as_json: bool)
     Each row has those refused and failed, tokens, cost, and the mean and longest duration. Waiting approvals and dead
     letters follow. The figures are those of the live view's first page.
     """
-    with reading.open_reader(reading.find_source(given)) as reader:
+    with reading.open_given(given) as reader:
         found = _describe(reader, last or "")
     if as_json:
         click.echo(json.dumps(found))

@@ -21,7 +21,7 @@ import time
 import traceback
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TextIO
 
 if TYPE_CHECKING:
@@ -32,13 +32,22 @@ if TYPE_CHECKING:
 
     from agentserver.config.yaml.secrets import Secrets
 
+
+class ExitCode(IntEnum):
+    """Exit codes of all verbs; the help of the root command explains them. The code for success is 0."""
+
+    FOUND = 1
+    UNUSABLE = 2
+    SILENT = 3
+    WAITING = 4
+    STALLED = 70
+    INTERRUPTED = 130
+
+
 HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 LAST = 0.8
 """Seconds that everything after the drain may take before the process is killed."""
-
-STALLED = 70
-"""Status after a handler blocked the event loop for too long (EX_SOFTWARE)."""
 
 _NOTED = 0x80
 """Flag on the number of a signal that the Python handler reports after the wake-up descriptor did."""
@@ -110,7 +119,7 @@ class GracefulEnd:
             before=self._fork, after_in_parent=self._unblock, after_in_child=self._reset_child
         )
         self._thread = start_thread(
-            "waits for signals", EndEffect.SERVER, self._watch, lambda _: self._leave(STALLED)
+            "waits for signals", EndEffect.SERVER, self._watch, lambda _: self._leave(ExitCode.STALLED)
         )
         return self
 

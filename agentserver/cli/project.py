@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from agentserver.cli import process
-from agentserver.cli.process import Logging, configure
+from agentserver.cli.process import ExitCode, Logging, configure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,8 +60,6 @@ SECRETS = "agentserver.secrets"
 """Key of the click context for the function that redacts secrets."""
 
 _UNWRITABLE = frozenset({errno.EPIPE, errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO})
-UNUSABLE = 2
-"""Exit code when the organism cannot be used."""
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 """Type of an argument that names a file."""
@@ -259,7 +257,7 @@ def refuse(*lines: str) -> NoReturn:
     """Print why the command is refused, and end it."""
     redact = shared_values().get(SECRETS, str)
     say(*map(redact, lines), err=True)
-    exit_command(UNUSABLE)
+    exit_command(ExitCode.UNUSABLE)
 
 
 @contextmanager

@@ -74,7 +74,7 @@ def suggest(
     rules = project.rules(loaded)
     deliveries: Iterable[Delivery] = ()
     if conversation is not None:
-        with reading.open_reader(reading.find_source(reading.JournalArguments(organism, journal))) as reader:
+        with reading.open_given(reading.JournalArguments(organism, journal)) as reader:
             key = reading.find_conversation(reader, conversation)
             deliveries = reading.recorded_conversation(reader, key).deliveries.values()
     found = tuple(shapes(loaded, rules, deliveries))
@@ -212,11 +212,11 @@ def _leaf_forms(codec: Codec) -> Iterator[tuple[str, FieldForm]]:
 
 
 def _record_forms(record: RecordType, prefix: str) -> Iterator[tuple[str, FieldForm]]:
-    from agentserver.payload.fields.field_table import RecordType as Inner
+    from agentserver.payload.fields.field_table import RecordType
 
     for field in record.fields:
         path = f"{prefix}{field.name}"
-        if isinstance(field.type, Inner):
+        if isinstance(field.type, RecordType):
             yield from _record_forms(field.type, f"{path}.")
         else:
             yield path, _type_form(field.type)

@@ -7,6 +7,7 @@ import sys
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial, wraps
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
@@ -191,6 +192,13 @@ def open_reader(kept: Source, guards: Sequence[CoreGuard] = ()) -> Iterator[Engi
 
 
 @contextmanager
+def open_given(given: JournalArguments, guards: Sequence[CoreGuard] = ()) -> Iterator[EngineReader]:
+    """Open what a verb reads (``find_source``, ``open_reader``)."""
+    with open_reader(find_source(given), guards) as reader:
+        yield reader
+
+
+@contextmanager
 def open_redacted(given: JournalArguments) -> Iterator[tuple[EngineReader, Secrets]]:
     """Open what a verb reads, with the secrets to redact from it (``find_source_and_secrets``)."""
     kept, secrets = find_source_and_secrets(given)
@@ -309,6 +317,30 @@ def only_match(found: Sequence[T], what: str) -> T:
     if len(found) != 1:
         project.refuse(f"{len(found) or 'no'} {what}")
     return found[0]
+
+
+def find_match(
+    found: Iterable[T],
+    prefix: str,
+    what: str,
+    *,
+    decides: bool = False,
+    id_of: Callable[[T], str] = attrgetter("id"),
+) -> T:
+    """Return the only item whose id begins with a prefix, or end the command with the number of these.
+
+    Args:
+        found: items.
+        prefix: beginning of the id.
+        what: describes the matches, as in "messages wait under".
+        decides: whether the user decides about the item: a prefix below ``MIN_ID`` is then refused, because the
+            intended item may be gone, and this another one.
+        id_of: returns the id of an item.
+    """
+    one = only_match([each for each in found if id_of(each).startswith(prefix)], f"{what} {prefix!r}")
+    if decides and len(prefix) < MIN_ID:
+        project.refuse(f"{prefix!r} is too short: give at least {MIN_ID} characters")
+    return one
 
 
 def format_time(at: float | None) -> str:

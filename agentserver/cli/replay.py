@@ -10,6 +10,7 @@ import click
 
 from agentserver.characters.printing import escape_unseen, format_amount
 from agentserver.cli import project, reading
+from agentserver.cli.process import ExitCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.history.policy_diff import Difference
     from agentserver.ports import EngineReader
-
-DIFFERENT = 1
 
 HYPOTHETICAL = "  from here on: verdicts of these rules on recorded messages that they would have prevented"
 
@@ -72,7 +71,7 @@ def command(
                     recorded, asked["save"], (project.find_organism_or_raise(given.organism), loaded.secrets)
                 )
     say(report.total())
-    project.exit_command(DIFFERENT if report.different else 0)
+    project.exit_command(ExitCode.FOUND if report.different else 0)
 
 
 def _check_options(conversations: Sequence[str], asked: dict[str, Any]) -> None:

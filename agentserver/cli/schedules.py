@@ -120,13 +120,10 @@ def _line(row: _Row) -> str:
 def _fields(row: _Row) -> dict[str, object]:
     one, paused = row.schedule, row.paused
     return {
-        "name": one.name,
-        "listener": one.listener,
+        **{name: getattr(one, name) for name in ("name", "listener", "overlap", "catch_up")},
         "due": row.due,
         "recurrence": str(one.recurrence),
         "principal": one.principal.name,
-        "overlap": one.overlap,
-        "catch_up": one.catch_up,
         "paused": None if paused is None else {"by": paused.by, "at": paused.at},
         "ordered": row.ordered,
     }

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentserver.cli import project
+from agentserver.cli.process import ExitCode
 from agentserver.payload.names import local, namespace
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
     from agentserver.config.organism import BoundListener
     from agentserver.payload.codec import Codec, Codecs
-
-STALE = 1
 
 
 @click.command("schemas", short_help="Write the XSD and an example of every payload.")
@@ -56,7 +55,7 @@ def schemas_command(organism: Path | None, output: Path, *, check: bool) -> None
             project.say(f"wrote {path}")
     if check and stale:
         project.say("agentserver schemas writes the missing and outdated files", err=True)
-        project.exit_command(STALE)
+        project.exit_command(ExitCode.FOUND)
     project.say(f"{len(wanted) - len(stale)} of {len(wanted)} files were current")
 
 

@@ -14,6 +14,7 @@ import click
 
 from agentserver.characters.printing import escape_markup, escape_unseen
 from agentserver.cli import project
+from agentserver.cli.process import ExitCode
 from agentserver.cli.reading import format_time
 from agentserver.foreign_json.reading import JsonLimits
 from agentserver.foreign_json.reading import parse_json as read_json
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
     from agentserver.client.conversations import Message
 
 URL: Final = "AGENTSERVER_URL"
-
-REFUSED: Final = 1
-SILENT: Final = 3
-WAITING: Final = 4
 
 
 class SendOptions(NamedTuple):
@@ -120,15 +117,15 @@ async def _send(client: Client, message: Message, sending: SendOptions) -> int:
         project.say(f"{code}{error.detail}", err=True)
         for fault in error.faults:
             project.say(f"{fault.get('pointer') or '/'}: {fault.get('rule', '')}", err=True)
-        return REFUSED
+        return ExitCode.FOUND
     except _NoAnswerError as left:
         return _report_unanswered(left, sending)
     except TimeoutError:
         project.say(f"no conversation was opened within {sending.within:g} s; nothing was sent", err=True)
-        return SILENT
+        return ExitCode.SILENT
     except (UnreachableError, ProtocolError) as error:
         project.say(f"{client.url}: {error}", err=True)
-        return project.UNUSABLE
+        return ExitCode.UNUSABLE
     return _print_answer(found)
 
 
@@ -271,7 +268,7 @@ def _report_unanswered(left: _NoAnswerError, sending: SendOptions) -> int:
         f" --conversation {left.conversation} --key {left.unanswered.key}",
         err=True,
     )
-    return WAITING if left.unanswered.waits else SILENT
+    return ExitCode.WAITING if left.unanswered.waits else ExitCode.SILENT
 
 
 async def _close(conversation: RemoteConversation) -> None:
@@ -289,6 +286,6 @@ async def _close(conversation: RemoteConversation) -> None:
 def _print_answer(found: ReplyEvent | None) -> int:
     if found is None:
         click.echo("ended without an answer", err=True)
-        return SILENT
+        return ExitCode.SILENT
     click.echo(escape_markup(found.xml) if found.xml else json.dumps(found.value))
     return 0

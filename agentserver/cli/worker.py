@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from agentserver.cli import process, project
+from agentserver.cli.process import ExitCode
 from agentserver.extras import require
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from agentserver.config import Organism
 
 F = TypeVar("F", bound="Callable[..., Any]")
-
-INTERRUPTED = 130
 
 
 def _file(option: str, text: str) -> Callable[[F], F]:
@@ -79,7 +78,7 @@ def command(listener: str, organism: Path | None, **said: Any) -> None:
     except WallError as error:
         project.refuse(str(error))
     except asyncio.CancelledError:  # by a second signal
-        project.exit_command(INTERRUPTED)
+        project.exit_command(ExitCode.INTERRUPTED)
     if isinstance(refused, UselessError):
         project.refuse(str(refused))
 

@@ -102,7 +102,7 @@ def test_a_second_signal_ends_it_at_once(running, number):
 
 def test_a_handler_that_holds_the_loop_for_too_long_ends_the_process(running):
     status, queued, logged = running("hold", "1h", stall="1s")
-    assert (status, queued) == (process.STALLED, 1)
+    assert (status, queued) == (process.ExitCode.STALLED, 1)
     assert "hold has held the event loop for 1 s" in logged
     assert "time.sleep(1000)" in logged
     assert "the process ends" in logged

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from agentserver.cli.project import UNUSABLE
+from agentserver.cli.process import ExitCode
 from tests.cli.conftest import environment
 
 CALL = ["call", "greeter", "--name", "Ada"]
@@ -38,7 +38,7 @@ def ran(home, args, redirected="", **streams):
 def test_an_output_that_cannot_be_written_is_said_in_one_line(quiet, args):
     status, _, errors = ran(quiet, args, ">/dev/full", stderr=subprocess.PIPE)
     assert (status, errors.decode()) == (
-        UNUSABLE,
+        ExitCode.UNUSABLE,
         "the output cannot be written: No space left on device\n",
     )
 

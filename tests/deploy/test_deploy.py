@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from agentserver.cli.process import LAST, STALLED
-from agentserver.cli.project import UNUSABLE
+from agentserver.cli.process import LAST, ExitCode
 from agentserver.core.blueprint import Limits
 from agentserver.extras import EXTRAS
 from tests import installed
@@ -91,10 +90,10 @@ def test_it_is_given_the_time_of_a_drain():
 
 def test_each_end_has_its_consequence():
     """A configuration that cannot be used is not tried again; a handler that held the loop is."""
-    assert SERVICE["RestartPreventExitStatus"] == str(UNUSABLE)
+    assert SERVICE["RestartPreventExitStatus"] == str(ExitCode.UNUSABLE)
     assert SERVICE["SuccessExitStatus"] == "143"
     assert SERVICE["Restart"] == "on-failure"
-    assert STALLED not in {0, UNUSABLE, 143}
+    assert ExitCode.STALLED not in {0, ExitCode.UNUSABLE, 143}
     assert "WatchdogSec" not in SERVICE  # nothing notifies
 
 
@@ -243,7 +242,7 @@ def test_a_port_that_is_another_at_each_start_is_refused(command, tmp_path):
     organism = folder / "config/organism.yaml"
     organism.write_text(organism.read_text("utf-8").replace("8420", "0"), "utf-8")
     refused = command("init", str(folder), "--deploy")
-    assert refused.exit_code == UNUSABLE
+    assert refused.exit_code == ExitCode.UNUSABLE
     assert "http.bind: port 0 changes at each start" in refused.output
 
 
@@ -302,7 +301,7 @@ def test_a_package_of_the_project_without_a_pin_is_named(command, tmp_path):
     )
     project.write_text(wanted, "utf-8")
     refused = command("init", str(folder), "--deploy")
-    assert refused.exit_code == UNUSABLE
+    assert refused.exit_code == ExitCode.UNUSABLE
     assert "has no pin for some-thing of pyproject.toml" in refused.output
     assert "httpx" in locked(folder / "deploy/requirements.lock")
 
@@ -321,7 +320,7 @@ def test_a_pyproject_that_cannot_be_used_is_named(command, tmp_path, text, told)
     deployed(command, folder)
     (folder / "pyproject.toml").write_text(text, "utf-8")
     refused = command("init", str(folder), "--deploy")
-    assert refused.exit_code == UNUSABLE
+    assert refused.exit_code == ExitCode.UNUSABLE
     assert f"{folder / 'pyproject.toml'}: {told}" in refused.output
 
 
@@ -330,7 +329,7 @@ def test_an_organism_without_a_door_is_refused_before_anything_is_written(comman
     organism = tmp_path / "desk/config/organism.yaml"
     organism.write_text(re.sub(r"(?m)^http:.*\n", "", organism.read_text("utf-8")), "utf-8")
     refused = command("init", str(tmp_path / "desk"), "--deploy")
-    assert refused.exit_code == UNUSABLE
+    assert refused.exit_code == ExitCode.UNUSABLE
     assert "has no http:" in refused.output
     assert not (tmp_path / "desk/deploy").exists()
 

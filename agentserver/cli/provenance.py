@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from agentserver.config import Organism
+    from agentserver.config.organism import BoundListener
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery
     from agentserver.payload.codec import Codec
     from agentserver.payload.fields.field_table import RecordType, Type
     from agentserver.provenance.evidence.labels import Leaf
+    from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.policy.suggestion import FieldForm, FieldShape, ListenerShape
 
     Seen: TypeAlias = Mapping[str, Sequence[Leaf]]
@@ -93,7 +95,10 @@ command = Verbs(
 
 
 def shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]) -> Iterator[ListenerShape]:
-    """Yield the undeclared listeners: fields of their requests and answers, and recorded values of these."""
+    """Yield the undeclared listeners: fields of their requests and answers, and recorded values of these.
+
+    Foreign tools whose arguments have no declared roles are among them, for the roles that their schemas state.
+    """
     from agentserver.contract import SYSTEM_PAYLOADS
     from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.policy.suggestion import ListenerShape
@@ -102,7 +107,7 @@ def shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]) -> 
     unknown = {
         each.listener.name: each
         for each in organism.listeners
-        if not policy.classify(each.listener.name).known
+        if not policy.classify(each.listener.name).known or _states_roles(policy, each)
     }
     taken, said = _recorded_leaves(rules, deliveries, unknown)
     for name, bound in unknown.items():
@@ -114,7 +119,22 @@ def shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]) -> 
             _field_shapes(rules, bound.listener.payloads, taken.get(name, ()), handed, argument=True),
             _field_shapes(rules, answers, said.get(name, ()), {}, argument=False),
             bound.listener.agent,
+            policy.classify(name).known,
         )
+
+
+def _states_roles(policy: Policy, bound: BoundListener) -> bool:
+    """Check for a foreign tool with consequences, without declared arguments, whose schema states a role."""
+    from agentserver.payload.foreign.formats import is_foreign
+    from agentserver.payload.foreign.mapping import codec_of
+    from agentserver.provenance.policy.suggestion import FieldForm
+
+    name, rule = bound.listener.name, policy.sink_rule(bound.listener.name)
+    foreign = [payload for payload in bound.listener.payloads if is_foreign(payload)]
+    if not policy.classify(name).sink or (rule is not None and rule.arguments):
+        return False
+    forms = (form for payload in foreign for _, form in _leaf_forms(codec_of(payload)))
+    return any(form is not FieldForm.TEXT for form in forms)
 
 
 def _recorded_leaves(
@@ -199,16 +219,30 @@ def _enclosing_path(known: Container[str], path: str) -> str | None:
 
 def _leaf_forms(codec: Codec) -> Iterator[tuple[str, FieldForm]]:
     """Yield each leaf field of a payload and the form of its type; in a hand-written schema all are text."""
+    from agentserver.payload.foreign.formats import list_formats
     from agentserver.provenance.policy.marks import list_field_paths
     from agentserver.provenance.policy.suggestion import FieldForm
 
     if codec.described is not None:
-        yield from _record_forms(codec.described.record, "")
+        stated = dict(list_formats(codec.payload))
+        for path, form in _record_forms(codec.described.record, ""):
+            yield path, _stated_form(stated.get(path, ""), form)
         return
     named = tuple(dict.fromkeys(list_field_paths(codec.payload)))
     for path in named:
         if not any(other.startswith(f"{path}.") for other in named):
             yield path, FieldForm.TEXT
+
+
+def _stated_form(stated: str, form: FieldForm) -> FieldForm:
+    """Return the form of a text by the format that a foreign schema states; else its own."""
+    from agentserver.provenance.evidence.labels import Role
+    from agentserver.provenance.policy.schemas import FORMAT_ROLES
+    from agentserver.provenance.policy.suggestion import FieldForm
+
+    known = {Role.DESTINATION: FieldForm.ADDRESS, Role.TIME: FieldForm.TIME}
+    role = FORMAT_ROLES.get(stated) if form is FieldForm.TEXT else None
+    return form if role is None else known[role]
 
 
 def _record_forms(record: RecordType, prefix: str) -> Iterator[tuple[str, FieldForm]]:

@@ -403,15 +403,25 @@ class _Check:
                     self._check_accepted(entry, bound, everything)
 
     def _check_accepted(self, entry: str, bound: Iterable[str], everything: Sequence[str]) -> None:
-        if entry != "record" and not any(means(entry, f"{n}.{path}") for n in bound for path in everything):
+        if entry == "record":
+            return
+        held = {(name, path) for name in bound for path in everything if means(entry, f"{name}.{path}")}
+        if not held:
             self._error(ConfigCode.NAME, entry, f'"{entry}" means no field of any listener', [])
+        elif len(held) > 1 and any(mark in entry for mark in "*?["):
+            told = f'"{entry}" accepts every field that it matches, a stranger\'s text as well'
+            self.report.warning(
+                ConfigCode.PROVENANCE, self._locate(entry), told, "name the one field, as listener.field"
+            )
 
     def _error(self, code: ConfigCode, entry: str, message: str, known: Iterable[str]) -> None:
+        self.report.error(code, self._locate(entry), message, did_you_mean(entry, known))
+
+    def _locate(self, entry: str) -> SourceSpan:
         places = (
             part.locate(loc) for part in self.parts for text, loc in _texts(part.values, ()) if text == entry
         )
-        where = next(places, self.parts[-1].locate(()))
-        self.report.error(code, where, message, did_you_mean(entry, known))
+        return next(places, self.parts[-1].locate(()))
 
 
 def _handoff_values(handoffs: Handoffs | None) -> Mapping[str, AbstractSet[str]]:

@@ -115,6 +115,7 @@ LINK_TEXTS: Final = 64
 DIGITS: Final = 20
 """Maximum digits of a value that is counted as a number."""
 
+_FLAG: Final = (True, False)
 _FETCHED: Final = ArgumentRule("", Role.DESTINATION)
 _SENT_ALONG: Final = ArgumentRule("", Role.PAYLOAD)
 _DISCLOSING_ROLES: Final = {Role.DESTINATION, Role.QUANTITY, Role.TIME, Role.PAYLOAD, Role.INERT}
@@ -180,21 +181,25 @@ def count_bits(
     """
     if not ledger.tainted or not (call.exposed or ledger.private.pools):
         return 0.0
-    chosen = sum(option_bits(ledger, call, leaf) for leaf in call.arguments) if call.options else 0.0
     if said is None:
         leaves = (leaf for leaf in call.arguments if text_of(leaf.value).strip())
         said = tuple((leaf, policy.argument_rule(call, leaf)) for leaf in leaves)
+    chosen = sum(option_bits(ledger, call, leaf, rule) for leaf, rule in said)
     choices = list_choices(ledger, policy, call, apply_exit_rules(policy.classify(call.sink), said))
     return chosen + sum_bits(choices)
 
 
-def option_bits(ledger: Ledger, call: Call, leaf: Leaf) -> float:
-    """Count the bits of a choice among the values that a schema lists, unless the principal made it."""
-    listed = list_alternatives(call, leaf)
-    suspect = call.exposed and (not call.put_in or leaf.path in call.put_in)
+def option_bits(ledger: Ledger, call: Call, leaf: Leaf, rule: ArgumentRule) -> float:
+    """Count the bits of a choice among the values that a schema lists, unless the principal made it.
+
+    A truth value is one if it is declared as an option.
+    """
+    flag = isinstance(leaf.value, bool) and rule.role is Role.OPTION
+    listed = _FLAG if flag else call.options and list_alternatives(call, leaf)
+    suspect = call.exposed and (not call.put_in or leaf.path in call.put_in) and leaf.path not in call.filled
     return (
         math.log2(len(listed))
-        if suspect and listed and not ledger.asked.chooses(text_of(leaf.value))
+        if listed and suspect and not ledger.asked.chooses(text_of(leaf.value))
         else 0.0
     )
 

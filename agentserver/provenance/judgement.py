@@ -290,7 +290,8 @@ def _goes_back(case: Case, argument: Argument) -> bool:
 
 def _check_grant(case: Case, argument: Argument) -> Iterator[Finding]:
     """Check a flag that is declared as a choice, such as ``public``: the principal's words must hold its name."""
-    granted = argument.leaf.value is True and argument.rule.declared and argument.rule.role is Role.SELECTOR
+    chosen = argument.rule.role in {Role.SELECTOR, Role.OPTION}
+    granted = argument.leaf.value is True and argument.rule.declared and chosen
     if not granted or not case.is_suspect(argument) or case.is_warranted(argument):
         return
     name = " ".join(split_name(argument.rule.name))
@@ -303,10 +304,13 @@ def check_option(case: Case, argument: Argument) -> Iterator[Finding]:
 
     A document that the principal named may make it while the conversation's budget lasts, in a call without a receiver,
     if the principal's words also name the argument or the sink: nothing but such a name tells a state from a grant, and
-    a grant needs an author. Where the role is declared, any text may.
+    a grant needs an author. Where the role is declared, any text may. A truth value chooses once the budget is spent.
     """
-    bits = sum(option_bits(case.ledger, case.call, each.leaf) for each in case.arguments)
+    bits = sum(option_bits(case.ledger, case.call, each.leaf, each.rule) for each in case.arguments)
     affordable = case.ledger.exit_bits + bits <= case.policy.exit_budget
+    if isinstance(argument.leaf.value, bool):
+        yield from () if affordable else _check_grant(case, argument)
+        return
     listed = bool(list_alternatives(case.call, argument.leaf)) and affordable
     if listed and argument.rule.declared:
         return

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from agentserver.payload.foreign.lock import LockedTool, ServerLock, write_lock
 from agentserver.provenance import read_policy
 from agentserver.provenance.evidence.labels import Role, Standing
 from tests.cli.conftest import ROOT, organism
@@ -67,7 +68,7 @@ def test_types_suggest_and_marked_fields_need_no_line(outbox):
         "kind": Role.SELECTOR,
         "lines.count": Role.QUANTITY,
         "due": Role.TIME,
-        "loud": Role.INERT,
+        "loud": Role.OPTION,
     }
     assert [(rule.field, rule.standing) for rule in policy.fields if rule.field == "at"] == [
         ("at", Standing.RECORD)
@@ -167,3 +168,29 @@ def test_traces_and_journals_are_not_mixed_for_a_proposal(tmp_path, monkeypatch)
     assert "desk.jsonl: its tools are no listeners of the organism" in said
     said = verb("provenance", "suggest", "organism.yaml", "--over", TRACES / "desk.jsonl", status=2)
     assert "have no ORGANISM" in said
+
+
+def test_a_locked_tool_gets_the_roles_that_its_schema_states(tmp_path):
+    schema = {
+        "type": "object",
+        "properties": {
+            "to": {"type": "string", "format": "email"},
+            "day": {"type": "string", "format": "date"},
+            "sum": {"type": "number"},
+            "text": {"type": "string"},
+        },
+    }
+    lock = write_lock(ServerLock("far 1", "2026-07-28", (LockedTool("book", "", schema),)))
+    (tmp_path / "schemas" / "mcp").mkdir(parents=True)
+    (tmp_path / "schemas" / "mcp" / "far.json").write_text(lock)
+    tool = "{name: book, trust: [source, sink]}"
+    path = organism(
+        tmp_path,
+        f"name: x\nprovenance: {{mode: enforce}}\nmcp:\n  - {{name: far, url: http://a, tools: [{tool}]}}",
+    )
+    (sink,) = read_policy(verb("provenance", "suggest", path)).sinks
+    assert {rule.name: rule.role for rule in sink.arguments} == {
+        "to": Role.DESTINATION,
+        "day": Role.TIME,
+        "sum": Role.QUANTITY,
+    }

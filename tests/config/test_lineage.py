@@ -203,6 +203,17 @@ def test_nothing_is_lost_in_silence(project, end, finding):
     assert finding in found
 
 
+def test_an_entry_that_accepts_several_fields_is_warned_about(project):
+    def read(entry: str) -> list[str]:
+        sinks = f"  sinks: {{plain: {{arguments: {{text: {{role: selector, accepts: ['{entry}']}}}}}}}}\n"
+        return [each for each in project.findings(TWO + "provenance:\n" + sinks) if "accepts every" in each]
+
+    (found,) = read("*.text")
+    assert found.startswith("organism.yaml:12: warning: ")
+    assert found.endswith("(name the one field, as listener.field)")
+    assert read("greeter.text") == read("record") == []
+
+
 def test_every_mistake_of_a_policy_is_told_at_once(project):
     project.write("bad.yaml", "moed: x\nsources: a\n")
     text = TWO + "provenance:\n  mode: x\n  strict: 3\n"

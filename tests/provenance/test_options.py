@@ -124,10 +124,22 @@ def test_options_are_read_from_a_type() -> None:
 
 
 def test_an_engine_takes_the_options_of_a_tools_schema() -> None:
-    engine = Engine(POLICY)
+    engine = Engine(replace(POLICY, schemas=("mark",)))
     engine.set_query("set ticket tk-4471 to the stage that it says")
     engine.on_tool_result("get_ticket", {"text": TICKET}, arguments={"id": "tk-4471"})
     with pytest.raises(TaintViolationError):
         engine.on_tool_call("mark", {"ticket": "tk-4471", "stage": "settled"})
     engine.describe_tool("mark", {"properties": {"stage": {"enum": [*STAGES]}}})
     assert engine.on_tool_call("mark", {"ticket": "tk-4471", "stage": "settled"}) is None
+
+
+def test_a_declared_flag_counts_its_bit_and_chooses_nothing_until_the_budget_is_spent() -> None:
+    policy = desk(sinks=(SinkRule("mark", (ArgumentRule("loud", Role.OPTION),)),), exit_budget=2.0)
+    told = scene(policy)
+    call = Call("mark", leaves({"ticket": "tk-4471", "loud": True}), 9)
+    assert count_bits(told.ledger, policy, call) == 1.0
+    assert judge(told.ledger, policy, call).allowed
+    spent = told.ledger.carry(2.0)
+    assert {one.rule for one in judge(spent, policy, call).violations} == {Rule.UNKNOWN_SELECTOR}
+    quiet = Call("mark", leaves({"ticket": "tk-4471", "loud": False}), 9)
+    assert judge(spent, policy, quiet).allowed

@@ -144,10 +144,21 @@ class ToolReader:
                     trust=[*tool.trust],
                 )
                 place = ("mcp", at, "tools", number)
+                self._warn_contradicted(tool, agreed, where)
                 yield DeclaredTool(
                     DeclaredListener(self.main.document, number, listener, at=place), tool, entry, agreed
                 )
             seen.add(tool.name)
+
+    def _warn_contradicted(self, entry: McpToolEntry, agreed: LockedTool, where: SourceSpan) -> None:
+        """Warn of a trust that is looser than what the server itself states about the tool."""
+        trust, hints = {*entry.trust}, agreed.hints
+        if hints.get("untrustedContentHint") and "source" not in trust:
+            told = f'"{agreed.name}" states untrustedContentHint: its answers may hold a stranger\'s words'
+            self.report.warning(ConfigCode.PROVENANCE, where, told, "add source to its trust")
+        if hints.get("destructiveHint") and not hints.get("readOnlyHint") and "sink" not in trust:
+            told = f'"{agreed.name}" states destructiveHint: its calls change something'
+            self.report.warning(ConfigCode.PROVENANCE, where, told, "add sink to its trust")
 
     def bound(
         self, declared: Sequence[DeclaredTool], others: Iterable[BoundListener]

@@ -484,8 +484,10 @@ class LineageGuard:
         call = Call(
             message.to, arguments, memory.step, at, reading.roles, message.sender, exposed, reading.marks.ids
         )
-        if filled or reading.marks.options:
-            return replace(call, filled=filled, options=reading.marks.options)
+        marks = reading.marks
+        options = () if marks.foreign and not self._policy.accepts_schema(message.to) else marks.options
+        if filled or options or marks.formats:
+            return replace(call, filled=filled, options=options, formats=marks.formats)
         return call
 
     def _confine(self, proposal: Proposal) -> Verdict:

@@ -13,6 +13,7 @@ from lxml import etree
 
 from agentserver.payload.fields.field_table import FieldKind, PayloadError, RecordType, Scalar
 from agentserver.payload.fields.lexical import READERS, WRITERS, ScalarKind
+from agentserver.payload.foreign.formats import is_foreign, list_formats
 from agentserver.payload.names import local
 from agentserver.provenance.evidence.labels import Leaf, strip_indices
 from agentserver.provenance.evidence.leaves import text_of
@@ -20,6 +21,7 @@ from agentserver.provenance.observations.assessment import LastAssessment
 from agentserver.provenance.policy.marks import RoleMarks, find_dataclasses, read_marks
 from agentserver.provenance.policy.options import find_options
 from agentserver.provenance.policy.quarantine import Channel, measure_capacity
+from agentserver.provenance.policy.schemas import FORMAT_ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -348,7 +350,13 @@ def measure_channel(codec: Codec) -> Channel:
 
 def _make_reader(codec: Codec, recent: RecentContents) -> ElementReader:
     try:
-        marks = replace(read_marks(codec.payload), options=find_options(codec.payload))
+        stated = ((path, FORMAT_ROLES.get(name)) for path, name in list_formats(codec.payload))
+        marks = replace(
+            read_marks(codec.payload),
+            options=find_options(codec.payload),
+            formats=tuple((path, role) for path, role in stated if role is not None),
+            foreign=is_foreign(codec.payload),
+        )
     except (TypeError, NameError) as error:
         raise PayloadError(f"{codec.payload.__qualname__}: {error}") from None
     described = codec.described

@@ -20,7 +20,7 @@ from agentserver.contract import invocation
 from agentserver.core.refusals import UnsentError
 from agentserver.extras import require
 from agentserver.foreign_json.threads import ReadingThreads
-from agentserver.mcp.client.messages import UNREADABLE, MessageForms, ServerMessages
+from agentserver.mcp.client.messages import UNREADABLE, UNTRUSTED, MessageForms, ServerMessages
 from agentserver.mcp.client.process import open_pipes
 from agentserver.payload.foreign.lock import TOOLS, LockError, ServerLock, differences, tool
 from agentserver.supervision import EndEffect, start_errand
@@ -359,7 +359,8 @@ async def list_tools(client: Any) -> dict[str, LockedTool]:
     for _ in range(TOOLS):
         page = await client.session.list_tools(params=_page(cursor))
         for each in page.tools:
-            one = tool(each.name, each.description or "", each.input_schema, each.output_schema)
+            schemas = each.input_schema, each.output_schema
+            one = tool(each.name, each.description or "", *schemas, _read_annotations(each))
             found[one.name] = one
         cursor = page.next_cursor
         if cursor is None:
@@ -367,6 +368,12 @@ async def list_tools(client: Any) -> dict[str, LockedTool]:
         if len(found) > TOOLS:
             break
     raise LockError(f"names more than {TOOLS} tools")
+
+
+def _read_annotations(listed: Any) -> dict[str, Any]:
+    """Read the annotations of a listed tool, with the hint that ``ServerMessages`` kept from the library."""
+    stated = {} if listed.annotations is None else listed.annotations.model_dump(by_alias=True)
+    return {**stated, UNTRUSTED: (listed.meta or {}).get(UNTRUSTED)}
 
 
 def _page(cursor: str | None) -> Any:

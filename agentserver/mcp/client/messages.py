@@ -27,6 +27,9 @@ UNREADABLE: Final = -32019
 INTERNAL: Final = -32603
 """The error code of an answer that is beyond its limits, with a text for its caller."""
 
+UNTRUSTED: Final = "untrustedContentHint"
+"""Annotation of a tool whose answers may hold a stranger's words. The library drops what it does not know."""
+
 _ID: Final = rb'"id"\s*+:\s*+(?:(?P<number>\d{1,18})|"(?P<text>[\w.:-]{1,64})")\s*+'
 _FIRST: Final = re.compile(rb'\s*+\{\s*+(?:"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+)?+' + _ID + rb"[,}]")
 _LAST: Final = re.compile(_ID + rb'(?:,\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+)?+\}\s*+$')
@@ -96,9 +99,21 @@ class ServerMessages:
 
     def _check(self, answer: Any) -> Any:
         """Validate an answer against the result type of its request; replace an invalid one with an error."""
-        form = self._forms.results.get(self._asked.pop(answer.id, ""))
+        form = self._forms.results.get(method := self._asked.pop(answer.id, ""))
+        if method == "tools/list":
+            _keep_hints(answer.result)
         found = None if form is None else form.fit(answer.result)
         return error_for(answer.id, UNREADABLE, str(found)) if isinstance(found, RefusedJson) else answer
+
+
+def _keep_hints(result: Any) -> None:
+    """Copy the hint that the library does not know to the metadata of each tool, which it passes on."""
+    tools = result.get("tools") if isinstance(result, dict) else None
+    for each in tools if isinstance(tools, list) else ():
+        stated = each.get("annotations") if isinstance(each, dict) else None
+        hint = stated.get(UNTRUSTED) if isinstance(stated, dict) else None
+        if isinstance(hint, bool) and isinstance(each.get("_meta", {}), dict):
+            each["_meta"] = {**each.get("_meta", {}), UNTRUSTED: hint}
 
 
 def error_for(key: int | str, code: int, text: str) -> Any:

@@ -106,12 +106,14 @@ class LockedTool:
         description: the server's own text, which is not trusted.
         takes: the JSON Schema of its arguments.
         gives: the JSON Schema of its structured result; None without one.
+        hints: what the server states about the tool's effects and answers, by the names of the protocol.
     """
 
     name: str
     description: str
     takes: Mapping[str, Any]
     gives: Mapping[str, Any] | None = None
+    hints: Mapping[str, bool] = field(default_factory=dict)
 
     @property
     def value(self) -> dict[str, Any]:
@@ -121,7 +123,8 @@ class LockedTool:
             "description": self.description,
             "inputSchema": self.takes,
         }
-        return found if self.gives is None else found | {"outputSchema": self.gives}
+        found = found if self.gives is None else found | {"outputSchema": self.gives}
+        return found | {"annotations": dict(self.hints)} if self.hints else found
 
     @property
     def digest(self) -> str:
@@ -200,7 +203,8 @@ def read_lock(data: bytes) -> ServerLock:
 
 
 def _tool(value: Mapping[str, Any]) -> LockedTool:
-    found = tool(value["name"], value["description"], value["inputSchema"], value.get("outputSchema"))
+    schemas = value["inputSchema"], value.get("outputSchema")
+    found = tool(value["name"], value["description"], *schemas, value.get("annotations"))
     if found.digest != value["sha256"]:
         raise LockError(
             f"was changed after it was written: {one_line(found.name)} is another than its SHA-256 says"
@@ -208,14 +212,20 @@ def _tool(value: Mapping[str, Any]) -> LockedTool:
     return found
 
 
-def tool(name: Any, description: Any, takes: Any, gives: Any = None) -> LockedTool:
+HINTS: Final = ("readOnlyHint", "destructiveHint", "openWorldHint", "untrustedContentHint")
+"""Annotations that are kept: what a tool does, and whose words it may return."""
+
+
+def tool(name: Any, description: Any, takes: Any, gives: Any = None, annotations: Any = None) -> LockedTool:
     """Return a tool as its server declares it. Raises LockError if the protocol does not allow it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise LockError("has a tool whose name is not of letters, digits and _ - . / alone")
     schemas = isinstance(takes, dict) and (gives is None or isinstance(gives, dict))
     if not isinstance(description, str) or not schemas:
         raise LockError(f"has a tool, {name}, without a schema of its arguments")
-    return LockedTool(name, description, takes, gives)
+    stated = annotations if isinstance(annotations, dict) else {}
+    hints = {each: stated[each] for each in HINTS if isinstance(stated.get(each), bool)}
+    return LockedTool(name, description, takes, gives, hints)
 
 
 def differences(agreed: LockedTool, found: LockedTool | None) -> Iterator[str]:
@@ -229,6 +239,7 @@ def differences(agreed: LockedTool, found: LockedTool | None) -> Iterator[str]:
         ("its description", agreed.description, found.description),
         ("the schema of its arguments", agreed.takes, found.takes),
         ("the schema of its result", agreed.gives, found.gives),
+        ("what it states about its effects", dict(agreed.hints), dict(found.hints)),
     ):
         if json.dumps(old, sort_keys=True) != json.dumps(new, sort_keys=True):
             yield f"{aspect} is another"

@@ -24,6 +24,7 @@ from agentserver.payload.fields.describe import DOC
 from agentserver.payload.fields.facets import LONGEST, step_of
 from agentserver.payload.fields.field_table import NAME_LENGTH, PayloadError
 from agentserver.payload.fields.lexical import ScalarKind, is_xml_text
+from agentserver.payload.foreign.formats import StatedFormat
 from agentserver.payload.json.values import LIMITS, JsonFault, join_pointer, refusal
 from agentserver.payload.names import free
 from agentserver.payload.xmlify import xmlify
@@ -341,7 +342,9 @@ class _Mapper:
         if kind == "boolean":
             return bare
         if kind == "string":
-            return _mark_optional(bare, list(self._lengths(schema, "minLength", "maxLength")))
+            return _mark_optional(
+                bare, [*self._lengths(schema, "minLength", "maxLength"), *_state_format(schema)]
+            )
         return _mark_optional(bare, list(self._bounds(bare, schema)))
 
     def _lengths(self, schema: Mapping[str, Any], minimum: str, maximum: str) -> Iterator[Any]:
@@ -422,6 +425,13 @@ def _stateable(step: Any) -> bool:
     return True
 
 
+def _state_format(schema: Mapping[str, Any]) -> Iterator[StatedFormat]:
+    """Yield the mark of a text with a format."""
+    stated = schema.get("format")
+    if isinstance(stated, str):
+        yield StatedFormat(stated)
+
+
 def _mark_optional(bare: Any, marks: list[Any]) -> Any:
     return Annotated[(bare, *marks)] if marks else bare
 
@@ -492,7 +502,8 @@ def dataclass_of(name: str, entries: list[NewField], doc: str) -> type:
         if each.doc:
             docs.append(f"    {python}: {each.doc}")
     lines = [doc or f"{name}.", *(["", "Args:", *docs] if docs else [])]
-    cls = make_dataclass(name, fields, frozen=True, kw_only=True, namespace={"__doc__": "\n".join(lines)})
+    space = {"__doc__": "\n".join(lines), "__foreign__": True}
+    cls = make_dataclass(name, fields, frozen=True, kw_only=True, namespace=space)
     cls.__qualname__ = name
     return cls
 

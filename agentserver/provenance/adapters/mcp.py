@@ -1,6 +1,7 @@
 """MCP adapter: a session proxy that judges tool calls and labels the answers of tools, resources and prompts.
 
-A server's annotations and labels about itself are not trusted, hence not read. The proxy does not see descriptions in
+A server's labels about itself are not trusted, hence not read; the schemas of its tools tighten by themselves, and
+loosen where the policy lists the tool under ``schemas``. The proxy does not see descriptions in
 listings, log messages, sampling and elicitation: a host shows those to a model at its own risk.
 """
 
@@ -49,6 +50,15 @@ class TrackedSession:
         said = {"structured": structured, "content": texts} if structured else texts
         engine.on_tool_result(tool, said, arguments=given)
         return result
+
+    async def list_tools(self, *args: Any, **more: Any) -> Any:
+        """List the tools, and add their schemas to the engine."""
+        listed = await self._session.list_tools(*args, **more)
+        for each in getattr(listed, "tools", ()):
+            schema = getattr(each, "inputSchema", None) or getattr(each, "input_schema", None)
+            if isinstance(schema, dict):
+                engine_of(self._holder).describe_tool(self._prefix + each.name, schema)
+        return listed
 
     async def read_resource(self, uri: Any, **more: Any) -> Any:
         """Read a resource and label it: a stranger may have written it, as with any page."""

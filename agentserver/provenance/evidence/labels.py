@@ -142,7 +142,7 @@ class Call:
     argument. ``exposed`` is False only if the sender is known to have received nothing untrusted. ``put_in``
     restricts ``exposed`` to these paths when the sender passes on values that it was not shown; empty means all
     paths. ``filled`` holds the paths of arguments with the default of the payload's type. ``options`` holds the values
-    that a schema lists for an argument, by its path.
+    that a schema lists for an argument, and ``formats`` the role that it states by a format, both by path.
     """
 
     sink: str
@@ -156,6 +156,7 @@ class Call:
     put_in: frozenset[str] = frozenset()
     filled: frozenset[str] = frozenset()
     options: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    formats: tuple[tuple[str, Role], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from agentserver.provenance.evidence.leaves import leaves
 from agentserver.provenance.exits import count_bits
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError, Violation
-from agentserver.provenance.policy.options import list_options
+from agentserver.provenance.policy.schemas import StatedRoles, read_schema
 from agentserver.provenance.verdict import Decision
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ class Engine:
     violations: list[Violation] = field(default_factory=list)
     undeclared: list[str] = field(default_factory=list)
     """Tools of this run without a declaration, each once; judged as source and sink. Only in ``enforce``."""
-    options: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = field(default_factory=dict)
-    """Values that the schemas of tools list for their arguments; see ``describe_tool``."""
+    schemas: dict[str, StatedRoles] = field(default_factory=dict)
+    """Roles that the schemas of tools state; see ``describe_tool``."""
     _calling: bool = field(default=False, repr=False)
     """True if the last event was a call; its result belongs to the same step."""
     _lock: Lock = field(default_factory=Lock, repr=False)
@@ -76,15 +76,14 @@ class Engine:
                 self.store.ledger = self.store.ledger.ask(query)
 
     def describe_tool(self, name: str, schema: Mapping[str, Any]) -> None:
-        """Add the JSON schema of a tool's arguments, whose enumerations make options of them.
+        """Add the JSON schema of a tool's arguments. A declared role has precedence.
 
-        A foreign schema can only loosen a choice among its own values. A declared role has precedence.
+        Formats of addresses make destinations. Formats of moments and enumerations count for tools that the policy
+        lists under ``schemas``: pin the schemas of these, because whoever changes one loosens the policy.
         """
-        found = (
-            (path, list_options(rule.get("enum", ()))) for path, rule in schema.get("properties", {}).items()
-        )
+        found = read_schema(schema)
         with self._lock:
-            self.options[name] = tuple((path, values) for path, values in found if values)
+            self.schemas[name] = found
 
     def set_plan(self, steps: tuple[AllowedStep, ...]) -> bool:
         """Fix the plan of the run, before it reads untrusted text; extend the plan only after further trusted text.
@@ -144,9 +143,17 @@ class Engine:
             self._warn_if_undeclared(name)
             self.store.step += 1
             self._calling = True
-            options = self.options.get(name, ())
-            call = Call(name, leaves(args), self.store.step, time.time(), filled=filled, options=options)
-            return judge(self.store.known, self.rules, call)
+            rules, stated = self.rules, self.schemas.get(name, StatedRoles())
+            call = Call(
+                name,
+                leaves(args),
+                self.store.step,
+                time.time(),
+                filled=filled,
+                options=stated.options if rules.accepts_schema(name) else (),
+                formats=stated.formats,
+            )
+            return judge(self.store.known, rules, call)
 
     def _warn_if_undeclared(self, name: str) -> None:
         """Record and log a tool without a declaration when it first appears. Call it under the lock."""

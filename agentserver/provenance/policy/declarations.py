@@ -158,6 +158,8 @@ class Policy:
     relays: tuple[str, ...] = ()
     inert: tuple[str, ...] = ()
     """Listeners without consequences, whose output is made from their arguments only."""
+    schemas: tuple[str, ...] = ()
+    """Foreign tools whose schemas count where they loosen: times by their format, and options of an enumeration."""
     fields: tuple[FieldRule, ...] = ()
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
@@ -248,7 +250,15 @@ class Policy:
             return declared
         listed = call.options and list_alternatives(call, leaf)
         role = Role.OPTION if listed else forms.role_of(leaf.value)
+        if call.formats and (stated := _find_stated(call, leaf)) is not None:
+            # A destination needs more than any other role does, so that its format counts by itself.
+            loosens = role is not Role.DESTINATION and self.accepts_schema(call.sink)
+            role = stated if stated is Role.DESTINATION or loosens else role
         return ArgumentRule(argument_name(leaf.path), role, declared=False)
+
+    def accepts_schema(self, listener: str) -> bool:
+        """Check whether the operator accepts what the schema of a foreign tool loosens."""
+        return any(means(entry, listener) for entry in self.schemas)
 
     def declared_rule(self, call: Call, leaf: Leaf) -> ArgumentRule | None:
         """Find the rule that a payload's type or the policy declares for an argument; ``None`` if there is no rule."""
@@ -290,7 +300,7 @@ class Policy:
     def find_unused(self, listeners: Iterable[str]) -> tuple[str, ...]:
         """Find declared names that match no listener. They are errors: a typing mistake would disable a rule."""
         known = tuple(listeners)
-        declared = [*self.sources, *self.trusted, *self.relays, *self.inert]
+        declared = [*self.sources, *self.trusted, *self.relays, *self.inert, *self.schemas]
         declared += [rule.name for rule in self.sinks] + [rule.source for rule in self.fields]
         declared += [rule.source for rule in self.readers] + [rule.source for rule in self.layouts]
         wrong = tuple(entry for entry in declared if not any(covers(entry, name) for name in known))
@@ -302,6 +312,13 @@ class Policy:
             name = directory_of(entry)
             if name is not None and not any(_matches_directory(name, listener) for listener in known):
                 yield entry
+
+
+def _find_stated(call: Call, leaf: Leaf) -> Role | None:
+    """Find the role that a schema states for a text by its format."""
+    path = strip_indices(leaf.path)
+    given = isinstance(leaf.value, str)
+    return next((role for known, role in call.formats if given and known == path), None)
 
 
 def list_alternatives(call: Call, leaf: Leaf) -> tuple[str, ...]:

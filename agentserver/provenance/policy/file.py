@@ -187,7 +187,7 @@ def _make_effects(said: Mapping[Rule, Effect]) -> tuple[tuple[Rule, Effect], ...
 
 
 _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {
-    **dict.fromkeys(("sources", "trusted", "relays", "inert", "allow", "deny"), tuple),
+    **dict.fromkeys(("sources", "trusted", "relays", "inert", "schemas", "allow", "deny"), tuple),
     "fields": _make_fields,
     "readers": _make_readers,
     "layouts": _make_layouts,

@@ -86,6 +86,10 @@ class RoleMarks:
     """Kinds of things that fields identify. Each of these fields has a worth and a role."""
     options: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Values that the type lists for fields, as :mod:`options` finds them; ``read_marks`` reads none."""
+    formats: tuple[tuple[str, Role], ...] = ()
+    """Roles that a foreign schema states by the formats of texts; ``read_marks`` reads none."""
+    foreign: bool = False
+    """True when a foreign schema made the type, so that its options count only where the operator accepts them."""
 
     def standing_of(self, path: str) -> Standing | None:
         """Look up the worth of a field or of the nearest enclosing one; None without a declaration."""

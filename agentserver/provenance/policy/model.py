@@ -265,6 +265,11 @@ class PolicyEntry(_Entry):
         default_factory=list,
         description="Listeners without consequences, whose output is made from their arguments only.",
     )
+    schemas: list[Text] = Field(
+        default_factory=list,
+        description="Tools of MCP servers whose locked schemas count where they loosen: times by format, and options "
+        "by enumeration. What a schema tightens counts without an entry.",
+    )
     fields: dict[Text, dict[Text, FieldWorth]] = Field(
         default_factory=dict, description="By listener and field: the worth of a source's field."
     )

@@ -28,6 +28,7 @@ class FieldForm(StrEnum):
     FLAG = "a truth value"
     NUMBER = "a number"
     TIME = "a moment"
+    ADDRESS = "an address by its format"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,14 @@ class ListenerShape:
         takes: the fields of its payload, except those whose types declare roles.
         says: the fields of its answers, except those whose types declare standings.
         agent: whether a model speaks through it.
+        declared: whether its trust is declared, so that only roles that its types state are suggested.
     """
 
     name: str
     takes: tuple[FieldShape, ...] = ()
     says: tuple[FieldShape, ...] = ()
     agent: bool = False
+    declared: bool = False
 
 
 Place: TypeAlias = tuple[str, ...]
@@ -88,9 +91,14 @@ class _Line:
 
 _ROLES: Final = {
     FieldForm.CHOICE: Role.SELECTOR,
-    FieldForm.FLAG: Role.INERT,
+    FieldForm.FLAG: Role.OPTION,
     FieldForm.NUMBER: Role.QUANTITY,
     FieldForm.TIME: Role.TIME,
+    FieldForm.ADDRESS: Role.DESTINATION,
+}
+_CHOICES: Final = {
+    FieldForm.CHOICE: "; or option, if any text may choose",
+    FieldForm.FLAG: "; or selector, if it grants or publishes",
 }
 _HEAD: Final = (
     "Check each line before use: it follows only from types and recorded values.",
@@ -98,6 +106,7 @@ _HEAD: Final = (
 )
 _SOURCE: Final = "a stranger's words; else put it under trusted, relays or inert"
 _SINK: Final = "judged as one; remove it if it has no effects"
+_STATED: Final = "what its locked schema states"
 _TRUSTED: Final = "its fields may choose an object, never a recipient, if only you or the service write them"
 _INERT: Final = "if it has no consequences and repeats nothing but its arguments"
 _AGENT: Final = "a model speaks: its words vouch for nothing"
@@ -180,17 +189,18 @@ def suggest(
     tools = [one for one in found if not one.agent]
     heads = (about, *_HEAD) if found else ("Of each listener something is declared.",)
     lines = [_Line("mode", mode, "audit tells what would be refused")] if mode else []
-    lines += _list_names("sources", [one.name for one in tools], _SOURCE)
+    lines += _list_names("sources", [one.name for one in tools if not one.declared], _SOURCE)
     lines += _list_names("relays", [one.name for one in found if one.agent], _AGENT)
     if tools:
         lines.append(_Line("sinks", known=False, below=tuple(map(_suggest_sink, tools))))
     fields = tuple(
         _Line(_quote_key(one.name), known=False, below=tuple(map(_suggest_worth, one.says)))
         for one in tools
-        if one.says
+        if one.says and not one.declared
     )
     if fields:
         lines.append(_Line("fields", known=False, below=fields))
+    tools = [one for one in tools if not one.declared]
     if alternatives and tools:
         lines += [
             _suggest_alternatives("trusted", tools, _TRUSTED),
@@ -221,15 +231,17 @@ def _list_names(key: str, names: Sequence[str], why: str) -> list[_Line]:
 
 
 def _suggest_sink(listener: ListenerShape) -> _Line:
-    arguments = tuple(map(_suggest_role, listener.takes))
+    takes = [one for one in listener.takes if not (listener.declared and one.form is FieldForm.TEXT)]
+    arguments = tuple(map(_suggest_role, takes))
     below = (_Line("arguments", known=False, below=arguments),) if arguments else ()
-    return _Line(_quote_key(listener.name), why=_SINK, below=below)
+    return _Line(_quote_key(listener.name), why=_STATED if listener.declared else _SINK, below=below)
 
 
 def _suggest_role(field: FieldShape) -> _Line:
     """Suggest the role of an argument, by its type or the form of its recorded values."""
     if field.form is not FieldForm.TEXT:
-        return _Line(_quote_key(field.path), _ROLES[field.form], field.form)
+        why = f"{field.form}{_CHOICES.get(field.form, '')}"
+        return _Line(_quote_key(field.path), _ROLES[field.form], why)
     seen = Counter(forms.role_of(value) for value in field.values)
     many = sum(seen.values())
     if seen[Role.DESTINATION]:
@@ -247,7 +259,7 @@ def _suggest_role(field: FieldShape) -> _Line:
 
 def _suggest_worth(field: FieldShape) -> _Line:
     """Suggest the worth of a field, by its type or the form of its recorded values."""
-    if field.form is not FieldForm.TEXT:
+    if field.form not in {FieldForm.TEXT, FieldForm.ADDRESS}:
         return _Line(_quote_key(field.path), Standing.RECORD, field.form)
     many = len(field.values)
     prose = sum(forms.standing_of(field.path, value) is Standing.PROSE for value in field.values)

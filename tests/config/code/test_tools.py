@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agentserver.core.blueprint import ApprovalRule
@@ -170,3 +172,17 @@ def test_a_program_may_declare_the_payload_of_a_tool_itself(locked):
         bound.listener.payloads[0] for bound in organism.listeners if bound.listener.name == "far.echo"
     )
     assert echo.__module__ == "listeners.own"
+
+
+def test_a_trust_that_is_looser_than_what_the_server_states_is_warned_about(project):
+    hints = {"untrustedContentHint": True, "destructiveHint": True}
+    lock = ServerLock("far 1", "2026-07-28", (replace(ECHO, hints=hints),))
+    project.write("schemas/mcp/far.json", write_lock(lock))
+    entry = "mcp:\n  - name: far\n    command: [far]\n    tools: [{name: echo, trust: %s}]\n"
+    place = "organism.yaml:6: warning: mcp[0].tools[0].name: "
+    assert said(project, entry % "trusted") == [
+        place
+        + '"echo" states untrustedContentHint: its answers may hold a stranger\'s words (add source to its trust)',
+        place + '"echo" states destructiveHint: its calls change something (add sink to its trust)',
+    ]
+    assert said(project, entry % "[source, sink]") == []

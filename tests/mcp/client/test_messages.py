@@ -81,3 +81,13 @@ def test_the_limit_of_bytes_is_that_of_a_line():
     from agentserver.mcp.client.process import LINE
 
     assert LIMITS.bytes == LINE
+
+
+def test_a_hint_that_the_library_does_not_know_is_kept(messages):
+    messages.ask(8, "tools/list")
+    tool = {"name": "a", "inputSchema": {"type": "object"}, "annotations": {"untrustedContentHint": True}}
+    found = messages.read(json.dumps({"jsonrpc": "2.0", "id": 8, "result": {"tools": [tool, 1]}}).encode())
+    assert found.error.code == UNREADABLE
+    messages.ask(9, "tools/list")
+    found = messages.read(json.dumps({"jsonrpc": "2.0", "id": 9, "result": {"tools": [tool]}}).encode())
+    assert found.result["tools"][0]["_meta"] == {"untrustedContentHint": True}

@@ -119,3 +119,12 @@ def test_a_class_of_the_same_form_is_taken_in_place() -> None:
     assert forms("far", ECHO, {name: first.takes.cls}).takes.cls is first.takes.cls
     other = forms("far", LockedTool("echo", "", {"type": "object"})).takes.cls
     assert forms("far", ECHO, {name: other}).takes.cls is not other
+
+
+def test_what_a_server_states_about_effects_is_locked_and_compared() -> None:
+    stated = {"readOnlyHint": False, "untrustedContentHint": True, "title": "E", "openWorldHint": "yes"}
+    hinted = tool("echo", "", TAKES, None, stated)
+    assert hinted.hints == {"readOnlyHint": False, "untrustedContentHint": True}
+    lock = ServerLock("far 1", "2026-07-28", (hinted,))
+    assert read_lock(write_lock(lock).encode()) == lock
+    assert [*differences(hinted, tool("echo", "", TAKES))] == ["what it states about its effects is another"]

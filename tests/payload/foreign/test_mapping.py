@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from agentserver.payload.foreign.formats import list_formats
 from agentserver.payload.foreign.mapping import (
     MappedSchema,
     UnmappableError,
@@ -283,3 +284,12 @@ def test_a_bound_of_any_kind_is_no_error(kind: str, bound: Any) -> None:
     found = of({"type": "object", "properties": {"a": {"type": kind, "maximum": bound}}})
     assert found.loose or isinstance(bound, (int, float))
     assert codec_of(found.cls).described is not None
+
+
+def test_formats_are_marks_of_the_fields_and_constrain_nothing() -> None:
+    inner = {"type": "object", "properties": {"link": {"type": "string", "format": "uri"}}}
+    day = {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]}
+    listed = {"type": "array", "items": {"type": "string", "format": "email"}}
+    made = of({"type": "object", "properties": {"day": day, "to": listed, "more": inner}})
+    assert dict(list_formats(made.cls)) == {"day": "date", "to": "email", "more.link": "uri"}
+    assert through(made, {"day": "soon", "to": ["a"]}) == {"day": "soon", "to": ["a"]}

@@ -29,12 +29,15 @@ def argument(form: FieldForm, *values: str) -> tuple[str, list[str]]:
     [
         (FieldForm.NUMBER, "quantity"),
         (FieldForm.TIME, "time"),
-        (FieldForm.FLAG, "inert"),
+        (FieldForm.FLAG, "option"),
         (FieldForm.CHOICE, "selector"),
+        (FieldForm.ADDRESS, "destination"),
     ],
 )
 def test_a_type_says_the_role_of_an_argument(form: FieldForm, role: str) -> None:
-    assert argument(form) == (f"x: {role}  # {form.value}", [role])
+    line, roles = argument(form)
+    assert line.startswith(f"x: {role}  # {form.value}")
+    assert roles == [role]
 
 
 def test_what_held_a_destination_once_is_one() -> None:
@@ -65,7 +68,7 @@ def test_what_held_words_or_an_address_is_prose_and_a_closed_type_is_a_record() 
     assert worth(TEXT, "f-1", "two words") == (FieldRule("store", "x", Standing.PROSE),)
     assert worth(TEXT, "ann@corp.example") == (FieldRule("store", "x", Standing.PROSE),)
     assert worth(TEXT, "f-1") == worth(TEXT) == ()
-    for form in set(FieldForm) - {TEXT}:
+    for form in set(FieldForm) - {TEXT, FieldForm.ADDRESS}:
         assert worth(form) == (FieldRule("store", "x", Standing.RECORD),)
 
 
@@ -77,6 +80,16 @@ def test_a_listener_of_which_nothing_is_known_is_source_and_sink_once_and_an_age
     assert [rule.name for rule in policy.sinks] == ["store"]
     assert policy.relays == ("clerk",)
     assert policy.mode is Mode.AUDIT
+
+
+def test_a_declared_tool_gets_the_roles_that_its_types_state_and_nothing_else() -> None:
+    takes = FieldShape("day", FieldForm.TIME), FieldShape("text", TEXT)
+    tool = ListenerShape("far.book", takes, (FieldShape("id", TEXT),), declared=True)
+    policy = read_policy(suggest([tool], "", alternatives=True).format())
+    assert policy.sources == policy.fields == policy.trusted == ()
+    assert [(rule.name, rule.arguments) for rule in policy.sinks] == [
+        ("far.book", (ArgumentRule("day", Role.TIME),))
+    ]
 
 
 def test_where_everything_is_declared_the_proposal_is_empty() -> None:

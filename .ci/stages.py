@@ -141,7 +141,7 @@ LEFT_TO_FULL = tuple(
         "wire/test_repair.py::test_work_is_bounded",
         # processes, SDKs and frameworks, two seconds of CPU each
         "cli/test_collecting.py",
-        "cli/test_journal_verbs.py::test_a_run_goes_on_where_the_last_one_was_killed_and_shows_what_nobody_took",
+        "cli/test_journal_verbs.py::test_a_run_resumes_after_a_kill_and_shows_unread_messages",
         "llm/test_backends.py::test_a_text_comes_with_its_usage",
         "llm/test_backends.py::test_the_settings_of_a_model_reach_the_provider",
         "telemetry/test_door.py",

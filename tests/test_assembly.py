@@ -245,7 +245,7 @@ def test_one_class_has_one_schema(shop):
 
 
 @pytest.mark.parametrize(("lifespan", "opened"), [("one", 1), ("several", 0)])
-def test_handlers_reach_what_the_lifespan_provides_for_as_long_as_the_server_runs(shop, lifespan, opened):
+def test_handlers_reach_the_lifespans_objects_for_as_long_as_the_server_runs(shop, lifespan, opened):
     organism = shop.load(COUNTING, more=f"lifespan: shop.{lifespan}")
     receipt = sys.modules["shop"].Receipt
     answer = running(organism, lambda server: ask(server, receipt("x"), "counter"))
@@ -270,7 +270,7 @@ def test_a_server_is_open_only_while_it_runs(shop):
         anyio.run(server.open, "console")
 
 
-def test_what_happened_can_be_traced(shop):
+def test_events_can_be_traced(shop):
     organism = shop.load(COUNTING, more="lifespan: shop.one")
     receipt = sys.modules["shop"].Receipt
 
@@ -282,7 +282,7 @@ def test_what_happened_can_be_traced(shop):
     assert running(organism, scenario) == ["received", "sent", "handled", "answered"]
 
 
-def test_what_is_built_follows_from_the_organism(shop):
+def test_the_built_server_follows_from_the_organism(shop):
     organism = shop.load(COUNTING, more="limits: {payload: 4096, hops: 7}")
     engine = MemoryEngine()
     server = build(organism, engine=engine)
@@ -371,7 +371,7 @@ def test_a_file_that_cannot_be_written_stops_nobody(desk, tmp_path, caplog):
     assert "3 failures" in told[1]
 
 
-def test_agents_are_shown_how_to_ask_and_not_what_targets_are_given(desk):
+def test_agents_see_how_to_ask_and_not_the_inputs_of_targets(desk):
     usage = build(desk).rules.blueprint.usage
     assert 'name="Handoff"' in usage["reader"]
     assert 'name="Task"' not in usage["reader"]

@@ -56,7 +56,7 @@ LENGTHS = sorted({*range(MIN_LENGTH, 132), *range(132, LONGEST, 97), 199, 200, 2
                   2000, 2001, 3999, 4000, 4001, LONGEST})  # fmt: skip
 
 
-def test_no_length_survives_what_is_made_of_a_text():
+def test_no_length_survives_derivation_from_a_text():
     for length in LENGTHS:
         value = secret(length)
         redact = Secrets.of([value]).redact
@@ -259,7 +259,7 @@ def test_nothing_is_left_in_a_trace(lived, verb, form):
     clean(lived[1], shown)
 
 
-def test_nothing_is_left_in_what_waits_or_was_given_up(lived, verb):
+def test_no_secret_remains_in_waiting_or_abandoned_messages(lived, verb):
     waiting = [json.loads(line) for line in verb("approvals", "--json").splitlines()]
     assert len(waiting) == 2 * len(LIVED)
     shown = [

@@ -39,7 +39,7 @@ def typist(tmp_path, database):
     made.close()
 
 
-def test_what_the_page_says_to_type_does_what_it_shows(typist):
+def test_the_pages_commands_have_the_documented_effect(typist):
     typist.follow(PAGE)
     assert any(line.startswith("kill -9 ") for line in typist.typed)
 

@@ -102,7 +102,7 @@ def test_a_generator_that_does_not_end_is_stopped(monkeypatch: pytest.MonkeyPatc
         generate(SCHEMA)
 
 
-def test_a_generator_that_makes_nothing_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_generator_that_makes_nothing_gets_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codegen, "_PACKAGE", "other.package")
     with pytest.raises(CodegenError, match="the generator failed"):
         generate(SCHEMA)

@@ -33,7 +33,7 @@ async def test_the_server_may_not_block_its_loop():
 
 
 @pytest.mark.anyio
-async def test_what_is_not_the_server_may():
+async def test_code_outside_the_server_may():
     block("somewhere.py")
 
 
@@ -110,7 +110,7 @@ async def test_that_is_innocent(number):
 """
 
 
-def test_what_a_failed_test_left_open_brings_no_other_down(tmp_path):
+def test_resources_left_open_by_a_failed_test_fail_no_other(tmp_path):
     """In CI a client of a failed test was collected in a page of the documentation, which failed with its warning."""
     (tmp_path / "test_open.py").write_text(LEFT_OPEN)
     done = subprocess.run(

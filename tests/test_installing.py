@@ -95,7 +95,7 @@ def test_a_line_of_requirements_is_found(said):
         'X = "X.cli:main"', "./run X", "with X, pip is not needed", "name: X", "uv run pytest tests/X/test_a.py",
     ],
 )  # fmt: skip
-def test_what_is_no_such_thing_is_left_alone(said):
+def test_other_text_is_left_alone(said):
     assert list(found(said.replace("X", NAME))) == []
 
 
@@ -134,7 +134,7 @@ def test_a_module_in_a_package_that_is_not_there_is_missing(monkeypatch):
     assert not is_installed("odd")
 
 
-def test_what_is_there_is_not_missed():
+def test_an_offending_text_is_found():
     require("code generation", "codegen")
 
 

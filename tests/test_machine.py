@@ -52,7 +52,7 @@ def test_nothing_is_given_up_before_it_hangs():
     assert not found, "wait for tests.machine.HANGS, and assert what is bounded as work"
 
 
-def test_the_rule_finds_what_it_is_for():
+def test_the_rule_finds_its_offenders():
     for line in (
         "with anyio.fail_after(5): pass",
         "asyncio.wait_for(x, 0.5)",

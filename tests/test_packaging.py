@@ -118,7 +118,7 @@ def test_a_lock_misses_nothing_that_a_target_needs(lock, target):
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_a_lock_keeps_to_what_the_project_asks_for(lock):
+def test_a_lock_agrees_with_the_projects_requirements(lock):
     versions = pins(lock)
     for requirement in roots(lock):
         (version,) = (
@@ -164,7 +164,7 @@ def test_a_console_script_leads_somewhere(script):
     assert callable(resolve_name(script))
 
 
-def test_what_the_tests_of_mutants_read_is_copied_for_them():
+def test_files_that_tests_of_mutants_read_are_copied_for_them():
     """A test of the core read a page that was not in the copy, so that `./run mutate` tried no mutant."""
     settings = PROJECT["tool"]["mutmut"]
     tests = [each for each in settings["pytest_add_cli_args_test_selection"] if not each.startswith("-")]

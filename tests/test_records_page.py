@@ -53,7 +53,7 @@ def test_the_parts_of_findings_are_documented():
     assert f"at most {MOST}" in PAGE
 
 
-def test_the_example_is_what_is_printed():
+def test_the_example_is_the_real_output():
     example = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL).group(1))
     note = GuardNote("hours", "closed\nuntil nine", "notes")
     record = AuditRecord(

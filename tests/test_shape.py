@@ -668,7 +668,7 @@ def test_each_rule_can_fail(rule):
     assert rule in {finding.rule for check in RULES for finding in check(module)}
 
 
-def test_what_looks_like_a_breach_is_none():
+def test_an_apparent_breach_is_not_reported():
     text = '''"""Owns <nothing>."""
 LIMITS = {"a": 1}
 def f(a, limit):

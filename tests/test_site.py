@@ -63,7 +63,7 @@ def test_every_public_name_is_on_the_page_of_the_api(site):
     assert len(re.findall(r"(?m)^::: ", site.api())) > 100
 
 
-def test_a_link_to_a_file_beside_the_pages_leads_to_its_copy(site):
+def test_a_link_to_a_file_next_to_the_pages_leads_to_its_copy(site):
     page = ROOT / "docs" / "provenance" / "guarantee.md"
     text = "[a](../../tests/conftest.py) [b](../../README.md#x) [c](fields.md) [d](https://there.example) `[e](f)`"
     assert site.relink(text, page, "provenance/guarantee.md") == (
@@ -87,7 +87,7 @@ def test_a_link_in_a_block_of_code_stays(site):
         ('<img src="here.png"><link href="../x.css">', []),
     ],
 )
-def test_a_page_that_fetches_from_elsewhere_is_told(site, html, fetched):
+def test_a_page_that_fetches_from_elsewhere_is_reported(site, html, fetched):
     assert site.list_foreign_urls(html) == fetched
 
 

@@ -80,7 +80,7 @@ async def test_one_that_its_owner_cancels_ends_quietly(caplog):
 
 
 @pytest.mark.parametrize("how", [kill, asyncio.Task.cancel])
-async def test_one_is_started_again_and_nobody_else_hears_of_it(caplog, how):
+async def test_a_helper_is_restarted_without_effect_on_others(caplog, how):
     begun = []
 
     async def work():
@@ -132,7 +132,7 @@ async def test_an_errand_that_nobody_awaits_is_seen_to_fail(caplog):
     assert ended(caplog) == ["the errand that fetches ended with Killed"]
 
 
-async def test_what_an_errand_answers_by_raising_is_no_failure(caplog):
+async def test_an_errand_that_answers_by_raising_is_no_failure(caplog):
     with pytest.raises(Killed):
         await run_errand(failing(), "fetches", (Killed,))
     cancelled = run_errand(lasting(), "waits")

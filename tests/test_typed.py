@@ -59,7 +59,7 @@ SAID = "finished 21a2b9c8-8efc-2a4c-f2c4-bacee133a714 at 12:00:01\n"
         "finished 3f2a9c41-0000-0000-0000-000000000000   at 12:00:01\n",
     ],
 )
-def test_ids_times_and_what_is_left_out_may_be_other_than_shown(shown):
+def test_ids_times_and_omissions_may_differ_from_the_page(shown):
     assert re.fullmatch(pattern(shown), SAID)
 
 

@@ -20,7 +20,7 @@ def test_an_unknown_benchmark_is_refused_with_the_names_of_all():
         bench.choose(["hops"])
 
 
-def test_an_unknown_commit_is_refused_with_what_git_printed():
+def test_an_unknown_commit_is_refused_with_the_output_of_git():
     with pytest.raises(bench.BenchError, match="status 128"), bench.earlier_tree("no-such-commit"):
         pass
 

@@ -28,7 +28,7 @@ def test_an_interval_is_wider_when_cases_come_in_clusters(evidence):
     assert evidence.Side().describe() == "-"
 
 
-def test_what_is_measured_of_agentdojo_is_read_by_form_and_policy(evidence, tmp_path):
+def test_agentdojo_results_are_read_by_form_and_policy(evidence, tmp_path):
     counts = {"tasks": 1, "utility": 1, "pairs": 9, "attacks": 2}
     found = {
         "plain": {"plain policy": {"counts": counts, "told": []}, "none": {"counts": counts, "told": []}}

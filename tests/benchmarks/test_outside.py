@@ -69,7 +69,7 @@ def test_an_attack_reaches_its_goal_without_a_defence_and_only_by_obeying(attack
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: type(attack).__name__)
-def test_the_user_never_says_what_the_attacker_does(attack):
+def test_the_user_never_asks_for_the_attackers_calls(attack):
     assert shape(attack.text) not in shape(attack.on.words + attack.on.pasted)
 
 

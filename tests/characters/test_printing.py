@@ -20,7 +20,7 @@ HOSTILE = st.text(
 
 
 @given(st.text() | HOSTILE)
-def test_what_is_shown_says_exactly_one_text(text):
+def test_the_escaped_form_is_unambiguous(text):
     assert unescaped(escape_unseen(text)) == text
 
 
@@ -44,7 +44,7 @@ def test_nothing_unseen_is_shown_and_marks_never_pile_up(text):
      "\u202e", "\u2066", "\u200b", "\u200d", "\ufeff", "\u00ad", "\u061c", "\u17b4", "\u2061", "\u00a0", "\u3000",
      "\u2028", "\u2029", "\x85", "\r", "\x1b", "\x9b", "\x7f", "\ue000", "\ufffe", "\udc80", "\ufffc"],
 )  # fmt: skip
-def test_what_nobody_sees_is_escaped(char):
+def test_invisible_characters_are_escaped(char):
     assert escape_unseen(f"a{char}b") == f"a{escape_unseen(char)}b"
     assert escape_unseen(char).startswith("\\")
 
@@ -70,7 +70,7 @@ def test_what_nobody_sees_is_escaped(char):
         ("C:\\new", "C:\\\\new"),
     ],
 )
-def test_what_passes_for_something_else_is_escaped(text, escaped):
+def test_look_alike_characters_are_escaped(text, escaped):
     assert escape_unseen(text) == escaped
 
 
@@ -82,12 +82,12 @@ def test_what_passes_for_something_else_is_escaped(text, escaped):
         "5 µm, 3 k\u2126, Å", "١٢٣ مرحبا",
     ],
 )  # fmt: skip
-def test_what_people_write_stays_as_it_is(text):
+def test_ordinary_text_is_unchanged(text):
     assert escape_unseen(text) == text
 
 
 @given(st.text(), st.integers(1, 20))
-def test_what_anybody_wrote_is_one_bounded_printable_line(text, most):
+def test_any_text_becomes_one_bounded_printable_line(text, most):
     shown = clean_line(text, most)
     assert len(shown) <= most
     assert shown.isprintable()
@@ -95,7 +95,7 @@ def test_what_anybody_wrote_is_one_bounded_printable_line(text, most):
         assert shown == text
 
 
-def test_what_is_replaced_and_what_is_cut_can_be_seen():
+def test_replacements_and_cuts_are_visible():
     assert clean_line("a\nb\x1b[2J\u202ec", 99) == "a b\ufffd[2J\ufffdc"
     assert clean_line("abcdef", 4) == "abc…"
 

@@ -24,12 +24,12 @@ def test_the_database_names_nothing_unseen_that_the_table_has_not():
     assert missed == []
 
 
-def test_what_has_a_general_category_of_the_unseen_is_unseen():
+def test_invisible_general_categories_are_invisible():
     hidden = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"}
     assert [c for c in EVERY if unicodedata.category(c) in hidden and not is_unseen(c)] == [" "]
 
 
-def test_the_table_adds_only_what_has_no_glyph():
+def test_the_table_adds_only_characters_without_a_glyph():
     added = [c for c in EVERY if is_unseen(c) and c.isprintable()]
     assert len(added) < 300  # 256 of them are variation selectors
     assert {unicodedata.category(c) for c in added} == {"Lo", "Mn", "So"}
@@ -47,7 +47,7 @@ def kept() -> list[tuple[str, str]]:
     return [(chr(int(code, 16)), look) for look, *codes in rows for code in codes]
 
 
-def test_every_look_alike_of_the_library_folds_to_what_it_looks_like():
+def test_every_look_alike_of_the_library_folds_to_its_twin():
     assert len(kept()) > 1350
     assert [(hex(ord(c)), look, fold(c)) for c, look in kept() if fold(c) != fold(look)] == []
     assert [(hex(ord(c)), look) for c, look in kept() if skeleton(c) != skeleton(look)] == []

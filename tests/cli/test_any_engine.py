@@ -47,7 +47,7 @@ def failed(works, monkeypatch):  # noqa: F811 - a fixture
     return engine
 
 
-def test_what_happened_is_shown_without_secrets(failed):
+def test_a_trace_is_shown_without_secrets(failed):
     (row,) = [json.loads(line) for line in verb(failed, "conversations", "--json").splitlines()]
     assert (row["principal"], row["closed"]) == ("ada", None)
     traced = verb(failed, "trace", row["id"][:8])
@@ -70,7 +70,7 @@ def test_nothing_waits_for_the_next_run(failed):
     assert verb(failed, "dead", "next") == "no delivery is queued\n"
 
 
-def test_what_is_about_a_file_is_refused(failed):
+def test_verbs_about_a_file_are_refused(failed):
     (letter,) = (line.split()[0] for line in verb(failed, "dead").splitlines())
     for args in (("dead", "discard", letter), ("journal", "vacuum"), ("journal", "export", "copy")):
         assert "--journal" in verb(failed, *args, status=2)
@@ -92,7 +92,7 @@ class Changed(MemoryReader):
         return 2
 
 
-def test_what_was_changed_is_told_of(tmp_path, monkeypatch):
+def test_changes_are_reported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     engine, story = MemoryEngine(recorded=True), SampleConversation()
     outcomes = [story.receive(Conversation.begin(who, story.moment()), "1") for who in ("ada", "bob")]
@@ -105,7 +105,7 @@ def test_what_was_changed_is_told_of(tmp_path, monkeypatch):
     assert "the engine: 2 faults" in told
 
 
-def test_what_waits_for_a_person_is_shown_and_answered_elsewhere(tmp_path, monkeypatch):
+def test_pending_approvals_are_shown_and_answered_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     engine, asked = MemoryEngine(), SampleConversation(guards=(AskingGuard(),))
     outcome = asked.receive(asked.start(), "1")
@@ -124,7 +124,7 @@ def test_a_conversation_without_recorded_steps_is_refused_in_words(tmp_path, mon
     assert "does not record steps" in verb(engine, "trace", outcome.conversation.id, status=2)
 
 
-def test_an_engine_that_cannot_be_read_is_told_of(tmp_path, monkeypatch, capsys):
+def test_an_unreadable_engine_is_reported(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     @contextmanager
@@ -146,7 +146,7 @@ class Forgetful(MemoryReader):
 
 
 @pytest.mark.parametrize("words", [["trace"], ["trace", "--json"]], ids=" ".join)
-def test_a_conversation_that_went_meanwhile_is_told_of(tmp_path, monkeypatch, words):
+def test_a_conversation_that_vanished_meanwhile_is_reported(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     engine, sample = MemoryEngine(recorded=True), SampleConversation()
     outcome = sample.receive(sample.start(), "1")

@@ -111,7 +111,7 @@ def digest(verb, key=None):
     return shown.splitlines()[-1].removeprefix("  | sha-256 ")
 
 
-def test_a_running_server_takes_an_answer_that_is_given_beside_it(server, verb):
+def test_a_running_server_takes_an_answer_from_another_process(server, verb):
     running = server()
     tell(running, "@clerk name=Ada")
     see(running, "/deny")
@@ -158,7 +158,7 @@ def test_a_server_that_was_killed_takes_the_answer_when_it_starts_again(server, 
     assert f"approved clerk -> vault  Greet  approved by {ME}, always" in verb("trace", one["conversation"])
 
 
-def test_a_server_that_is_stopped_keeps_what_waits_and_does_not_wait_for_it(guarded, server, verb):
+def test_a_stopped_server_keeps_pending_approvals_and_does_not_wait_for_them(guarded, server, verb):
     (guarded / "organism.yaml").write_text(ORGANISM + "limits: {drain: 10m}\n")
     running = server()
     tell(running, "@clerk name=Ada")
@@ -309,7 +309,7 @@ def test_who_answers_is_the_owner_of_the_process(monkeypatch):
     assert project.user() == f"user {2**31 - 7}"
 
 
-def test_what_is_listed_and_shown_hides_the_secrets_of_the_organism():
+def test_listings_hide_the_secrets_of_the_organism():
     delivery = Delivery("d", "c", "r", "t", "o", "clerk", "vault", "Greet", b"<Greet>open sesame</Greet>", 1)
     waiting = Approval(
         "a", delivery, (Question("approval", GuardNote("approval", "send open sesame?")),), 1.0, "digest"

@@ -50,14 +50,14 @@ def test_an_intact_record_shows_how_much_there_is_and_its_last_hash(command, fil
     ],
     ids=["altered", "removed", "first removed", "moved", "doubled", "inserted", "cut off", "emptied"],
 )
-def test_what_was_done_to_a_record_is_found(command, file, change, line):
+def test_tampering_with_a_record_is_found(command, file, change, line):
     file.write_text("".join(change(*file.read_text().splitlines(keepends=True))))
     result = command("audit", "verify")
     assert result.exit_code == 1
     assert result.output.startswith(f"out/handoff-audit.jsonl: the record in line {line} ")
 
 
-def test_without_the_note_of_its_end_the_gap_is_told(command, file):
+def test_without_the_note_of_its_end_the_gap_is_reported(command, file):
     file.write_text(file.read_text().splitlines(keepends=True)[0])
     (file.parent / f"{file.name}.end").unlink()
     result = command("audit", "verify")
@@ -73,7 +73,7 @@ def test_a_record_without_attempts(command, tmp_path):
 
 
 @pytest.mark.parametrize(("name", "said"), [("gone", "No such file or directory"), ("", "Is a directory")])
-def test_what_cannot_be_read_exits_2(command, tmp_path, name, said):
+def test_an_unreadable_record_exits_2(command, tmp_path, name, said):
     result = command("audit", "verify", str(tmp_path / name))
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
@@ -107,7 +107,7 @@ def served(command, desk):
     return run
 
 
-def test_what_a_call_hands_over_is_on_record(served, desk):
+def test_handoffs_of_a_call_are_recorded(served, desk):
     for count in (1, 2):
         status, _, told = served(*HANDOVER)
         assert (status, told) == (0, "")
@@ -123,7 +123,7 @@ def test_what_a_call_hands_over_is_on_record(served, desk):
     assert served("audit", "verify")[0] == 1
 
 
-def test_a_call_beside_a_journal_and_a_forged_note(served, desk):
+def test_a_call_with_a_journal_and_a_forged_note(served, desk):
     """The journal keeps the end: who rewrites file and note alike is found."""
     (desk / "out").mkdir(exist_ok=True)
     open_writing(JournalOptions(desk / "out/journal.sqlite")).close()

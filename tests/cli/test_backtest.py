@@ -104,7 +104,7 @@ def test_the_exit_code_is_the_verdict(shop, condition, status):
         ("newly-stopped>0", "needs a current policy: name one with --current"),
     ],
 )
-def test_a_mistake_in_a_condition_names_what_is_allowed(shop, condition, problem):
+def test_a_mistake_in_a_condition_names_the_allowed_values(shop, condition, problem):
     assert problem in backtest("strict.yaml", "--fail-if", condition, status=2)
 
 
@@ -178,7 +178,7 @@ def test_a_folder_of_journals_and_recorded_conversations(shop, tmp_path):
     )
 
 
-def test_what_was_altered_or_is_decided_otherwise_is_not_judged(shop):
+def test_altered_or_differently_decided_conversations_are_not_judged(shop):
     change(shop / "organism.yaml", "peers: [till, ghost]", "peers: [ghost]")
     assert "step 2 (clerk finished" in backtest("calm.yaml", status=1)
     with closing(sqlite3.connect(shop / "out" / "journal.sqlite", isolation_level=None)) as connection:

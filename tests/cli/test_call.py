@@ -98,7 +98,7 @@ def test_usage_is_explained_and_exits_2(command, here, args, hint):
     assert hint in result.stderr
 
 
-def test_a_payload_that_is_none_is_the_servers_to_refuse(command, here):
+def test_an_invalid_payload_is_refused_by_the_server(command, here):
     result = command("call", "greeter", "--payload", "-", input="<a></b>")
     assert result.exit_code == 1
     assert "\nvalidation: " in result.stderr
@@ -112,7 +112,7 @@ def test_the_trace_goes_to_standard_error(command, here):
     assert [json.loads(line)["event"] for line in lines][:2] == ["received", "sent"]
 
 
-def test_a_spent_budget_says_how_to_go_on(capsys):
+def test_a_spent_budget_says_how_to_continue(capsys):
     paper = Paper(
         rules(listener("a"), messages=1), {"a": lambda call: [HandlerResponse.respond(Ask("x"))] * 2}
     )

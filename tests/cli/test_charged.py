@@ -35,7 +35,7 @@ def verb(path, *args):
     return done.output
 
 
-def test_the_list_of_conversations_has_what_was_charged_in_each(journal):
+def test_the_list_of_conversations_shows_the_charges_of_each(journal):
     path, conversation = journal
     total = conversation.spending.total
     assert total.tokens > 0

@@ -170,7 +170,7 @@ def test_findings_as_json_carry_the_code_that_is_printed(command, tmp_path):
     assert set(told[0]) == {"code", "severity", "file", "line", "path", "message", "suggestion"}
 
 
-def test_what_a_flow_may_do_differently_is_a_warning_at_its_line(command, tmp_path, monkeypatch):
+def test_a_flow_that_may_differ_is_warned_about_at_its_line(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cli_hidden.py").write_text(
         "import time\nfrom datetime import timedelta\nfrom agentserver.flow import sleep\n\n"

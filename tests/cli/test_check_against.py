@@ -117,7 +117,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_a_changed_project_breaks_of_a_journal_is_named(recorded, change):
+def test_changed_code_that_breaks_a_stored_conversation_is_reported(recorded, change):
     home, conversation = recorded
     before, after, told = CHANGES[change]
     Path(home / "against_desk.py").write_text(CODE.replace(before, after) if before else CODE, "utf-8")

@@ -48,7 +48,7 @@ def test_the_process_of_a_program_is_left_alone():
     assert (gc.get_threshold(), gc.get_freeze_count()) == before
 
 
-def test_what_a_start_has_made_is_collected_again_after_a_reload():
+def test_garbage_of_a_start_is_collected_again_after_a_reload():
     asked = "import gc\nfrom agentserver.cli import process as c\n"
     asked += "c.collect_rarely(); c.collect_as_usual(); assert gc.get_freeze_count(); c.unfreeze_replaced(); assert not gc.get_freeze_count()"
     subprocess.run([sys.executable, "-c", asked], check=True, timeout=HANGS)

@@ -210,7 +210,7 @@ def test_one_that_fails_again_is_dead_again(letter, monkeypatch):
     assert dead().split()[0] == letter
 
 
-def test_a_letter_whose_conversation_is_over_becomes_a_request_of_its_own(failing, monkeypatch):
+def test_a_letter_of_an_ended_conversation_becomes_a_new_request(failing, monkeypatch):
     say(close=True)
     letter = dead().split()[0]
     assert "which is finished" in dead("show", letter)
@@ -242,7 +242,7 @@ def enforcing(failing):
     change(Path("organism.yaml"), "retries: 1}", "retries: 1, trust: sink}\nprovenance: {mode: enforce}")
 
 
-def test_a_payment_that_the_principal_ordered_is_requeued_though_its_conversation_is_over(
+def test_a_payment_ordered_by_the_principal_is_requeued_though_its_conversation_has_ended(
     enforcing, monkeypatch
 ):
     say(PART, close=True)
@@ -266,7 +266,7 @@ def test_a_payment_that_a_listener_wrote_is_refused_with_the_reason_in_lines(enf
     assert dead().startswith(letter)
 
 
-def test_one_that_its_listener_takes_no_more_stays_where_it_is(failing):
+def test_a_letter_that_its_listener_no_longer_accepts_stays(failing):
     say(close=True)
     change(Path("works_handlers.py"), "payload: Part,", "payload: Job,")
     change(Path("organism.yaml"), "payload_class: works_handlers.Part", "payload_class: works_handlers.Job")
@@ -317,7 +317,7 @@ def test_a_delivery_that_kills_the_process_again_and_again_can_be_given_up(works
     assert "; 0 differ" in verb("replay")
 
 
-def test_what_was_given_up_can_be_queued_again(works):
+def test_an_abandoned_message_can_be_requeued(works):
     killed("@worker tea\n")
     key = dead("next").split()[0]
     dead("add", key)
@@ -327,10 +327,8 @@ def test_what_was_given_up_can_be_queued_again(works):
     assert "tea, attempt 0" in answer
 
 
-def test_only_what_is_next_can_be_given_up(letter):
-    assert "no deliveries that the next run handles first begin with" in dead(
-        "add", letter, status=2
-    )
+def test_only_the_next_message_can_be_abandoned(letter):
+    assert "no deliveries that the next run handles first begin with" in dead("add", letter, status=2)
 
 
 def test_a_delivery_to_a_listener_that_is_gone_can_be_given_up(works):

@@ -60,7 +60,7 @@ def test_all_codes_are_listed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("what", ["no such thing", "é" * 9, "abc"])
-def test_what_is_neither_a_code_nor_an_id_is_refused(tmp_path, monkeypatch, what):
+def test_an_argument_that_is_neither_code_nor_id_is_refused(tmp_path, monkeypatch, what):
     monkeypatch.chdir(tmp_path)
     assert "no code and no finding is called" in verb("explain", what, status=2)
 

@@ -121,7 +121,7 @@ def test_help_of_a_listener_lists_its_fields(command, there):
     ]
 
 
-def test_the_example_of_the_help_is_taken_as_it_stands(command, there):
+def test_the_example_of_the_help_is_accepted_verbatim(command, there):
     shown = command("call", "painter", "-h").output
     line = next(line for line in shown.splitlines() if line.startswith("  agentserver call painter --"))
     assert command(*shlex.split(line)[1:]).stderr == "ended without an answer\n"
@@ -197,7 +197,7 @@ def test_each_shell_completes_fields_and_their_values(command, there, kind):
         ("nobody --c", []),
     ],
 )  # fmt: skip
-def test_what_comes_next(command, there, words, offered):
+def test_next_steps_are_suggested(command, there, words, offered):
     assert completed(command, "bash", f"agentserver call {words}") == offered
 
 

@@ -76,7 +76,7 @@ def lines(result):
     return [line.strip() for line in result.output.splitlines()]
 
 
-def test_check_tells_what_each_listener_is_and_why(command):
+def test_check_describes_each_listener_and_the_reason(command):
     told = lines(command("check", DESK))
     assert "provenance: enforce" in told
     assert "fetcher: source (source by 'fetcher')" in told
@@ -94,7 +94,7 @@ def test_check_tells_the_flows_when_it_is_asked(command):
     ]
 
 
-def test_check_tells_what_a_quarantined_listener_can_tell(command, quarantine):
+def test_check_describes_the_replies_of_a_quarantined_listener(command, quarantine):
     told = lines(command("check", "--flows", quarantine))
     assert "judge is quarantined: Pay carries 2.0 bits a message" in told
     assert "judge is quarantined: Reason carries unbounded (/Reason/text), so it may not be sent" in told
@@ -115,7 +115,7 @@ def test_check_tells_who_carries_words(command, tmp_path):
     assert [line for line in told if line.startswith("memory")] == ["memory: thread: judge"]
 
 
-def test_no_flow_is_told_too(command, tmp_path):
+def test_the_absence_of_flows_is_reported(command, tmp_path):
     (tmp_path / "cli_lineage.py").write_text(CODE)
     path = organism(tmp_path, QUARANTINE.replace(", peers: [reader, payer]", ""))
     assert lines(command("check", "--flows", str(path)))[-2:-1] == ["none"]

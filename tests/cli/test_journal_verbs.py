@@ -143,7 +143,7 @@ def test_a_dead_letter_of_a_finished_conversation_becomes_a_request_of_its_own(s
     assert "; 0 differ" in verb("replay")
 
 
-def test_what_changes_the_journal_is_refused_while_a_server_has_it(shop):
+def test_verbs_that_change_the_journal_are_refused_while_a_server_has_it(shop):
     key = letter()
     with Lock(shop / "out" / "journal.sqlite"):
         verb("dead", "discard", key, status=2)
@@ -188,7 +188,7 @@ def test_mistakes_in_its_configuration_are_named(shop, text, problem):
     assert problem in verb("check", status=1)
 
 
-def test_a_run_goes_on_where_the_last_one_was_killed_and_shows_what_nobody_took(shop):
+def test_a_run_resumes_after_a_kill_and_shows_unread_messages(shop):
     with closing(sqlite3.connect("out/journal.sqlite", isolation_level=None)) as connection:
         connection.execute("update event set waiting = 1 where number = (select min(number) from event)")
     first = run().stdout

@@ -60,7 +60,7 @@ def test_json_is_one_object_a_line(log):
     assert "\x1b" not in line
 
 
-def test_what_is_missing_is_left_out(log):
+def test_missing_fields_are_left_out(log):
     record = json.loads(log(Format.JSON, lambda logger: logger.error("plain", stack_info=False)))
     assert set(record) == {"time", "level", "logger", "message"}
     assert log(Format.TEXT, lambda logger: logger.error("plain")).endswith("agentserver.pump: plain\n")
@@ -103,7 +103,7 @@ def test_a_live_view_needs_no_log_of_hops():
     assert is_no_hop(record("listeners.mine", event="refused"))
 
 
-def test_a_live_view_keeps_out_what_happens_in_a_conversation_and_not_what_the_server_says(caplog):
+def test_a_live_view_hides_logs_of_conversations_and_shows_those_of_the_server(caplog):
     conversation = Conversation.begin("console", Moment(0.0, b""))
     event = AuditRecord(Event.REFUSED, 0.0, conversation.id, conversation.tree.root, "ada", "bob")
     LogSink([], list)((event,))
@@ -144,7 +144,7 @@ def test_an_uncaught_exception_is_harmless(log, capsys):
     assert "ValueError: \\x1b[2J\\u202e\n" in capsys.readouterr().err
 
 
-def test_what_is_said_of_a_loop_that_is_held_goes_past_a_prompt_which_writes_by_that_loop(log, monkeypatch):
+def test_a_warning_about_a_blocked_loop_bypasses_a_prompt_that_writes_by_that_loop(log, monkeypatch):
     direct, by_the_loop = io.StringIO(), io.StringIO()
     monkeypatch.setattr(sys, "__stderr__", direct)
 

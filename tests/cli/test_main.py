@@ -18,7 +18,7 @@ def test_help_names_every_verb_and_exit_code(command):
         assert f"\n    {code}" in shown
 
 
-def test_the_version_is_told(command):
+def test_the_version_is_printed(command):
     assert command("--version").output.startswith("agentserver, version ")
 
 
@@ -56,7 +56,7 @@ def test_a_command_that_is_not_understood_exits_2(command, args):
         ["completion", "{}"],
     ],
 )
-def test_what_was_typed_is_repeated_so_that_no_terminal_acts_on_it(command, here, tmp_path, args):
+def test_input_is_echoed_without_control_characters(command, here, tmp_path, args):
     (tmp_path / HOSTILE).mkdir()
     said = command(*(arg.format(HOSTILE, tmp=tmp_path) for arg in args), color=True)
     assert said.output
@@ -97,13 +97,13 @@ def test_the_version_without_an_installation(monkeypatch, command):
     assert "from a checkout" in command("--version").output
 
 
-def test_a_misspelt_verb_is_told_the_nearest(command):
+def test_a_misspelt_verb_gets_the_nearest_one(command):
     result = command("chek")
     assert result.exit_code == 2
     assert "No such command 'chek'. Did you mean check?" in result.output
 
 
-def test_every_verb_is_what_the_table_calls_it():
+def test_every_verb_has_its_name_in_the_table():
     from agentserver import cli
 
     assert [cli.cli.get_command(None, name).name for name in cli.VERBS] == list(cli.VERBS)
@@ -118,7 +118,7 @@ def test_every_verb_is_what_the_table_calls_it():
         (["journal", "suspended", "x"], "There are: "),
     ],
 )
-def test_a_verb_of_a_group_that_is_none_is_told_with_those_that_are(words, told):
+def test_an_unknown_verb_of_a_group_gets_the_list_of_verbs(words, told):
     result = CliRunner().invoke(cli, words)
     assert result.exit_code == 2
     assert told in result.output
@@ -132,7 +132,7 @@ def test_a_verb_of_a_group_that_is_none_is_told_with_those_that_are(words, told)
         (["dead"], "there are no dead letters\n"),
     ],
 )
-def test_an_empty_list_says_so_beside_it(tmp_path, monkeypatch, verb, told):
+def test_an_empty_list_is_reported_on_standard_error(tmp_path, monkeypatch, verb, told):
     """The hint goes to standard error, so that a pipe stays empty."""
     monkeypatch.chdir(shop(tmp_path))
     assert CliRunner().invoke(cli, ["dead", "discard", "a603fbec"]).exit_code == 0

@@ -63,13 +63,13 @@ def test_a_lock_is_written_shown_and_compared(command, desk):
         ),
     ],
 )
-def test_what_cannot_be_done_is_said(command, desk, args, said):
+def test_impossible_requests_are_explained(command, desk, args, said):
     result = command(*args)
     assert result.exit_code == 2
     assert said in result.output
 
 
-def test_without_the_extra_a_check_goes_on_and_a_call_says_what_is_missing(command, desk, monkeypatch):
+def test_without_the_extra_check_passes_and_a_call_names_the_missing_package(command, desk, monkeypatch):
     assert command("mcp", "lock").exit_code == 0
     monkeypatch.setitem(sys.modules, "mcp", None)
     assert command("check").exit_code == 0

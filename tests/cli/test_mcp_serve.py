@@ -38,7 +38,7 @@ def test_an_organism_without_the_key_serves_nobody(home):
     assert "has no mcp_server:, which lists the exposed listeners" in result.stderr
 
 
-def test_check_names_what_cannot_be_a_tool(home):
+def test_check_names_listeners_that_cannot_be_tools(home):
     (home / "open.xsd").write_text(
         '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" targetNamespace="urn:agentserver:payload:Open:v1" '
         'elementFormDefault="qualified"><xs:element name="Open"><xs:complexType><xs:sequence>'

@@ -169,7 +169,7 @@ def test_a_source_that_nobody_can_be_is_refused(orchestrate, service, desk, name
     assert f"SOURCE_AGENT {name!r} " in result.stderr
 
 
-def test_a_rehearsal_sends_and_keeps_nothing_and_says_what_it_saw(orchestrate, service, tmp_path):
+def test_a_rehearsal_sends_and_stores_nothing_and_prints_its_observations(orchestrate, service, tmp_path):
     fake, environ = service
     call = {**REQUEST["payload"], "target_agent": "launch-radar"}
     fake.script = [Connection([fake.message(json.dumps(REQUEST)), fake.call(call), fake.over()])]
@@ -249,7 +249,7 @@ def test_requests_go_to_the_listeners_of_an_organism(orchestrate, service, desk,
     assert [events[0]["is_error"] for _, events in fake.sent] == [True]
 
 
-def test_what_a_managed_agent_says_is_no_order_to_provenance(orchestrate, service, desk, monkeypatch):
+def test_a_managed_agents_words_are_no_order_to_provenance(orchestrate, service, desk, monkeypatch):
     fake, environ = service
     fake.script = [Connection([fake.over()], ends="open")]
     desk.write_text(desk.read_text() + "\nprovenance: {sinks: {outbox: {}}, sources: [reader]}\n")

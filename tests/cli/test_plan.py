@@ -115,7 +115,7 @@ def test_the_schemas_may_be_elsewhere(command, root, monkeypatch):
         (("empty.csv", "--format", "xml"), "'xml' is not one of"),
     ],
 )
-def test_what_is_no_plan_exits_2(command, root, args, said):
+def test_an_invalid_plan_exits_2(command, root, args, said):
     (root / "empty.csv").write_text("")
     (root / "bytes.csv").write_bytes(b"\xff\xfe")
     result = command("plan", "audit", *args)

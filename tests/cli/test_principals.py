@@ -46,7 +46,7 @@ def listed(*args):
     return [json.loads(line) for line in run("list", "--json", *args).stdout.splitlines()]
 
 
-def test_a_token_is_alone_on_standard_output_and_stands_beside_the_journal(home):
+def test_a_token_is_printed_alone_and_its_file_is_next_to_the_journal(home):
     result = run("add", "ada")
     assert result.exit_code == 0, result.output
     token = result.stdout.rstrip("\n")
@@ -56,7 +56,7 @@ def test_a_token_is_alone_on_standard_output_and_stands_beside_the_journal(home)
     assert token not in result.stderr + path.read_text("utf-8")
 
 
-def test_where_there_is_nobody_the_command_that_adds_one_is_said_beside_the_list(home):
+def test_an_empty_list_suggests_the_command_that_adds_a_principal(home):
     for words in (["list"], ["list", "--json"]):
         result = run(*words)
         assert (result.exit_code, result.stdout) == (0, "")
@@ -76,7 +76,7 @@ def test_by_default_a_principal_is_a_stranger_and_may_address_nobody(home):
     }  # fmt: skip
 
 
-def test_what_is_said_is_kept(home):
+def test_options_are_stored(home):
     more = [
         "--may",
         "greeter, mail.send",
@@ -140,7 +140,7 @@ def test_one_who_is_revoked_is_listed_as_such_and_can_be_added_again(home):
     ],
     ids=str,
 )
-def test_what_makes_no_sense_adds_nobody(home, words, told):
+def test_invalid_options_add_nobody(home, words, told):
     result = run("add", *words)
     assert result.exit_code in {1, 2}
     assert told in result.stderr
@@ -148,7 +148,7 @@ def test_what_makes_no_sense_adds_nobody(home, words, told):
     assert listed() == []
 
 
-def test_without_a_journal_they_stand_beside_the_organism(home):
+def test_without_a_journal_principals_are_next_to_the_organism(home):
     (home / "organism.yaml").write_text(YAML % "journal: none", "utf-8")
     token = run("add", "ada").stdout.strip()
     assert whose(home / "organism.yaml.principals", token).name == "ada"
@@ -195,7 +195,7 @@ def test_a_token_is_rotated_and_the_former_one_counts_for_the_grace_that_is_said
     (["rotate", "eve"], 1, "no principal 'eve' has a token; agentserver principals list"),
     (["rotate", "ada", "--grace", "soon"], 2, "'soon' is not a duration: write 30s, 15m, 24h or 7d"),
 ])  # fmt: skip
-def test_what_cannot_be_rotated_is_said(home, words, status, told):
+def test_an_impossible_rotation_is_explained(home, words, status, told):
     run("add", "ada")
     result = run(*words)
     assert (result.exit_code, result.stdout) == (status, "")

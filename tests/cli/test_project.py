@@ -36,7 +36,7 @@ def a_link_to_nothing(path):
         (a_link_to_nothing, "config/organism.yaml is a symbolic link to a missing file"),
     ],
 )
-def test_what_stands_in_the_place_of_the_file_is_told(tmp_path, monkeypatch, made, told):
+def test_a_file_of_another_kind_in_its_place_is_reported(tmp_path, monkeypatch, made, told):
     monkeypatch.chdir(tmp_path)
     Path("config").mkdir()
     made(Path("config/organism.yaml"))

@@ -99,7 +99,7 @@ def test_a_proposal_goes_to_a_file(outbox, tmp_path):
     assert read_policy((tmp_path / "p.yaml").read_text()).sources == ("outbox",)
 
 
-def test_what_a_listener_can_be_handed_is_proposed_by_its_intent_s_own_names(tmp_path, monkeypatch):
+def test_inputs_of_a_listener_are_proposed_by_the_names_of_its_intent(tmp_path, monkeypatch):
     home = tmp_path / "handoff"
     shutil.copytree(ROOT / "examples" / "handoff", home)
     change(home / "organism.yaml", "agent: true", "agent: false")
@@ -116,7 +116,7 @@ def test_what_a_listener_can_be_handed_is_proposed_by_its_intent_s_own_names(tmp
     assert "    #   matter_id: payload  # or destination, selector, inert: nothing recorded" in text
 
 
-def test_what_cannot_be_read_is_said(outbox, tmp_path, monkeypatch):
+def test_an_unreadable_file_is_reported(outbox, tmp_path, monkeypatch):
     home = shop(tmp_path)
     monkeypatch.chdir(home)
     assert "no conversations begin with 'ffff'" in verb(
@@ -129,7 +129,7 @@ def test_what_cannot_be_read_is_said(outbox, tmp_path, monkeypatch):
 TRACES = ROOT / "examples" / "traces"
 
 
-def test_a_proposal_over_traces_says_what_each_line_saves_and_shows_no_value(tmp_path, monkeypatch):
+def test_a_proposal_from_traces_gives_the_effect_of_each_line_and_shows_no_value(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     text = verb("provenance", "suggest", "--over", TRACES, "--labels", TRACES / "marks.txt")
     policy = read_policy(text)
@@ -145,7 +145,7 @@ def test_a_proposal_over_traces_says_what_each_line_saves_and_shows_no_value(tmp
     assert "corp.example" not in text
 
 
-def test_a_proposal_over_a_journal_says_what_each_line_saves_and_shows_no_value(tmp_path, monkeypatch):
+def test_a_proposal_from_a_journal_gives_the_effect_of_each_line_and_shows_no_value(tmp_path, monkeypatch):
     home = shop(tmp_path)
     monkeypatch.chdir(home)
     text = verb("provenance", "suggest", "--over", "out/journal.sqlite")

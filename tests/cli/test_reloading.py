@@ -153,7 +153,7 @@ def test_a_change_of_its_files_loads_the_organism_again(session, tmp_path):
     assert one.end() == 2
 
 
-def test_what_runs_finishes_in_the_old_code(session, tmp_path):
+def test_running_work_finishes_in_the_old_code(session, tmp_path):
     one = session("--reload")
     one.say("@teller slow")
     one.hear("at work")

@@ -48,7 +48,7 @@ def test_several_conversations_may_be_named(shop):
     assert verb("replay", key()[:8], key()).endswith("2 conversations, 36 steps; 0 differ\n")
 
 
-def test_a_difference_says_what_was_decided_about(shop):
+def test_a_difference_names_the_message_that_was_decided(shop):
     change(shop / "organism.yaml", "peers: [till, ghost]", "peers: [ghost]")
     assert "step 2 (clerk finished with Order from console): then sent" in verb("replay", status=1)
 
@@ -94,7 +94,7 @@ def test_an_organism_of_another_project_with_modules_of_the_same_names(shop, tmp
     assert "till -> clerk Total: was let through, would have been blocked" in output
 
 
-def test_what_cannot_be_followed_is_said(shop):
+def test_a_conversation_that_cannot_be_replayed_is_reported(shop):
     good = other(shop, "Adds up.", "Adds.")
     change(shop / "organism.yaml", "peers: [till, ghost]", "peers: [ghost]")
     output = verb("replay", "--against", good, status=1)
@@ -107,7 +107,7 @@ def altered(home):
         connection.execute("update step set at = at + 1 where version = 4")
 
 
-def test_what_was_altered_is_not_asked_about_and_not_saved(shop):
+def test_an_altered_conversation_is_neither_shown_nor_saved(shop):
     altered(shop)
     assert "step 4 was altered" in verb("replay", "--against", "organism.yaml", status=1)
     assert "was altered" in verb("replay", key(), "--save", "x.json", status=2)

@@ -165,7 +165,7 @@ def test_a_person_at_a_terminal(terminal, tmp_path):
     assert "never sent" not in history.read_text()
 
 
-def test_what_can_be_typed_is_shown_while_it_is(terminal):
+def test_completions_are_shown_while_typing(terminal):
     at = terminal()
     at.see("greeter>")
     at.say("/app")

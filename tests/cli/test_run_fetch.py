@@ -32,7 +32,7 @@ class Stuck(io.StringIO):
 
 
 @pytest.mark.parametrize(("again", "told"), [(False, "c: ended"), (True, "c, perhaps again: ended")])
-async def test_a_request_that_came_to_nothing_is_told(again, told):
+async def test_a_request_without_a_result_is_reported(again, told):
     shown = io.StringIO()
     await _show(Done("c", "r", answered=False, redelivered=again), None, Screen(out=lambda: shown))
     assert shown.getvalue() == f"from conversation {told} without an answer\n"
@@ -40,7 +40,7 @@ async def test_a_request_that_came_to_nothing_is_told(again, told):
     assert shown.getvalue().count("\n") == 1
 
 
-async def test_what_is_not_written_yet_was_not_taken():
+async def test_unwritten_output_counts_as_not_taken():
     engine, terminal = MemoryEngine(), Stuck()
     server = build(DESK, engine=engine)
     async with server:

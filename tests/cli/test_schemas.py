@@ -101,7 +101,7 @@ def test_a_namespace_without_a_version_counts_as_the_first():
     assert _version(SimpleNamespace(name="{http://shop.example/order/v12}Order")) == "v12"
 
 
-def test_what_cannot_be_written_is_said(command, here, tmp_path):
+def test_an_impossible_write_is_reported(command, here, tmp_path):
     (tmp_path / "greeter").touch()
     result = command("schemas", "-o", str(tmp_path))
     assert result.exit_code == 1

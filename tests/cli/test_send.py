@@ -69,7 +69,7 @@ async def test_a_conversation_can_be_kept():
     assert (status, told) == (0, "conversation c1\n")
 
 
-async def test_what_the_door_refuses_is_said_with_what_to_correct():
+async def test_a_refusal_of_the_server_is_printed_with_its_correction():
     faults = [{"pointer": "/name", "rule": "a text is expected"}]
     refused = answer(422, {"detail": "No.\u001b[2J", "code": "validation", "faults": faults})
     async with scripted(OPENED, refused, CLOSED) as (door, _):
@@ -173,7 +173,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("words", "token", "told"), WRONG.values(), ids=list(WRONG))
-async def test_what_makes_no_sense_is_not_sent(words, token, told):
+async def test_invalid_options_send_nothing(words, token, told):
     async with scripted() as (door, _):
         status, out, said = await send(door, *words, token=token)
     assert (status, out, door.heard) == (2, "", [])

@@ -39,7 +39,7 @@ def test_it_answers_and_ends_at_a_signal(home, token, number):
         assert served.process.wait(HANGS) == 0
 
 
-def test_what_runs_has_the_time_of_the_drain_and_its_stream_ends_with_the_reason(home, token):
+def test_running_work_has_the_time_of_the_drain_and_its_stream_ends_with_the_reason(home, token):
     with Served(home, token) as served:
         path = served.open()
         asked = {"prefer": "respond-async"}
@@ -66,7 +66,7 @@ def test_a_second_start_answers_a_retry_as_the_first_did(home, token):
     )
 
 
-def test_a_revoked_token_soon_counts_no_more(home, token):
+def test_a_revoked_token_soon_stops_working(home, token):
     with Served(home, token) as served:
         served.open()
         tokens.revoke(document.principal_file(home / "out" / "journal.sqlite"), "ada")

@@ -49,7 +49,7 @@ async def test_a_principal_has_one_conversation_with_hosts_however_often_they_co
         assert len(here.server.trace.conversations()) == 2
 
 
-async def test_the_words_of_a_host_count_for_the_weaker_of_two_trusts_and_reach_no_more_than_both_say(home):
+async def test_a_host_has_the_weaker_of_two_trusts_and_reaches_the_peers_of_both(home):
     async with behind(home, person("ada", may=("web", "hidden"))) as here, here.host() as client:
         assert [each.name for each in (await client.list_tools()).tools] == ["web", "post", "vault"]
         await client.call_tool("web", {"page": "news"})
@@ -70,7 +70,7 @@ async def test_the_words_of_a_host_count_for_the_weaker_of_two_trusts_and_reach_
         ({"origin": "https://evil.example"}, 403),
     ],
 )
-async def test_a_host_is_asked_what_every_request_is_asked(home, heads, status):
+async def test_a_host_passes_the_checks_of_every_request(home, heads, status):
     async with behind(home, person("ada")) as here, here.http() as http:
         answer = await http.post("/mcp", json=LIST, headers={**SHOWN, **heads})
         assert answer.status_code == status

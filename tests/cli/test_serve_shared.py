@@ -106,7 +106,7 @@ def test_a_revoked_token_soon_counts_at_no_server(home, token):
             until(lambda served=served: served.client.post("/v1/conversations").status_code == 401)
 
 
-def test_servers_are_shown_with_what_they_have(home, token):
+def test_servers_are_listed_with_their_conversations(home, token):
     with Served(home, token) as one:
         greeted(one, one.open())
         told = verb("engine", "status")
@@ -130,7 +130,7 @@ def test_a_database_without_tables_is_a_refusal_where_nobody_may_make_them(home,
     assert (status, "create them with agentserver engine migrate" in told) == (2, True), told
 
 
-def test_a_database_that_forgets_what_it_acknowledged_is_a_refusal(home, postgres, database, monkeypatch):
+def test_a_database_that_forgets_acknowledged_commits_is_refused(home, postgres, database, monkeypatch):
     name = database.partition("?")[0].rpartition("/")[2]
     postgres.execute(f"alter database {name} set synchronous_commit = off")
     status, told = ended(home, "run")

@@ -99,7 +99,7 @@ def threads():
         yield pool
 
 
-def test_a_reload_changes_what_the_next_message_meets_and_nothing_that_runs(served, threads):
+def test_a_reload_affects_the_next_message_and_no_running_one(served, threads):
     busy, other = served.open(), served.open()
     slow = threads.submit(served.ask, busy, "slow")
     served.at_work()
@@ -120,7 +120,7 @@ def test_a_reload_changes_what_the_next_message_meets_and_nothing_that_runs(serv
     assert served.ask(busy, "3") == "new 3"
 
 
-def test_a_drain_refuses_what_is_new_ends_streams_and_finishes_what_runs(served, threads):
+def test_a_drain_refuses_new_work_ends_streams_and_finishes_running_work(served, threads):
     busy, other = served.open(), served.open()
     listening = threading.Event()
 

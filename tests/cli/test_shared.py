@@ -161,7 +161,7 @@ def test_a_dead_letter_is_queued_again_and_given_up_again(moved):
     assert verb("journal", "verify") == "the database (schema works): nothing was altered\n"
 
 
-def test_a_move_that_was_cut_short_goes_on(moved, postgres, database):
+def test_an_interrupted_move_resumes(moved, postgres, database):
     name = database.partition("?")[0].rpartition("/")[2]
     number = postgres.execute("select max(number) as last from works.conversation", name)[0]["last"]
     for table in (
@@ -182,7 +182,7 @@ def test_a_move_that_was_cut_short_goes_on(moved, postgres, database):
     assert verb("conversations", "--json") == verb("conversations", "--json", *HERE)
 
 
-def test_the_principals_beside_a_journal_move_with_it(home):
+def test_the_principals_next_to_a_journal_move_with_it(home):
     verb("principals", "add", "ada", "--may", "boss", *HERE)
     verb("engine", "migrate")
     verb("journal", "import", FILE)
@@ -223,7 +223,7 @@ def test_a_loss_is_accepted_once(moved, postgres, database):
     assert verb("engine", "accept-loss") == "no server has noticed a loss\n"
 
 
-def test_a_database_that_is_away_is_told_without_its_password(home, monkeypatch):
+def test_an_unreachable_database_is_reported_without_its_password(home, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgresql://desk:hidden-word@127.0.0.1:1/desk")
     for words in (("conversations",), ("engine", "status"), ("engine", "migrate"), ("principals", "list")):
         told = verb(*words, status=2)

@@ -34,7 +34,7 @@ def imported(*args, cwd=None, typed=""):
 
 
 @pytest.mark.parametrize("args", [("-c", "import agentserver"), ("-m", "agentserver", "--help")])
-def test_neither_the_package_nor_its_help_imports_what_an_organism_needs(args):
+def test_neither_the_package_nor_its_help_imports_the_needs_of_an_organism(args):
     modules = imported(*args)
     assert "agentserver" in modules
     assert not modules & HEAVY
@@ -78,7 +78,7 @@ def test_a_check_of_an_organism_with_mcp_tools_imports_neither_mcp_nor_jsonschem
     assert not modules & {"mcp", "mcp_types", "jsonschema", "httpx2"}
 
 
-def test_the_example_starts_without_what_its_first_judgement_or_an_odd_pattern_needs(tmp_path):
+def test_the_example_starts_without_imports_of_a_first_judgement_or_an_odd_pattern(tmp_path):
     """Numpy comes with the first array, elementpath with a pattern that is not plain."""
     for name in ("config", "listeners", "examples"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "out"))

@@ -81,7 +81,7 @@ def damaged(works):
     return key, state
 
 
-def test_what_is_suspended_is_listed_and_shown(damaged):
+def test_suspended_conversations_are_listed_and_shown(damaged):
     key, _ = damaged
     (line,) = journal("list").splitlines()
     assert line.startswith(key)
@@ -92,7 +92,7 @@ def test_what_is_suspended_is_listed_and_shown(damaged):
     assert "  suspended " in verb("conversations")
 
 
-def test_what_is_suspended_is_repaired_once_it_can_be_read(damaged):
+def test_a_suspended_conversation_is_repaired_once_it_is_readable(damaged):
     key, state = damaged
     assert "stays suspended" in journal("repair", key, status=2)
     sql("update conversation set state = ?", state)
@@ -101,7 +101,7 @@ def test_what_is_suspended_is_repaired_once_it_can_be_read(damaged):
     assert "attempt 0" in resumed(key)
 
 
-def test_what_is_suspended_is_discarded(damaged):
+def test_a_suspended_conversation_is_discarded(damaged):
     key, state = damaged
     assert "is discarded" in journal("discard", key)
     sql("update conversation set state = ?", state)
@@ -123,7 +123,7 @@ def test_a_guard_that_comes_back_takes_its_conversations_back(works):
 
 
 @pytest.mark.parametrize("args", [("approvals",), ("dead", "next")])
-def test_verbs_leave_out_what_cannot_be_read_and_say_so(works, monkeypatch, args):
+def test_verbs_skip_unreadable_conversations_and_say_so(works, monkeypatch, args):
     key = asked()
     monkeypatch.setenv("WORKS_FAIL", "hang")
 

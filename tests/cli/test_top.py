@@ -41,7 +41,7 @@ def test_a_program_reads_lines_of_json(server, tmp_path):
     assert [each["name"] for each in told["listeners"]] == ["teller"]
 
 
-def test_a_person_sees_what_runs(server, tmp_path):
+def test_a_person_sees_running_work(server, tmp_path):
     server.say("@teller slow")
     server.hear("at work")
     child = pexpect.spawn(

@@ -19,7 +19,7 @@ def shapes(*args):
     return verb("trace", key(), *args), verb("trace", key(), *args, "--json"), Path("page.html").read_text()
 
 
-def test_every_shape_shows_what_messages_say(shop):
+def test_every_format_shows_the_text_of_messages(shop):
     assert all(
         "ünicode &amp; more" in shape or "\\u00fcnicode" in shape or "&amp;amp;" in shape
         for shape in shapes()
@@ -34,7 +34,7 @@ def test_a_field_is_taken_out_of_every_shape(shop):
 
 
 @pytest.mark.parametrize("words", ["trace", "replay"])
-def test_what_is_no_text_is_no_conversation(shop, words):
+def test_an_undecodable_id_is_no_conversation(shop, words):
     assert "no conversations begin with" in verb(words, "\udcff", status=2)
 
 

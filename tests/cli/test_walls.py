@@ -39,7 +39,7 @@ def without(monkeypatch):
         ),
     ],
 )
-def test_what_is_missing_is_named_and_nothing_is_started(without, organism, version, lacks):
+def test_missing_requirements_are_named_and_nothing_is_started(without, organism, version, lacks):
     without(version)
     for verb, status in (("check", 1), ("run", 2)):
         done = CliRunner().invoke(cli, [verb, str(EXAMPLES / organism)], input="", catch_exceptions=False)

@@ -22,7 +22,7 @@ def test_sources_are_meant(name):
 @pytest.mark.parametrize(
     "name", ["journal.sqlite", "journal.sqlite-wal", ".#a.py", "a.py~", "4913", "x.jsonl"]
 )
-def test_what_a_server_or_an_editor_writes_is_not(name):
+def test_files_written_by_a_server_or_an_editor_are_not_changes(name):
     assert not is_source(None, f"/project/{name}")
 
 
@@ -48,7 +48,7 @@ def test_the_folders_are_those_of_the_organism_and_one_below(tmp_path):
 
 
 @pytest.mark.anyio
-async def test_changes_end_when_they_are_told_to(tmp_path):
+async def test_changes_end_when_stopped(tmp_path):
     organism, stop, seen = await anyio.to_thread.run_sync(loaded, tmp_path), anyio.Event(), []
     with anyio.fail_after(HANGS):
         async with anyio.create_task_group() as tasks:
@@ -66,7 +66,7 @@ async def test_changes_end_when_they_are_told_to(tmp_path):
 
 
 @pytest.mark.anyio
-async def test_a_change_before_the_watch_has_begun_is_told(tmp_path):
+async def test_a_change_before_the_watch_began_is_reported(tmp_path):
     """It was lost: the organism had been loaded by then, and nothing was watched yet."""
     since, stop, seen = time.time(), anyio.Event(), []
     organism = await anyio.to_thread.run_sync(loaded, tmp_path)

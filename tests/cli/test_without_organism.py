@@ -61,7 +61,7 @@ def test_no_code_of_the_organism_runs(kept):
     looks(kept)
 
 
-def test_what_changes_the_journal_works_too(kept, tmp_path):
+def test_verbs_that_change_the_journal_work_too(kept, tmp_path):
     change(Path("organism.yaml"), "peers: [worker]", "peers: [nobody]")
     verb("journal", "export", "copy.sqlite")
     verb("journal", "vacuum")
@@ -122,7 +122,7 @@ def test_no_verb_follows_a_journal_out_of_the_project(kept, tmp_path_factory, ho
     assert kept[0] in verb("dead", "--journal", "copy.sqlite")
 
 
-def test_a_journal_that_cannot_be_told_is_to_be_named(kept):
+def test_an_ambiguous_journal_must_be_named(kept):
     Path("organism.yaml").write_text("name: [")
     assert "name it with --journal" in verb("conversations", status=2)
     change_to = Path("organism.yaml")

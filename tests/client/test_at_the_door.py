@@ -87,7 +87,7 @@ async def test_an_answer_says_whether_its_message_was_there_before():
         assert door.books.paid == 2
 
 
-async def test_what_is_wrong_comes_with_what_to_correct():
+async def test_an_error_comes_with_its_correction():
     async with desk() as door, Client(door.url, "ada") as client:
         conversation = await client.open()
         with pytest.raises(ProblemError) as caught:
@@ -100,7 +100,7 @@ async def test_what_is_wrong_comes_with_what_to_correct():
             assert caught.value.status == status
 
 
-async def test_a_request_that_rests_without_an_answer_is_none():
+async def test_a_request_that_ends_without_an_answer_gives_none():
     async with desk() as door, Client(door.url, "ada") as client:
         assert await (await client.open()).ask({"how": ""}, "breaker") is None
 
@@ -153,7 +153,7 @@ async def test_a_stream_through_a_bad_line_gives_each_event_once_to_a_program_th
         assert sorted(replies) == ["0", "1", "2", "3", "4"]
 
 
-async def test_another_process_goes_on_where_this_one_was():
+async def test_another_process_resumes_where_this_one_stopped():
     async with desk() as door, Client(door.url, "ada") as client:
         conversation = await client.open()
         first = await conversation.ask({"text": "a"}, "greeter", payload="Shout")

@@ -52,7 +52,7 @@ async def test_approvals_are_values():
 
 
 @pytest.mark.parametrize("spoiled", [*WAITS, "list"])
-async def test_an_approval_that_is_none_is_not_guessed_at(spoiled):
+async def test_an_unknown_approval_is_not_guessed_at(spoiled):
     found = (
         [1]
         if spoiled == "list"
@@ -65,7 +65,7 @@ async def test_an_approval_that_is_none_is_not_guessed_at(spoiled):
             await client.approvals()
 
 
-async def test_an_answer_names_what_was_shown():
+async def test_an_answer_names_the_displayed_message():
     async with scripted(answer(200, {"approvals": [WAITS]}), answer(204)) as (door, client):
         (one,) = await client.approvals()
         await client.decide(one, "once")
@@ -125,7 +125,7 @@ def test_something_else_may_encrypt():
 
 
 @pytest.mark.parametrize("token", ["", "a b", "a\r\nx: y", "é"])
-def test_what_is_no_token_is_not_sent(token):
+def test_an_invalid_token_is_not_sent(token):
     with pytest.raises(ValueError, match="not a token"):
         Client("http://127.0.0.1:1", token)
 
@@ -151,7 +151,7 @@ def test_the_client_knows_nothing_of_the_server():
                 assert node.module.startswith(known), path
 
 
-def test_a_door_that_does_not_answer_is_told_in_words():
+def test_a_silent_server_is_reported_in_plain_words():
     """The library's error has no text of its own; the message names its class."""
     assert requests._describe_loss(httpx.ReadTimeout("")) == "the door does not answer in time"
     assert requests._describe_loss(httpx.ReadError("")) == "ReadError"

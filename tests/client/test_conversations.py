@@ -80,7 +80,7 @@ PHASES = {
 
 
 @pytest.mark.parametrize("lost", PHASES.values(), ids=list(PHASES))
-async def test_what_was_lost_is_sent_again_as_the_same_message(lost):
+async def test_a_lost_message_is_resent_as_the_same_message(lost):
     async with scripted(lost, answer(200, reply())) as (door, client):
         assert await client.conversation("c1").ask({}) == GREETED
         first, second = door.heard
@@ -106,7 +106,7 @@ async def test_an_answer_that_was_asked_for_twice_since_it_was_slow_is_the_first
     assert [slow.again, known.again] == [False, True]
 
 
-async def test_what_was_refused_as_busy_is_another_message_when_it_is_sent_again():
+async def test_a_message_refused_as_busy_is_resent_as_another_message():
     async with scripted(BUSY, answer(200, reply())) as (door, client):
         assert await client.conversation("c1").ask({}) == GREETED
         first, second = door.heard
@@ -155,7 +155,7 @@ async def test_no_answer_in_time_is_an_error_with_the_key_to_come_back_with():
         assert door.heard[0].headers["idempotency-key"] == door.heard[1].headers["idempotency-key"]
 
 
-async def test_a_request_that_rests_without_an_answer_is_none():
+async def test_a_request_that_ends_without_an_answer_gives_none():
     place = [("agentserver-place", "3-1")]
     async with scripted(answer(204, headers=place), answer(204)) as (door, client):
         conversation = client.conversation("c1")
@@ -182,7 +182,7 @@ async def test_a_door_that_is_gone_is_said_to_be_after_some_time():
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"nothing", b'{"request": 1}', b"{}", b"[" * 100_000])
-async def test_another_server_at_the_address_is_told_from_a_door(body):
+async def test_a_foreign_server_at_the_address_is_recognised(body):
     async with scripted(answer(200, body), answer(201, body)) as (_, client):
         with pytest.raises(ProtocolError):
             await client.conversation("c1").ask({})
@@ -193,7 +193,7 @@ async def test_another_server_at_the_address_is_told_from_a_door(body):
 # --- what counts as taken ---------------------------------------------------------------------------------------------
 
 
-async def test_the_next_request_says_what_was_taken():
+async def test_the_next_request_acknowledges_received_events():
     async with scripted(answer(200, reply(place="3-0")), answer(200, reply(place="5-2"))) as (door, client):
         conversation = client.conversation("c1", taken="1-0")
         await conversation.ask({})
@@ -255,7 +255,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("lost", ENDS.values(), ids=list(ENDS))
-async def test_a_stream_that_ends_early_is_taken_up_after_what_was_taken(lost):
+async def test_a_stream_that_ends_early_resumes_after_the_last_received_event(lost):
     async with scripted(lost, LOST, STOPPING, stream(said(done()), CLOSED)) as (door, client):
         found = await gathered(client.conversation("c1"))
     assert [type(each) for each in found] == [ReplyEvent, DoneEvent]
@@ -274,14 +274,14 @@ async def test_an_event_counts_as_taken_when_the_program_comes_back():
     assert door.heard[1].headers["last-event-id"] == "3-0"
 
 
-async def test_a_place_to_begin_at_is_no_word_that_what_was_before_is_taken():
+async def test_a_start_position_does_not_acknowledge_earlier_events():
     async with scripted(LOST, stream(said(done()), CLOSED)) as (door, client):
         await gathered(client.conversation("c1", taken="1-0"), after="0-0")
     assert [each.query for each in door.heard] == [{"after": "0-0"}] * 2
     assert all("last-event-id" not in each.headers for each in door.heard)
 
 
-async def test_what_is_not_kept_any_more_is_left_out():
+async def test_expired_events_are_left_out():
     gone = said({"type": "end", "reason": "gone", "after": "7-0"})
     async with scripted(stream(gone), LOST, stream(said(done(place="8-0")), CLOSED)) as (door, client):
         assert len(await gathered(client.conversation("c1", taken="1-0"))) == 1

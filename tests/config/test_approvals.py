@@ -59,7 +59,7 @@ async def pay(payload: Pay, metadata: HandlerMetadata) -> HandlerResponse | None
 """
 
 
-def test_a_rule_says_which_messages_wait_for_whom_and_for_how_long(project):
+def test_a_rule_says_which_messages_wait_for_which_role_and_how_long(project):
     project.write("listeners/till.py", PAY)
     text = "{when: {amount: {over: 500, unit: {currency: EUR}}, to: {not_in: [rent]}}, approvers: others, within: 4h}"
     (till,) = project.load(TILL.replace("{approval}", text)).listeners

@@ -83,7 +83,7 @@ def test_a_request_that_is_not_awaited_is_found():
     ]
 
 
-def test_what_may_differ_is_found_with_file_line_and_correction():
+def test_a_flow_that_may_differ_is_found_with_file_line_and_correction():
     found = list(find_faults(hidden))
     assert {each.file.name for each in found} == {"test_flow_lint.py"}
     source = Path(__file__).read_text(encoding="utf-8").splitlines()

@@ -236,7 +236,7 @@ def test_a_setting_may_come_from_the_environment(project):
         ("- {use: top.Idle, name: ' x'}", "organism.yaml:8: guards[0].name: may hold letters, digits and _ - . only"),
     ],
 )  # fmt: skip
-def test_each_mistake_is_told_where_it_is(guards, text, finding):
+def test_each_mistake_is_reported_at_its_place(guards, text, finding):
     (found,) = guards(text)
     assert found.startswith(finding)
 

@@ -126,7 +126,7 @@ def test_a_policy_names_the_values_that_a_sink_is_handed(desk):
     assert '"tickets" means no field that clerk takes (did you mean "ticket"?)' in finding
 
 
-def test_what_holds_for_all_handoffs(desk):
+def test_settings_that_apply_to_all_handoffs(desk):
     more = "handoffs: {audit: none, scrub: off, legacy: sweep}"
     intents = REVIEW + "  - {name: sweep, target: clerk, template: Sweep., event: 100}\n"
     organism = desk.load(text(intents, more))

@@ -91,7 +91,7 @@ def test_trust_adds_to_the_policy(project):
     assert provenance.policy.classify("plain").relay is False
 
 
-def test_no_name_decides_about_what_is_not_declared(project):
+def test_no_name_decides_about_undeclared_listeners(project):
     text = trusting("trust: [source, sink]")
     for name in ("fetch_mail", "send_mail", "opaque"):
         policy = project.load(
@@ -100,7 +100,7 @@ def test_no_name_decides_about_what_is_not_declared(project):
         assert (policy.classify(name).source, policy.classify(name).sink) == (True, True)
 
 
-def test_what_nobody_declared_is_source_and_sink(project):
+def test_an_undeclared_listener_is_source_and_sink(project):
     policy = project.load(trusting(two="trust: planner") + "provenance:\n").provenance.policy
     found = policy.classify("greeter")
     assert (found.source, found.sink, found.relay, found.known) == (True, True, False, False)
@@ -108,7 +108,7 @@ def test_what_nobody_declared_is_source_and_sink(project):
     assert policy.classify("plain").relay
 
 
-def test_what_is_inert_neither_accuses_nor_acts(project):
+def test_an_inert_listener_neither_accuses_nor_acts(project):
     policy = project.load(trusting("trust: inert") + "provenance: {inert: [plain]}\n").provenance.policy
     for name in ("greeter", "plain"):
         found = policy.classify(name)
@@ -214,7 +214,7 @@ def test_an_entry_that_accepts_several_fields_is_warned_about(project):
     assert read("greeter.text") == read("record") == []
 
 
-def test_every_mistake_of_a_policy_is_told_at_once(project):
+def test_every_mistake_of_a_policy_is_reported_at_once(project):
     project.write("bad.yaml", "moed: x\nsources: a\n")
     text = TWO + "provenance:\n  mode: x\n  strict: 3\n"
     assert [found.partition(": ")[0] for found in project.errors(text)] == [

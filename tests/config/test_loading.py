@@ -154,7 +154,7 @@ def test_a_missing_file_is_a_finding(project):
 
 
 @pytest.mark.parametrize("value", ["5", "true", "text", "{a: b}", "[5]", "[[]]", "", "[{name: []}]"])
-def test_listeners_that_are_none(project, value):
+def test_invalid_listeners(project, value):
     assert project.errors(f"name: demo\nlisteners: {value}\n")
 
 

@@ -44,7 +44,7 @@ def test_a_listener_that_can_be_a_model_has_no_finding(project, fields, openai):
         ("name: str\n    age: int", "name", "Greeting needs age as well, which a chat does not have"),
     ],
 )  # fmt: skip
-def test_each_mistake_says_what_a_chat_lacks(project, fields, openai, told):
+def test_each_mistake_names_the_missing_part_of_a_chat(project, fields, openai, told):
     findings = chat(project, fields, openai)
     assert any(told in finding for finding in findings), findings
     assert findings[0].startswith("organism.yaml:7: listeners[0].openai: "), findings

@@ -66,7 +66,7 @@ def test_a_class_that_is_listed_is_sent(late, listed):
     assert by.codecs.for_root(said.drafts[0].root) is not None
 
 
-def test_what_is_sent_is_what_another_load_knows(late):
+def test_a_sent_payload_has_the_class_of_another_load(late):
     for more in ("", "\n    replies: listeners.late.Late"):
         loaded = organism(late, more)
         _, said = answered(loaded)
@@ -80,7 +80,7 @@ def test_what_is_sent_is_what_another_load_knows(late):
         sys.modules.pop("listeners.late", None)
 
 
-def test_what_is_stored_is_known_as_well(late):
+def test_a_stored_payload_is_known_as_well(late):
     from_load = rules(organism(late, "\n    replies: listeners.late.Kept"))
     import listeners.late
 
@@ -135,12 +135,12 @@ def discovered(project, code):
         "from listeners import late\nasync def it(payload, metadata):\n    def inner():\n        return late.Late('a')\n    return inner()\n",
     ],
 )
-def test_classes_that_code_beside_the_handler_names_are_found(project, code):
+def test_classes_named_in_the_handlers_module_are_found(project, code):
     project.write("listeners/late.py", LATE)
     assert discovered(project, code) == {"Greeting", "Reply", "Late"}
 
 
-def test_the_log_says_what_to_do_and_the_caller_learns_nothing(late, caplog):
+def test_the_log_suggests_a_fix_and_the_caller_learns_nothing(late, caplog):
     loaded = organism(late)
     importlib.import_module("listeners.late")  # finding it would block the loop
 

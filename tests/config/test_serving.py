@@ -8,13 +8,13 @@ from agentserver.core.state.principals import Trust
 from tests.config.conftest import ONE
 
 
-def test_hosts_are_strangers_who_reach_what_is_exposed(project):
+def test_hosts_are_strangers_who_reach_the_exposed_listeners(project):
     serving = project.load(ONE + "mcp_server: {expose: [greeter]}\n").serving
     assert (serving.expose, serving.trust) == (("greeter",), Trust.STRANGER)
     assert project.load(ONE).serving is None
 
 
-def test_what_strangers_may_address_is_known_and_who_gives_orders_is_none(project):
+def test_targets_of_strangers_must_exist_and_no_host_gives_orders(project):
     said = "mcp_server: {expose: [greeter], trust: %s}\n"
     found = {trust: project.load(ONE + said % trust).addressed for trust in ("stranger", "relay", "orders")}
     assert found == {"stranger": {"greeter"}, "relay": {"greeter"}, "orders": frozenset()}
@@ -46,6 +46,6 @@ def test_what_strangers_may_address_is_known_and_who_gives_orders_is_none(projec
         ),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(project, said, fault):
+def test_an_error_is_reported_with_its_line(project, said, fault):
     (found,) = project.findings(ONE + f"mcp_server: {said}\n")
     assert found.startswith(f"organism.yaml:{fault}")

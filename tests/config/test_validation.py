@@ -187,7 +187,7 @@ NEEDLESS = {
 @pytest.mark.parametrize(
     "other", ["handler: greet", "handler: listeners.greet.gone", "isolation: {memory: x}", "deadline: soon"]
 )
-def test_a_mistake_of_a_listener_is_named_beside_another_one(project, needless, other):
+def test_a_mistake_of_a_listener_is_reported_together_with_another_one(project, needless, other):
     project.write("listeners/classes.py", CODE)
     keys = {"handler": "listeners.greet.greet", "payload_class": "listeners.classes.Greeting"}
     for said in (needless, other):
@@ -201,7 +201,7 @@ def test_a_mistake_of_a_listener_is_named_beside_another_one(project, needless, 
     )
 
 
-def test_the_code_of_a_handler_that_needs_a_process_of_its_own_is_imported_beside_no_mistake(project):
+def test_a_handler_with_its_own_process_is_imported_only_without_mistakes(project):
     project.write("listeners/hostile.py", f"{CODE}\nraise SystemExit('imported')\n")
     keys = (
         "handler: listeners.hostile.greet, payload_class: listeners.hostile.Greeting, isolation: {memory: x}"
@@ -211,7 +211,7 @@ def test_the_code_of_a_handler_that_needs_a_process_of_its_own_is_imported_besid
     assert "listeners.hostile" not in sys.modules
 
 
-def test_a_limit_is_held_against_other_files_beside_a_faulty_one(project):
+def test_a_limit_is_checked_against_other_files_despite_a_faulty_one(project):
     project.write("more.yaml", "limits: {payload: 2000, storage: x}\n")
     found = project.errors(f"{ONE}include: [more.yaml]\nlimits: {{payload: 1000, queue: x}}\n")
     assert [line.partition(": ")[2].partition(":")[0] for line in found] == [
@@ -235,7 +235,7 @@ def test_a_finding_about_an_agent_has_the_code_that_explains_it(project, line):
     assert ("config:agent" in {str(each.code) for each in found}) == (CODED[line] == "config:agent")
 
 
-def test_what_is_said_twice_is_not_explained_as_two_things_of_one_name(project):
+def test_a_repeated_name_is_not_explained_as_two_things_of_one_name(project):
     project.write("more.yaml", "limits: {queue: 5}\n")
     text = f"{ONE}include: [more.yaml]\nlimits: {{queue: 6}}\nmcp_server: {{expose: [greeter, greeter]}}\n"
     text = text.replace("include", "  - {name: b, handler: listeners.greet.greet, description: d}\ninclude")

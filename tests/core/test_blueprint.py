@@ -6,7 +6,7 @@ SHOP = rules(listener("z", payloads=(Note, Ask)), listener("a.b", payloads=(Note
 NOTE, ASK = SHOP.codecs.of(Note).name, SHOP.codecs.of(Ask).name
 
 
-def test_a_listener_accepts_what_it_declares():
+def test_a_listener_accepts_its_declared_payloads():
     assert SHOP.blueprint.accepts("z", ASK)
     assert SHOP.blueprint.accepts("z", NOTE)
     assert not SHOP.blueprint.accepts("a", NOTE)

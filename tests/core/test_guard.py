@@ -33,7 +33,7 @@ def paper(a, **limits):
     return Paper(shop, {"a": a, **answering})
 
 
-def test_guards_observe_what_a_listener_was_given_in_order_before_they_judge_what_it_sends():
+def test_guards_observe_a_listeners_inputs_in_order_before_they_judge_its_output():
     p = paper(lambda c: HandlerResponse(Ask("x"), "sink") if c.payload == Ask("poison") else None)
     p.say(Ask("poison"), "a")
     p.step()
@@ -50,7 +50,7 @@ def test_conversations_in_which_no_guard_remembers_anything_share_one_memory():
     assert shop.recall(one) is shop.recall(other)
 
 
-def test_what_one_listener_was_given_counts_for_the_others():
+def test_inputs_of_one_listener_count_for_the_others():
     def a(call):
         if call.payload == Ask("hi"):
             return HandlerResponse(Ask("poison"), "b")
@@ -63,7 +63,7 @@ def test_what_one_listener_was_given_counts_for_the_others():
     assert errors(p.seen("a")) == ["denied"]
 
 
-def test_an_outside_message_is_judged_by_what_the_conversation_has_seen():
+def test_an_outside_message_is_judged_by_everything_seen_in_the_conversation():
     p = paper(lambda c: None)
     p.say(Ask("poison"), "a")
     p.run()
@@ -71,7 +71,7 @@ def test_an_outside_message_is_judged_by_what_the_conversation_has_seen():
     assert errors(p.replies) == ["denied"]
 
 
-def test_guards_observe_what_a_listener_was_given_before_it_crashed():
+def test_guards_observe_the_inputs_of_a_listener_before_its_crash():
     def a(call):
         raise RuntimeError
 

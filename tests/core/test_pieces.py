@@ -28,7 +28,7 @@ def failing():
     raise LookupError
 
 
-def test_what_work_raises_comes_out():
+def test_an_exception_of_the_work_propagates():
     with pytest.raises(LookupError):
         run_pieces(failing())
 

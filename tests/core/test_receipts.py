@@ -30,7 +30,7 @@ def test_no_id_and_a_long_one_are_refused(own):
         key("console", "c", own, b"", None)
 
 
-def test_nothing_of_an_id_can_be_read_in_what_is_recorded():
+def test_recorded_text_reveals_no_part_of_an_id():
     shop = rules(listener("a"))
     paper = Paper(shop, {})
     data = shop.codecs.of(Ask).encode(Ask("hi")).encode()

@@ -21,7 +21,7 @@ def test_the_routing_text_is_the_contracts():
 
 
 @pytest.mark.parametrize("code", Code)
-def test_who_may_try_again_is_told_until_the_last_time(code):
+def test_a_permitted_retry_is_offered_until_the_last_time(code):
     assert system_error(code).retry_allowed is (code in RETRIABLE)
     assert system_error(code, final=True).retry_allowed is False
 

@@ -89,7 +89,7 @@ def close(few, many):
 
 
 @pytest.mark.parametrize("what", ["threads", "requests"])
-def test_a_step_costs_no_more_in_a_large_conversation(what):
+def test_a_step_costs_the_same_in_a_large_conversation(what):
     def one(number):
         paper = pingpong(**{what: number})
 
@@ -105,7 +105,7 @@ def test_a_step_costs_no_more_in_a_large_conversation(what):
 
 
 @pytest.mark.parametrize("resting", [True, False], ids=["on a thread at rest", "on a new one"])
-def test_a_message_from_outside_costs_no_more_beside_many_requests(resting):
+def test_an_outside_message_costs_the_same_among_many_requests(resting):
     def one(number):
         paper = pingpong(requests=number)
         if resting:
@@ -144,7 +144,7 @@ def looks(act):
 @pytest.mark.parametrize("working", [True, False], ids=["working", "one at rest"])
 @pytest.mark.parametrize("below", [True, False], ids=["below", "itself"])
 @pytest.mark.parametrize("count", [siblings.FEW + 1, MANY])
-def test_a_child_at_rest_is_found_without_a_look_at_the_others(count, below, working):
+def test_an_idle_child_is_found_without_a_scan_of_the_others(count, below, working):
     change = TreeChange(ThreadTree.plant("root", "console"))
     for number in range(count):
         change.open("root", "a", f"t{number}")
@@ -164,7 +164,7 @@ def test_a_child_at_rest_is_found_without_a_look_at_the_others(count, below, wor
 
 @settings(max_examples=examples(30))
 @given(st.integers(0, 2**32))
-def test_what_is_decided_is_the_same_however_it_is_held(seed):
+def test_decisions_do_not_depend_on_the_representation(seed):
     usual = [outcome._replace(parsed={}, cause=None) for outcome in lived(seed).outcomes]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overlay, "FEW", 1)

@@ -50,7 +50,7 @@ def test_there_is_no_text_without_peers():
     assert usage_instructions(listener("a", "nobody"), {}, Codecs()) == ""
 
 
-def test_the_text_shows_each_peer_what_it_is_for_and_what_it_takes():
+def test_the_text_shows_purpose_and_payloads_of_each_peer():
     text = usage(listener("b", payloads=(Ask, Note)), listener("a.b"))
     heads = [line for line in text.split("\n") if line.startswith("## ")]
     assert heads == ["## a.b", "## b", "## Responding"]
@@ -61,7 +61,7 @@ def test_the_text_shows_each_peer_what_it_is_for_and_what_it_takes():
     assert_tame(text)
 
 
-def test_the_semantics_of_the_contract_are_told():
+def test_the_semantics_of_the_contract_are_described():
     assert "Every listener that you called meanwhile is stopped" in SEMANTICS
     assert "state is lost" in SEMANTICS
     assert "cannot call them again in the same context" in SEMANTICS
@@ -77,14 +77,14 @@ def test_who_may_use_todos_is_shown_them():
     assert [codecs.for_root(element.tag).payload for element in found] == [TodoUntil, TodoComplete]
 
 
-def test_nobody_is_told_about_others_than_its_peers():
+def test_a_listener_sees_its_peers_only():
     known = {name: listener(name) for name in ("a", "b")}
     assert "## b" not in usage_instructions(listener("caller", "a"), known, Codecs())
 
 
 @settings(max_examples=examples(100))
 @given(classes())
-def test_what_a_model_copies_validates_and_decodes(cls):
+def test_a_models_copied_example_validates_and_decodes(cls):
     try:
         payload = xmlify(cls)
     except PayloadError:

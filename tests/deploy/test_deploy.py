@@ -114,7 +114,7 @@ def test_the_container_is_nobodys_root_and_keeps_only_its_volume():
     assert told["CMD"] == '["serve", "--reload", @organism@]'
 
 
-def test_what_is_installed_in_it_is_pinned_by_hash_and_names_no_index():
+def test_installed_packages_are_pinned_by_hash_and_name_no_index():
     text = CONTAINER.read_text("utf-8")
     assert "--require-hashes --only-binary=:all: -r requirements.lock" in text
     assert "--no-deps --no-index ./agentserver_xml-*.whl" in text
@@ -138,7 +138,7 @@ def test_its_pins_are_those_of_the_tests():
 @pytest.mark.parametrize(
     "key", ["TimeoutStopSec", "StateDirectory", "ExecReload", "RestartPreventExitStatus"]
 )
-def test_the_page_says_what_the_unit_says(key):
+def test_the_page_agrees_with_the_unit(key):
     assert f"`{key}={SERVICE[key]}`" in PAGE
 
 
@@ -259,7 +259,7 @@ def test_a_path_with_spaces_and_signs_of_systemd_is_one_word_of_unit_and_contain
     assert words == ["serve", "--reload", named]
 
 
-def test_the_lock_holds_what_the_keys_of_the_organism_need_and_no_more(command, tmp_path):
+def test_the_lock_holds_exactly_the_needs_of_the_organisms_keys(command, tmp_path):
     tools = locked(deployed(command, tmp_path / "tools") / "requirements.lock")
     assert {"starlette", "lxml"} <= tools
     assert not {"numpy", "ruff", "prompt-toolkit"} & tools

@@ -93,7 +93,7 @@ def test_a_step_writes_five_rows_and_as_much_in_a_large_conversation_as_in_a_sma
     assert max(size for _, size in many) < 4000
 
 
-def test_to_read_a_conversation_costs_what_is_in_it_and_not_what_has_happened_in_it(connection, path):
+def test_reading_a_conversation_costs_its_content_and_not_its_history(connection, path):
     paper, writer = fresh(), Writer(connection, path)
     assert writer.commit(paper.outcomes) == [None]
     states = set()
@@ -117,7 +117,7 @@ def test_one_that_is_short_is_never_kept_whole(connection, path):
     assert Reader(connection).load(paper.conversation.id) == paper.conversation
 
 
-def test_a_state_of_which_the_changes_are_not_known_is_kept_whole(connection, path):
+def test_a_state_with_unknown_changes_is_stored_whole(connection, path):
     story, writer, reader = SampleConversation(), Writer(connection, path), Reader(connection)
     first = story.receive(story.start(), "1")
     one, other = story.receive(first.conversation, "one"), story.receive(first.conversation, "other")
@@ -183,7 +183,7 @@ def test_a_state_with_the_changes_of_another_is_refused(connection, path, monkey
     assert list(findings(path)) != []
 
 
-def test_what_is_over_leaves_no_state(connection, path, monkeypatch):
+def test_finished_conversations_leave_no_state(connection, path, monkeypatch):
     monkeypatch.setattr(steps, "CHANGES", 0)
     story, writer = SampleConversation(), Writer(connection, path)
     said = story.receive(story.start(), "1")
@@ -274,7 +274,7 @@ def test_a_turn_that_appends_writes_as_much_after_two_hundred_as_after_ten(tmp_p
     assert sum(grown) / len(grown) < 3.5 * ENTRY
 
 
-def test_a_log_that_is_trimmed_takes_the_room_of_what_is_left(tmp_path):
+def test_a_trimmed_log_takes_the_room_of_its_remaining_entries(tmp_path):
     paper, _ = written_by_turns(tmp_path / "j", 40, trim=3)
     (thread,) = (node for node in paper.conversation.tree.nodes.values() if node.owner == "a")
     (log,) = thread.logs.values()
@@ -296,7 +296,7 @@ def test_a_log_goes_with_its_thread(tmp_path):
     assert list(findings(tmp_path / "j")) == []
 
 
-def test_a_log_goes_on_after_a_restart_where_it_was(tmp_path):
+def test_a_log_continues_after_a_restart(tmp_path):
     path, paper = tmp_path / "j", appending(trim=3)
     for number in range(8):
         with closing(open_writing(JournalOptions(path))) as connection:
@@ -304,7 +304,7 @@ def test_a_log_goes_on_after_a_restart_where_it_was(tmp_path):
             assert Reader(connection).load(paper.conversation.id) == paper.conversation
 
 
-def test_one_entry_that_is_not_what_was_written_is_noticed(tmp_path):
+def test_one_altered_entry_is_noticed(tmp_path):
     path = tmp_path / "j"
     paper, _ = written_by_turns(path, 3)
     for damage in ("update value set data = x'00' where name = '1'", "delete from value where name = '0'"):

@@ -75,7 +75,7 @@ async def test_a_model_that_obeys_everything_does_no_harm(office, kind, mode):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_the_principal_wants_is_done(office, kind):
+async def test_the_principals_order_is_carried_out(office, kind):
     lines, _ = await told(office, kind, "Tell Kim about mail 1.")
     assert lines == ["asks: true", KIM.format(1)]
 
@@ -112,7 +112,7 @@ def test_check_prints_the_bits_of_the_reader_and_imports_no_provider():
 
 
 @pytest.mark.parametrize(("command", "output"), SHOWN)
-def test_the_page_shows_what_its_commands_print(command, output, monkeypatch):
+def test_the_page_shows_the_output_of_its_commands(command, output, monkeypatch):
     monkeypatch.chdir(PROJECT)
     kept = {name: sys.modules.pop(name, None) for name in ("bureau", "obedient")}
     assert CliRunner().invoke(cli, shlex.split(command)[2:]).output == output
@@ -123,7 +123,7 @@ def test_the_page_shows_what_its_commands_print(command, output, monkeypatch):
 
 
 @pytest.mark.anyio
-async def test_a_quarantined_reader_may_mend_its_answer(office):
+async def test_a_quarantined_reader_may_repair_its_answer(office):
     with serving() as providers:
         providers.replies += [
             "Agents: yes, I obey.",

@@ -18,7 +18,7 @@ def bank(loaded):
     return loaded("examples/bank/organism.yaml")
 
 
-async def test_each_function_answers_with_what_it_returns(bank):
+async def test_each_function_answers_with_its_return_value(bank):
     async with run(bank) as o:
         c = await o.open()
         receipt = await c.ask(o.make("Transfer", "DE02 1203", Decimal(12), note="rent"), "transfer")

@@ -39,7 +39,7 @@ async def test_an_agent_forwards_and_a_terminal_handler_ends_the_chain(researchi
     assert capsys.readouterr().out == "[research] research asked grok-4.1 about otters\n"
 
 
-async def test_an_agent_is_told_about_its_peers_and_nobody_else(researching):
+async def test_an_agent_sees_its_peers_only(researching):
     async with run(researching) as o:
         usage = o.server.rules.blueprint.usage["research"]
         assert "## summarizer" in usage
@@ -81,7 +81,7 @@ async def test_a_peer_that_answers_nobody_leaves_the_question_unanswered(greetin
         assert await c.replies(o.make("Greeting", "Ada", "logger"), "greeter") == []
 
 
-async def test_a_handler_that_returns_bytes_still_works_and_is_told_once(legacy, caplog):
+async def test_a_handler_that_returns_bytes_still_works_and_is_warned_once(legacy, caplog):
     async with run(legacy) as o:
         c = await o.open()
         for _ in range(3):

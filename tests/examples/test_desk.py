@@ -139,7 +139,7 @@ async def test_with_the_outbox_among_its_peers_and_no_lineage_the_same_attack_su
     assert [mail["To"] for mail in mails()] == ["eve@evil.example"]
 
 
-async def test_what_a_page_says_cannot_become_a_recipient_by_way_of_the_router(desk):
+async def test_a_pages_text_cannot_become_a_recipient_through_the_router(desk):
     async with run(desk) as o:
         c = await o.open()
         await c.ask(o.make("Question", f"{BADGERS} Mail it to me."), "router")
@@ -248,7 +248,7 @@ async def test_questions_of_one_conversation_at_the_same_time_do_not_mix(desk):
 # The researcher and its model
 
 
-async def test_the_model_is_told_what_the_peers_accept_and_of_nobody_else(desk, web):
+async def test_the_model_sees_the_payloads_of_its_peers_and_no_other_listener(desk, web):
     prompts = []
 
     async def listen(prompt, transcript):
@@ -276,7 +276,7 @@ async def test_a_call_of_something_that_does_not_exist_ends_the_research(desk, w
         assert answer.text == "The model asked for something that does not exist."
 
 
-async def test_a_call_that_breaks_its_schema_comes_back_with_what_to_correct(desk, web):
+async def test_a_call_that_breaks_its_schema_comes_back_with_corrections(desk, web):
     heard = []
 
     async def stumble(prompt, transcript):

@@ -117,7 +117,7 @@ async def test_the_plain_desk_refuses_the_strangers_orders_and_cannot_tell_the_i
 
 
 @pytest.mark.anyio
-async def test_the_planned_desk_does_what_the_principal_said_and_nothing_else(desks):
+async def test_the_planned_desk_carries_out_the_principals_order_and_nothing_else(desks):
     lines, conversation = await told(desks["planned"], BENIGN)
     assert lines == done(12, "240.00")
     assert conversation.records(Event.REFUSED) == []
@@ -169,7 +169,7 @@ def blocks(language):
     ]
 
 
-def test_the_page_shows_what_each_command_prints(called):
+def test_the_page_shows_the_output_of_each_command(called):
     shown = re.findall(r"^```sh\n(.*?)```\n\n```text\n(.*?)```$", PAGE, re.MULTILINE | re.DOTALL)
     assert len(shown) == len(blocks("sh")) == 5
     for command, output in shown:
@@ -178,7 +178,7 @@ def test_the_page_shows_what_each_command_prints(called):
 
 
 @pytest.mark.anyio
-async def test_the_page_shows_what_audit_lets_through(audited):
+async def test_the_page_shows_the_calls_that_audit_permits(audited):
     lines, conversation = await told(audited, ATTACKED)
     assert "".join(f"line[{number}]: {line}\n" for number, line in enumerate(lines)) in blocks("text")
     assert shown_in(conversation, Event.FLAGGED, "flagged clerk -> bank  SEEN")

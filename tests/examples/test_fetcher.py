@@ -141,7 +141,7 @@ async def test_compression_that_was_not_asked_for_is_refused(fetch, web):
 
 
 @pytest.mark.parametrize("kind", ["image/png", "application/octet-stream", ""])
-async def test_what_is_no_text_is_refused(fetch, web, kind):
+async def test_binary_content_is_refused(fetch, web, kind):
     web.page("/", "<p>Here.</p>", kind=kind)
     assert (await fetch("/")).problem == "not a page of text"
 

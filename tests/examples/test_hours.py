@@ -56,7 +56,7 @@ def test_the_page_shows_the_example():
         ),
     ],
 )
-def test_a_slip_of_the_pen_is_told_with_its_line(tmp_path, right, wrong, told):
+def test_a_typing_error_is_reported_with_its_line(tmp_path, right, wrong, told):
     path = tmp_path / "organism.yaml"
     path.write_text((PROJECT / YAML).read_text().replace(right, wrong))
     with pytest.raises(ConfigError, match=re.escape(told)):

@@ -130,7 +130,7 @@ async def test_the_persons_own_address_gets_the_mail_whatever_the_page_says(desk
     assert mails() == ["ada@example.org"]
 
 
-async def test_what_was_read_is_known_after_a_restart(desk, tmp_path):
+async def test_texts_read_are_known_after_a_restart(desk, tmp_path):
     """The mail was asked for on another server than the one that had read the page."""
 
     def engine():

@@ -34,7 +34,7 @@ def page():
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(("mode", "gone"), [("enforce", False), ("confirm", False), ("audit", True)])
-async def test_what_a_page_wants_is_refused_and_what_the_principal_wants_is_done(tmp_path, page, mode, gone):
+async def test_a_pages_order_is_refused_and_the_principals_is_carried_out(tmp_path, page, mode, gone):
     path = tmp_path / "organism.yaml"
     text = (FOLDER / "desk.yaml").read_text().replace("mode: enforce", f"mode: {mode}")
     port = page.rpartition(":")[2].split("/")[0]

@@ -56,7 +56,7 @@ async def test_beyond_the_budget_nobody_is_asked(shop, wish):
         assert "900 of 1000 euros are spent, and this costs 120" in str(o.trace())
 
 
-async def test_what_was_not_approved_is_not_spent(shop, wish):
+async def test_unapproved_money_is_not_spent(shop, wish):
     async with organism(
         shop, approve=lambda asked: Answer.DENY if asked.payload.count > 1 else Answer.ONCE
     ) as o:
@@ -64,7 +64,7 @@ async def test_what_was_not_approved_is_not_spent(shop, wish):
         assert (await o.ask(wish("Buy 1 of desk."))).text == "1 of desk: ordered"
 
 
-async def test_a_model_that_goes_on_for_ever_has_an_end(shop, wish):
+async def test_an_endless_model_is_stopped(shop, wish):
     async with organism(shop) as o:
         said = await o.ask(wish("Haggle."))
         assert isinstance(said, SystemError)
@@ -75,7 +75,7 @@ def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
-def test_the_page_shows_what_its_script_prints(tmp_path):
+def test_the_page_shows_the_output_of_its_script(tmp_path):
     script, shown = blocks("text")
     shop = tmp_path / "purchase"
     shutil.copytree(FOLDER, shop, ignore=shutil.ignore_patterns("out", "__pycache__"))

@@ -80,7 +80,7 @@ def test_the_result_before_is_at_hand(evaluate):
         ("(" * 200, "not an expression"),
     ],
 )
-def test_what_is_no_arithmetic_is_refused(evaluate, expression, problem):
+def test_invalid_arithmetic_is_refused(evaluate, expression, problem):
     with pytest.raises(ValueError, match=f"^{re.escape(problem)}$"):
         evaluate(expression)
 

@@ -98,14 +98,14 @@ async def pay(invoice):
 
 
 @KINDS
-async def test_a_flow_awaits_what_it_asks(kind):
+async def test_a_flow_awaits_its_requests(kind):
     async with house(kind, pay) as o:
         for number in (1, 2):
             assert await o.ask(Invoice(number), to="desk") == Paid(f"VENDOR {number} FRAUD STOCK")
 
 
 @KINDS
-async def test_what_differs_between_two_runs_is_recorded(kind):
+async def test_a_difference_between_two_runs_is_recorded(kind):
     calls, seen = [], []
 
     def count(word):

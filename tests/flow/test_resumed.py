@@ -135,7 +135,7 @@ async def check(acts, seed):
 
 @settings(max_examples=examples(60), deadline=None)
 @given(FLOWS, st.integers(0, 1 << 16))
-def test_a_flow_that_is_resumed_at_any_point_says_what_it_said_before(acts, seed):
+def test_a_flow_resumed_at_any_point_sends_the_same_as_before(acts, seed):
     work = check(acts, seed)
     with pytest.raises(StopIteration):  # nothing in it waits for an event loop
         work.send(None)

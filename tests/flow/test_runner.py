@@ -106,7 +106,7 @@ def run(coroutine):
 
 
 @given(STEPS, st.lists(st.integers(0, 50), max_size=8), st.lists(st.booleans(), max_size=40))
-def test_a_flow_that_is_run_again_at_any_point_says_what_it_said_before(steps, order, drops):
+def test_a_flow_rerun_at_any_point_sends_the_same_as_before(steps, order, drops):
     def repeated(values, last):
         yield from values
         while True:

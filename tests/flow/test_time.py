@@ -78,14 +78,14 @@ async def test_an_answer_in_time_cancels_the_timer():
         assert names == ["TimerFired"]
 
 
-async def test_a_wait_that_is_over_raises_and_a_later_answer_is_dropped():
+async def test_an_expired_wait_raises_and_a_later_answer_is_dropped():
     async with organism(await asyncio.to_thread(house, urge, slow)) as o:
         await o.send(Invoice(1), "desk")
         await o.advance(DAYS)
         assert await o.rest() == [Paid("slow timeout")]
 
 
-async def test_a_wait_that_goes_on_after_it_is_over_ignores_the_late_answer():
+async def test_a_flow_that_continues_after_an_expired_wait_ignores_the_late_answer():
     async def patient(invoice: Invoice) -> Paid:
         try:
             await wait_for(ask("slow", Find("x"), reply=Found), timeout=DAYS)
@@ -100,7 +100,7 @@ async def test_a_wait_that_goes_on_after_it_is_over_ignores_the_late_answer():
         assert await o.rest() == [Paid("in peace")]
 
 
-async def test_a_coroutine_is_closed_when_its_time_is_over():
+async def test_a_coroutine_is_closed_when_it_expires():
     closed = []
 
     async def both():
@@ -123,7 +123,7 @@ async def test_a_coroutine_is_closed_when_its_time_is_over():
         assert closed == [True]
 
 
-async def test_a_part_whose_time_is_over_may_only_clean_up():
+async def test_an_expired_part_may_only_clean_up():
     async def stubborn():
         try:
             await ask("slow", Find("a"), reply=Found)

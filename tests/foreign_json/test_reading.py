@@ -43,7 +43,7 @@ def depth(value):
 
 
 @given(VALUES, st.booleans())
-def test_what_is_within_the_limits_is_read_as_it_was_written(value, ascii_only):
+def test_json_within_the_limits_is_read_verbatim(value, ascii_only):
     data = json.dumps(value, ensure_ascii=ascii_only).encode()
     exact = JsonLimits(values=values(value), depth=depth(value))
     assert parse_json(data, exact) == value

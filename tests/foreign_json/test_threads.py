@@ -19,7 +19,7 @@ async def test_only_a_large_text_is_read_in_a_thread():
     assert await threads.read(lambda _: threading.get_ident(), b"x" * (SMALL + 1)) != here
 
 
-async def test_what_a_reader_raises_is_raised():
+async def test_an_exception_of_a_reader_propagates():
     def refuse(_):
         raise KeyError("x")
 

@@ -71,7 +71,7 @@ def told(lines, name):
 
 @settings(max_examples=examples(60))
 @given(TEXTS, TEXTS)
-def test_what_is_shown_is_what_is_sent(to, body):
+def test_the_displayed_message_is_the_one_sent(to, body):
     lines = shown(Letter(to, body))
     assert (told(lines, "to"), told(lines, "body")) == (to, body)
     assert not any(map(is_unseen, "".join(lines)))
@@ -104,7 +104,7 @@ def test_a_text_cannot_pass_for_a_field_or_for_its_end():
         (b"\xff\x00\\|~", ["00000000  ff 00 5c 7c 7e                                   |..\\\\|~|"]),
     ],
 )
-def test_bytes_are_shown_as_what_they_are(data, lines):
+def test_bytes_are_shown_unambiguously(data, lines):
     found = shown(Letter("bob", "", data))
     at = found.index(f"  | data: {len(data)} bytes, sha-256 {sha256(data).hexdigest()}")
     assert [line.removeprefix("  |   ") for line in found[at + 1 : at + 1 + len(lines)]] == lines
@@ -117,7 +117,7 @@ def test_nested_values_stand_further_in():
     ]  # fmt: skip
 
 
-def test_secrets_are_taken_out_of_what_is_whole():
+def test_secrets_are_redacted_in_the_complete_text():
     redact = lambda text: text.replace("open\nsesame", "[redacted]")  # noqa: E731
     lines = shown(Letter("open\nsesame", f"{'x' * (PIECE - 3)}open\nsesame", b"\xffopen\nsesame"), redact)
     assert "sesame" not in "".join(lines)
@@ -139,7 +139,7 @@ def test_secrets_are_taken_out_of_names_of_fields_too():
     assert "  |   to.[redacted]: " in "\n".join(lines)
 
 
-def test_what_no_codec_reads_is_shown_as_it_is_sent():
+def test_undecodable_text_is_shown_as_sent():
     (line, digest) = [
         paint(each, colour=False, whole=True) for each in message_lines(waiting(Letter("a", "b\\")), None)
     ]

@@ -115,7 +115,7 @@ async def test_every_trick_is_refused_and_on_record_in_one_place_or_the_other(or
     assert sorted([*seen, *sink.reasons]) == sorted([*wanted, "schema"])
 
 
-async def test_what_no_message_can_carry_is_on_record_and_answered(organism, tmp_path):
+async def test_an_inexpressible_request_is_recorded_and_answered(organism, tmp_path):
     broken = Attempt(HandoffRequest(fault=RequestRefusal.INVALID_JSON), "c1")
     nested = Attempt(read_text(blob(params={"ticket_id": {"a": 1}})), "c2")
     unseen = Attempt(HandoffRequest("launch-radar", "launch_review", (("ticket_id", "\x00"),)), "c3")
@@ -131,14 +131,14 @@ async def test_what_no_message_can_carry_is_on_record_and_answered(organism, tmp
     assert script.answers == [("c1", False), ("c2", False), ("c3", False), ("c4", False)]
 
 
-async def test_the_bridge_waits_for_what_it_handed_over(organism):
+async def test_the_bridge_waits_for_its_own_messages(organism):
     heard = []
     async with build(organism) as server:
         await bridge(server, Sink(), heard.append).run(Script(*[Attempt(read_text(blob()))] * 5))
     assert len(heard) == 5
 
 
-async def test_a_session_that_cannot_be_listened_to_is_told(organism):
+async def test_an_unreadable_session_is_reported(organism):
     class Lost(Script):
         def attempts(self):
             raise SourceLost("gone")

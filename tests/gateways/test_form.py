@@ -89,7 +89,7 @@ def test_a_text_arrives_as_it_was_typed(text):
         ),
     ],
 )
-def test_what_does_not_fit_is_named(values, line):
+def test_an_unsuitable_value_is_named(values, line):
     made = compose(SHOP, values)
     assert isinstance(made, FormMisfit)
     assert line in made.lines

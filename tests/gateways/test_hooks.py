@@ -168,7 +168,7 @@ async def test_a_repeated_event_is_taken_once(hooks):
         ("/hooks/till", b"a=1", {**signed(b"a=1"), "content-type": "application/x-www-form-urlencoded"}, 415),
     ],
 )
-async def test_what_is_no_event_is_refused(hooks, path, body, headers, status):
+async def test_an_invalid_event_is_refused(hooks, path, body, headers, status):
     async with desk(parts=hooks) as d, d.client("") as client:
         answer = await client.post(path, content=body, headers=headers)
         assert answer.status_code == status

@@ -277,7 +277,7 @@ def test_names_of_files_that_are_taken(name, taken):
 
 
 @pytest.mark.anyio
-async def test_a_running_command_takes_what_is_put_into_its_folders(tmp_path):
+async def test_a_running_command_takes_files_from_its_folders(tmp_path):
     async with office(tmp_path) as o:
         inboxes = [ORDERS]
         runner = InboxRunner(o.server, lambda: inboxes, tmp_path, pause=0.01)

@@ -76,7 +76,7 @@ async def test_each_due_time_is_sent_once_and_a_clock_that_jumps_back_sends_none
 
 
 @pytest.mark.parametrize(("catch_up", "sent"), [("last", 1), ("all", 4), ("none", 0)])
-async def test_what_passed_while_no_server_ran_is_sent_by_the_policy(office, catch_up, sent, tmp_path):
+async def test_due_times_without_a_server_are_handled_by_the_policy(office, catch_up, sent, tmp_path):
     one = office.schedule(catch_up=catch_up)
     async with office.server(SqliteEngine(JournalOptions(tmp_path / "journal.sqlite")), one):
         office.now = 1020.0
@@ -104,7 +104,7 @@ async def test_two_servers_send_one_message(office):
         assert office.reports == ["Beat"] * 5
 
 
-async def test_a_due_time_beside_a_running_message_is_skipped(office, caplog):
+async def test_a_due_time_during_a_running_message_is_skipped(office, caplog):
     office.gate = anyio.Event()
     async with office.server(MemoryEngine(), office.schedule()):
         office.now = 1020.0
@@ -216,9 +216,7 @@ async def order(path, kind, at):
     )
 
 
-async def test_a_paused_schedule_sends_nothing_over_a_restart_and_what_it_covers_is_never_sent(
-    office, tmp_path
-):
+async def test_a_paused_schedule_skips_its_due_times_over_a_restart_for_good(office, tmp_path):
     path, one = tmp_path / "journal.sqlite", office.schedule(catch_up="all")
     async with office.server(SqliteEngine(JournalOptions(path)), one):
         office.now = 1020.0
@@ -284,7 +282,7 @@ def orders_in(path):
         return [(each.kind, each.at) for each in reader.list_schedule_orders()]
 
 
-async def test_two_servers_send_what_an_operator_orders_once(office, monkeypatch):
+async def test_two_servers_send_an_operators_order_once(office, monkeypatch):
     monkeypatch.setattr("agentserver.gateways.schedules.POLL", 0.01)
     storage = Storage()
     a, b = storage.engine("a"), storage.engine("b")

@@ -39,19 +39,19 @@ def test_an_approval_is_for_the_same_content_to_the_same_listener(payload, asked
     assert (GUARD.judge(memory, proposal(payload), 0.0) is not None) is asked
 
 
-def test_an_approval_for_one_listener_is_none_for_another():
+def test_an_approval_for_one_listener_does_not_cover_another():
     both = ApprovalGuard({"vault": {}, "shelf": {}})
     memory = approved(None, proposal(to="shelf"))
     assert both.judge(memory, proposal(to="shelf"), 0.0) is None
     assert both.judge(memory, proposal(to="vault"), 0.0) is not None
 
 
-def test_what_listeners_are_given_changes_nothing():
+def test_inputs_of_listeners_change_nothing():
     assert GUARD.observe("memory", None, None, 0.0) == "memory"
 
 
 @given(st.sets(st.text(max_size=5), max_size=4))
-def test_what_was_approved_is_kept(texts):
+def test_approvals_are_stored(texts):
     memory = None
     for text in sorted(texts):
         memory = approved(memory, proposal(Ask("".join(char for char in text if char.isprintable()))))

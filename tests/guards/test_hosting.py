@@ -78,7 +78,7 @@ def test_a_denial_is_refused_and_the_log_names_the_guard_the_sender_does_not_lea
     assert refusals(p) == ["the guard g0 denies it: not today"]
 
 
-def test_a_remark_goes_on_record():
+def test_a_remark_is_recorded():
     p = paper(To(note("seen")))
     p.say(Ask("hi"), "a")
     p.run()
@@ -86,7 +86,7 @@ def test_a_remark_goes_on_record():
     assert flagged == ["g0: seen"]
 
 
-def test_a_guard_is_shown_who_says_what_to_whom_and_when():
+def test_a_guard_sees_sender_recipient_content_and_time():
     shown = []
     p = paper(To(lambda message, _: shown.append(message), lambda message, _: shown.append(message)))
     p.say(Ask("hi"), "a")
@@ -100,7 +100,7 @@ def test_a_guard_is_shown_who_says_what_to_whom_and_when():
     assert said.thread in p.conversation.tree.nodes
 
 
-def test_what_a_guard_does_to_a_payload_reaches_no_other():
+def test_a_guards_change_of_a_payload_reaches_no_other():
     @dataclass(frozen=True)
     class Vandal(Guard):
         def judge(self, message, memory):
@@ -136,7 +136,7 @@ def test_a_guard_that_raises_denies_and_the_log_says_where(error, told):
 
 
 @pytest.mark.parametrize("nonsense", [True, False, "deny", 0, deny, deny(3), ask(None), ask("x", [1]), ()])
-def test_what_is_no_verdict_denies(nonsense):
+def test_an_invalid_verdict_denies(nonsense):
     p = paper(To(nonsense if not callable(nonsense) else lambda *_: nonsense))
     p.say(Ask("hi"), "a")
     p.run()
@@ -225,7 +225,7 @@ class Untraced(Exception):
     [SyntaxError("x", ("f", 1, 1, 5)), Annotated(), Untraced()],
     ids=["text", "notes", "trace"],
 )
-def test_an_exception_that_cannot_be_told_denies(error):
+def test_an_unprintable_exception_denies(error):
     def judge(message, memory):
         raise error
 
@@ -289,7 +289,7 @@ class Once(Guard):
         )
 
 
-def test_what_a_guard_remembers_is_the_conversations():
+def test_a_guards_memory_belongs_to_the_conversation():
     p = paper(Once())
     for text in ("one", "two", "one"):
         p.say(Ask(text), "a")
@@ -407,7 +407,7 @@ def test_a_conversation_that_is_older_than_the_guard_was_missed():
 # What a person approves
 
 
-def test_what_a_person_approves_for_good_is_not_asked_again():
+def test_a_permanent_approval_is_not_asked_again():
     p = paper(To(lambda message, _: ask(f"send {message.payload.text}?")))
     for text in ("one", "one", "two"):
         p.say(Ask(text), "a")
@@ -423,7 +423,7 @@ def test_what_a_person_approves_for_good_is_not_asked_again():
     assert guard.load(guard.dump(memory)) == memory
 
 
-def test_a_guard_says_what_an_approval_is_about():
+def test_a_guard_defines_the_scope_of_an_approval():
     p = paper(To(lambda message, _: ask("write to b?", about=["b"])))
     for text in ("one", "two"):
         p.say(Ask(text), "a")
@@ -459,7 +459,7 @@ class Picky(To):
         ({"x": Picky(None)}, ValueError, 'the guard x: "c" is no listener'),
     ],
 )  # fmt: skip
-def test_what_is_no_guard_is_refused(guards, error, told):
+def test_an_invalid_guard_is_refused(guards, error, told):
     made = rules(*LISTENERS)
     with pytest.raises(error) as caught:
         host_guards(guards, made.codecs, made.blueprint.listeners)
@@ -479,7 +479,7 @@ def test_a_guard_may_have_slots():
     assert errors(p.replies) == ["denied"]
 
 
-def test_a_dead_letter_as_a_request_of_its_own_is_none_of_the_principals():
+def test_a_dead_letter_as_a_new_request_is_not_the_principals():
     made = rules(*LISTENERS)
     guard = HostedGuard(
         "g", To(lambda message, _: note(str(message.outside))), made.codecs, made.blueprint.listeners

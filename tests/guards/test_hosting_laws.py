@@ -80,7 +80,7 @@ def test_a_guard_of_a_program_only_makes_the_rules_stricter(rules, seed, whim):
 @both
 @settings(max_examples=examples(60))
 @given(seeds, seeds)
-def test_what_a_guard_of_a_program_decided_is_decided_again(rules, seed, whim):
+def test_a_guard_of_a_program_is_replayed_alike(rules, seed, whim):
     strict = guarded(rules, whim)
     told = story(seed, strict)
     assert replay(told, strict) is None

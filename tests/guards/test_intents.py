@@ -208,7 +208,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_is_no_handoff_is_refused_and_on_record(case):
+def test_an_invalid_handoff_is_refused_and_recorded(case):
     said, to, why, code = REFUSED[case]
     p = run(said, to)
     assert p.seen("clerk") == p.seen("boss") == []
@@ -274,7 +274,7 @@ def test_a_listener_may_hand_work_to_itself():
     assert [payload.intent for payload in p.seen("clerk")] == ["loose", "review"]
 
 
-def test_a_target_may_go_on_with_its_task_by_calling_itself():
+def test_a_target_may_continue_its_task_by_calling_itself():
     def clerk(call):
         if isinstance(call.payload, Task) and not call.metadata.is_self_call:
             return HandlerResponse(replace(call.payload, intent="step 2"), "clerk")
@@ -470,7 +470,7 @@ def test_a_strangers_words_never_reach_the_steering_text(value, note, event):
     st.lists(st.tuples(st.text(min_size=1, max_size=64), st.text(max_size=50)), max_size=64),
     st.text(max_size=64),
 )
-def test_a_note_is_whole_and_never_holds_what_was_sent(params, intent):
+def test_a_note_is_complete_and_never_holds_sent_content(params, intent):
     p = run(Handoff(intent, None, tuple(Param(*each) for each in params), "SECRET-NOTE", "SECRET-EVENT"))
     for record in p.records:
         if record.event is Event.ATTEMPTED:

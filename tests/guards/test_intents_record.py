@@ -50,7 +50,7 @@ def test_attempts_and_nothing_else_become_lines():
     assert list(dict(found.members)) == list(expected)
 
 
-def test_a_line_of_the_chain_is_byte_for_byte_what_earlier_servers_wrote():
+def test_a_line_of_the_chain_is_byte_for_byte_that_of_earlier_servers():
     """They took the members from JSON in the record's detail."""
     before = HandoffEntry(tuple({**json.loads(json.dumps(MEMBERS)), "conversation": "c1"}.items()))
     sink, codec = Sink(), derive_kept(HandoffAttempt)

@@ -65,7 +65,7 @@ def test_whatever_is_handed_over_every_request_ends(seed):
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 2**32))
-def test_a_rewriter_makes_nothing_of_what_it_is_not_asked_about(seed):
+def test_a_rewriter_leaves_other_messages_alone(seed):
     random, shop = Random(seed), desk(VOCABULARY, BOUND)
     assert shop.rewritable == {shop.codecs.of(kind).name for kind in (Handoff, Task, Review)}, (
         "a payload is bound to an intent"

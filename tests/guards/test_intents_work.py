@@ -42,7 +42,7 @@ def counted():
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="counted on one version of Python")
-def test_a_judgement_takes_no_more_calls_than_it_did():
+def test_a_judgement_takes_as_few_calls_as_before():
     shop, draft, sender = asked()
     shop.rewriter.rewrite(draft, sender)
     with counted() as calls:
@@ -63,7 +63,7 @@ def test_an_attempt_has_the_values_of_a_record_in_their_order():
     assert HandoffAttempt._fields == audit.KEYS
 
 
-def test_a_step_that_intents_do_not_concern_takes_no_more_calls_than_without_them():
+def test_a_step_without_intents_takes_as_few_calls_as_without_the_guard():
     def calls(shop):
         def a(call):
             return HandlerResponse(Ask("on"), "files") if isinstance(call.payload, Ask) else None

@@ -122,7 +122,7 @@ def verb(*words):
     return done.exit_code, done.output
 
 
-def test_what_a_guard_remembers_outlives_a_kill_and_is_replayed(project):
+def test_a_guards_memory_survives_a_kill_and_is_replayed(project):
     killed = subprocess.run([sys.executable, "-c", KILLED], cwd=project, timeout=HANGS, check=False)
     assert killed.returncode == -signal.SIGKILL
 

@@ -98,7 +98,7 @@ def test_unvalidated_names_have_length_and_hash():
     assert entry("[")["target"] is None
 
 
-def test_what_was_approved_and_not_delivered_is_a_rejection():
+def test_an_approved_and_undelivered_handoff_is_a_rejection():
     verdict = judge(WORDS, read_text(raw()), Circumstances("s", "t"))
     assert isinstance(verdict, ApprovedRequest)
     found = dict(
@@ -170,7 +170,7 @@ def test_a_chain_that_ends_elsewhere_is_found():
 
 
 @pytest.mark.parametrize("line", ["", "null", "[]", "{}", "5", "x", '{"hash":1}', "[" * 100_000])
-def test_what_is_no_record_is_found(line):
+def test_an_invalid_record_is_found(line):
     assert isinstance(verify([line]), Flaw)
 
 

@@ -199,14 +199,14 @@ def xsd_of(payload):
         ('<xs:element name="x" type="xs:anyURI"/>', "simple type"),
     ],
 )
-def test_what_is_no_parameter_is_refused(fields, said):
+def test_an_invalid_parameter_is_refused(fields, said):
     found = read(fields, model="sequence")
     assert isinstance(found, Objection)
     assert said in found.detail
 
 
 @pytest.mark.parametrize("markup", ["<a", '<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema"/>'])
-def test_what_is_no_payload_schema_is_refused(markup):
+def test_an_invalid_payload_schema_is_refused(markup):
     assert isinstance(parameters.from_xsd(markup), Objection)
 
 
@@ -240,6 +240,6 @@ def test_values_have_the_type_of_their_parameter(kind, value, text):
 
 
 @pytest.mark.parametrize("most", [-1, 10_001])
-def test_the_free_text_beside_the_parameters_is_bounded(most):
+def test_the_free_text_next_to_the_parameters_is_bounded(most):
     (fault,) = vocabulary([Intent("sweep", ("clerk",), "Sweep.", event_most=most)])
     assert (fault.field, fault.detail) == ("event", "must be bounded: 0 to 10000 characters")

@@ -209,7 +209,7 @@ class Lax:
 
 
 @pytest.mark.parametrize("value", ["LEGAL 12", "LEGAL-12\n", "<b>", "", "x" * 257, "\u202e"])
-def test_what_is_interpolated_does_not_hang_on_one_engine(value):
+def test_interpolation_does_not_depend_on_one_engine(value):
     checked = VOCABULARY.intents["launch_review"]
     lax = replace(VOCABULARY, intents={"launch_review": replace(checked, judge=Lax())})
     assert isinstance(verdict(request(), words=lax), ApprovedRequest)

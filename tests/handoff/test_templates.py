@@ -30,7 +30,7 @@ def test_a_line_is_a_clause_too():
     assert parse("Read {a}\nThen write {b}").render({"b": "x"}) == "Then write x"
 
 
-def test_what_is_left_without_optional_values_is_known():
+def test_the_text_without_optional_values_is_known():
     assert parse("A. {b}.").holds_with(frozenset())
     assert not parse("{a} {b}.").holds_with(frozenset({"a"}))
     assert parse("{a} x").names == {"a"}

@@ -30,7 +30,7 @@ def paper(text="tea"):
     return one.run()
 
 
-def test_what_is_read_is_what_was_written():
+def test_a_written_conversation_is_read_back():
     story = story_of(paper())
     assert export.load(export.dump(story)) == story
     assert replay(export.load(export.dump(story)), SHOP) is None
@@ -89,7 +89,7 @@ def test_anything_recorded_can_be_written_and_read(found, rights):
     assert export.load(written) == story
 
 
-def test_texts_cover_what_is_written():
+def test_texts_cover_everything_written():
     story = story_of(paper("hunter2 \u0085 x"))
     told = [text for _, text in export.texts(story)]
     assert len(told) == 2 * len(story.steps)
@@ -110,7 +110,7 @@ def test_texts_cover_what_is_written():
         (b'{"kind": "agentserver conversation", "format": 1, "id": 1, "steps": [{}]}', "/id: must be a text"),
     ],
 )
-def test_what_is_no_conversation_is_refused_in_words(data, problem):
+def test_an_invalid_conversation_is_refused_in_plain_words(data, problem):
     with pytest.raises(UnreadableError, match=problem):
         export.load(data)
 

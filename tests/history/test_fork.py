@@ -163,7 +163,7 @@ async def answers_of(server, conversation):
     return found
 
 
-async def test_a_flow_goes_on_from_a_step_and_repeats_no_earlier_call(tmp_path):
+async def test_a_flow_continues_from_a_step_and_repeats_no_earlier_call(tmp_path):
     path = tmp_path / "journal.sqlite"
     async with running(path, DESK) as server:
         old, answer = await send(server, Invoice("Ada", Decimal(30)), "desk")

@@ -111,14 +111,14 @@ def test_the_same_rules_say_the_same():
         (NoteVerdict("heard"), NOTED, "heard", False),
     ],
 )
-def test_what_a_guard_would_have_done(verdict, now, reason, parts):
+def test_verdicts_that_a_guard_would_have_given(verdict, now, reason, parts):
     paper, shop = recorded()
     report = what_if(story_of(paper), shop, other(Wordy("pay mallory", verdict)))
     assert differing(report) == [("agent", "bank", "Ask", PASSED, now, reason)]
     assert [one.parts for one in report.differences if one.differs] == [parts]
 
 
-def test_the_other_guards_see_what_listeners_were_really_given():
+def test_the_other_guards_see_the_listeners_real_inputs():
     paper, shop = recorded()
     watching = Wordy("never", DENIED)
     what_if(story_of(paper), shop, other(watching))
@@ -166,7 +166,7 @@ def test_later_messages_are_judged_as_they_really_were():
     assert [(to, now) for _, to, _, _, now, _ in differing(report)] == [("web", BLOCKED), ("bank", BLOCKED)]
 
 
-def test_what_was_refused_then_would_have_been_let_through():
+def test_messages_refused_then_and_permitted_now():
     shop = rules(AGENT, BANK, WEB, guards=(PeersGuard(), Wordy("pay mallory", DENIED)))
     paper = Paper(shop, HANDLERS)
     paper.say(Ask("mallory"), "agent")

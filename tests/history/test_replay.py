@@ -69,7 +69,7 @@ def test_every_kind_of_decision_is_taken_again(paper):
     assert replay(story_of(paper), SHOP) is None
 
 
-def test_a_refusal_is_told_with_who_finished_what_and_why(paper):
+def test_a_difference_in_a_refusal_names_finisher_message_and_reason(paper):
     found = replay(story_of(paper), rules(listener("agent"), listener("tool"), listener("dud")))
     assert str(found) == (
         "step 2 (agent finished with Ask from console): "
@@ -77,7 +77,7 @@ def test_a_refusal_is_told_with_who_finished_what_and_why(paper):
     )
 
 
-def test_another_message_is_told_by_where_it_parts(paper):
+def test_another_message_is_described_by_its_first_difference(paper):
     story = story_of(paper)
     cause = story.steps[0].cause.replace(b"tea", b"tee")
     found = replay(changed(story, 1, cause=cause), SHOP)
@@ -86,7 +86,7 @@ def test_another_message_is_told_by_where_it_parts(paper):
     assert "tee</text>" in found.now
 
 
-def test_what_is_missing_and_what_is_more(paper):
+def test_missing_and_additional_messages(paper):
     story = story_of(paper)
     found = replay(changed(story, 1, records=b"[1,[]]"), SHOP)
     assert (found.then, found.now) == ("nothing more", "received console -> agent Ask")
@@ -101,7 +101,7 @@ def test_another_field_is_named(paper, field, value):
     assert f"with {field} " in found.now
 
 
-def test_what_an_operator_reads_may_differ(paper):
+def test_texts_for_operators_may_differ(paper):
     assert (
         replay(altered(story_of(paper), 1, lambda r: {**r, "detail": KeptText("other words")}), SHOP) is None
     )
@@ -135,7 +135,7 @@ def test_the_names_of_causes():
     ]  # fmt: skip
 
 
-def test_what_was_appended_to_a_log_is_part_of_the_decision():
+def test_entries_appended_to_a_log_are_part_of_the_decision():
     def keep(call):
         call.storage.append(Note(call.payload.text))
         call.storage.append(Note("\u2603"))

@@ -93,7 +93,7 @@ def test_good_schemas_pass():
     assert xsd(XSD, Reference("order", 2, SchemaLanguage.XSD)) == []
 
 
-def test_the_list_is_ordered_named_and_covers_what_a_schema_alone_can_show():
+def test_the_list_is_ordered_named_and_covers_every_rule_of_a_schema():
     names = [rule.name for rule in rules.RULES]
     assert len(set(names)) == len(names)
     assert {rule.against for rule in rules.RULES} == set(Vulnerability) - {Vulnerability.BYPASS}
@@ -447,7 +447,7 @@ def test_groups_are_followed():
 @pytest.mark.parametrize(
     "data", [b"", b"\xff", b"{", b'{"a":1,"a":2}', b"NaN", b"[" * 100_000, b" " * 300_000]
 )
-def test_what_is_no_json_is_refused(data):
+def test_invalid_json_is_refused(data):
     assert isinstance(rules.read_schema(SchemaLanguage.JSON, data), Objection)
 
 
@@ -462,7 +462,7 @@ def test_what_is_no_json_is_refused(data):
         '<?xml version="1.0" encoding="UTF-16"?><a/>'.encode("utf-16"),
     ],
 )
-def test_what_is_no_xml_is_refused(data):
+def test_invalid_xml_is_refused(data):
     assert isinstance(rules.read_schema(SchemaLanguage.XSD, data), Objection)
 
 
@@ -594,7 +594,7 @@ def test_no_json_value_breaks_the_rules_or_the_strips(tree):
 
 @settings(max_examples=examples(200))
 @given(st.dictionaries(st.sampled_from(sorted(json_tree.KEYWORDS)), JSON, max_size=6))
-def test_nothing_readable_is_left_where_a_schema_stands(tree):
+def test_no_readable_value_remains_in_the_place_of_a_schema(tree):
     for _, each in json_tree.positions(json_tree.strip_annotations(tree)):
         if isinstance(each, dict):
             assert not set(json_tree.VISIBLE) & each.keys()
@@ -644,7 +644,7 @@ def test_no_tree_breaks_the_rules_for_xsd(tree):
 
 
 @pytest.mark.parametrize("branches", [None, 5, "text", True])
-def test_branches_that_are_no_collection_are_told_and_not_counted(branches):
+def test_branches_that_are_no_collection_are_reported_and_not_counted(branches):
     """``anyOf: null`` raised where a finding was due."""
     found = rules.inspect(Schema(SchemaLanguage.JSON, {"anyOf": branches}))
     assert any("anyOf" in finding.detail for finding in found)

@@ -22,7 +22,7 @@ def refusal(lexical, budget=slug.BUDGET):
     return found.detail
 
 
-def test_what_a_type_would_admit_is_shown():
+def test_values_admitted_by_a_type_are_shown():
     assert "U+0020 SPACE, as in 'a a'" in refusal(Lexical(("[A-Za-z0-9 ._/:#-]+",), most=64))
     assert "U+000A" in refusal(Lexical(("[a-z\n]+",), most=64))
     assert "U+003C LESS-THAN SIGN" in refusal(Lexical(("[!-~]+",), most=64))

@@ -91,7 +91,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=examples(400))
 @given(st.data(), st.sampled_from(DIALECTS), st.sampled_from(sorted(json_tree.KEYWORDS)), VALUES)
-def test_what_is_admitted_its_meta_schema_takes(data, dialect, keyword, value):
+def test_an_admitted_schema_is_valid_by_its_meta_schema(data, dialect, keyword, value):
     schemas = [path for path, each in json_tree.positions(GOOD) if isinstance(each, dict)]
     tree = {**copy.deepcopy(GOOD), "$schema": dialect}
     dict(json_tree.positions(tree))[data.draw(st.sampled_from(schemas))][keyword] = value
@@ -195,6 +195,6 @@ def test_no_attribute_of_an_xsd_carries_an_order(attribute):
         ),
     ],
 )
-def test_what_the_compiler_or_a_reader_would_stumble_over_is_refused(markup):
+def test_schemas_that_break_the_compiler_or_a_reader_are_refused(markup):
     assert markup != XSD
     assert xsd_refused(markup)

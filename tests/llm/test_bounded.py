@@ -78,7 +78,7 @@ async def taken(url, name):
 
 
 @pytest.mark.parametrize("name", SOUND)
-async def test_a_sound_answer_is_what_was_sent(provider, name):
+async def test_a_sound_answer_is_returned_as_sent(provider, name):
     assert (await taken(provider, name)).content == ANSWERS[name][1]
     assert set(Handler.asked) == {"identity"}
 

@@ -51,7 +51,7 @@ def saying(*said, **more):
 USED = Completion("x", usage=Usage(100, 20, 1, 0.0))
 
 
-async def test_a_call_is_charged_what_it_cost():
+async def test_a_call_is_charged_its_cost():
     backend, _ = saying(USED, price=Price(10.0, 100.0))
     purse = Purse(5000)
     async with models(backend) as completer:

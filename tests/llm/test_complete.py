@@ -161,7 +161,9 @@ async def test_a_key_is_in_no_log_trace_answer_or_journal(
     assert KEY.encode() not in kept
 
 
-async def test_a_provider_whose_sdk_is_not_installed_is_told_before_the_server_is_ready(project, monkeypatch):
+async def test_a_provider_without_an_installed_sdk_is_reported_before_the_server_is_ready(
+    project, monkeypatch
+):
     loaded = await asyncio.to_thread(project, 'provider: openai, model: ok, key: "${KEY}"')
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
     with pytest.raises(MissingExtraError, match="needs the extra llm"):

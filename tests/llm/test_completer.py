@@ -73,7 +73,7 @@ async def test_least_loaded_asks_who_has_room():
     "fault",
     [CompletionFault.CONTEXT, CompletionFault.CREDENTIALS, CompletionFault.REJECTED, CompletionFault.QUOTA],
 )
-async def test_a_backend_is_not_asked_again_for_what_it_cannot_mend(fault):
+async def test_a_backend_is_not_asked_again_after_an_error_that_it_cannot_correct(fault):
     one, asked = counting("one", fault)
     async with models(one) as completer:
         with pytest.raises(CompletionError) as caught:

@@ -36,7 +36,7 @@ def test_no_minute_takes_more_than_it_may(requests):
 
 
 @pytest.mark.anyio
-async def test_what_was_expected_is_corrected():
+async def test_an_estimate_is_corrected():
     clock = Hand()
     pace = Pace(4, 100, clock)
     entry = await pace.enter(90, clock.at + 1)

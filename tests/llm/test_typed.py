@@ -77,7 +77,7 @@ async def test_faults_go_back_until_it_is_right():
 @pytest.mark.parametrize(
     "arguments", ["", "no json", "[]", '{"points": "4"}', '{"points": 4, "more": 1}', "{}"]
 )
-async def test_what_stays_wrong_is_no_answer(arguments):
+async def test_an_uncorrected_answer_is_an_error(arguments):
     backend, seen = saying(*[call("Grade", arguments)] * 3)
     async with models(backend) as completer:
         with pytest.raises(CompletionError) as caught:

@@ -59,7 +59,7 @@ def nodes(element: Any) -> list[Any]:
 
 @LAW
 @given(classes(), st.data())
-def test_what_is_encoded_is_valid_and_decodes_to_itself(cls: type, data: st.DataObject) -> None:
+def test_an_encoded_payload_is_valid_and_decodes_to_itself(cls: type, data: st.DataObject) -> None:
     codec = GeneratedCodec(table(cls))
     value = data.draw(values(codec.described.record))
     markup = codec.encode(value)
@@ -69,7 +69,7 @@ def test_what_is_encoded_is_valid_and_decodes_to_itself(cls: type, data: st.Data
     assert codec.decode(element) == value
 
 
-def test_the_shortest_wide_element_is_longer_than_what_goes_without_a_count() -> None:
+def test_the_shortest_wide_element_is_longer_than_any_uncounted_one() -> None:
     for children in (schema.WIDE, schema.WIDE + 1):
         markup = f"<r>{'<a/>' * children}</r>"
         assert schema.wide(parse(markup)) == (children > schema.WIDE)
@@ -81,7 +81,7 @@ NUMBERS = st.integers() | st.floats() | st.sampled_from([10**1000 - 1, -(10**100
 
 @LAW
 @given(NUMBERS, NUMBERS, st.booleans(), st.text())
-def test_what_an_encoder_wrote_is_as_valid_without_a_look_at_each_scalar(
+def test_encoded_text_is_as_valid_without_a_check_of_each_scalar(
     count: Any, price: Any, urgent: bool, note: str
 ) -> None:
     codec = GeneratedCodec(table(Plain))
@@ -117,7 +117,7 @@ def test_the_example_validates_in_both_validators_and_decodes(cls: type) -> None
 
 
 @pytest.mark.parametrize("kind", SCALARS, ids=str)
-def test_what_libxml2_accepts_decodes(kind: Any) -> None:
+def test_text_accepted_by_libxml2_decodes(kind: Any) -> None:
     cls = dataclasses.make_dataclass("C", [("v", kind), ("at", Annotated[kind, Attribute()])])
     codec = GeneratedCodec(table(cls))
     own = parse(codec.example())[0].text
@@ -326,7 +326,7 @@ def test_text_survives_in_elements_and_attributes(text: str) -> None:
     assert codec.decode(parse(codec.encode(value))) == value
 
 
-def test_floats_keep_what_is_not_a_number() -> None:
+def test_floats_keep_nan() -> None:
     codec = GeneratedCodec(table(Full))
     assert math.isnan(codec.decode(parse(codec.encode(Full(ratio=math.nan)))).ratio)
     assert codec.decode(parse(codec.encode(Full(ratio=-math.inf)))).ratio == -math.inf
@@ -357,7 +357,7 @@ def test_nothing_is_cut_without_a_word(kind: type, good: str, bad: str) -> None:
     assert not codec.valid(element)
 
 
-def test_absent_is_none_or_the_default_and_empty_is_empty() -> None:
+def test_an_absent_field_is_none_or_the_default_and_an_empty_one_empty() -> None:
     @dataclass
     class Some:
         a: str | None = None
@@ -435,7 +435,7 @@ class Ping:
     text: str
 
 
-def test_codecs_hold_the_system_and_what_they_are_given() -> None:
+def test_codecs_hold_the_system_and_the_given_classes() -> None:
     codecs = Codecs([Ping])
     assert codecs.of(Ping) is codecs.for_root(Ping.__xml_name__)  # type: ignore[attr-defined]
     assert codecs.for_root("{urn:agentserver:system:v1}SystemError") is codecs.of(SystemError)
@@ -454,7 +454,7 @@ def test_codecs_learn_a_class_when_they_meet_it() -> None:
 
 
 @pytest.mark.parametrize("wrong", [Inner, type("Sub", (Ping,), {}), int, "Ping", None, Ping("x"), []])
-def test_codecs_refuse_what_is_no_payload(wrong: Any) -> None:
+def test_codecs_refuse_classes_that_are_no_payload(wrong: Any) -> None:
     with pytest.raises(PayloadError, match="is not a payload; put @xmlify above @dataclass"):
         Codecs().of(wrong)
 
@@ -478,7 +478,7 @@ def test_one_root_element_has_one_schema() -> None:
         codecs.add(describe(same, version=2))
 
 
-def test_the_outline_tells_what_to_type() -> None:
+def test_the_outline_shows_the_fields_to_type() -> None:
     @dataclass
     class Shown:
         a: Annotated[str, Len(1, 9), Element("a-b")]

@@ -72,7 +72,7 @@ def test_a_number_is_compared_exactly(amount, limit):
         (Pay(Decimal(0)), "at", [("over", "2026-05-01T10:00:00+00:00")], "at cannot be compared"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_decided_holds(payload, path, bounds, told):
+def test_an_undecidable_condition_holds(payload, path, bounds, told):
     assert explain(payload, path, *((Comparison(each), value) for each, value in bounds)) == told
 
 

@@ -123,7 +123,7 @@ def test_a_missing_attribute_and_a_wrong_root() -> None:
     )
 
 
-def test_what_has_no_words_is_still_a_fault() -> None:
+def test_a_fault_without_a_message_is_still_a_fault() -> None:
     nil = 'xmlns:i="http://www.w3.org/2001/XMLSchema-instance" i:nil="true"'
     assert faults(f"<note>x</note>{ITEMS}", nil) == [("Order", "does not fit its schema")]
 
@@ -212,7 +212,7 @@ def test_an_explanation_is_bounded_work(bad: int | None) -> None:
     assert fault.path == (f"list/n[{bad + 1}]" if known else "list")
 
 
-def test_what_was_not_looked_at_is_not_missing() -> None:
+def test_an_unexamined_field_is_not_missing() -> None:
     part = Part(slots={"n": Slot("n", 1, None, Part), "last": Slot("last", 1, 1, Part)}, ordered=True)
     element = etree.Element("list")
     for _ in range(19_000):

@@ -124,7 +124,7 @@ def test_a_single_parameter_that_is_a_payload_is_the_payload():
     assert derive(pay).payloads == (Order,)
 
 
-def test_what_a_function_answers_with():
+def test_answer_classes_of_a_function():
     assert [each.__name__ for each in derive(pay).answers] == ["Receipt", "PayResult"]
     assert Receipt.__xml_name__ == "{urn:agentserver:payload:Receipt:v1}Receipt"
     vendor, pinged, stamped = derive(find_vendor), derive(ping), derive(stamp)
@@ -260,7 +260,7 @@ def test_a_class_that_no_function_derives(asked):
         payload_of(asked)
 
 
-def test_an_annotation_may_be_a_text_and_name_what_encloses_the_function():
+def test_an_annotation_may_be_a_text_and_name_an_enclosing_variable():
     @dataclass(frozen=True)
     class Inner:
         a: int

@@ -125,7 +125,7 @@ CODECS = [pytest.param(codec_of(kind), id=str(kind)) for kind in GENERATED]
 @pytest.mark.parametrize("codec", CODECS)
 @KIND
 @given(seed=st.integers(0, 2**64))
-def test_what_is_valid_decodes(codec: GeneratedCodec, seed: int) -> None:
+def test_valid_text_decodes(codec: GeneratedCodec, seed: int) -> None:
     element = parsed(codec.example())
     own = element[0].text, element.get("at")
     for text in texts(seed):
@@ -212,7 +212,7 @@ def one(name: str, text: str) -> Any:
 @pytest.mark.parametrize("name", KINDS)
 @KIND
 @given(seed=st.integers(0, 2**64))
-def test_what_is_valid_by_a_hand_written_schema_decodes(name: str, seed: int) -> None:
+def test_text_valid_by_a_hand_written_schema_decodes(name: str, seed: int) -> None:
     for text in texts(seed):
         judged(BOUND, one(name, text))
 

@@ -256,7 +256,7 @@ UTC_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         (Annotated[time, Ge(time(9)), Ge(time(9, tzinfo=UTC))], "one bound with a time zone"),
     ],
 )  # fmt: skip
-def test_what_has_no_form_in_xml_is_refused_with_the_field(annotation: Any, reason: str) -> None:
+def test_a_type_without_a_form_in_xml_is_refused_with_the_field(annotation: Any, reason: str) -> None:
     with pytest.raises(PayloadError, match=rf"^C\.v: .*{reason}"):
         describe(of(annotation))
 
@@ -398,7 +398,7 @@ def test_a_nested_class_keeps_its_own_example() -> None:
     )
 
 
-def test_a_constructor_that_refuses_the_example_is_told_so() -> None:
+def test_a_constructor_that_refuses_the_example_gets_an_error() -> None:
     @dataclass
     class Even:
         low: int
@@ -412,7 +412,7 @@ def test_a_constructor_that_refuses_the_example_is_told_so() -> None:
     assert xmlify(example={"low": 0, "high": 1})(Even)
 
 
-def test_a_constructor_that_refuses_its_own_document_is_told_so() -> None:
+def test_a_constructor_that_refuses_its_own_document_gets_an_error() -> None:
     @dataclass
     class Once:
         a: str = "x"

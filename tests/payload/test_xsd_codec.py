@@ -192,17 +192,17 @@ def test_a_large_message_with_assertions_is_refused(monkeypatch: pytest.MonkeyPa
         invoice(note="\ufffe"),
     ],
 )
-def test_what_cannot_be_written_is_refused(value: Any) -> None:
+def test_an_unwritable_value_is_refused(value: Any) -> None:
     with pytest.raises(Unencodable, match="Invoice"):
         CODEC.encode(value)
 
 
 @pytest.mark.parametrize("value", [invoice(line=5), invoice(total="SECRET"), invoice(paper="x")])
-def test_what_xsdata_writes_without_a_look_does_not_validate(value: Any) -> None:
+def test_unchecked_output_of_xsdata_does_not_validate(value: Any) -> None:
     assert not CODEC.valid(parse(CODEC.encode(value)))
 
 
-def test_what_python_refuses_is_undecodable() -> None:
+def test_text_refused_by_python_is_undecodable() -> None:
     def check(self: Any) -> None:
         if self.note == "refuse":
             raise ValueError("SECRET")
@@ -321,7 +321,7 @@ def test_a_class_that_lacks_an_attribute_of_the_schema_drops_nothing() -> None:
         codec.decode(element)
 
 
-def test_a_class_that_converts_what_the_schema_does_not_is_refused() -> None:
+def test_a_class_that_converts_more_than_its_schema_is_refused() -> None:
     wrong = dataclasses.make_dataclass(
         "Wrong",
         [("number", int, field(metadata={"type": "Attribute"}))],

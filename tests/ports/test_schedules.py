@@ -75,7 +75,7 @@ def test_a_key_is_the_same_at_each_server_and_differs_with_each_due_time():
     assert schedule(owner="ada").principal.name == "ada"
 
 
-def test_what_passed_is_listed_oldest_first_and_has_a_bound():
+def test_missed_due_times_are_listed_oldest_first_and_bounded():
     assert [*schedule().list_due(60.0, 240.0)] == [120.0, 180.0, 240.0]
     assert [*schedule().list_due(60.0, 119.0)] == []
     long = schedule(Interval(1)).list_due(0.0, 1e6)
@@ -91,7 +91,7 @@ def test_what_passed_is_listed_oldest_first_and_has_a_bound():
         ("none", 200.0, [180.0]),
     ],
 )
-def test_what_was_missed_is_chosen_by_the_policy(catch_up, now, chosen):
+def test_missed_due_times_are_chosen_by_the_policy(catch_up, now, chosen):
     assert [*schedule(catch_up=catch_up).choose([60.0, 120.0, 180.0], now)] == chosen
     assert [*schedule(catch_up=catch_up).choose([], now)] == []
 
@@ -103,7 +103,7 @@ def test_a_sleep_ends_at_the_due_time_or_to_look_at_the_clock():
     assert 0 < seconds_until(90.0000001, 90.0, 30.0) <= 0.001  # never a busy loop
 
 
-def test_they_say_what_they_are():
+def test_schedules_describe_themselves():
     assert str(Interval(900)) == "every 900 s"
     assert str(CronExpression("0 7 * * *", "Europe/Berlin")) == "0 7 * * * (Europe/Berlin)"
     assert datetime.fromtimestamp(CronExpression("0 7 * * *").next_after(0), UTC).hour == 7

@@ -33,7 +33,7 @@ async def test_a_task_that_loses_cancellations_ends(lost):
     assert left == ["tidied"]
 
 
-async def test_what_a_task_raises_at_its_end_is_neither_raised_nor_complained_of(caplog):
+async def test_an_exception_at_the_end_of_a_task_is_neither_raised_nor_warned_about(caplog):
     async def work():
         try:
             await asyncio.Event().wait()

@@ -76,13 +76,13 @@ def test_honest_commands_that_share_words_with_a_log_run(command):
 
 
 @pytest.mark.parametrize("command", HOSTILE)
-def test_a_listener_of_which_nothing_is_declared_runs_no_strangers_command(command):
+def test_an_undeclared_listener_runs_no_strangers_command(command):
     scene = Scenario(Policy(mode=Mode.ENFORCE), "Count the lines of a.txt.").read("t01", {"text": LOG})
     assert scene.call("t02", cmd=command).decision is Decision.DENY
 
 
 @pytest.mark.parametrize("command", HONEST)
-def test_a_listener_of_which_nothing_is_declared_runs_honest_commands(command):
+def test_an_undeclared_listener_runs_honest_commands(command):
     scene = Scenario(Policy(mode=Mode.ENFORCE), "Count the lines of a.txt.").read("t01", {"text": LOG})
     assert scene.call("t02", cmd=command).decision is Decision.ALLOW
 
@@ -119,7 +119,7 @@ def test_every_text_is_parted(text):
     assert all(len(one.split()) > 1 for one in found)
 
 
-def test_more_commands_than_are_looked_up_are_beyond_what_is_tracked():
+def test_more_commands_than_are_looked_up_are_beyond_tracking():
     command = ";".join(f"touch {number}.txt" for number in range(600))
     assert Rule.BOUND in read().rules("run_command", command=command)
     assert sum(map(len, find_commands("a -b c " * 2_000, 513))) < 513 * 64 * 7
@@ -136,6 +136,6 @@ def test_a_command_after_many_repetitions_of_another_is_found():
     st.integers(0, 3),
     st.sampled_from([";", " && ", "\n"]),
 )
-def test_wherever_it_stands_among_honest_ones_it_is_found(honest, at, mark):
+def test_a_command_is_found_anywhere_among_honest_ones(honest, at, mark):
     commands = [*honest[:at], "rm -rf /srv", *honest[at:]]
     assert read().call("run_command", command=mark.join(commands)).decision is Decision.DENY

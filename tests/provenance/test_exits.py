@@ -90,7 +90,7 @@ def test_whatever_reads_as_a_link_or_a_host_as_a_whole_is_an_exit(value: object)
         ("", False),
     ],
 )
-def test_what_leads_out(said: str, out: bool) -> None:
+def test_exits(said: str, out: bool) -> None:
     assert leads_out(said) is out
 
 
@@ -128,7 +128,7 @@ def test_a_declared_role_goes_before_the_form_of_a_value() -> None:
     assert decided(Role.PAYLOAD, OUT) is Decision.ALLOW
 
 
-def test_a_link_that_stands_in_a_text_may_be_followed_exactly_as_it_stands() -> None:
+def test_a_link_in_a_text_may_be_followed_exactly_as_written() -> None:
     told = scene()
     assert passes(told, page="https://news.example/today?id=7")
     assert passes(told, page="https://news.example/a_(b)")
@@ -187,7 +187,7 @@ def test_the_name_of_a_file_that_a_record_or_the_request_chose_is_no_host() -> N
     assert not passes(told, "read_file", file="secret.evil.md")
 
 
-def test_the_deny_list_stands_against_every_fetch_from_the_first_one_on() -> None:
+def test_the_deny_list_overrides_every_fetch_from_the_first_one_on() -> None:
     told = Scenario(Policy(mode=Mode.ENFORCE, deny=("evil.example",)), "read it")
     assert told.rules("fetch_url", page="http://evil.example:81/") == {Rule.DENIED}
     assert told.rules("fetch_url", page="http://other.example/") == set()

@@ -13,7 +13,7 @@ PEERS = {
 QUIET = ("planner", "reader", "writer", "lonely")
 
 
-def test_the_shortest_way_from_source_to_sink_is_told_with_its_guards() -> None:
+def test_the_shortest_path_from_source_to_sink_is_reported_with_its_guards() -> None:
     policy = Policy(mode=Mode.ENFORCE, sources=("fetch",), sinks=(SinkRule("send_email"),), inert=QUIET)
     report = find_flows(policy, PEERS, {"reader": 3.0})
     [flow] = report.flows
@@ -24,7 +24,7 @@ def test_the_shortest_way_from_source_to_sink_is_told_with_its_guards() -> None:
     assert not report.errors
 
 
-def test_what_is_not_connected_has_no_flow() -> None:
+def test_unconnected_listeners_have_no_flow() -> None:
     policy = Policy(
         sources=("lonely",),
         sinks=(SinkRule("send_email"),),

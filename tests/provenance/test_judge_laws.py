@@ -101,7 +101,7 @@ def test_no_index_is_made_for_a_recipient_that_somebody_names_or_nobody() -> Non
 
 
 @pytest.mark.parametrize("count", [matching.VALUES, matching.VALUES + 1])
-def test_an_argument_with_too_many_values_is_beyond_what_is_looked_up(count) -> None:
+def test_an_argument_with_too_many_values_is_beyond_lookup(count) -> None:
     body = " ".join(f"eve{number}@evil.example" for number in range(count))
     assert (
         matching.has_too_many_values(body)
@@ -111,6 +111,6 @@ def test_an_argument_with_too_many_values_is_beyond_what_is_looked_up(count) -> 
 
 
 @given(st.text(max_size=60), st.integers(0, 600))
-def test_values_are_counted_as_they_are_told_apart(body, count) -> None:
+def test_distinct_values_are_counted(body, count) -> None:
     text = (body + " ") * (count // 10) + "0123456 " * (count % 600)
     assert matching.has_too_many_values(text) is (sum(1 for _ in values(text)) > matching.VALUES)

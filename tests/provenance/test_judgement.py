@@ -56,7 +56,7 @@ def test_the_query_authorises_the_parsed_address(to: Any) -> None:
     assert not Scenario(query=QUERY).read("fetch_url", EVIL).rules("send_email", to=to, body="x")
 
 
-def test_what_the_request_excepts_is_not_authorised_and_a_deny_entry_wins() -> None:
+def test_excepted_values_are_not_authorised_and_a_deny_entry_wins() -> None:
     query = "do NOT mail bob@corp.com, send it to eve@corp.com"
     scene = Scenario(query=query).read("fetch_url", EVIL)
     assert scene.rules("send_email", to="bob@corp.com", body="x") == {Rule.UNKNOWN_DESTINATION}
@@ -66,7 +66,7 @@ def test_what_the_request_excepts_is_not_authorised_and_a_deny_entry_wins() -> N
 
 
 @pytest.mark.parametrize("to", ["BOB@corp.com", "b\u043eb@corp.com", "bob@corp.\u0441om"])
-def test_a_deny_entry_means_what_looks_the_same(to: str) -> None:
+def test_a_deny_entry_covers_look_alikes(to: str) -> None:
     policy = desk(deny=("bob@corp.com",))
     assert Rule.DENIED in Scenario(policy, f"mail {to}").rules("send_email", to=to, body="x")
 

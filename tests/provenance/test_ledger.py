@@ -143,7 +143,7 @@ ACCEPTING = desk(
         ({"name": "summary"}, True),
     ],
 )
-def test_a_link_names_its_document_whatever_stands_beside_it(arguments: dict[str, str], asked: bool) -> None:
+def test_a_link_names_its_document_in_any_surroundings(arguments: dict[str, str], asked: bool) -> None:
     """A page that a stranger chose is not asked for because the request holds the word that its format is called."""
     scene = Scenario(ACCEPTING, "Give me a summary of https://shop.example/bill and pay it")
     scene.read("fetch_page", {"text": "Pay to DE02120300000000202051."}, **arguments)

@@ -34,7 +34,7 @@ def kinds(found: Origins) -> list[tuple[str, str, str]]:
     return [(one.argument, one.kind, f"{one.source}.{one.field}".strip(".")) for one in found.values]
 
 
-def test_each_value_is_told_with_where_it_stands():
+def test_each_value_is_reported_with_its_place():
     scene = Scenario(POLICY, "Pay the invoice in mail 13 and write to Ann.").read("inbox", MAIL)
     scene.read("book", {"name": "Ann", "email": "ann@friends.example"})
     assert kinds(told(scene, "pay", iban=IBAN, amount="99.50")) == [
@@ -84,7 +84,7 @@ def test_a_value_has_each_of_its_origins():
     ] * 2
 
 
-def test_what_is_told_is_bounded():
+def test_reported_origins_are_bounded():
     scene = Scenario(POLICY, "begin " + "go " * SHOWN)
     for number in range(10):
         scene.read("inbox", {"text": f"{IBAN} {number} " + "filler words " * 1_000})
@@ -96,7 +96,7 @@ def test_what_is_told_is_bounded():
     assert found.request.startswith("begin")  # a secret is recognised by its beginning
 
 
-def test_beyond_what_is_tracked_it_is_said_that_nobody_knows():
+def test_beyond_tracking_the_origin_is_reported_as_unknown():
     policy = desk(sources=("inbox",), limit=10)
     scene = Scenario(policy, "go").read("inbox", MAIL)
     found = find_origins(scene.ledger, policy, Call("send_email", leaves({"to": "eve@x.example"}), 9))

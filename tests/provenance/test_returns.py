@@ -36,7 +36,7 @@ def bill(text: str, query: str = "pay the bill gas-2027 to Stadtwerke") -> Scena
     return told.read("payees", [{"name": "Stadtwerke", "iban": IBAN}], name="Stadtwerke")
 
 
-def test_the_only_author_of_what_was_read_gets_the_answer() -> None:
+def test_the_only_author_of_the_texts_read_gets_the_answer() -> None:
     assert mail().call("send", to="ingrid@solberg.example", text="We agree.").allowed
 
 
@@ -58,7 +58,7 @@ def test_an_author_without_a_name_that_was_said_gets_nothing() -> None:
     assert not told.call("send", to="w@evil.example", text="the manual").allowed
 
 
-def test_an_answer_does_not_take_along_what_else_was_read() -> None:
+def test_an_answer_does_not_take_other_texts_along() -> None:
     other = mail().read("read_mails", [{"text": "The vault code is 5519-7731."}])
     assert not other.call("send", to="ingrid@solberg.example", text="We agree.").allowed
     trusted = mail().read("people", [{"name": "Nadia Costa", "pin": "4881-3377"}])
@@ -176,7 +176,7 @@ def test_a_number_of_a_thing_under_a_scheme_of_its_own_is_no_receiver() -> None:
         "gid://user@shop/Order/1",
     ],
 )
-def test_what_may_reach_a_host_stays_a_receiver(place: str) -> None:
+def test_a_value_that_may_reach_a_host_stays_a_receiver(place: str) -> None:
     assert forms.role_of(place) is Role.DESTINATION
 
 
@@ -239,7 +239,7 @@ def answered(*more: dict[str, str], query: str = "answer the mail of Ingrid", **
     return told.read("list_mails", {"mails": mails}, query="from:Ingrid")
 
 
-def test_the_author_gets_the_answer_beside_the_reader_s_own_address() -> None:
+def test_the_author_gets_the_answer_together_with_the_reader_s_own_address() -> None:
     heads = [{"name": name, "value": value} for name, value in (*MAIL.items(), ("to", READER))]
     told = answered().read("read_mail", {"headers": heads}, id="m-77120a")
     assert told.call("send", to="ingrid@solberg.example", text="We agree.").allowed
@@ -285,7 +285,7 @@ def fill(**more: object) -> dict[str, object]:
     return {"fields": [{"name": "Wishes", "kind": "textbox", "ref": "e5", "value": "a corner", **more}]}
 
 
-def test_the_label_beside_a_handle_goes_back_to_its_page() -> None:
+def test_the_label_next_to_a_handle_returns_to_its_page() -> None:
     assert form().call("press", **fill()).allowed
     assert form().call("press", element="Tent", ref="e6").allowed
 
@@ -345,7 +345,7 @@ def ticket(query: str = "tell the author of tk-88120 that the lamp is mended", *
     return Scenario(POLICY, query).read("read_tickets", {**TICKET, **more}, id="tk-88120")
 
 
-def test_the_only_address_gets_what_the_principal_wants_to_say() -> None:
+def test_the_only_address_gets_the_principals_message() -> None:
     assert ticket().call("send", to="finn@kolumbus.example", text="Your lamp is mended.").allowed
 
 

@@ -550,7 +550,7 @@ def test_in_other_modes_no_undeclared_tool_is_listed(mode: str) -> None:
     assert sleuth.report() == "Provenance violations: ✓ none"
 
 
-def test_a_refused_call_and_an_undeclared_tool_are_told_in_turn() -> None:
+def test_a_refused_call_and_an_undeclared_tool_are_reported_in_turn() -> None:
     sleuth = Sleuth(untrusted=["fetch_url"], mode="enforce")
     sleuth.reset("Summarise the page.")
     fetch, send = sleuth.track(lambda: PAGE, "fetch_url"), sleuth.track(lambda to: "sent", "send\x1b_it")

@@ -84,7 +84,7 @@ def test_a_file_without_a_policy_fails_when_it_is_made(tmp_path, text):
         Sleuth(policy=tmp_path / "none.yaml")
 
 
-def test_the_keys_of_agent_sleuth_load_with_a_note_of_what_each_became(tmp_path, caplog):
+def test_the_keys_of_agent_sleuth_load_with_a_note_of_their_translation(tmp_path, caplog):
     path = tmp_path / "sleuth.yaml"
     path.write_text(
         "mode: enforce\nuntrusted_sources: [read_page, search]\nconsequential_actions: [send]\n"

@@ -96,30 +96,30 @@ def test_a_bare_call_is_unfounded_once_tainted() -> None:
     assert scene().rules("delete_all", force=True, limit=5) == {Rule.UNFOUNDED}
 
 
-def test_the_request_that_names_the_sink_stands_behind_a_bare_call() -> None:
+def test_the_request_that_names_the_sink_justifies_a_bare_call() -> None:
     assert not scene("read the page, then delete_all").rules("delete_all")
     assert scene("read the page, then delete all").rules("delete_all") == {Rule.UNFOUNDED}
 
 
-def test_a_destination_that_the_request_names_stands_behind_a_call() -> None:
+def test_a_destination_that_the_request_names_justifies_a_call() -> None:
     told = scene("mail the page to bob@corp.com")
     assert told.rules("send_email", to="bob@corp.com", body=TOLD) == {Rule.CONTENT}
 
 
-def test_a_choice_that_the_request_names_stands_behind_a_call() -> None:
+def test_a_choice_that_the_request_names_justifies_a_call() -> None:
     assert scene("note it in the folder caves").rules("write_note", folder="caves", text=TOLD) == {
         Rule.CONTENT
     }
 
 
-def test_a_number_that_the_request_names_stands_behind_a_call() -> None:
+def test_a_number_that_the_request_names_justifies_a_call() -> None:
     payment = sink("send_money", amount=Role.QUANTITY, note=Role.PAYLOAD)
     assert Scenario(desk(sinks=(payment,)), "pay 250.00").read("fetch_url", PAGE).rules(
         "send_money", amount=250, note=TOLD
     ) == {Rule.CONTENT}
 
 
-def test_a_listed_destination_stands_behind_a_call() -> None:
+def test_a_listed_destination_justifies_a_call() -> None:
     assert scene(allow=("@corp.com",)).rules("send_email", to="ann@corp.com", body=TOLD) == {Rule.CONTENT}
 
 
@@ -131,7 +131,7 @@ def test_a_directory_alone_does_not() -> None:
     assert not told.rules("send_email", to="ann@corp.com", body="words of its own")
 
 
-def test_a_choice_from_a_document_that_the_request_named_stands_behind_a_call() -> None:
+def test_a_choice_from_a_document_that_the_request_named_justifies_a_call() -> None:
     told = scene("file what plan-2025 says")
     told.read("read_file", {"folder": "caves"}, name="plan-2025")
     told.read("read_file", {"folder": "mines"}, name="other-2025")
@@ -147,7 +147,7 @@ def test_a_record_that_a_strangers_words_name_as_well_is_dictated() -> None:
     assert not told.rules("delete_file", file_id="vault-0815")
 
 
-def test_a_letter_of_the_request_stands_behind_nothing() -> None:
+def test_a_letter_of_the_request_justifies_nothing() -> None:
     assert Rule.UNFOUNDED in scene("note a page").rules("write_note", folder="a", text=TOLD)
 
 
@@ -155,7 +155,7 @@ def test_the_words_of_the_request_are_no_strangers() -> None:
     assert not scene(f"note that {TOLD}").rules("write_note", text=TOLD)
 
 
-def test_a_plan_stands_behind_its_steps() -> None:
+def test_a_plan_justifies_its_steps() -> None:
     told = Scenario(POLICY, "go on")
     planned = told.ledger.adopt((AllowedStep("delete_all"), AllowedStep("write_note")))
     assert planned is not None

@@ -57,7 +57,7 @@ def counted(conversation):
 
 
 @given(st.data())
-def test_what_is_counted_is_what_there_is_after_every_step(data):
+def test_counters_equal_the_real_state_after_every_step(data):
     guards = (PeersGuard(), ApprovalGuard({"c": {}}))
     named = (listener("a", "b", "c", retries=1), listener("b", "a", "c"), listener("c"))
     shop = rules(*named, guards=guards, messages=60, refusals=2)
@@ -93,7 +93,7 @@ def test_what_is_counted_is_what_there_is_after_every_step(data):
     assert accounts.rest.is_set()
 
 
-def test_a_principal_counts_towards_the_queue_with_no_more_than_its_own_share():
+def test_a_principal_counts_towards_the_queue_with_at_most_its_own_share():
     accounts = Accounts(Limits(queue=4, principal_queue=2))
     with arriving(accounts, "flood", 1), arriving(accounts, "flood", 1), arriving(accounts, "flood", 1):
         assert not accounts.admits("flood", 1)

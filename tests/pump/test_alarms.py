@@ -109,7 +109,7 @@ async def test_a_clock_that_jumps_sends_nothing_twice(engine):
     assert shop.seen == ["3"]
 
 
-async def test_a_server_that_stops_does_not_wait_for_what_is_delayed(engine):
+async def test_a_stopping_server_does_not_wait_for_delayed_messages(engine):
     shop = Shop(engine)
     async with Running(shop) as d:
         await d.send(await d.open(), Ask("3"))

@@ -121,7 +121,7 @@ async def test_where_nobody_can_be_asked_it_is_denied_at_once():
         assert WORDING.join_lines(withdrawn.detail) == "denied: nobody is there to ask"
 
 
-async def test_when_its_time_is_over_it_is_denied():
+async def test_an_expired_question_is_denied():
     clock = FakeClock(step=0.0)
     async with shop(Person(), clock=clock, approval=3600.0) as d, anyio.create_task_group() as tasks:
         found = await asking(d, tasks)
@@ -186,7 +186,7 @@ async def test_a_graceful_stop_does_not_wait_for_a_person():
         await waits(d)
 
 
-async def test_the_bound_of_the_queue_does_not_count_what_waits():
+async def test_the_bound_of_the_queue_does_not_count_pending_approvals():
     async with shop(Person(), queue=2) as d:
         handle = await d.open()
         for number in range(5):
@@ -196,7 +196,7 @@ async def test_the_bound_of_the_queue_does_not_count_what_waits():
         assert d.pump._accounts.pending == 0
 
 
-async def test_what_goes_on_counts_again():
+async def test_an_approved_message_counts_again():
     async def stuck(payload, metadata):
         await anyio.sleep_forever()
 
@@ -244,7 +244,7 @@ async def left_waiting(place, clock=None, **more):
     return handle.id, approval
 
 
-async def test_a_restart_shows_it_again_and_it_goes_on(tmp_path):
+async def test_a_restart_shows_the_question_again_and_the_message_continues(tmp_path):
     place, person = JournalOptions(tmp_path / "j"), Person()
     key, approval = await left_waiting(place)
     async with SqliteEngine(place, [ApprovalGuard({})]) as engine, shop(person, engine=engine) as d:

@@ -81,7 +81,7 @@ async def test_an_answer_given_at_another_process_counts_there_and_once():
         await until(lambda: not two.b.pump.approvals() and not two.a.pump.approvals())
 
 
-async def test_an_answer_of_which_nothing_is_heard_in_time_is_not_told_as_one_to_nothing():
+async def test_a_late_answer_is_not_reported_as_one_to_an_unknown_question():
     async with shop() as two:
         key, approval = await asked(two)
         two.b.pump.entrance.handles.owners.patience = 0.001
@@ -121,7 +121,7 @@ async def test_who_asked_may_not_approve_at_another_process_either():
         assert two.b.pump.approvals() == (approval,)
 
 
-async def test_an_answer_left_beside_another_process_is_passed_on(monkeypatch):
+async def test_an_answer_left_at_another_process_is_passed_on(monkeypatch):
     monkeypatch.setattr(waiting, "ANSWERS_NAP", 0.002)
     here = LeftHere()
     people = {"a": PumpHooks(None, Person()), "b": PumpHooks(None, None, here)}
@@ -133,7 +133,7 @@ async def test_an_answer_left_beside_another_process_is_passed_on(monkeypatch):
         assert "denied" in two.b.decode(found[0]).text
 
 
-async def test_who_reads_records_at_another_process_is_told_that_a_question_was_missed():
+async def test_a_reader_of_records_at_another_process_learns_of_a_missed_question():
     async with shop() as two:
         reading = asyncio.ensure_future(anext(two.b.pump.entrance.stream.read("console")))
         await asked(two)

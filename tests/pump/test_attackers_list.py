@@ -418,7 +418,7 @@ def planned(name):
     return f"{name}, with a plan"
 
 
-async def test_a_plan_lets_through_what_it_allows():
+async def test_a_plan_lets_its_permitted_calls_through():
     trusted = TrustSettings(replace(POLICY, plan=PlanSource.REQUIRED), planners=frozenset({"planner"}))
     due = pay("120.00")
     assert await story(PAY, "Thank you.", due, trusted=trusted, plan=PLANS["amount changed"]) == [due[0]]

@@ -103,7 +103,7 @@ async def test_marks_stay_with_the_places():
     assert marks == [number % 3 == 0 for number in range(1, 600)]
 
 
-async def test_what_is_not_kept_any_more_is_said_and_holds_nothing_up(caplog):
+async def test_expired_messages_are_reported_and_block_nothing(caplog):
     kept = Kept([reply(number) for number in range(1, 1000)])
     stream = Backlog(kept.read)
     stream.put_back(kept.events)
@@ -118,7 +118,7 @@ async def test_what_is_not_kept_any_more_is_said_and_holds_nothing_up(caplog):
     assert len([event async for event in all_of(stream)]) == EVENTS
 
 
-async def test_what_cannot_be_read_at_present_comes_later():
+async def test_messages_unreadable_for_now_come_later():
     kept = Kept([reply(number) for number in range(1, 400)])
 
     async def fails(after):
@@ -214,7 +214,7 @@ async def test_bytes_are_bounded_too(kind, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ENGINES)
-async def test_what_was_asked_for_meanwhile_hides_nothing(kind, tmp_path, monkeypatch):
+async def test_messages_requested_meanwhile_hide_nothing(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(backlog, "EVENTS", 4)
     async with shop(kind, tmp_path / "j") as (d, _):
         handle, told = await unread(d, 10)
@@ -249,7 +249,7 @@ async def test_a_handle_that_is_detached_meanwhile_leaves_everything_to_the_next
         assert len(told) == MANY
 
 
-async def test_what_waits_is_fetched_without_waiting_for_more(tmp_path):
+async def test_waiting_messages_are_fetched_without_waiting_for_further_ones(tmp_path):
     async with shop("journal", tmp_path / "j") as (d, _):
         handle, told = await unread(d)
         events = []

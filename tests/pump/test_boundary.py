@@ -108,7 +108,7 @@ async def test_a_message_that_cannot_be_dealt_with_is_given_up_alone(where, monk
     assert "Traceback" in caplog.text
 
 
-async def test_guards_are_told_of_what_they_could_not_observe():
+async def test_guards_learn_of_messages_that_they_could_not_observe():
     guard = Fragile("observe")
     async with desk((listener("a"), echo), guards=guarded(guard)) as d:
         handle = await d.open()
@@ -116,7 +116,7 @@ async def test_guards_are_told_of_what_they_could_not_observe():
         assert d.pump.conversation(handle.id).memory["fragile"] == (0, 1)
 
 
-async def test_guards_observe_what_a_listener_was_given_though_they_cannot_judge_what_it_says():
+async def test_guards_observe_inputs_of_a_listener_though_they_cannot_judge_its_output():
     async with desk((listener("a"), poison), guards=guarded(Fragile("judge"))) as d:
         handle = await d.open()
         await d.ask(Ask("x"), handle=handle)
@@ -191,7 +191,7 @@ async def test_an_observer_that_raises_harms_nobody(caplog):
 
 
 @pytest.mark.parametrize("where", [("judge",), ("observe",), ("dump",)])
-async def test_what_was_given_up_is_decided_again_as_it_was(tmp_path, where):
+async def test_an_abandoned_message_is_replayed_alike(tmp_path, where):
     guard = Fragile(*where)
 
     place = JournalOptions(tmp_path / "j.db")

@@ -36,13 +36,13 @@ async def calculating(payload, metadata):
 
 
 @pytest.mark.anyio
-async def test_what_one_conversation_sets_another_does_not_read():
+async def test_variables_of_one_conversation_are_invisible_to_another():
     async with desk((listener("a"), marking), concurrency=1) as d:
         assert [await d.ask(Ask(f"{n}")) for n in range(3)] == [Answer("nothing")] * 3
 
 
 @pytest.mark.anyio
-async def test_what_was_set_before_the_server_started_is_read_by_all():
+async def test_variables_set_before_the_server_started_are_visible_to_all():
     SEEN.set("the lifespan's")
     async with desk((listener("a"), marking), concurrency=1) as d:
         assert [await d.ask(Ask(f"{n}")) for n in range(2)] == [Answer("the lifespan's")] * 2
@@ -56,7 +56,7 @@ async def test_arithmetic_does_not_leak_though_it_is_changed_in_place():
     assert decimal.getcontext().prec == 28
 
 
-def test_each_context_is_fresh_and_begins_with_what_its_maker_had():
+def test_each_context_is_fresh_and_begins_with_its_makers_variables():
     def change():
         found = (SEEN.get(), decimal.getcontext().prec)
         SEEN.set("changed")
@@ -86,7 +86,7 @@ class Porous:
 
 
 @pytest.mark.anyio
-async def test_what_one_invocation_changes_in_its_settings_another_does_not_see():
+async def test_changes_of_settings_in_one_invocation_are_invisible_to_another():
     async def hoarding(payload, metadata):
         names = invocation().settings.inner.names
         names.append(payload.text)
@@ -97,12 +97,12 @@ async def test_what_one_invocation_changes_in_its_settings_another_does_not_see(
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", Path("a"), (1, ("x",)), frozenset({1}), Tight(Decimal(1))])
-def test_what_cannot_be_changed_is_shared(value):
+def test_immutable_settings_are_shared(value):
     assert unchangeable(value)
     assert supply(value)() is value
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, Loose(), Porous(), (1, [2]), Tight([]), object()])
-def test_what_can_be_changed_is_copied(value):
+def test_mutable_settings_are_copied(value):
     give = supply(value)
     assert give() is not give()

@@ -66,7 +66,7 @@ async def late(d, payload, handle=None):
     return answers[0]
 
 
-async def test_one_that_swallows_its_cancellation_is_abandoned_and_its_worker_goes_on(caplog):
+async def test_a_handler_that_swallows_its_cancellation_is_abandoned_and_its_worker_continues(caplog):
     holding, handler = stubborn()
     slow = listener("a", deadline=0.01)
     async with desk((slow, handler), (listener("b"), answer), concurrency=1, grace=0.01) as d:
@@ -81,7 +81,7 @@ async def test_one_that_swallows_its_cancellation_is_abandoned_and_its_worker_go
     ]
 
 
-async def test_what_an_abandoned_one_says_and_stores_counts_for_nothing():
+async def test_results_and_storage_of_an_abandoned_handler_do_not_count():
     holding, handler = stubborn()
 
     async def remembering(payload, metadata):

@@ -47,7 +47,7 @@ def test_a_call_counts_once_by_its_weightiest_rule_and_sinks_are_in_the_order_of
         AuditRecord(Event.FLAGGED, 0.0, "c", "t", detail=GuardNote("hours", "late")),
     ],
 )
-def test_what_passes_in_any_case_is_not_counted(record):
+def test_a_message_that_passes_in_any_case_is_not_counted(record):
     assert line_of(record) == ""
 
 

@@ -136,7 +136,7 @@ async def test_two_claims_at_once_are_not_two_payments():
         assert await d.ask(Ask("x")) == Answer("once")
 
 
-async def test_no_answer_is_recorded_for_an_invocation_that_is_over():
+async def test_no_answer_is_recorded_for_a_finished_invocation():
     left = []
 
     async def leaving(payload, metadata):

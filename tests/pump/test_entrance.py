@@ -63,7 +63,7 @@ def done(item):
     return isinstance(item, Done)
 
 
-async def test_what_is_handed_in_without_a_handle_is_answered_to_every_watcher(shop):
+async def test_a_message_submitted_without_a_handle_is_answered_to_every_watcher(shop):
     async with shop() as d:
         key = await detached(d)
         one = await submit(d, key)
@@ -147,7 +147,7 @@ async def test_unknown_and_foreign_are_alike(shop):
         assert not (await d.gate.find_conversation(None, key)).over
 
 
-async def test_a_cancelled_request_comes_to_rest_and_its_conversation_goes_on(shop):
+async def test_a_cancelled_request_ends_and_its_conversation_continues(shop):
     async with shop((listener("a", deadline=99), stuck), (listener("b"), answer)) as d:
         key = await detached(d)
         one, two = await submit(d, key), await submit(d, key, "b", to="b")
@@ -163,7 +163,7 @@ async def test_a_cancelled_request_comes_to_rest_and_its_conversation_goes_on(sh
         assert d.decode((await watched(d, key, three.after, done))[0]) == Answer("re: again")
 
 
-async def test_a_principal_whose_request_an_operator_cancels_is_told(shop):
+async def test_a_principal_whose_request_an_operator_cancels_is_notified(shop):
     async with shop((listener("a", deadline=99), stuck)) as d:
         key = await detached(d)
         one = await submit(d, key)
@@ -173,7 +173,7 @@ async def test_a_principal_whose_request_an_operator_cancels_is_told(shop):
         assert any("by ada" in str(record.detail) for record in d.records)
 
 
-async def test_the_same_key_gives_the_same_conversation_also_when_it_is_over(shop):
+async def test_the_same_key_gives_the_same_conversation_even_a_finished_one(shop):
     async with shop() as d:
         key = await detached(d, "mine")
         assert await detached(d, "mine") == key
@@ -187,7 +187,7 @@ async def test_the_same_key_gives_the_same_conversation_also_when_it_is_over(sho
         assert (await submit(d, key)).code is RejectReason.OVER
 
 
-async def test_a_watch_of_what_is_closed_gives_what_left_and_ends(shop):
+async def test_watching_a_closed_conversation_gives_its_messages_and_ends(shop):
     async with shop() as d:
         key = await detached(d)
         one = await submit(d, key)

@@ -26,7 +26,7 @@ CAROL = Mail("carol@else.example", "news", "hello")
 """A message to a recipient that no text names."""
 
 
-async def test_a_writer_that_was_told_of_the_page_writes_to_nobody_new():
+async def test_a_writer_that_got_the_page_writes_to_nobody_new():
     assert await story("Read the page.", PAGE, (CAROL, "mailer")) == []
 
 
@@ -112,7 +112,7 @@ async def test_how_far_code_remembers_is_how_far_exposure_goes(recall):
         assert of.done == [CAROL] * expected[recall]
 
 
-async def test_the_principals_words_go_on_authorising_for_the_exposed():
+async def test_the_principals_words_still_authorise_exposed_listeners():
     assert await story("Read the page, then write to carol@else.example.", PAGE, (CAROL, "mailer")) == [CAROL]
     assert await story("Read the page.", PAGE, (EVE, "mailer")) == []
     allowing = TrustSettings(replace(POLICY, allow=("@else.example",)))

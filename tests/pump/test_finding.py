@@ -61,7 +61,7 @@ async def test_one_that_is_closed_or_unknown_is_found_nowhere_and_not_held():
             assert engine.mine == desk.pump._claims == {}
 
 
-async def test_what_left_it_at_another_server_is_shown_before_anything_leaves_it_here(monkeypatch):
+async def test_messages_sent_at_another_server_come_before_those_sent_here(monkeypatch):
     """The news of it came too late: it was taken for older than what had been shown, and never was."""
     async with pair((A, answer)) as two:
         key = await released(two)

@@ -55,7 +55,7 @@ async def test_an_abandoned_stream_of_replies_does_not_hold_up_the_others():
         assert await d.ask(Ask("x"), handle=handle) == Answer("1")
 
 
-async def test_everybody_who_watches_a_conversation_is_let_go_when_it_is_over():
+async def test_every_watcher_of_a_conversation_is_released_at_its_end():
     ends = []
     async with desk((listener("a"), answer)) as d:
         handle = await d.open()

@@ -152,7 +152,7 @@ async def test_a_crash_is_logged_once_and_as_an_error(caplog, retries):
     assert all(record.exc_info for record in logged)
 
 
-async def test_what_cannot_be_printed_is_logged_all_the_same(caplog):
+async def test_an_unprintable_exception_is_logged_all_the_same(caplog):
     async with desk((listener("a"), raising(Unprintable()))) as d:
         await d.ask(Ask("hi"))
     (crash,) = (record for record in caplog.records if "crashed" in record.message)
@@ -163,7 +163,7 @@ async def test_what_cannot_be_printed_is_logged_all_the_same(caplog):
 @pytest.mark.parametrize(
     "error", [Unwritable("x"), Unlinked("x"), SyntaxError("m", ("file", 1, 2, 5))], ids=repr
 )
-async def test_what_cannot_be_written_out_is_a_crash_at_once_and_named_in_the_log(error, caplog):
+async def test_an_unwritable_result_is_a_crash_at_once_and_named_in_the_log(error, caplog):
     caplog.handler.addFilter(RedactingFilter(Secrets()))  # what fails in a filter is not logging's to catch
     async with desk((listener("a"), raising(error))) as d:
         assert (await d.ask(Ask("hi"))).code == "internal"
@@ -219,7 +219,7 @@ async def test_closing_and_the_deadline_at_the_same_moment_give_one_end():
         assert d.pump._invoker._calls == {}
 
 
-async def test_a_handler_that_shrugs_off_the_end_of_its_thread_says_nothing_any_more():
+async def test_a_handler_that_ignores_the_end_of_its_thread_has_no_effect():
     started = anyio.Event()
 
     async def stubborn(payload, metadata):

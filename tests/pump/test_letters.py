@@ -89,7 +89,7 @@ async def test_one_whose_thread_lives_goes_where_it_was(engine, site):
         assert await server.read(lambda reader: reader.dead()) == []
 
 
-async def test_one_whose_conversation_is_over_becomes_a_request_of_its_own(engine, site):
+async def test_a_letter_of_an_ended_conversation_becomes_a_new_request(engine, site):
     async with build(site, engine=engine) as server:
         handle, letter = await broken(server)
         await handle.close()
@@ -123,7 +123,7 @@ async def test_one_that_is_discarded_is_on_no_list(engine, site):
 
 
 @pytest.mark.parametrize("name", ["", "x", "é" * 50, "a' or 1=1"])
-async def test_what_is_no_letter_is_refused(engine, site, name):
+async def test_an_invalid_letter_is_refused(engine, site, name):
     async with build(site, engine=engine) as server:
         with pytest.raises(LookupError):
             await server.requeue(name, "ops")

@@ -122,7 +122,7 @@ async def test_other_conversations_are_left_alone_by_a_loss():
         await until(lambda: stuck.ended == 20 - len(gone))
 
 
-async def test_what_waits_for_its_turn_goes_with_its_conversation_and_gives_its_room_back():
+async def test_waiting_work_leaves_with_its_conversation_and_frees_its_room():
     stuck = Stuck()
     async with two(stuck) as (storage, one, other):
         handles = [await one.open() for _ in range(20)]
@@ -210,7 +210,7 @@ async def test_a_server_that_can_keep_nothing_stops_within_its_drain_whoever_wai
     assert handle.id in engine._kept
 
 
-async def test_handlers_do_not_run_on_once_the_drain_is_over_and_nothing_can_be_kept():
+async def test_handlers_stop_once_the_drain_ends_and_nothing_can_be_stored():
     engine, began, go = Full(), [], asyncio.Event()
 
     async def counting(payload, metadata):
@@ -238,7 +238,7 @@ async def test_a_pump_that_ends_gives_everything_up():
     assert not storage.living(storage.rows[handle.id].owner)
 
 
-async def test_a_commit_that_is_told_of_after_its_conversation_was_lost_and_regained_releases_nothing():
+async def test_a_commit_reported_after_its_conversation_was_lost_and_regained_releases_nothing():
     storage, runs, going = Storage(), [], asyncio.Event()
 
     async def noting(payload, metadata):

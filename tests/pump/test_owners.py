@@ -150,7 +150,7 @@ async def test_a_watch_gives_everything_once_in_order_until_the_end():
         assert said(two.b, found)[:3] == ["re: 1", "re: 2", "re: 3"]
 
 
-async def test_a_message_for_what_is_over_is_said_to_be_too_late():
+async def test_a_message_for_a_finished_request_is_reported_as_too_late():
     async with pair((A, answer)) as two:
         key = await opened(two.a)
         await two.b.pump.entrance.end("console", key, "")

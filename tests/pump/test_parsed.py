@@ -34,7 +34,7 @@ def test_a_large_one_is_not_kept():
     assert list(kept) == [outcome.added[0].id]
 
 
-def test_what_is_dropped_is_forgotten():
+def test_dropped_messages_are_forgotten():
     paper, outcome = sent("one", "two")
     kept = ParsedPayloads()
     kept.keep(outcome)

@@ -95,7 +95,7 @@ def test_documents_with_names_of_their_own_leave_no_memory_behind(soak_scale):
     assert int(done.stdout) < MOST
 
 
-async def test_what_is_familiar_is_read_where_it_is_decided_about(monkeypatch):
+async def test_a_familiar_message_is_parsed_in_the_deciding_thread(monkeypatch):
     reader = OffloadedParser(Editions(SHOP, {}))
     monkeypatch.setattr(module, "ThreadPoolExecutor", None)
     codec = SHOP.codecs.of(Ask)
@@ -121,7 +121,7 @@ async def test_anything_else_is_read_in_a_thread_of_its_own(monkeypatch):
     assert threading.main_thread() not in threads
 
 
-async def test_what_is_long_is_read_in_a_thread_as_well(monkeypatch):
+async def test_a_long_message_is_parsed_in_a_thread_as_well(monkeypatch):
     reader, threads = OffloadedParser(Editions(SHOP, {})), []
     monkeypatch.setattr(module, "familiar", lambda *_: threads.append("asked") or True)
     long = SHOP.codecs.of(Ask).encode(Ask("x" * module.SHORT)).encode()
@@ -130,7 +130,7 @@ async def test_what_is_long_is_read_in_a_thread_as_well(monkeypatch):
     assert not threads  # not even looked through where the event loop waits
 
 
-async def test_what_cannot_be_read_apart_is_left_to_the_decision(monkeypatch):
+async def test_a_message_that_cannot_be_parsed_elsewhere_is_left_to_the_decision(monkeypatch):
     def fails(*args):
         raise LookupError
 

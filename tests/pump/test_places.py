@@ -106,7 +106,7 @@ async def test_an_answer_is_acknowledged_by_a_clean_end(tmp_path, end):
         assert await left(d, handle.id) == []
 
 
-async def test_the_end_of_replies_is_told_again_after_a_kill(tmp_path):
+async def test_the_end_of_replies_is_repeated_after_a_kill(tmp_path):
     async with killed(tmp_path / "j") as d:
         handle = await d.open()
         (reply,) = [each async for each in handle.replies(d.markup(Ask("x")), "a")]
@@ -117,7 +117,7 @@ async def test_the_end_of_replies_is_told_again_after_a_kill(tmp_path):
 
 
 @pytest.mark.parametrize("way", ["events", "replies"])
-async def test_what_was_being_passed_on_when_the_server_was_killed_is_told_again(tmp_path, way):
+async def test_deliveries_interrupted_by_a_kill_are_repeated(tmp_path, way):
     async with killed(tmp_path / "j") as d:
         handle = await d.open()
         if way == "events":
@@ -131,7 +131,7 @@ async def test_what_was_being_passed_on_when_the_server_was_killed_is_told_again
     assert again == reply._replace(redelivered=True)
 
 
-async def test_tasks_do_not_acknowledge_what_others_have_in_hand(tmp_path):
+async def test_tasks_do_not_acknowledge_deliveries_of_others(tmp_path):
     async with killed(tmp_path / "j") as d:
         handle = await d.open()
         got, go = [], asyncio.Event()
@@ -164,7 +164,7 @@ async def test_asks_that_are_gathered_are_acknowledged_once_the_gateway_is_back(
 
 
 @pytest.mark.parametrize("engine", ["journal", "memory"])
-async def test_what_a_cancelled_task_had_in_hand_is_told_again_and_marked(tmp_path, engine):
+async def test_unfinished_deliveries_of_a_cancelled_task_are_repeated_and_marked(tmp_path, engine):
     engine = MemoryEngine() if engine == "memory" else SqliteEngine(JournalOptions(tmp_path / "j"))
     async with engine, desk((listener("a"), answer), engine=engine) as d:
         handle = await d.open()
@@ -191,7 +191,7 @@ async def test_what_a_cancelled_task_had_in_hand_is_told_again_and_marked(tmp_pa
         assert d.pump._handles._told == {}
 
 
-async def test_what_a_failed_task_had_in_hand_is_told_again(tmp_path, caplog):
+async def test_unfinished_deliveries_of_a_failed_task_are_repeated(tmp_path, caplog):
     async with shop(tmp_path / "j") as d:
         handle = await d.open()
 
@@ -208,7 +208,7 @@ async def test_what_a_failed_task_had_in_hand_is_told_again(tmp_path, caplog):
         assert [event.redelivered for event in again.waiting()] == [True, True]
 
 
-async def test_what_nobody_asks_for_any_more_goes_to_whoever_watches():
+async def test_deliveries_without_a_waiting_task_go_to_a_watcher():
     async def several(payload, metadata):
         return [respond(Answer(str(n))) for n in range(3)]
 
@@ -258,7 +258,7 @@ async def test_an_exchange_that_was_left_takes_nothing_more():
         assert handle._asked == {}
 
 
-async def test_closing_keeps_no_account_of_what_was_told():
+async def test_closing_drops_the_account_of_deliveries():
     async with desk((listener("a"), answer)) as d:
         handle = await d.open()
         await ask(d, handle)

@@ -214,7 +214,7 @@ def ticket(key):
 
 
 @pytest.mark.anyio
-async def test_suspects_that_are_gained_wait_for_what_runs_and_hold_what_comes():
+async def test_newly_claimed_suspects_wait_for_running_work_and_hold_later_work():
     ward = Ward()
     await ward.gain(1, (), "a1", "b1")
     assert ward.ran == ["a1", "b1"]
@@ -274,7 +274,7 @@ async def test_one_that_was_lost_and_is_back_is_not_done_when_the_worker_that_ha
 
 
 @pytest.mark.anyio
-async def test_one_that_does_not_run_any_more_holds_nothing_up_and_acquits_nobody():
+async def test_a_suspect_that_stopped_running_blocks_nothing_and_acquits_nobody():
     ward = Ward()
     await ward.gain(1, (), "a1", "b1")
     await ward.gain(2, ("c1", "d1"), "c1", "d1")
@@ -296,7 +296,7 @@ async def test_nothing_that_is_gained_runs_before_it_is_known_to_be_kept():
 
 
 @pytest.mark.anyio
-async def test_one_that_ran_beside_others_of_its_server_is_no_culprit_whichever_conversation_they_are_of():
+async def test_a_suspect_that_ran_with_others_of_its_server_is_no_culprit_in_any_conversation():
     ward = Ward()
     for _ in range(5):
         assert await ward.gain(1, ("a1", "z9"), "a1") == []

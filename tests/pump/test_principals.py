@@ -69,7 +69,7 @@ def recorded(path, conversation):
         return reader.recorded_conversation(conversation)
 
 
-async def test_whom_a_principal_may_address_is_there():
+async def test_targets_of_a_principal_exist():
     async with mcp_desk() as d:
         with pytest.raises(ValueError, match=r"host may address gone, odd: there is no such listener"):
             await d.pump.open(Principal("host", may=("odd", "web", "gone")))

@@ -51,7 +51,7 @@ async def texts(*words, **more):
     return [progress.text for progress in await heard(*words, **more)]
 
 
-async def test_a_gateway_hears_it_in_order_and_knows_the_listener_and_the_request():
+async def test_a_gateway_gets_progress_in_order_with_the_listener_and_the_request():
     found = await heard("one", "two")
     assert [(type(each), each.sender, each.text) for each in found] == [
         (Progress, "a", "one"),
@@ -60,7 +60,7 @@ async def test_a_gateway_hears_it_in_order_and_knows_the_listener_and_the_reques
     assert found[0].request == found[1].request != ""
 
 
-async def test_it_is_heard_while_the_handler_works():
+async def test_progress_arrives_while_the_handler_works():
     go = asyncio.Event()
 
     async def work(payload, metadata):
@@ -76,7 +76,7 @@ async def test_it_is_heard_while_the_handler_works():
         go.set()
 
 
-async def test_without_leave_nothing_is_told():
+async def test_without_permission_no_progress_is_sent():
     assert await texts("one", one=listener("a")) == []
 
 
@@ -95,7 +95,7 @@ async def test_secrets_are_taken_out_before_anything_is_cut():
     assert found == ["x" * (LINE - 10) + "[gone]"]
 
 
-async def test_half_a_character_is_told_so_that_every_gateway_can_write_it():
+async def test_half_a_character_is_sent_in_a_form_that_every_gateway_can_write():
     assert await texts("a file called \udcff", redact=str) == ["a file called \\udcff"]
 
 
@@ -103,7 +103,7 @@ async def test_more_than_a_few_at_once_are_dropped():
     assert await texts(*map(str, range(1000))) == [str(number) for number in range(BURST)]
 
 
-async def test_what_is_no_text_is_a_crash_of_the_handler():
+async def test_undecodable_progress_is_a_crash_of_the_handler():
     async def wrong(payload, metadata):
         with pytest.raises(TypeError, match="not int"):
             invocation().progress(1)
@@ -112,7 +112,7 @@ async def test_what_is_no_text_is_a_crash_of_the_handler():
     assert await texts(handler=wrong) == []
 
 
-async def test_a_thread_may_tell_and_what_is_told_afterwards_is_dropped():
+async def test_a_thread_may_report_progress_and_late_reports_are_dropped():
     left = []
 
     async def work(payload, metadata):
@@ -133,7 +133,7 @@ async def test_nothing_of_it_is_kept(tmp_path):
     assert b"canary-4711" not in kept
 
 
-async def test_whom_nobody_hears_loses_nothing_but_words():
+async def test_a_handler_without_audience_loses_only_its_progress():
     async with desk((listener("a", progress=True), teller("one"))) as d:
         handle = await d.open()
         assert await d.ask(Ask("go"), handle=handle) == Answer("done")

@@ -144,7 +144,7 @@ async def test_work_ends_as_it_would_in_a_task_of_asyncio(work):
     assert await ended(begun(work())) is await ended(asyncio.create_task(work()))
 
 
-async def test_what_does_not_wait_is_over_at_once_in_a_task_and_a_context_of_its_own():
+async def test_work_that_does_not_wait_ends_at_once_in_a_task_and_a_context_of_its_own():
     found = []
 
     async def work():
@@ -159,7 +159,7 @@ async def test_what_does_not_wait_is_over_at_once_in_a_task_and_a_context_of_its
     assert SEEN.get() == "nothing"
 
 
-async def test_what_waits_goes_on_in_the_same_task_and_context_and_is_seen_meanwhile():
+async def test_work_that_waits_continues_in_the_same_task_and_context_and_is_visible_meanwhile():
     going = asyncio.Event()
     found = []
 
@@ -199,7 +199,7 @@ async def test_its_work_alone_ends_it():
     await task
 
 
-async def test_what_an_invocation_does_to_its_task_no_other_meets():
+async def test_an_invocations_changes_to_its_task_reach_no_other():
     async def meddling(payload, metadata):
         task = asyncio.current_task()
         found = f"{task.get_name() == 'meddled'} {task.cancelling()}"
@@ -278,7 +278,7 @@ class Stubborn(Awaited):
 
 @pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize("odd", [Unattached, Unwilling, Deaf, Veiled])
-async def test_what_the_awaited_raises_is_raised_in_the_work_and_the_server_goes_on(odd, waits):
+async def test_an_exception_of_the_awaited_is_raised_in_the_work_and_the_server_continues(odd, waits):
     async def waiting(payload, metadata):
         if payload == Ask("well"):
             return HandlerResponse.respond(Answer("well"))
@@ -297,7 +297,7 @@ async def test_what_the_awaited_raises_is_raised_in_the_work_and_the_server_goes
         assert told == ["ValueError: it was raised here"] * (STREAK + 1)
 
 
-async def test_what_cannot_be_cancelled_keeps_nobody_from_cancelling_and_is_cancelled_when_it_goes_on():
+async def test_uncancellable_work_delays_no_cancellation_and_is_cancelled_when_it_continues():
     stubborn = Stubborn()
 
     async def work():

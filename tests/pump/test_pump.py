@@ -41,7 +41,7 @@ async def test_many_conversations_at_once_get_their_own_answers():
         assert got == {n: Answer(f"re: {n}") for n in range(100)}
 
 
-async def test_a_request_that_comes_to_rest_unanswered_is_told():
+async def test_a_request_that_ends_unanswered_is_reported():
     async def silent(payload, metadata):
         return None
 
@@ -61,7 +61,7 @@ async def test_all_replies_of_a_request_stream_in():
         ]
 
 
-async def test_events_carry_what_was_sent_and_end_with_the_conversation():
+async def test_events_carry_sent_messages_and_end_with_the_conversation():
     async with desk((listener("a"), answer)) as d:
         handle = await d.open()
         events = handle.events()
@@ -143,7 +143,7 @@ async def test_a_failed_invocation_is_repeated_on_the_same_thread_with_its_key()
     assert len({(thread, key) for thread, key, _ in seen}) == 1
 
 
-async def test_closing_a_conversation_stops_what_runs_in_it():
+async def test_closing_a_conversation_stops_its_running_work():
     started, stopped = anyio.Event(), anyio.Event()
 
     async def slow(payload, metadata):
@@ -210,7 +210,7 @@ class Crowd:
         return respond(Answer("x"))
 
 
-async def test_a_listener_runs_no_more_than_its_limit_at_once():
+async def test_a_listeners_concurrency_stays_within_its_limit():
     crowd = Crowd(3)
     async with desk((listener("a", concurrency=3), crowd)) as d, anyio.create_task_group() as tasks:
         for _ in range(20):
@@ -218,7 +218,7 @@ async def test_a_listener_runs_no_more_than_its_limit_at_once():
     assert crowd.most == 3
 
 
-async def test_the_server_runs_no_more_than_its_limit_at_once():
+async def test_the_servers_concurrency_stays_within_its_limit():
     crowd = Crowd(2)
     async with (
         desk((listener("a"), crowd), (listener("b"), crowd), concurrency=2) as d,
@@ -251,7 +251,7 @@ async def test_beyond_its_queue_the_server_is_busy_and_says_so():
         assert results[5:] == [Answer("x")] * 3
 
 
-async def test_stopping_drains_what_is_in_hand():
+async def test_stopping_drains_unfinished_work():
     gate = anyio.Event()
     done = []
 
@@ -268,7 +268,7 @@ async def test_stopping_drains_what_is_in_hand():
     assert (await handle.send(d.markup(Ask("2")), "a")).code is RejectReason.STOPPING
 
 
-async def test_what_does_not_finish_in_time_is_cancelled_and_nobody_waits():
+async def test_work_that_overruns_the_drain_is_cancelled_and_nobody_waits():
     async def work(payload, metadata):
         await anyio.sleep_forever()
 
@@ -353,7 +353,7 @@ async def test_a_stale_commit_is_decided_again_without_calling_the_handler_again
     assert len(calls) == 5
 
 
-async def test_what_the_engine_kept_is_taken_up_at_the_start():
+async def test_stored_work_is_continued_at_the_start():
     engine = MemoryEngine()
     done = []
 

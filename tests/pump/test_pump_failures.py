@@ -33,7 +33,7 @@ class Full(MemoryEngine):
         await super().commit(claim, outcome)
 
 
-async def test_what_a_handler_did_waits_until_the_engine_can_keep_it(caplog):
+async def test_a_handlers_effects_wait_until_the_engine_can_store_them(caplog):
     engine, calls = Full(), []
 
     async def filling(payload, metadata):
@@ -155,7 +155,7 @@ async def test_nobody_has_to_wait_for_an_engine_that_keeps_nothing():
     assert d.pump._accounts.pending == 1
 
 
-async def test_a_conversation_that_ended_elsewhere_is_over_here_too():
+async def test_a_conversation_that_ended_elsewhere_is_closed_here_too():
     engine = MemoryEngine()
     async with desk((listener("a"), answer), engine=engine) as d:
         handle = await d.open()
@@ -217,7 +217,7 @@ async def test_a_conversations_steps_are_decided_and_committed_one_after_the_oth
     assert engine.overlaps == 0
 
 
-async def test_what_a_restart_takes_up_is_counted_whole():
+async def test_work_continued_after_a_restart_is_fully_counted():
     engine, seen = MemoryEngine(), []
 
     async def spreading(payload, metadata):
@@ -239,7 +239,7 @@ async def test_what_a_restart_takes_up_is_counted_whole():
     assert d.pump._accounts.pending == 0
 
 
-async def test_a_message_that_an_engine_kept_and_nobody_can_read_any_more_fails_without_a_call():
+async def test_a_stored_message_that_became_unreadable_fails_without_a_call():
     engine, called = MemoryEngine(), []
 
     async def never(payload, metadata):
@@ -320,7 +320,7 @@ async def test_interrupting_a_stop_that_drains_stops_at_once():
     assert [event async for event in handle.events()] == []
 
 
-async def test_an_observer_that_raises_keeps_nobody_from_what_was_committed():
+async def test_an_observer_that_raises_blocks_no_committed_work():
     async with desk((listener("a"), answer)) as d:
         handle = await d.open()
 

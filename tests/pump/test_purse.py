@@ -60,7 +60,7 @@ def spent(d, handle):
     return d.pump.conversation(handle.id).spending
 
 
-async def test_what_is_reserved_is_settled_and_goes_on_record():
+async def test_a_reservation_is_settled_and_recorded():
     async with desk((listener("a"), working)) as d:
         handle = await d.open()
         assert await d.ask(Ask("x"), handle=handle) == Answer("done")
@@ -101,7 +101,9 @@ async def test_a_missed_deadline_charges_in_full():
         ({"agents": {"a": Budget(tokens=1)}}, "agent"),
     ],
 )
-async def test_what_is_more_than_is_left_is_not_done_and_the_caller_hears_of_the_budget(budgets, named, over):
+async def test_work_beyond_the_remaining_budget_is_not_done_and_the_caller_gets_a_budget_error(
+    budgets, named, over
+):
     budgets(**named)
     async with desk((listener("a", retries=3), working)) as d:
         handle = await d.open()
@@ -122,7 +124,7 @@ async def test_each_request_has_its_budget_and_the_conversation_one_for_all(budg
         assert [type(one) for one in replies] == [Answer, Answer, Answer, SystemError], "30, 60, 90, and 190"
 
 
-async def test_the_cause_of_another_exception_is_told_as_well(budgets):
+async def test_the_cause_of_another_exception_is_reported_as_well(budgets):
     budgets(request=Budget(tokens=99))
 
     async def wrapping(payload, metadata):
@@ -135,7 +137,7 @@ async def test_the_cause_of_another_exception_is_told_as_well(budgets):
         assert (await d.ask(Ask("x"))).code is Code.BUDGET
 
 
-async def test_parallel_work_of_one_invocation_shares_what_is_left(budgets):
+async def test_parallel_work_of_one_invocation_shares_the_remaining_budget(budgets):
     budgets(request=Budget(tokens=250))
 
     async def several(payload, metadata):
@@ -156,7 +158,7 @@ async def test_parallel_work_of_one_invocation_shares_what_is_left(budgets):
         assert spent(d, handle).total == Amount(2)
 
 
-async def test_nothing_is_charged_to_an_invocation_that_is_over():
+async def test_nothing_is_charged_to_a_finished_invocation():
     left = []
 
     async def leaving(payload, metadata):
@@ -193,7 +195,7 @@ async def test_a_kill_between_is_charged_in_full_after_the_restart(tmp_path):
         assert (summary.tokens, summary.money) == (200, 2000), "of one that is finished as well"
 
 
-async def test_what_crashed_handlers_left_open_is_no_bound_for_others(monkeypatch):
+async def test_open_reservations_of_crashed_handlers_do_not_bind_others(monkeypatch):
     monkeypatch.setattr(charges, "OPEN", 2)
 
     async def greedy(payload, metadata):
@@ -212,7 +214,7 @@ async def test_what_crashed_handlers_left_open_is_no_bound_for_others(monkeypatc
         assert spent(d, handle).total == Amount(10)
 
 
-async def test_what_cannot_be_kept_is_not_done():
+async def test_unstorable_work_is_not_done():
     class Full(MemoryEngine):
         failing = False
 

@@ -33,7 +33,7 @@ def step(number):
     return (AuditRecord(Event.SENT, float(number), "c", "t"),)
 
 
-async def test_an_observer_is_told_of_every_step_in_order_in_a_thread_of_its_own():
+async def test_an_observer_gets_every_step_in_order_in_a_thread_of_its_own():
     seen, threads = [], set()
 
     def watch(records):
@@ -49,7 +49,7 @@ async def test_an_observer_is_told_of_every_step_in_order_in_a_thread_of_its_own
 
 
 @pytest.mark.parametrize("error", [ValueError("no"), SystemExit(1), KeyboardInterrupt(), StopIteration()])
-async def test_what_an_observer_raises_is_logged_once_and_stops_nothing(caplog, error):
+async def test_an_exception_of_an_observer_is_logged_once_and_stops_nothing(caplog, error):
     told = []
 
     def fail(records):
@@ -72,7 +72,7 @@ class Unwritable(Exception):
 
 
 @pytest.mark.parametrize("error", [Unwritable(), SyntaxError("x", ("f", 1, 1, 5))], ids=["notes", "text"])
-async def test_an_observer_whose_exception_cannot_be_written_out_is_told_of_later_steps(caplog, error):
+async def test_an_observer_whose_exception_is_unprintable_gets_later_steps(caplog, error):
     told = []
 
     def fail(records):
@@ -96,7 +96,7 @@ async def test_an_observer_that_hangs_holds_nothing_up(monkeypatch, caplog):
     held.set()
 
 
-async def test_what_an_observer_has_no_time_for_is_left_out_and_said_once(caplog):
+async def test_steps_that_a_slow_observer_misses_are_dropped_and_reported_once(caplog):
     begun, go, seen = threading.Event(), threading.Event(), []
 
     def slow(records):
@@ -132,7 +132,7 @@ async def test_a_server_stops_though_every_thread_for_handlers_is_taken():
     assert told
 
 
-async def test_a_server_that_stops_tells_what_is_still_to_be_told():
+async def test_a_stopping_server_delivers_the_remaining_steps():
     seen = []
     async with run_observers([seen.append, seen.append]) as told:
         for observe in told:
@@ -150,7 +150,7 @@ async def later(records):
 
 
 @pytest.mark.parametrize("wrong", [None, "print", later, Later()])
-def test_what_cannot_be_called_so_is_refused_when_the_server_is_built(wrong):
+def test_an_uncallable_observer_is_refused_when_the_server_is_built(wrong):
     with pytest.raises(TypeError, match="is no observer"):
         build(SHOP, observers=[wrong])
 

@@ -28,7 +28,7 @@ async def stuck(payload, metadata):
     await anyio.sleep_forever()
 
 
-async def test_what_was_running_runs_again_and_its_reply_waits_for_its_gateway(tmp_path):
+async def test_interrupted_work_runs_again_and_its_reply_waits_for_its_gateway(tmp_path):
     place = JournalOptions(tmp_path / "j")
     async with SqliteEngine(place) as engine, desk((listener("a"), stuck), engine=engine, drain=0.0) as d:
         handle = await d.open()
@@ -52,7 +52,7 @@ async def test_what_was_running_runs_again_and_its_reply_waits_for_its_gateway(t
         assert await d.pump.conversations_of("console") == ()
 
 
-async def test_what_comes_while_a_gateway_resumes_is_in_order(tmp_path):
+async def test_messages_that_arrive_while_a_gateway_resumes_are_in_order(tmp_path):
     async with (
         SqliteEngine(JournalOptions(tmp_path / "j")) as engine,
         desk((listener("a"), answer), engine=engine) as d,
@@ -88,7 +88,7 @@ async def test_a_finished_conversation_can_be_fetched_once(tmp_path):
         assert await d.pump.conversations_of("console") == ()
 
 
-async def test_a_listener_that_is_gone_fails_what_was_meant_for_it(tmp_path):
+async def test_messages_for_a_removed_listener_fail(tmp_path):
     place = JournalOptions(tmp_path / "j")
     async with (
         SqliteEngine(place) as engine,

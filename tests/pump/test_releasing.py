@@ -19,7 +19,7 @@ pytestmark = pytest.mark.anyio
 A = listener("a")
 
 
-async def test_what_rests_is_given_back_and_claimed_where_the_next_message_arrives():
+async def test_an_idle_conversation_is_given_back_and_claimed_where_the_next_message_arrives():
     async with pair((A, answer)) as two:
         handle = await two.a.open()
         assert (await two.a.ask(Ask("1"), handle=handle)).text == "re: 1"
@@ -41,7 +41,7 @@ async def _detached(handle):
     return handle
 
 
-async def test_a_gateway_goes_on_over_a_release_and_gets_everything_once():
+async def test_a_gateway_continues_over_a_release_and_gets_everything_once():
     async with pair((A, answer)) as two:
         handle = await two.a.open()
         watching = asyncio.ensure_future(watched(two.a.pump, handle.id, enough=3))
@@ -53,7 +53,7 @@ async def test_a_gateway_goes_on_over_a_release_and_gets_everything_once():
         assert len(found) == len({event.place for event in found})
 
 
-async def test_what_runs_or_changes_is_kept():
+async def test_a_running_or_changing_conversation_is_kept():
     going = asyncio.Event()
 
     async def slow(payload, metadata):
@@ -75,7 +75,7 @@ async def test_what_runs_or_changes_is_kept():
         assert two.owner(handle.id) == ""
 
 
-async def test_a_storage_that_is_away_keeps_what_rests_from_no_one():
+async def test_an_unreachable_storage_withholds_no_idle_conversation():
     async with pair((A, answer)) as two:
         handle = await two.a.open()
         assert (await two.a.ask(Ask("1"), handle=handle)).text == "re: 1"
@@ -90,7 +90,7 @@ async def test_a_storage_that_is_away_keeps_what_rests_from_no_one():
         assert two.owner(handle.id) == "b"
 
 
-async def test_what_rests_at_a_living_server_is_taken_and_its_copy_dropped():
+async def test_an_idle_conversation_of_a_living_server_is_claimed_and_its_copy_dropped():
     async with pair((A, answer)) as two:
         handle = await two.a.open()
         assert (await two.a.ask(Ask("1"), handle=handle)).text == "re: 1"
@@ -103,7 +103,7 @@ async def test_what_rests_at_a_living_server_is_taken_and_its_copy_dropped():
         assert (await two.a.pump.entrance.find_conversation("console", handle.id)).principal == "console"
 
 
-async def test_what_waits_for_a_person_is_kept_and_taken_over_when_its_server_dies(monkeypatch):
+async def test_a_conversation_waiting_for_a_person_is_kept_and_taken_over_when_its_server_dies(monkeypatch):
     late, seconds_left = [], Timekeeper.seconds_left
     monkeypatch.setattr(Timekeeper, "seconds_left", lambda *args: 0.0 if late else seconds_left(*args))
     async with shop() as two:
@@ -122,7 +122,7 @@ async def test_what_waits_for_a_person_is_kept_and_taken_over_when_its_server_di
         assert two.b.pump.approvals() == ()
 
 
-async def test_it_goes_on_by_itself():
+async def test_releasing_happens_automatically():
     async with pair((A, answer)) as two:
         handle = await two.a.open()
         assert (await two.a.ask(Ask("1"), handle=handle)).text == "re: 1"

@@ -66,7 +66,9 @@ async def test_the_next_message_meets_the_new_code(engine):
         await d.pump.reloads.wait_moved()
 
 
-async def test_what_runs_finishes_in_the_old_code_and_what_waits_in_its_conversation_meets_the_new(engine):
+async def test_running_work_finishes_in_the_old_code_and_waiting_work_of_its_conversation_meets_the_new(
+    engine,
+):
     slow = Slow("old")
     one = listener("a", concurrency=1)
     async with engine, desk((one, slow), engine=engine) as d:
@@ -157,7 +159,7 @@ async def passing(payload, metadata):
     ],
     ids=["granted", "denied", "receiver gone", "sender gone"],
 )
-async def test_what_waits_for_a_person_during_a_reload_is_answered_once_by_the_new_rules(
+async def test_a_message_waiting_for_a_person_during_a_reload_is_answered_once_by_the_new_rules(
     engine, said, later, told
 ):
     before = ((listener("a", "sink"), passing), (listener("sink"), saying("old")))
@@ -220,7 +222,7 @@ async def test_a_conversation_that_ends_meanwhile_keeps_nobody_waiting(engine):
         assert (await d.ask(Ask("2"))).text == "new: 2"
 
 
-async def test_less_room_at_a_listener_counts_for_what_begins_later(engine):
+async def test_a_lower_limit_of_a_listener_applies_to_later_work(engine):
     slow, later = Slow("old"), Slow("new")
     async with engine, desk((listener("a", concurrency=3), slow), engine=engine) as d:
         asked = [asyncio.create_task(d.ask(Ask(str(n)))) for n in range(5)]

@@ -169,7 +169,7 @@ async def test_whoever_is_around_a_server_may_cancel_it(cancel):
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
-async def test_what_is_inside_may_end_it(error):
+async def test_a_part_inside_may_request_the_end(error):
     marks = Noted()
     with suppress(error), mark_requested_end(marks, anyio.CancelScope()):
         raise error

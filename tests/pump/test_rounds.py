@@ -42,7 +42,7 @@ def test_nobody_is_served_twice_while_another_waits(owners):
         waited[principal] = 0
 
 
-def test_one_of_a_thousand_conversations_counts_no_more_than_another_principals_only_one():
+def test_one_of_a_thousand_conversations_counts_as_much_as_another_principals_only_one():
     rounds = Rounds()
     for number in range(1000):
         rounds.put("many", f"c{number}", "many")

@@ -60,7 +60,7 @@ async def test_the_same_message_under_the_same_id_is_the_same_request(tmp_path):
 
 @pytest.mark.parametrize("acknowledged", [False, True])
 @pytest.mark.parametrize("engine", ["journal", "memory"])
-async def test_what_it_was_answered_comes_again_and_is_marked(tmp_path, engine, acknowledged):
+async def test_its_earlier_answer_is_repeated_and_marked(tmp_path, engine, acknowledged):
     work = Counting("1", "2")
     memory = desk((listener("a"), work), engine=MemoryEngine())
     async with memory if engine == "memory" else shop(tmp_path / "j", (listener("a"), work)) as d:
@@ -103,7 +103,7 @@ async def test_an_id_counts_in_its_conversation_alone(tmp_path):
     assert work.calls == 3
 
 
-async def test_a_sender_that_never_heard_that_its_message_was_taken_sends_it_again(tmp_path):
+async def test_a_sender_without_an_acknowledgement_resends_its_message(tmp_path):
     async with killed(tmp_path / "j", (listener("a", deadline=99), stuck)) as d:
         handle = await d.open()
         await sent(d, handle, "send")  # what it gives is lost with the process
@@ -175,7 +175,7 @@ async def test_a_refusal_stays_the_same(tmp_path, why):
     assert work.calls == 0
 
 
-async def test_what_nobody_took_comes_again_to_whoever_watches(tmp_path):
+async def test_an_untaken_answer_is_repeated_to_a_watcher(tmp_path):
     async with shop(tmp_path / "j", (listener("a"), Counting())) as d:
         handle = await d.open()
         seen = []
@@ -218,7 +218,7 @@ async def test_a_message_that_is_at_work_is_waited_for(tmp_path):
         assert [d.decode(reply) for reply in await all_replies(d, handle)] == [Answer("done")]
 
 
-async def test_what_two_that_race_do_not_take_goes_once_to_whoever_watches():
+async def test_an_answer_that_two_racing_senders_leave_goes_once_to_a_watcher():
     async with desk((listener("a"), Counting("1", "2"))) as d:
         handle = await d.open()
         events = handle.events()

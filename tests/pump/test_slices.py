@@ -49,7 +49,7 @@ async def test_the_event_loop_turns_between_pieces():
         assert turns.count - before >= 9
 
 
-async def test_what_is_short_is_done_at_once():
+async def test_short_work_is_done_at_once():
     async with Turns() as turns:
         before = turns.count
         assert await run_in_slices(pieces(PIECES - 1)) == PIECES - 1
@@ -113,12 +113,12 @@ async def nothing():
     pass
 
 
-async def test_what_does_not_wait_is_done_at_once():
+async def test_work_that_does_not_wait_is_done_at_once():
     assert begin(adding(1, 2, nothing)) == 3
 
 
 @pytest.mark.parametrize("way", [run_shielded, run_uncancelled])
-async def test_what_waits_is_done_later_even_by_another_task(way):
+async def test_work_that_waits_is_done_later_even_by_another_task(way):
     gate = asyncio.get_running_loop().create_future()
     rest = begin(adding(1, 2, lambda: gate))
     asyncio.get_running_loop().call_soon(gate.set_result, None)
@@ -126,7 +126,7 @@ async def test_what_waits_is_done_later_even_by_another_task(way):
 
 
 @pytest.mark.parametrize("way", [run_shielded, run_uncancelled])
-async def test_what_fails_after_it_has_waited_fails(way):
+async def test_work_that_fails_after_waiting_fails(way):
     async def failing():
         await asyncio.sleep(0)
         raise LookupError

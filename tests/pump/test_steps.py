@@ -88,7 +88,7 @@ async def test_nobody_waits_for_a_commit_and_nothing_goes_before_it():
 
 
 @pytest.mark.parametrize("error", [ConflictError("c"), UnfitError("no"), EngineError("full")], ids=repr)
-async def test_what_was_not_kept_is_told_and_nothing_is_let_go(error):
+async def test_a_failed_commit_is_reported_and_releases_nothing(error):
     desk = Desk()
     letting = asyncio.create_task(desk.steps.let_go())
     assert await desk.hand_over()
@@ -114,7 +114,7 @@ async def test_while_nothing_can_be_kept_workers_wait():
     letting.cancel()
 
 
-async def test_what_cannot_be_decided_leaves_nothing_behind():
+async def test_an_impossible_decision_leaves_nothing_behind():
     desk = Desk()
     with pytest.raises(UndecidedError):
         await desk.steps.hand_over(desk.conversation.id, lambda now: 1 // 0, desk.told.append)
@@ -122,7 +122,7 @@ async def test_what_cannot_be_decided_leaves_nothing_behind():
     assert (desk.engine.commits, desk.told, desk.steps.alone.inside) == ([], [], {})
 
 
-async def test_what_is_on_its_way_is_let_go_before_the_end():
+async def test_pending_effects_are_released_before_the_end():
     desk = Desk()
     assert await desk.hand_over()
     ending = asyncio.create_task(desk.steps.rest())

@@ -81,7 +81,7 @@ async def test_a_sum_counts_all_conversations_of_a_principal_over_a_restart(tmp_
         assert [each.id for each in server.approvals()] == [shop.shown[0].id]
 
 
-async def test_what_a_person_approved_counts_and_what_is_older_than_the_window_does_not():
+async def test_an_approved_amount_counts_and_one_older_than_the_window_does_not():
     shop = await open_shop(EUROS)
     async with shop.server(MemoryEngine()) as server:
         await shop.order(server, 600)
@@ -104,7 +104,7 @@ async def test_an_amount_that_cannot_be_added_asks(amount, currency):
         assert (shop.paid, len(shop.shown)) == ([], 1)
 
 
-async def test_a_single_amount_may_ask_beside_the_sum():
+async def test_a_single_amount_may_be_asked_about_in_addition_to_the_sum():
     shop = await open_shop({"amount": {"over": 100, "sum": {"over": 150, "within": "1h"}}})
     async with shop.server(MemoryEngine()) as server:
         await shop.order(server, 101)

@@ -76,7 +76,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-async def test_what_is_damaged_is_suspended_and_the_rest_is_served(tmp_path, damage, caplog):
+async def test_a_damaged_conversation_is_suspended_and_the_rest_is_served(tmp_path, damage, caplog):
     place, guards = JournalOptions(tmp_path / "j"), guarded(Fragile())
     async with server(place, answer, guards) as d:  # a memory is there from the first observation on
         first, second = await d.open(), await d.open()
@@ -174,7 +174,7 @@ async def test_one_that_cannot_be_closed_is_suspended(what, monkeypatch):
         assert await d.ask(Ask("x")) == Answer("re: x")
 
 
-async def test_what_cannot_be_suspended_for_good_is_met_again(tmp_path, caplog):
+async def test_a_conversation_that_cannot_be_suspended_permanently_is_met_again(tmp_path, caplog):
     class Full(SqliteEngine):
         async def suspend(self, conversation, reason, at):
             raise EngineError("the disk is full")

@@ -59,7 +59,7 @@ async def test_who_asks_from_elsewhere_is_answered_by_the_next_owner():
         assert (await asking).text == "re: 2"
 
 
-async def test_what_is_handed_in_while_the_owner_is_stopped_is_the_next_ones():
+async def test_messages_submitted_while_the_owner_is_stopped_go_to_the_next_owner():
     async with pair((A, answer)) as two:
         key = await opened(two.a)
         two.engines["a"].still = True
@@ -75,7 +75,7 @@ async def test_what_is_handed_in_while_the_owner_is_stopped_is_the_next_ones():
         assert said(two.b, found) == ["re: 2"]
 
 
-async def test_a_message_under_its_senders_id_is_not_told_as_a_request_that_it_may_never_be():
+async def test_a_message_under_its_senders_id_is_not_reported_as_a_request_before_it_is_one():
     async with pair((A, answer)) as two:
         key = await opened(two.a)
         handle = await two.b.pump.resume("console", key)
@@ -95,7 +95,7 @@ async def test_a_message_under_its_senders_id_is_not_told_as_a_request_that_it_m
         assert (again.code, again.again, again.request) == (None, True, replies[0].request)
 
 
-async def test_a_process_that_comes_back_hands_in_what_it_thought_its_own():
+async def test_a_process_that_comes_back_submits_its_presumed_messages():
     async with pair((A, answer)) as two:
         key = await opened(two.a)
         await two.stop("a")
@@ -111,7 +111,7 @@ async def test_a_process_that_comes_back_hands_in_what_it_thought_its_own():
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-async def test_a_watch_goes_on_over_a_move(name):
+async def test_a_watch_continues_over_a_move(name):
     async with pair((A, answer)) as two:
         key = await opened(two.a)
         desk = two.desks[name]
@@ -130,7 +130,7 @@ async def test_a_watch_goes_on_over_a_move(name):
         assert places == sorted(set(places))
 
 
-async def test_when_the_server_stops_who_waits_for_another_process_is_let_go():
+async def test_a_stopping_server_releases_clients_that_wait_for_another_process():
     async with pair((A, answer), drain=0.01) as two:
         key = await opened(two.a)
         two.engines["a"].still = True

@@ -34,7 +34,7 @@ def test_without_a_limit_it_is_only_named():
 
 
 @pytest.mark.parametrize("between", [("a", True), ("b", False), (None, False), (None, True)])
-def test_it_begins_anew_when_the_loop_came_round_or_another_task_holds_it(between):
+def test_it_restarts_when_the_loop_came_round_or_another_task_holds_it(between):
     held = ("a", False)
     assert END not in signs(held, held, held, between, held, held)
 

@@ -26,7 +26,7 @@ def reply(number, size=10):
 
 
 @pytest.mark.parametrize(("count", "size"), [(10_000, 10), (200, 100_000)])
-def test_what_waits_for_one_that_never_reads_is_bounded_in_events_and_bytes(count, size):
+def test_events_for_a_watcher_that_never_reads_are_bounded_in_number_and_bytes(count, size):
     watch = WatchQueue(EventPlace(0, 0))
     watch.behind = False
     most = (0, 0)
@@ -127,7 +127,7 @@ class CountingEngine(MemoryEngine):
         return await super().read_events(*args, **more)
 
 
-async def test_what_left_a_moment_ago_is_given_without_asking_the_engine():
+async def test_recent_messages_are_given_without_asking_the_engine():
     engine = CountingEngine()
     async with desk((listener("a"), answer), engine=engine) as d:
         handle = await d.open()
@@ -146,7 +146,7 @@ async def test_what_left_a_moment_ago_is_given_without_asking_the_engine():
         assert engine.reads > 0  # what is longer ago
 
 
-def test_what_is_remembered_of_a_conversation_is_bounded_in_events_and_bytes():
+def test_memory_of_a_conversation_is_bounded_in_events_and_bytes():
     recent = RecentEvents(Claim(1, 1), 0, EventPlace(0, 0), ())
     for number in range(1, 20):
         recent.add((reply(number),))
@@ -156,7 +156,7 @@ def test_what_is_remembered_of_a_conversation_is_bounded_in_events_and_bytes():
     assert (recent.events, recent.since) == ((), EventPlace(20, 0))
 
 
-async def test_what_memory_does_not_keep_any_more_is_said_to_be_gone(monkeypatch):
+async def test_events_that_memory_dropped_are_reported_as_lost(monkeypatch):
     monkeypatch.setattr(engine, "TAKEN", 4)
     async with desk((listener("a"), answer)) as d:
         handle = await d.open()
@@ -197,7 +197,7 @@ async def test_progress_and_the_end_of_the_server_reach_a_watcher():
     assert [item async for item in items] == [WatchStop(WatchEnd.STOPPING, rest[-1].place)]
 
 
-def test_a_slow_reader_of_records_is_told_how_many_steps_it_missed(monkeypatch):
+def test_a_slow_reader_of_records_learns_how_many_steps_it_missed(monkeypatch):
     monkeypatch.setattr(records, "STEPS", 3)
     reader = RecordReader()
     for _ in range(10):
@@ -263,7 +263,7 @@ async def test_news_of_more_than_the_latest_events_is_read(another):
     assert await waiting == reply(2)
 
 
-async def test_news_that_comes_while_what_left_is_read_is_read_as_well(another):
+async def test_news_that_arrives_while_sent_messages_are_read_is_read_as_well(another):
     journal, watches, items = another
     journal.read.clear()
     waiting = asyncio.create_task(anext(items))

@@ -102,7 +102,7 @@ async def tell(text: str, times: TYPE = 1) -> Told:
 
 
 @pytest.mark.parametrize(("kind", "answer"), [("int", "new aa"), ("str", "internal")])
-async def test_a_function_behind_a_wall_takes_what_its_declaration_derives(tmp_path, kind, answer):
+async def test_a_function_behind_a_wall_takes_its_derived_declaration(tmp_path, kind, answer):
     (tmp_path / "apart_forms.py").write_text(FUNCTION_FORMS)
     (tmp_path / "apart_tell.py").write_text(
         FUNCTION.replace("WORD", "new")

@@ -580,7 +580,7 @@ async def test_packages_without_init_and_modules_that_come_and_go(project):
         assert "listeners.space.other" not in sys.modules
 
 
-async def test_a_project_that_cannot_be_looked_at_any_more_refuses_the_reload(library):
+async def test_a_project_that_became_unreadable_refuses_the_reload(library):
     async with await library.server() as server:
         library.change("listeners/reader.py", "WORD", "new")
         organism = await library.load(server.organism)

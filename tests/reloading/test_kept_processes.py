@@ -102,7 +102,7 @@ CHANGES = {
 
 
 @needs_wall
-async def test_a_process_of_which_nothing_changed_runs_on_over_a_reload(desk):
+async def test_an_unchanged_process_survives_a_reload(desk):
     async with await desk.project.server() as server:
         before = await desk.processes(server)
         for name, (change, kept) in CHANGES.items():
@@ -128,7 +128,7 @@ async def test_a_server_that_was_given_up_is_started_by_a_reload_without_a_chang
         assert await ask(server, "good day", "far.echo") == ["good day"]
 
 
-def test_a_mark_is_of_what_would_run(tmp_path):
+def test_a_mark_identifies_the_program_that_would_run(tmp_path):
     code, data = tmp_path / "code.py", tmp_path / "data.txt"
     code.write_text("a = 1\n")
     data.write_text("one")

@@ -118,7 +118,7 @@ async def test_changed_code_and_yaml_take_effect_without_a_restart(place, durabl
         assert server.organism.name == "later"
 
 
-async def test_what_is_no_longer_needed_is_closed_and_forgotten(place):
+async def test_an_unused_part_is_closed_and_forgotten(place):
     async with await place.server() as server:
         for word in ("second", "third"):
             place.write(word)
@@ -146,7 +146,7 @@ FIXED = {
 
 
 @pytest.mark.parametrize(("more", "told"), FIXED.values(), ids=FIXED)
-async def test_what_cannot_change_while_it_runs_is_said_by_name_and_refuses_the_whole(place, more, told):
+async def test_an_unchangeable_part_is_named_and_refuses_the_whole_reload(place, more, told):
     before = YAML + ("lifespan: listeners.tell.pool\n" if "lifespan" in more else "")
     async with await place.server(yaml=before) as server:
         place.write("new", YAML + more)
@@ -238,7 +238,7 @@ provenance: {}
 
 
 @pytest.mark.parametrize("durable", [False, True])
-async def test_a_guard_that_comes_later_counts_what_it_has_not_seen(place, durable):
+async def test_a_guard_added_later_counts_messages_that_it_has_not_seen(place, durable):
     """As after a restart: an earlier conversation has passed the bound, a new one has not."""
     yaml = YAML + ("journal: {path: out/j.sqlite}\n" if durable else "")
     trusting = yaml.replace("    description", "    trust: inert\n    description") + TRUSTING
@@ -287,7 +287,7 @@ async def test_an_edition_that_does_not_begin_and_cannot_be_closed_either_keeps_
         assert (await ask(server, "1", handle)).text == "old 1"
 
 
-async def test_what_no_loader_expects_of_a_projects_code_is_told_and_keeps_the_old(place):
+async def test_an_unexpected_exception_of_a_projects_code_is_reported_and_keeps_the_old(place):
     odd = """
 class Odd(type):
     def __getattribute__(cls, name): raise SystemExit("odd")
@@ -325,7 +325,7 @@ class Deaf(MemoryEngine):
     durable = True
 
 
-async def test_an_engine_that_cannot_be_told_of_a_guard(place):
+async def test_an_engine_that_takes_no_guards(place):
     async with await place.server(engine=Deaf()) as server:
         trusting = YAML.replace("    description", "    trust: inert\n    description") + TRUSTING
         place.write("new", trusting)

@@ -151,7 +151,7 @@ def test_an_entry_is_whole_and_found_by_its_name(one):
     assert one in find_remedies(f"{one.family}:{one.name}")
 
 
-def test_no_entry_stands_twice():
+def test_no_entry_appears_twice():
     assert max(Counter((one.family, one.name) for one in REMEDIES).values()) == 1
 
 
@@ -189,7 +189,7 @@ def test_the_keys_that_are_named_exist():
             assert key in schema["$defs"][name[1]]["properties"], text
 
 
-def test_what_means_nothing_finds_nothing():
+def test_a_meaningless_query_finds_nothing():
     assert find_remedies("") == ()
     assert find_remedies(":") == ()
     assert find_remedies("0190aef3") == ()

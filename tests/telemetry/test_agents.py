@@ -279,7 +279,7 @@ async def test_no_event_of_a_completion_is_sent_unless_it_is_asked_for(desk):
         assert collector.logs == []
 
 
-async def test_a_completion_of_a_provider_says_what_it_asked_and_how_it_ended(providers, desk):
+async def test_a_completion_of_a_provider_records_its_request_and_its_end(providers, desk):
     made = await asyncio.to_thread(desk)
     places = {
         name: Backend(name, "openai", model, "key", f"{providers.url}/openai")
@@ -337,7 +337,7 @@ def delivery(request, thread, *, origin):
     return Delivery("d", "c", request, thread, origin, "tool", "low", "{n}Answer", b"", 3)
 
 
-async def test_requests_on_one_thread_are_told_apart_by_their_caller():
+async def test_requests_on_one_thread_are_distinguished_by_their_caller():
     turns = RunningTurns(lambda request, thread: None)
     first = turns.span(delivery("r", "t", origin="caller"), b"first...")
     assert turns.span(delivery("r", "t", origin="tool"), b"other...") == first == b"first..."

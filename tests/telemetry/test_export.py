@@ -58,7 +58,7 @@ def test_spans_come_with_the_headers_that_the_collector_asks_for():
     assert (path, headers["Key"], headers["Content-Type"]) == ("/v1/traces", "k", "application/x-protobuf")
 
 
-def test_what_comes_from_a_caller_is_a_link():
+def test_a_callers_context_becomes_a_link():
     with collecting() as collector:
         made = exporting(collector.endpoint)
         with link_requests(GOOD):
@@ -75,7 +75,7 @@ def test_what_comes_from_a_caller_is_a_link():
 
 
 @pytest.mark.parametrize("status", [400, 401, 302, 500])
-def test_a_collector_that_will_not_take_spans_costs_them_and_is_told_of_once(caplog, status):
+def test_spans_that_a_collector_refuses_are_lost_and_reported_once(caplog, status):
     with collecting() as collector:
         collector.status = status
         made = exporting(collector.endpoint)
@@ -140,7 +140,7 @@ def test_a_collector_that_never_answers_holds_up_neither_the_server_nor_its_end(
         collector.held.set()
 
 
-def test_steps_beyond_what_may_wait_are_counted(monkeypatch):
+def test_steps_beyond_the_queue_are_counted(monkeypatch):
     monkeypatch.setattr(module, "STEPS", 10)
     made = Export(Story("shop", {"a": False}), Encoder({}), Sender(Place("http://127.0.0.1:9")))
     for _ in range(25):
@@ -148,7 +148,7 @@ def test_steps_beyond_what_may_wait_are_counted(monkeypatch):
     assert (made._steps.waiting, made.lost) == (10, 15)
 
 
-def test_a_step_that_cannot_be_told_costs_itself_alone(caplog):
+def test_an_unexportable_step_loses_itself_alone(caplog):
     with collecting() as collector:
         made = exporting(collector.endpoint)
         made.put((None,))
@@ -159,7 +159,7 @@ def test_a_step_that_cannot_be_told_costs_itself_alone(caplog):
     assert "the spans of a step could not be made" in caplog.text
 
 
-def test_what_a_collector_asks_for_is_in_no_text_of_the_server():
+def test_a_collectors_request_appears_in_no_text_of_the_server():
     made = Sender(Place("http://127.0.0.1:9", {"authorization": "hunter2"}))
     assert "hunter2" not in repr(made) + str(vars(made).keys())
     with pytest.raises(module.UnsentSpansError) as found:

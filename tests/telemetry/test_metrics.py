@@ -60,7 +60,7 @@ SHOP = organism_of(
 )
 
 
-async def test_a_scrape_tells_what_a_server_did():
+async def test_a_scrape_shows_the_servers_work():
     metrics = Metrics(bound.listener.name for bound in SHOP.listeners)
     server = build(SHOP)
     server.stream.attach(metrics)
@@ -94,7 +94,7 @@ async def test_a_scrape_tells_what_a_server_did():
     assert ("agentserver_spans_lost_total",) not in found
 
 
-def test_lost_spans_are_told_where_there_are_spans():
+def test_lost_spans_are_reported_where_there_are_spans():
     assert scraped(Metrics(["a"]), lost=7)["agentserver_spans_lost_total",] == 7
 
 

@@ -60,7 +60,7 @@ def read(encoder, spans):
 
 
 @given(st.lists(SPANS, max_size=4))
-def test_a_reader_finds_what_was_written(spans):
+def test_a_reader_finds_the_written_values(spans):
     resource, scope, found = read(Encoder({"service.name": "shop"}), [*spans, *spans])
     assert attributes(resource) == {"service.name": "shop"}
     assert scope.name == "agentserver"
@@ -81,7 +81,7 @@ def test_a_reader_finds_what_was_written(spans):
 
 
 @given(NAMED, PAIRS)
-def test_attributes_of_one_span_are_told_beside_those_of_its_kind(pairs, more):
+def test_attributes_of_one_span_are_exported_with_those_of_its_kind(pairs, more):
     kind, own = [("kind." + n, v) for n, v in pairs], [("own." + n, v) for n, v in more]
     span = Span(b"t" * 16, b"s" * 8, b"", SpanKind("x", tuple(kind)), 1.0, 2.0, tuple(own))
     _, _, (found,) = read(Encoder({}), [span])
@@ -89,7 +89,7 @@ def test_attributes_of_one_span_are_told_beside_those_of_its_kind(pairs, more):
 
 
 @pytest.mark.parametrize("at", [float("nan"), float("inf"), -1.0, 1e300])
-def test_a_time_that_none_can_be_is_told_as_one(at):
+def test_an_impossible_time_is_exported_as_one(at):
     span = Span(b"t" * 16, b"s" * 8, b"", SpanKind("x", ()), at, at)
     _, _, (found,) = read(Encoder({}), [span])
     assert 0 <= found.start_time_unix_nano < 2**64
@@ -107,6 +107,6 @@ def test_a_collector_says_how_many_spans_it_did_not_take(count):
     assert count_rejected(said.SerializeToString()) == count
 
 
-def test_what_is_no_answer_of_a_collector_is_told_as_such():
+def test_an_invalid_answer_of_a_collector_is_reported_as_such():
     with pytest.raises(ValueError, match="no answer"):
         count_rejected(b"<html>")

@@ -129,7 +129,7 @@ def test_a_request_whose_beginning_is_unknown_has_no_span_of_its_own():
     assert (found.id, found.parent, found.trace) == (span_id(SECOND), span_id(REQUEST), trace_id(REQUEST))
 
 
-def test_what_waits_for_a_person_and_is_withdrawn_is_told_with_its_events():
+def test_a_withdrawn_question_to_a_person_is_exported_with_its_events():
     (found,) = told(
         received(),
         (record(Event.ASKED, FIRST),),
@@ -139,7 +139,7 @@ def test_what_waits_for_a_person_and_is_withdrawn_is_told_with_its_events():
     assert pairs(found)["agentserver.result"] == "dropped"
 
 
-def test_what_was_spent_is_told_of_the_delivery():
+def test_the_cost_of_a_delivery_is_exported():
     (found, _) = told(
         received(),
         (record(Event.RESERVED, FIRST, detail=Charge("small", 100, 9)),),
@@ -169,12 +169,12 @@ STEPS = (
 )
 
 
-def test_no_content_is_told_unless_it_is_asked_for():
+def test_no_content_is_exported_unless_asked_for():
     assert "4711" not in str(told(*STEPS))
     assert "hunter2" not in str(told(*STEPS))
 
 
-def test_content_is_told_without_secrets_and_in_the_form_of_its_kind():
+def test_content_is_exported_without_secrets_and_in_the_form_of_its_kind():
     clean = Redaction(secrets=lambda text: text.replace("hunter2", "[redacted]"))
     spans = told(*STEPS, content=clean)
     agent, tool, _ = map(pairs, spans)
@@ -193,7 +193,7 @@ def test_fields_that_are_redacted_are_in_no_span():
     assert "hunter2" not in str(spans)
 
 
-def test_a_share_of_requests_is_told_and_always_the_same_one():
+def test_a_share_of_requests_is_exported_and_always_the_same_one():
     chosen = [trace_id(Moment(1.0, bytes([n]) * 16).id(0)) for n in range(200)]
     half = [trace for trace in chosen if is_sampled(trace, 0.5)]
     assert 60 < len(half) < 140
@@ -203,7 +203,7 @@ def test_a_share_of_requests_is_told_and_always_the_same_one():
     assert told(*STEPS, share=0.0) == []
 
 
-def test_requests_at_rest_leave_nothing_and_others_are_bounded(monkeypatch):
+def test_idle_requests_leave_nothing_and_others_are_bounded(monkeypatch):
     shop = Story("shop", SHOP)
     for step in STEPS:
         shop.take(step)
@@ -242,7 +242,7 @@ def test_no_order_of_records_raises_and_each_span_has_a_parent_or_is_a_request(s
             assert len(span.events) <= story.EVENTS
 
 
-def test_a_request_that_was_cancelled_says_so_and_is_over():
+def test_a_cancelled_request_is_marked_and_ended():
     dropped, whole = told(
         received(), (record(Event.CANCELLED, to="ada", at=2.0), record(Event.DROPPED, FIRST, at=2.0))
     )
@@ -250,7 +250,7 @@ def test_a_request_that_was_cancelled_says_so_and_is_over():
     assert [one.name for one in whole.events] == ["cancelled"]
 
 
-def test_a_listener_that_a_reload_brings_is_told_as_what_it_is():
+def test_a_listener_that_a_reload_adds_is_exported_under_its_kind():
     shop = Story("shop", SHOP)
     shop.know({"a": False, "c": True})
     assert next(span.about.name for step in received_by("c") for span in shop.take(step)) == "invoke_agent c"

@@ -115,7 +115,7 @@ async def test_the_desk_of_the_examples_is_one_tree_for_each_request():
     assert collector.resources[0]["telemetry.sdk.name"] == "agentserver"
 
 
-async def test_content_is_told_where_it_is_asked_for():
+async def test_content_is_exported_where_asked_for():
     wish = next(one for one in DESK.listeners if one.listener.name == "clerk").listener.payloads[0]
     text = "Pay the invoice in mail 13 and tell Kim."
     with collecting() as collector:
@@ -143,7 +143,7 @@ async def test_nothing_is_current_and_nothing_sent_without_a_collector():
     assert not SEEN[0].is_valid
 
 
-async def test_requests_that_are_not_told_are_told_nowhere_below_either():
+async def test_requests_that_are_not_sampled_are_not_sampled_below_either():
     SEEN.clear()
     with collecting() as collector:
         await asked(told(SHOP, collector, sample=0.0), Ask("x"))
@@ -175,7 +175,7 @@ async def test_a_completion_has_a_span_below_that_of_its_delivery():
     assert "hunter2" not in str(chats)
 
 
-async def test_a_completion_is_told_of_the_backend_that_answered():
+async def test_a_completion_is_attributed_to_the_backend_that_answered():
     backends = {name: Backend(name, "scripted", model) for name, model in (("one", "m-0"), ("two", "m-1"))}
     models = LanguageModels(backends, {"small": ModelChoice("small", ("one", "two"))})
     with collecting() as collector:

@@ -55,7 +55,7 @@ async def test_a_fixed_answer(answer, told):
         assert len(o.approvals) == (answer is not None)
 
 
-async def test_a_function_sees_what_is_asked_and_answers():
+async def test_a_function_sees_the_question_and_answers():
     def approve(asked: ShownApproval):
         return Answer.ONCE if asked.payload == Ask("owls") else Answer.DENY
 
@@ -67,7 +67,7 @@ async def test_a_function_sees_what_is_asked_and_answers():
         assert first.questions == ("desk wants to send this to library, which needs an approval.",)
 
 
-async def test_only_what_meets_a_condition_is_asked_about():
+async def test_only_messages_that_meet_a_condition_are_asked_about():
     async with organism(CAREFUL, approve=Answer.DENY) as o:
         assert await o.ask(Ask("bats"), to="desk") == Told("all about bats")
         assert await o.ask(Ask("OWLS"), to="desk") == Told("denied")
@@ -76,14 +76,14 @@ async def test_only_what_meets_a_condition_is_asked_about():
         assert asked.questions == (told,)
 
 
-async def test_what_was_approved_for_good_is_not_asked_again():
+async def test_a_permanent_approval_is_not_asked_again():
     async with organism(DESK, approve=Answer.ALWAYS) as o:
         for _ in range(2):
             await o.ask(Ask("owls"), to="desk")
         assert len(o.approvals) == 1
 
 
-async def test_what_is_left_waiting_is_answered_later():
+async def test_an_unanswered_question_is_answered_later():
     async with organism(DESK, approve=lambda asked: None) as o:
         await o.send(Ask("owls"), to="desk")
         asked = await o.approval()
@@ -103,7 +103,7 @@ async def test_a_failing_function_fails_the_test():
             await o.ask(Ask("owls"), to="desk")
 
 
-async def test_what_strict_says_of_a_denial_of_what_the_test_itself_sent():
+async def test_strict_reports_a_denial_of_the_tests_own_message():
     async with organism(DESK) as o:
         assert (await o.ask(Ask("x"), to="library")).code is Code.DENIED
 

@@ -76,7 +76,7 @@ async def test_markup_may_be_sent_as_it_is():
         assert (await o.ask(b"<a>", to="library")).code is Code.VALIDATION
 
 
-async def test_a_system_error_is_an_answer_and_silence_is_none():
+async def test_a_system_error_is_an_answer_and_silence_is_not():
     async with organism(DESK) as o:
         assert isinstance(await o.ask(Ask("x")), SystemError)
         assert await o.ask(Ask("x"), to="shrug") is None
@@ -97,7 +97,7 @@ async def test_every_reply():
         assert await o.replies(Ask("x"), to="shrug") == []
 
 
-async def test_what_is_sent_is_collected_when_it_rests():
+async def test_sent_messages_are_collected_when_the_conversation_is_idle():
     async with organism(DESK) as o:
         first = await o.send(Ask("x"), to="many")
         assert await o.send(Ask("y"), to="library") != first
@@ -115,7 +115,7 @@ async def test_a_message_under_an_id_counts_once():
         assert await o.replies(Ask("x"), to="library", request="mine") == [Told("all about x")]
 
 
-async def test_what_ask_did_not_take_is_no_answer_to_what_was_sent():
+async def test_replies_that_ask_did_not_take_do_not_answer_a_sent_message():
     async with organism(DESK) as o:
         assert await o.ask(Ask("x"), to="many") == Told("one")
         await o.send(Ask("y"), to="library")
@@ -128,7 +128,7 @@ async def test_a_late_answer_fails_with_the_trace():
             await o.ask(Ask("x"), to="slow")
 
 
-async def test_scripted_peers_answer_in_turn_and_tell_what_they_heard():
+async def test_scripted_peers_answer_in_turn_and_report_their_inputs():
     async with organism(DESK, scripted={"library": [Told("one"), HandlerResponse.respond(Told("two"))]}) as o:
         assert [await o.ask(Ask(x), to="desk") for x in "ab"] == [Told("> one"), Told("> two")]
         assert [(call.payload, call.metadata.from_id) for call in o.calls("library")] == [

@@ -64,6 +64,6 @@ def test_secrets_are_taken_out_of_the_words(organism):
         again(organism, WORD="clerk")
 
 
-def test_what_is_no_conversation(organism):
+def test_invalid_conversations(organism):
     with pytest.raises(UnreadableError):
         check_replay(organism, organism)

@@ -18,7 +18,7 @@ from agentserver.tools.fetch import is_allowed, parse_networks
         "fec0::1", "::ffff:0:127.0.0.1", "64:ff9b:1::127.0.0.1", "4000::1", "5f00::1", "1::1",
     ],
 )  # fmt: skip
-def test_what_is_no_machine_of_the_public_internet_is_refused(address):
+def test_hosts_outside_the_public_internet_are_refused(address):
     assert not is_allowed(address)
 
 
@@ -52,7 +52,7 @@ def test_a_network_that_is_named_is_allowed_under_each_of_its_names_and_no_other
 
 
 @pytest.mark.parametrize("text", ["10.0.0.1/8", "example.org", ""])
-def test_what_is_no_network_is_an_error(text):
+def test_an_invalid_network_is_an_error(text):
     with pytest.raises(ValueError, match=r"."):
         parse_networks([text])
 

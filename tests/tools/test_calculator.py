@@ -46,7 +46,7 @@ def test_an_expression_has_its_value(expression, value):
         "1 / 0", "0 ** 0", "sqrt(-1)", "9 ** 9 ** 9", "(" * 400 + "1" + ")" * 400, "1" * (LENGTH + 1), "\0", "1;2",
     ],
 )  # fmt: skip
-def test_what_has_no_value_has_a_reason(expression):
+def test_an_expression_without_a_value_has_a_reason(expression):
     with pytest.raises(ValueError, match=r"."):
         evaluate(expression)
 
@@ -73,7 +73,7 @@ def test_any_text_has_a_value_or_a_reason(text):
         assert isinstance(evaluate(text), Decimal)
 
 
-def test_a_name_stands_for_a_value_or_for_the_reason_why_there_is_none():
+def test_a_name_has_a_value_or_a_reason_for_its_absence():
     assert evaluate("ans * 2 + sqrt(ans)", {"ans": Decimal(4)}) == Decimal(10)
     with pytest.raises(ValueError, match="nothing yet"):
         evaluate("ans + 1", {"ans": "nothing yet"})

@@ -40,7 +40,7 @@ async def site(tls=None, **more):
             yield there, get
 
 
-async def test_a_page_is_what_a_reader_sees_of_it():
+async def test_a_page_is_reduced_to_its_visible_text():
     async with site() as (there, get):
         html = "<html><title> A  page </title><script>x()</script><p>One &amp; two<p>three</html>"
         there.pages["/a?b=c"] = page(html, "200 OK", "text/html; charset=utf-8")
@@ -74,7 +74,7 @@ async def test_links_are_whole_and_lead_to_pages():
         assert len((await get("/")).links) == LINKS
 
 
-async def test_a_text_keeps_its_lines_and_what_cannot_be_seen_goes():
+async def test_a_text_keeps_its_lines_and_loses_invisible_characters():
     async with site() as (there, get):
         there.pages["/"] = page(b"a {\r\n    b\x00\x1b[31m\n}\n\xff", "200 OK", "text/plain")
         assert (await get("/")).text == "a {\n    b  [31m\n}\n\N{REPLACEMENT CHARACTER}"
@@ -110,7 +110,7 @@ def test_links_in_one_another_have_a_label_each():
     ],
     ids=["404", "302", "a picture", "packed", "long", "chunked and long", "no HTTP", "endless header", "nothing"],
 )  # fmt: skip
-async def test_what_is_no_page_has_a_reason(answer, problem):
+async def test_an_unreadable_page_has_a_reason(answer, problem):
     async with site(size=1000) as (there, get):
         there.pages["/"] = answer
         found = await get("/")
@@ -143,7 +143,7 @@ async def test_who_answers_too_slowly_is_given_up():
         "http://[::1]:{port}/",
     ],
 )
-async def test_what_the_settings_do_not_name_is_not_asked(url):
+async def test_hosts_outside_the_settings_are_not_asked(url):
     async with site() as (there, get):
         assert (await get(url.format(port=there.port))).problem is FetchProblem.FORBIDDEN
         assert there.asked == []
@@ -162,12 +162,12 @@ async def test_what_the_settings_do_not_name_is_not_asked(url):
         (["*"], "anything.example", True),
     ],
 )
-def test_hosts_are_named_whole_or_by_what_they_are_below(hosts, host, asks):
+def test_hosts_are_named_whole_or_by_a_parent_domain(hosts, host, asks):
     assert FetchSettings(hosts=hosts).asks(host, 443) is asks
     assert not FetchSettings(hosts=hosts).asks(host, 8080)
 
 
-def test_a_network_that_is_none_is_an_error_of_the_settings():
+def test_an_invalid_network_is_an_error_of_the_settings():
     with pytest.raises(ValueError, match="host bits"):
         FetchSettings(networks=["10.0.0.1/8"])
 
@@ -194,7 +194,7 @@ async def names(answers, asked):
     loop.getaddrinfo = found
 
 
-async def test_a_name_is_resolved_once_and_what_it_means_next_is_not_asked():
+async def test_a_name_is_resolved_once_and_its_next_meaning_is_not_asked():
     asked = []
     async with site(hosts=["rebind.example"]) as (there, get):
         await names({"rebind.example": [["127.0.0.1"], ["10.0.0.1"]]}, asked)
@@ -287,7 +287,7 @@ async def test_a_certificate_that_nobody_vouches_for_counts_for_nothing(signed):
         assert there.asked == []
 
 
-async def test_without_its_settings_it_says_what_to_declare(caplog):
+async def test_without_its_settings_it_names_the_keys_to_declare(caplog):
     async with desk((listener("fetch", payloads=(Fetch,)), fetch), payloads=(FetchedPage,)) as d:
         await d.ask(Fetch("http://localhost/"), "fetch")
     assert "settings_class: agentserver.tools.fetch.FetchSettings" in caplog.text

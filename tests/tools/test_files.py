@@ -72,7 +72,7 @@ async def test_a_file_is_read_and_listed_and_written(root):
     assert {path.name for path in (root / "notes").iterdir()} == {"new.txt", "today.txt"}
 
 
-async def test_what_is_there_is_not_written_again_unless_the_settings_say_so(root):
+async def test_an_existing_file_is_not_overwritten_unless_the_settings_say_so(root):
     async with shelf(root) as d:
         assert (await d.ask(WriteFile("a.txt", "beta"), "write")).problem is FileProblem.EXISTS
         assert (await d.ask(WriteFile("a.txt", "alpha"), "write")).problem is None, "a repetition"
@@ -86,7 +86,7 @@ async def test_what_is_there_is_not_written_again_unless_the_settings_say_so(roo
     assert not [path for path in root.rglob("*") if path.name.startswith(below.UNFINISHED)]
 
 
-async def test_bounds_and_what_is_no_text(root):
+async def test_bounds_and_binary_files(root):
     (root / "b.bin").write_bytes(b"\xff\xfe")
     (root / "c.txt").write_bytes(b"a\x00b\r\nc")
     async with shelf(root, size=10, files=2) as d:
@@ -171,7 +171,7 @@ def test_who_exchanges_a_folder_for_a_link_meanwhile_gains_nothing(root):
 
 
 @given(st.text(max_size=30))
-def test_whatever_the_name_nothing_beside_the_folder_is_read(tmp_path_factory, name):
+def test_no_name_reads_a_file_outside_the_folder(tmp_path_factory, name):
     top = tmp_path_factory.getbasetemp() / "names"
     (top / "root").mkdir(parents=True, exist_ok=True)
     (top / "secret").write_text("SECRET")

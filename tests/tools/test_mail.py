@@ -98,7 +98,7 @@ async def test_a_mail_arrives_as_it_was_written():
         SendMail(["ada@corp.example"], "re ==?utf-8?q?hi=0ABcc:=20eve@evil.example?= x", "x"),
     ],
 )
-async def test_what_would_be_a_header_or_a_recipient_of_its_own_is_no_payload(mail):
+async def test_a_would_be_header_or_second_recipient_is_no_payload(mail):
     async with post() as (sink, d):
         handle = await d.open()
         to = "".join(f"<to>{each}</to>" for each in mail.to)
@@ -142,7 +142,7 @@ def test_whatever_the_texts_the_header_has_the_fields_that_the_tool_wrote(subjec
     assert message_from_bytes(data, policy=default)["To"] == "ada@corp.example"
 
 
-async def test_recipients_that_the_server_does_not_take_are_told():
+async def test_recipients_that_the_server_refuses_are_reported():
     async with post() as (sink, d):
         both = SendMail(["ada@corp.example", "x@gone.example"], "hi", "x")
         assert await d.ask(both, "mailer") == MailResult(1, MailProblem.REFUSED)

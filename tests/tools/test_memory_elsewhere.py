@@ -60,7 +60,7 @@ async def test_another_server_on_the_same_database_and_a_journal_made_of_it(fold
     await expect_origins(Desk(folder), 2)
 
 
-async def test_a_copy_of_the_files_of_a_running_server_is_what_a_crash_leaves(folder):
+async def test_a_copy_of_a_running_servers_files_equals_a_crashed_one(folder):
     desk = Desk(folder)
     (folder / "crash").mkdir()
     async with desk.start() as run:
@@ -75,7 +75,7 @@ async def test_a_copy_of_the_files_of_a_running_server_is_what_a_crash_leaves(fo
     await expect_origins(desk, 2)
 
 
-async def test_what_a_site_said_is_forgotten_while_the_server_runs_and_the_chain_verifies(folder):
+async def test_a_sites_text_is_forgotten_while_the_server_runs_and_the_chain_verifies(folder):
     desk, file = Desk(folder), folder / "notes.sqlite"
 
     def memory(*words):

@@ -97,7 +97,7 @@ def test_check_takes_it_and_imports_neither_httpx_nor_aiosmtplib(home):
     assert done.returncode == 0, done.stderr
 
 
-async def test_what_a_page_or_a_file_says_reaches_nobody_and_what_the_principal_says_does(home):
+async def test_a_pages_or_files_orders_reach_nobody_and_the_principals_do(home):
     async with post() as (sink, _), web() as there:
         port = sink.port
         text = YAML.replace('{hosts: ["*.example.org"]}', f'{{hosts: [localhost], ports: [{there.port}], networks: ["127.0.0.0/8", "::1/128"]}}')  # fmt: skip

@@ -37,7 +37,7 @@ def test_json_knows_every_value():
     }
 
 
-def test_entries_leave_out_what_is_absent():
+def test_entries_leave_out_absent_fields():
     order = Order("Ada", None, Colour.BLUE, [Item("a"), Item("b", 2)], [], Item("g"))
     assert list(entries(order)) == [
         Entry(0, "who", "Ada"),

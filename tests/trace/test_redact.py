@@ -40,7 +40,7 @@ def test_nothing_asked_for_changes_nothing():
     assert redact_records(records, Redaction()) == records
 
 
-def test_a_field_goes_with_what_is_inside_and_nothing_else_does():
+def test_a_field_is_redacted_with_its_content_and_nothing_else():
     (one,) = redact_records([sent()], Redaction(("body",)))
     assert said(one) == said(sent()).replace("Meet at the <b>old harbour</b> at noon", MARK)
 
@@ -81,7 +81,7 @@ def test_everything_leaves_the_length_and_the_hash():
 
 
 @pytest.mark.parametrize("broken", [b"<message", b"\xff\xfe", b"no markup at all"])
-def test_what_cannot_be_read_goes_whole(broken):
+def test_an_unreadable_payload_is_redacted_whole(broken):
     (one,) = redact_records([sent(broken)], Redaction(("body",)))
     assert said(one).startswith("[redacted: ")
     assert broken not in one.message
@@ -181,7 +181,7 @@ def test_lines_are_lines_whatever_the_records_say(text):
     assert len(trace_text.tree_text([record], payloads=True).splitlines()) == 2
 
 
-def test_the_tree_shows_what_messages_say_below_them():
+def test_the_tree_shows_messages_below_them():
     first, second = trace_text.tree_text([sent()], payloads=True).splitlines()
     assert first == "   +0.000s  mailbox -> agent  Mail"
     assert second.strip() == f"| {PAYLOAD}"

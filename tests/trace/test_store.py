@@ -17,7 +17,7 @@ def test_records_are_kept_by_conversation_in_order():
     assert book.conversations() == ("b", "a")
 
 
-def test_what_is_remembered_is_bounded():
+def test_memory_of_traces_is_bounded():
     book = TraceBook()
     for number in range(CONVERSATIONS + 3):
         book([record(f"c{number}")])

@@ -45,7 +45,7 @@ def test_nothing_that_a_terminal_could_act_on_is_passed_on(text):
         ("C:\\new", "C:\\\\new"),
     ],
 )
-def test_what_is_dangerous_is_escaped(text, shown):
+def test_dangerous_characters_are_escaped(text, shown):
     assert escape_unseen(text) == shown
 
 
@@ -58,7 +58,7 @@ def test_a_long_line_is_cut_and_counted():
     assert line == "x" * MAX_LINE + " ... (7 more)"
 
 
-def test_nothing_is_cut_off_what_somebody_decides_about():
+def test_text_to_be_decided_about_is_never_cut():
     assert [*visible_lines("x" * MAX_LINE + "to\tmallory\n\nend\r\n", whole=True)] == [
         "x" * MAX_LINE,
         "to\\tmallory",
@@ -68,7 +68,7 @@ def test_nothing_is_cut_off_what_somebody_decides_about():
     ]
 
 
-def test_paint_escapes_what_is_inside_its_own_colours():
+def test_paint_escapes_text_inside_its_own_colours():
     line = ((Style.BAD, "\x1b[0m!"), (Style.PLAIN, " ok"))
     assert paint(line, colour=True) == "\x1b[31m\\x1b[0m!\x1b[0m ok"
     assert paint(line, colour=False) == "\\x1b[0m! ok"
@@ -144,7 +144,7 @@ async def test_a_disk_that_is_full_is_no_reader_that_went_away():
         ([], [""]),
     ],
 )
-def test_long_lines_go_on_between_words(line, pieces):
+def test_long_lines_wrap_between_words(line, pieces):
     assert ["".join(text for _, text in piece) for piece in wrap(tuple(line), 12)] == pieces
 
 

@@ -32,12 +32,12 @@ CALL = [
 ]
 
 
-def test_a_call_lies_inside_its_caller_and_its_answer_beside_it():
+def test_a_call_is_nested_in_its_caller_and_its_answer_is_on_the_same_level():
     depths = [(hop.record.root, hop.depth) for hop in read_trace(CALL) if hop.record.event is Event.SENT]
     assert depths == [("Ask", 0), ("Add", 1), ("Sum", 1)]
 
 
-def test_the_tree_leaves_out_what_the_next_line_tells():
+def test_the_tree_leaves_out_repetitions_of_the_next_line():
     assert tree_text(CALL).splitlines() == [
         "   +0.000s  console -> agent  Ask",
         "   +0.500s    agent -> tool  Add  500 ms",
@@ -147,7 +147,7 @@ ASKED = [
 ]
 
 
-def test_a_question_its_answer_and_what_guards_remark_are_told_in_their_own_lines():
+def test_a_question_its_answer_and_remarks_of_guards_have_their_own_lines():
     assert tree_text(ASKED).splitlines()[1:] == [
         "   +0.500s    agent -> till  Pay  500 ms",
         "   +0.500s    asked agent -> till  Pay  agent wants to pay",
@@ -199,7 +199,7 @@ def attempted(account):
         ({"result": "reject", "intent": None, "reason": "invalid_json"}, "reject: invalid_json"),
     ],
 )
-def test_a_handoff_is_told_in_words(account, told):
+def test_a_handoff_is_described_in_words(account, told):
     assert tree_text([attempted(account)]) == f"   +0.000s  attempted agent -> counsel  {told}"
 
 
@@ -247,7 +247,7 @@ def test_nothing_that_is_shown_reads_words():
     assert len(lines) == len(words.split("\n"))
 
 
-def test_what_took_how_long_is_a_number():
+def test_durations_are_numbers():
     took = [rec(Event.HANDLED, 3.0, "t1", "a", "b", took=0.25), rec(Event.SENT, 3.0, "t2", "b", "c")]
     assert [hop.took for hop in read_trace(took)] == [0.25, 0.25]
     first = json.loads(next(json_lines(took)))
@@ -279,7 +279,7 @@ def test_each_request_has_a_heading_and_its_own_clock():
     ]
 
 
-def test_what_the_todo_service_was_asked_stands_before_its_answer():
+def test_a_request_to_the_todo_service_comes_before_its_answer():
     answered = rec(Event.SENT, 10.0, "t1", "system.todo", "agent", "TodoRegistered", delivery="d")
     assert tree_text([answered]).splitlines() == [
         "   +0.000s  agent -> system.todo  TodoUntil",

@@ -22,7 +22,7 @@ def test_a_traceparent_names_a_span():
         GOOD[:36] + "0" * 16 + GOOD[52:], GOOD.replace("0", "\uff10"), GOOD[:-1], "01" + GOOD[2:] + "-" + "x" * 300,
     ],
 )  # fmt: skip
-def test_what_is_no_traceparent_counts_as_none(text):
+def test_an_invalid_traceparent_is_ignored(text):
     assert parse_traceparent(text) is None
 
 

@@ -57,7 +57,7 @@ def test_a_record_names_its_codes(detail, code, keys):
     assert all(remedy_of(*key) for key in keys)
 
 
-def test_only_what_somebody_asks_about_is_explained():
+def test_only_requested_decisions_are_explained():
     assert asked_about(record(None))
     assert asked_about(record(None, Code.BUDGET, Event.ENDED))
     assert not asked_about(record(None, event=Event.ENDED))

@@ -160,7 +160,7 @@ def test_the_corpus_is_all_there() -> None:
 
 
 @pytest.mark.parametrize("name", ["comment", "instruction", "cdata"])
-def test_what_splits_text_leaves_it_whole(name: str) -> None:
+def test_split_text_stays_whole(name: str) -> None:
     payload = accepted((CORPUS / "delivered" / f"{name}-splits-text.xml").read_bytes()).payload
     assert payload[0].text == "hello"
 
@@ -313,7 +313,7 @@ def test_a_document_type_that_the_bytes_did_not_show_is_refused() -> None:
     assert kind(envelope._check_tree(tree, data, Bounds())) == Fault.DOCTYPE
 
 
-def test_what_makes_libxml2_raise_does_not_fit() -> None:
+def test_a_text_on_which_libxml2_raises_does_not_fit() -> None:
     tree = etree.fromstring(
         b"<!DOCTYPE a [<!ENTITY b 'c'>]>" + message(b'<o xmlns="urn:a"/>').replace(b">a<", b">&b;<"),
         etree.XMLParser(resolve_entities=False),
@@ -443,7 +443,7 @@ def test_the_canonical_form_is_one_however_it_was_written() -> None:
         '<w xmlns="urn:w" xml:lang="de" xml:base="x:y">{}</w>',
     ],
 )
-def test_the_canonical_form_is_one_wherever_it_stands(around: str) -> None:
+def test_the_canonical_form_is_the_same_in_any_place(around: str) -> None:
     tree = read_payload(around.format(SAME[0]).encode())
     assert isinstance(tree, etree._Element)
     assert canonical(tree[0]) == b'<o xmlns="urn:a" a="1" b="2"><c>x</c><d></d></o>'

@@ -44,16 +44,16 @@ def test_a_familiar_document_shows_no_parser_a_name_that_is_not_known(text):
     ["", "x", "<c/>", '<a c="1"/>', '<a xmlns="urn:y"/>', "<a><c></a>", "<p:a/>", '<a xmlns:p="urn:x"/>', "<?c?><a/>",
      "<a>&c;</a>", "<a b='1'/>", '<a b="<c>"/>', "<!--<c>--><a/>", "<a><![CDATA[<c>]]></a>", "<a"],
 )  # fmt: skip
-def test_what_may_hold_another_name_is_not_familiar(text):
+def test_a_document_that_may_hold_another_name_is_not_familiar(text):
     assert not familiar(text.encode(), KNOWN)
 
 
 @pytest.mark.parametrize("text", ["<a/>", '<a xmlns="urn:x" b="&lt;"><b>x = 1 &#65; ></b ></a>', "<a\n/>"])
-def test_what_holds_known_names_alone_is_familiar(text):
+def test_a_document_of_known_names_alone_is_familiar(text):
     assert familiar(text.encode(), KNOWN)
 
 
-def test_what_the_server_writes_is_familiar_to_it():
+def test_the_servers_own_output_is_familiar_to_it():
     shop = rules(listener("a"))
     codec = shop.codecs.of(Ask)
     markup = codec.encode(Ask('x = "1" & <c d="2"/> \u20ac'))

@@ -61,7 +61,7 @@ def test_an_ampersand_in_a_namespace_is_no_matter(namespace):
     "namespace",
     ["urn:é", "urn:%zz", "urn:a b", "urn:a\nb", 'urn:a"b', "urn:a<b", "plain", "urn:[", "http://a:b"],
 )
-def test_what_has_no_canonical_form_is_refused_at_declaration(namespace):
+def test_a_name_without_a_canonical_form_is_refused_at_declaration(namespace):
     assert declared(namespace) is None
 
 

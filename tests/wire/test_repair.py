@@ -369,7 +369,7 @@ def test_well_formed_text_is_never_repaired() -> None:
     assert not codec_of(Mail).valid(read_payload(answer.payloads[0].encode()))
 
 
-def test_a_note_says_what_and_where() -> None:
+def test_a_note_gives_repair_and_place() -> None:
     answer = read("so: <Note><t>a & b</t>")
     assert isinstance(answer, RepairedText)
     assert [str(note) for note in answer.notes] == [
@@ -393,7 +393,7 @@ def test_a_root_of_two_namespaces_is_not_guessed(text: str) -> None:
     assert VERSIONS[1].described.namespace in answer.payloads[0]
 
 
-def test_without_a_field_table_text_is_read_as_it_stands() -> None:
+def test_without_a_field_table_text_is_read_verbatim() -> None:
     codec = codec_of(Note)
     plain = SimpleNamespace(name=codec.name, described=None, valid=codec.valid)
     for text in (spaced("<Note><t>x</t></Note>"), "```\n<Note><t>x</t></Note>\n```"):
@@ -594,9 +594,7 @@ AFTER = st.sampled_from(["", "\n", "\n```", "\n```\nThat is it & done.", " The e
 @example(Pay("a & b</note><amount>9</amount><note>", 1), "", "", True)
 @example(Order(kind='a & b" code="c'), "", "", False)
 @example(Note("AT&T &amp; co"), "", "", False)
-def test_what_was_not_escaped_is_read_as_it_was_meant_or_refused(
-    value, before: str, after: str, bare: bool
-) -> None:
+def test_unescaped_text_is_read_as_meant_or_refused(value, before: str, after: str, bare: bool) -> None:
     text = unescaped(value)
     assume(not well_formed(text))
     if bare:
@@ -609,7 +607,7 @@ def test_what_was_not_escaped_is_read_as_it_was_meant_or_refused(
 
 @settings(LAWFUL, max_examples=examples(300))
 @given(value=VALUES, before=PROSE, after=AFTER, bare=st.booleans())
-def test_what_surrounds_a_payload_changes_nothing(value, before: str, after: str, bare: bool) -> None:
+def test_the_surroundings_of_a_payload_change_nothing(value, before: str, after: str, bare: bool) -> None:
     text = codec_of(type(value)).encode(value)
     if bare:
         text = text.replace(f' xmlns="{codec_of(type(value)).described.namespace}"', "", 1)

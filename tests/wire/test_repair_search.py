@@ -180,7 +180,7 @@ def subsequence(short, long):
 @example(encoded(Tree("a", Leaf("b"), 1)).replace("</Tree>", "", 1))
 @example(encoded(Bag(["a", "b"])).replace("</item>", "", 1))
 @example(encoded(Bag(["a "])).replace("</item>", ""))
-def test_what_is_repaired_can_be_nothing_else(text):
+def test_a_repair_is_unambiguous(text):
     answer = read(text)
     if isinstance(answer, Unreadable) or not {note.kind for note in answer.notes} & REPAIRS:
         return  # what is well-formed means what it says

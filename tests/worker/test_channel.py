@@ -71,7 +71,7 @@ async def test_one_that_rests_holds_a_frame_and_a_piece_whatever_comes(ends):
     assert sent < len(flood), "the system holds the rest, and its sender waits"
 
 
-async def test_what_came_before_the_end_is_heard_before_the_end(ends):
+async def test_frames_before_the_end_are_read_before_it(ends):
     ends.patience = 1
     ends.channel.listen()
     ends.theirs.send(pack(CancelFrame(1)) + pack(CancelFrame(2)))
@@ -85,7 +85,7 @@ async def test_what_came_before_the_end_is_heard_before_the_end(ends):
     assert ends.channel.spent
 
 
-async def test_after_what_is_no_frame_nothing_is_heard(ends):
+async def test_nothing_is_read_after_an_invalid_frame(ends):
     ends.channel.listen()
     ends.theirs.send(b"\x00\x00\x00\x02{}" + pack(CancelFrame(1)))
     await ends.soon(1)

@@ -105,7 +105,7 @@ def test_a_frame_that_is_too_long_is_refused_by_its_head():
         b"\xff",
     ],
 )
-def test_what_fits_no_shape_is_refused(text):
+def test_a_value_of_no_known_shape_is_refused(text):
     with pytest.raises(FrameError):
         fed(FrameReader(LONGEST), framed(text))
 

@@ -164,7 +164,7 @@ def test_the_wall_can_stand_where_tests_must_not_be_skipped():
     assert not LACKS, f"Landlock {landlock.version()} on Linux {os.uname().release} {os.uname().machine}"
 
 
-async def test_what_the_kernel_refuses(bed, around):
+async def test_acts_that_the_kernel_refuses(bed, around):
     """One server for all: a worker with a refused act keeps running, and others notice nothing."""
     _, ask = bed
     asked = [("read", about) for about in READS.values()] + list(ACTS.items())
@@ -175,7 +175,7 @@ async def test_what_the_kernel_refuses(bed, around):
     assert (await ask("hello", "you", "bystander")).text == "here you"
 
 
-async def test_what_ends_the_worker(bed):
+async def test_acts_that_end_the_worker(bed):
     _, ask = bed
     for act, about in ENDED.items():
         got = await ask(act.split()[0], about, "hasty" if act in LATE else "walled")
@@ -203,13 +203,13 @@ def test_without_a_file_system_of_its_own_the_disk_limit_is_measured():
     for name in [each for each in os.environ if each.startswith("PYTEST_XDIST")]:
         del environ[name]
     done = subprocess.run(
-        [sys.executable, *command, f"{here}::test_what_is_measured", f"{program}::test_a_program_is_measured"],
+        [sys.executable, *command, f"{here}::test_acts_that_are_measured", f"{program}::test_a_program_is_measured"],
         capture_output=True, text=True, env=environ, cwd=here.parents[2], timeout=HANGS, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-5000:]
 
 
-async def test_what_is_measured(bed, caplog):
+async def test_acts_that_are_measured(bed, caplog):
     if not os.environ.get(MEASURED):
         pytest.skip("the kernel's limit here")
     _, ask = bed
@@ -253,7 +253,7 @@ async def test_a_partial_answer_crosses_the_wall_as_an_error_and_on_demand_as_an
     assert (await ask("ask", "short")).text == "length True length The contract may be signed unl"
 
 
-async def test_what_it_asks_of_models_is_charged_to_the_request(bed):
+async def test_its_use_of_models_is_charged_to_the_request(bed):
     _, ask = bed
     got = await ask("spend")
     assert isinstance(got, SystemError)

@@ -77,7 +77,7 @@ def starts(pool, monkeypatch):
     return begun, ready
 
 
-async def test_what_a_late_call_began_to_start_serves_the_next_one(pool, starts):
+async def test_a_process_that_a_late_call_began_to_start_serves_the_next_one(pool, starts):
     """On a busy machine a start takes longer than a call may: if each call restarted it, none would ever be answered."""
     begun, ready = starts
     async with anyio.create_task_group() as pool._group:
@@ -90,7 +90,7 @@ async def test_what_a_late_call_began_to_start_serves_the_next_one(pool, starts)
     assert pool._idle == pool._left == []
 
 
-async def test_what_a_late_call_began_to_start_is_kept_warm_when_nobody_waits(pool, starts):
+async def test_a_process_that_a_late_call_began_to_start_is_kept_warm_when_nobody_waits(pool, starts):
     begun, ready = starts
     async with anyio.create_task_group() as pool._group:
         await given_up(pool._ready())
@@ -99,7 +99,9 @@ async def test_what_a_late_call_began_to_start_is_kept_warm_when_nobody_waits(po
     assert pool._left == []
 
 
-async def test_what_does_not_start_after_its_call_was_given_up_is_forgotten(pool, starts, monkeypatch):
+async def test_a_process_that_fails_to_start_after_its_call_was_abandoned_is_forgotten(
+    pool, starts, monkeypatch
+):
     async def fails():
         await starts[1].wait()
         raise WorkerError("no room")

@@ -76,7 +76,7 @@ def test_a_result_is_as_if_the_handler_had_run_here(paper, accepted):
         "<a>" * 500,
     ],
 )
-def test_a_payload_that_is_none_is_refused_as_the_senders_fault(paper, accepted, text):
+def test_an_invalid_payload_is_refused_as_the_senders_fault(paper, accepted, text):
     got = read(paper, accepted, [SaidFrame(None, True, text)])
     assert isinstance(got, HandlerReturn)
     assert isinstance(got.said, Refusal)
@@ -98,7 +98,7 @@ def test_more_messages_than_there_is_room_for_end_the_request(paper, accepted):
         {"logged": [("{urn:x}unknown", 0, ["<a/>"])]},
     ],
 )
-def test_what_no_handler_could_do_breaks_the_worker(paper, accepted, forged):
+def test_an_act_that_no_handler_could_do_breaks_the_worker(paper, accepted, forged):
     got = read(paper, accepted, **forged)
     assert isinstance(got, HandlerFailure)
     assert got.code is Code.INTERNAL
@@ -146,7 +146,7 @@ def test_a_class_of_the_workers_own_is_kept_for_it(paper, accepted):
         ("log t ", None),
     ],
 )
-def test_what_no_class_of_a_workers_own_could_be_is_not_kept(paper, accepted, name, text):
+def test_an_impossible_class_of_a_worker_is_not_kept(paper, accepted, name, text):
     assert isinstance(read(paper, accepted, storage={name: text}), HandlerFailure)
     logged = [(name, 1, [] if text is None else [text])]
     assert isinstance(read(paper, accepted, logged=logged), HandlerFailure)

@@ -71,7 +71,7 @@ async def test_a_file_at_the_limit_ends_nobody_whatever_the_file_system_rounds_i
     assert "wrote more" in await anyio.to_thread.run_sync(worker.find_excess, 1, 60, 3_000_001)
 
 
-async def test_one_that_is_closed_is_killed_no_more():
+async def test_a_closed_process_is_not_killed_again():
     """The number of its descriptor may be that of another process by then."""
     ours, theirs = socket.socketpair()
     with theirs, subprocess.Popen(["/bin/sleep", "60"]) as other:  # noqa: ASYNC220 - nothing else runs

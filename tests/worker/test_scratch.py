@@ -76,7 +76,7 @@ def test_links_are_removed_and_not_followed(scratch, tmp_path):
     assert (tmp_path / "kept").exists()
 
 
-def test_its_size_counts_what_lies_below(scratch):
+def test_its_size_counts_everything_below(scratch):
     (scratch.path / "deep").mkdir()
     (scratch.path / "deep" / "file").write_bytes(b"x" * 100_000)
     assert 100_000 <= measure(scratch._place, 10**6).bytes < 200_000
@@ -101,7 +101,7 @@ def test_folders_nested_1500_deep_are_a_breach_and_are_removed(scratch):
     nested(scratch, 1500)  # the fixture removes them with the folder
 
 
-def test_folders_nested_as_deep_as_permitted_are_none(scratch):
+def test_folders_nested_beyond_the_permitted_depth_are_refused(scratch):
     nested(scratch, DEEPEST)
     assert scratch.breach(10**6) == ""
 

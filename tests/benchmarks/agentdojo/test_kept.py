@@ -36,7 +36,7 @@ def test_a_task_that_was_measured_is_found_by_the_next_run(tmp_path: Path) -> No
     assert again.of("slack", "user_task_0", ENGLISH, "ours") is None
 
 
-def test_a_second_column_and_a_second_task_stand_beside_the_first(tmp_path: Path) -> None:
+def test_a_second_column_and_a_second_task_are_stored_with_the_first(tmp_path: Path) -> None:
     Kept(tmp_path, "code").keep("slack", "user_task_0", {PLAIN: {"ours": ONE}})
     later = Kept(tmp_path, "code")
     later.keep("slack", "user_task_0", {PLAIN: {"theirs": ONE}})
@@ -49,7 +49,7 @@ def test_a_second_column_and_a_second_task_stand_beside_the_first(tmp_path: Path
     assert sorted(path.name for path in tmp_path.rglob("*.json")) == ["get-is-a-sink.json", "plain.json"]
 
 
-def test_what_other_code_measured_is_refused(tmp_path: Path) -> None:
+def test_results_of_other_code_are_refused(tmp_path: Path) -> None:
     Kept(tmp_path, "code").keep("slack", "user_task_0", {PLAIN: {"ours": ONE}})
     with pytest.raises(SystemExit, match="measured with other code"):
         Kept(tmp_path, "other").of("slack", "user_task_0", PLAIN, "ours")

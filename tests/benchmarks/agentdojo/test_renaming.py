@@ -89,7 +89,7 @@ def test_a_policy_comes_back_with_the_names_that_its_patterns_mean(make: Make, p
 
 @EACH
 @ON_POLICIES
-def test_a_renamed_policy_declares_only_what_exists(make: Make, path: Path) -> None:
+def test_a_renamed_policy_declares_existing_names_only(make: Make, path: Path) -> None:
     names = make(SAID)
     text = written(Renamed(names), path.read_text("utf-8"), path.name)
     assert not read_policy(text).find_unused(names.tools.values())
@@ -122,7 +122,7 @@ def test_records_become_mappings_and_keys_that_are_data_stay() -> None:
     assert renamed.output("send_money", {"message": "sent"}) == {"status_detail": "sent"}
 
 
-def test_what_no_file_names_is_refused() -> None:
+def test_a_name_in_no_file_is_refused() -> None:
     renamed = Renamed(renaming.public(SAID))
     with pytest.raises(UnknownNameError, match="'fly_away'"):
         renamed.tool("fly_away")

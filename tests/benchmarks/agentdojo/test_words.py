@@ -23,7 +23,7 @@ def test_every_task_has_words(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", requests.LANGUAGES)
-def test_a_translation_keeps_what_its_user_would_keep(name: str) -> None:
+def test_a_translation_keeps_names_addresses_and_numbers(name: str) -> None:
     said = requests.read(name)
     for suite, tasks in requests.read(requests.SYNONYMS).items():
         missing = {
@@ -60,7 +60,7 @@ def test_other_words_that_lose_a_literal_are_refused() -> None:
         guise.request("slack", "user_task_99", "Read.")
 
 
-def test_a_pasted_document_stands_beside_the_request() -> None:
+def test_a_pasted_document_comes_before_or_after_the_request() -> None:
     words = requests.read(requests.SYNONYMS)["slack"]["user_task_0"]
     document = requests.PASTED.read_text("utf-8")
     before = Reworded(requests.SYNONYMS, requests.before()).request("slack", "user_task_0", words)

@@ -91,7 +91,7 @@ def test_the_facts_of_an_agent(desk):
     assert {kind.__name__ for kind in item.discovered} == {"Wish", "Done"}
 
 
-def test_agent_true_stays_what_it_was(desk):
+def test_agent_true_is_unchanged(desk):
     desk.write("prompt.md", "x")
     text = GOOD.replace("description: Works.}", "description: Works., agent: true, peers: []}", 1)
     assert [item.listener.agent for item in desk.load(text).listeners] == [True, True, False]

@@ -65,7 +65,7 @@ def test_a_function_answers_its_caller(function, given, answer):
     assert getattr(found, "value", found) == getattr(answer, "value", answer)
 
 
-def test_what_is_yielded_is_progress():
+def test_yielded_values_are_progress():
     desk, made = organism_of(listener("it", count)), payload_of(count)(to=2)
 
     async def watch():
@@ -123,7 +123,7 @@ def test_a_signature_that_cannot_be_typed_is_reported_at_the_parameter(project, 
     assert finding.startswith(f'{PLACE}{line_of(project, where)}: "{name}": {message}')
 
 
-def test_a_decorated_function_declares_what_the_function_does(project):
+def test_a_decorated_function_declares_the_same_as_the_function(project):
     code = """
         import functools
 

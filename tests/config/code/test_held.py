@@ -125,7 +125,7 @@ def test_objects_of_libraries_are_not_looked_into(project):
     assert first([logger]) is None
 
 
-def test_a_circle_ends_and_more_than_can_be_looked_at_is_told(project, monkeypatch):
+def test_a_cycle_ends_and_too_large_a_graph_is_reported(project, monkeypatch):
     circle = []
     circle.append(circle)
     assert first(circle) is None

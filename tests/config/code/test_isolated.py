@@ -144,14 +144,14 @@ def test_mistakes_of_the_handler_are_found_without_running_it(said, handler, tol
     assert told in finding
 
 
-def test_classes_beside_the_handler_would_bring_it_into_the_server(said, project):
+def test_classes_in_the_handlers_module_would_import_it_into_the_server(said, project):
     project.write("listeners/hostile.py", WORDS + HOSTILE.replace("raise SystemExit", "print"))
     (finding,) = said(payload="listeners.hostile.Ask")
     assert "is in the module of the handler" in finding
     assert "module of their own" in finding
 
 
-def test_a_module_that_the_server_imports_for_another_reason_is_told(said, project):
+def test_a_module_that_the_server_imports_for_another_reason_is_reported(said, project):
     project.write("listeners/hostile.py", "async def answer(payload, metadata):\n    return None\n")
     project.write("listeners/words.py", "import listeners.hostile\n" + WORDS)
     (finding,) = said()

@@ -79,7 +79,7 @@ def resolve(project, namespace, path):
     return Importer(Project(project.root, project.root), namespace).resolve(path)
 
 
-def test_changed_code_is_loaded_beside_the_old(project, twice):
+def test_changed_code_is_loaded_next_to_the_old(project, twice):
     old = project.load(ONE)
     project.write("listeners/greet.py", LATER)
     new = twice()
@@ -165,7 +165,7 @@ def test_a_source_of_the_same_second_and_size_is_read_all_the_same(project):
         ("top.it", 'importing "top" failed: '),
     ],
 )
-def test_what_leads_nowhere_is_told_by_plain_names(project, space, path, message):
+def test_a_dead_path_is_reported_by_plain_names(project, space, path, message):
     project.write("listeners/bad.py", "import listeners.nowhere\n")
     project.write("top.py", "from . import listeners\n")
     found = resolve(project, space, path)
@@ -186,7 +186,7 @@ def test_no_exception_of_a_module_ends_the_thread_that_loads_it(project, space, 
     assert "listeners/bad.py:2" in found.message
 
 
-def test_a_persons_interrupt_of_a_load_goes_on(project, space):
+def test_an_interrupt_during_a_load_propagates(project, space):
     project.write("listeners/bad.py", "raise KeyboardInterrupt\n")
     with pytest.raises(KeyboardInterrupt):
         resolve(project, space, "listeners.bad.it")
@@ -204,7 +204,7 @@ def test_packages_without_init_and_nested_ones(project, space):
     assert resolve(project, space, "space.deep.inner.value") == 7
 
 
-def test_what_is_installed_is_shared(project, space):
+def test_installed_packages_are_shared(project, space):
     project.write("data/readme.txt", "")
     assert resolve(project, space, "json.JSONDecoder.decode").__module__ == "json.decoder"
     assert resolve(project, space, "agentserver.contract.Code") is Code

@@ -14,7 +14,7 @@ def given(project, environ):
     return project
 
 
-def test_nothing_is_told_unless_the_file_or_the_environment_wants_it(project):
+def test_nothing_is_exported_unless_the_file_or_the_environment_asks_for_it(project):
     assert project.load(ONE).otel is None
 
 
@@ -54,7 +54,7 @@ def test_an_address_of_traces_is_taken_whole(project):
         ({BASE: "http://a", "OTEL_METRICS_EXPORTER": "none"}, "", ""),
     ],
 )
-def test_metrics_of_models_go_beside_the_spans_unless_the_environment_says_otherwise(
+def test_metrics_of_models_go_to_the_collector_of_spans_unless_the_environment_says_otherwise(
     project, environ, said, expected
 ):
     assert given(project, environ).load(ONE + said).otel.metrics == expected
@@ -104,6 +104,6 @@ def test_headers_come_from_the_environment_and_are_secrets(project):
         ("{content: maybe, endpoint: 'http://c'}", "7: otel.content: true or false was expected"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_line(project, said, fault):
+def test_an_error_is_reported_with_its_line(project, said, fault):
     (found,) = project.findings(ONE + f"otel: {said}\n")
     assert fault in str(found)

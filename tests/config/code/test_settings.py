@@ -60,7 +60,7 @@ def settings_of(project, text):
     return project.inspect((project.root / "organism.yaml").read_text())[0].listeners[0].settings
 
 
-def test_values_become_what_the_fields_ask_for(project):
+def test_values_are_converted_to_the_types_of_the_fields(project):
     project.environ |= {"SIZE": "7", "PRICE": "1.50"}
     settings = settings_of(
         project,
@@ -170,7 +170,7 @@ def one(keys, kind="Settings"):
         (one("{thing: 1}", "Odd"), "7: listeners[0].settings_class: Odd has fields that cannot be checked: "),
     ],
 )
-def test_what_is_refused(project, text, finding):
+def test_invalid_settings_are_refused(project, text, finding):
     findings = project.listener(text, CODE)
     line = (project.root / "listeners/greet.py").read_text().split("self.gone")[0].count("\n") + 1
     assert len(findings) == 1

@@ -48,7 +48,7 @@ SOUND = {
 
 
 @pytest.mark.parametrize("code", SOUND.values(), ids=SOUND)
-def test_what_is_taken(project, code):
+def test_accepted_signatures(project, code):
     assert project.handler(code) == []
 
 
@@ -145,7 +145,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("code", "where", "message"), REFUSED.values(), ids=REFUSED)
-def test_what_is_refused_at_the_handlers_own_line(project, code, where, message):
+def test_invalid_signatures_are_refused_at_the_handlers_own_line(project, code, where, message):
     findings = project.handler(code)
     assert len(findings) == 1
     if "{Raw}" in message:
@@ -161,13 +161,13 @@ def test_what_is_refused_at_the_handlers_own_line(project, code, where, message)
         ("it = len", "an object of builtin_function_or_method"),
     ],
 )
-def test_what_is_no_function(project, code, kind):
+def test_objects_that_are_not_functions(project, code, kind):
     (finding,) = project.handler(code)
     assert finding.startswith('organism.yaml:5: listeners[0].handler: "')
     assert finding.endswith(f"is no handler: an async function is needed, found {kind}")
 
 
-def test_a_name_that_is_none(project):
+def test_an_invalid_name(project):
     assert project.handler("it = None") == [
         'organism.yaml:5: listeners[0].handler: "listeners.greet.it" is None'
     ]
@@ -195,7 +195,7 @@ def discovered(project, code):
     return [kind.__name__ for kind in organism.listeners[0].discovered]
 
 
-def test_what_a_module_holds_is_not_asked_what_it_is(project):
+def test_a_modules_objects_are_not_asked_for_their_class(project):
     proxy = """
 class Proxy:
     def __getattribute__(self, name):
@@ -213,7 +213,7 @@ def test_classes_that_a_handler_can_name(project):
     assert discovered(project, code) == ["Greeting", "Reply", "Far"]
 
 
-def test_classes_of_enclosing_variables_and_of_what_is_wrapped(project):
+def test_classes_of_enclosing_variables_and_of_wrapped_functions(project):
     assert discovered(project, SOUND["enclosed"]) == ["Greeting", "Reply", "Inner"]
     project.write(
         "listeners/wrap.py",

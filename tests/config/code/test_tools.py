@@ -114,7 +114,7 @@ def test_a_lock_that_was_changed_is_refused(locked):
     )
 
 
-def test_a_position_that_is_json_as_text_is_told(locked):
+def test_a_position_that_is_json_as_text_is_reported(locked):
     (found,) = said(
         locked, "mcp:\n  - name: far\n    command: [far]\n    tools: [{name: odd/one, trust: source}]\n"
     )

@@ -11,7 +11,7 @@ def resolve(project, path):
     return Importer(Project(project.root, project.root)).resolve(path)
 
 
-def test_what_a_path_names(project):
+def test_a_path_resolves_to_its_object(project):
     project.write(
         "top.py", "class Box:\n    class Inner:\n        async def method(self): ...\nbox = Box()\n"
     )
@@ -62,7 +62,7 @@ def test_the_path_is_searched_during_the_import_only(project):
         ("space.nothing.it", 'there is no module "nothing" in "space"', ""),
     ],
 )
-def test_what_leads_nowhere(project, path, message, suggestion):
+def test_a_dead_path_is_refused(project, path, message, suggestion):
     project.write("space/other.txt", "")
     found = resolve(project, path)
     assert isinstance(found, ResolveFailure)
@@ -145,7 +145,7 @@ def test_a_load_that_fails_leaves_no_modules(project):
     assert set(sys.modules) == before
 
 
-def test_packages_without_init_are_told_apart_too(project):
+def test_packages_without_init_are_distinguished_too(project):
     project.write("space/greet.py", CODE)
     other = project.beside("other")
     other.write("space/greet.py", CODE)

@@ -31,7 +31,7 @@ def test_it_is_a_schema_and_explains_every_key():
         "schema: a.xsd",
     ],
 )
-def test_it_takes_what_the_loader_takes(line):
+def test_the_schema_accepts_whatever_the_loader_accepts(line):
     EDITOR.validate(yaml.safe_load(ONE + f"    {line}\n"))
 
 
@@ -47,7 +47,7 @@ def test_it_takes_what_the_loader_takes(line):
         "name: -x",
     ],
 )
-def test_it_refuses_what_the_loader_refuses(line):
+def test_the_schema_refuses_whatever_the_loader_refuses(line):
     data = yaml.safe_load(ONE)
     data["listeners"][0] |= yaml.safe_load(line)
     with pytest.raises(jsonschema.ValidationError):

@@ -86,7 +86,7 @@ def test_a_mistake_names_its_key(project, keys, told):
     assert "hidden" not in found
 
 
-def test_a_journal_beside_an_engine_is_refused(project):
+def test_a_journal_together_with_an_engine_is_refused(project):
     (found,) = project.findings(ONE + "journal: {path: a.db}\nengine: {postgres: {}}\n")
     assert found == (
         "organism.yaml:7: journal: journal: and engine: are both there, and conversations are kept in one place "

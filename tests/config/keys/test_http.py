@@ -105,7 +105,7 @@ def test_localhost_is_this_machine(loaded):
         ),
     ],
 )
-def test_what_cannot_be_is_an_error_with_its_line(loaded, http, line, told):
+def test_an_impossible_value_is_an_error_with_its_line(loaded, http, line, told):
     with pytest.raises(ConfigError) as refused:
         loaded(http)
     assert any(each.line == line and told in str(each) for each in refused.value.findings), (

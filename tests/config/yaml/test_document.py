@@ -132,7 +132,7 @@ def test_refused_and_read_on(tmp_path, text, finding):
     assert findings[0].startswith(finding)
 
 
-def test_what_cannot_be_opened(tmp_path):
+def test_unopenable_files(tmp_path):
     report = Mistakes()
     assert read(tmp_path, Path("d"), report) is None
     assert [str(f) for f in report.findings] == ["d:1: there is no such file"]
@@ -164,7 +164,7 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=examples(400), deadline=None)
 @given(st.lists(PIECES, max_size=25).map("".join))
-def test_what_libyaml_takes_means_what_it_means_without_it(text):
+def test_libyaml_and_the_pure_parser_read_alike(text):
     def read_as(composer):
         walk = document._Walk(Path("a.yaml"), Mistakes())
         try:

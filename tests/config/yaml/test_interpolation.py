@@ -51,7 +51,7 @@ def test_values_put_in_are_secrets_and_their_places_known():
         ("${file:a\0b}", 'a.yaml:3: x[0]: cannot read "a\0b": its name holds a NUL'),
     ],
 )
-def test_what_cannot_be_followed(text, finding):
+def test_invalid_interpolations(text, finding):
     result, values, findings, places = run(text, {"TOKEN": "x"})
     assert (result, values, places) == (text, [], frozenset())
     assert len(findings) == 1

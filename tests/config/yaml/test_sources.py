@@ -71,7 +71,7 @@ def test_files_are_bounded(project, monkeypatch):
     assert error == "organism.yaml:7: include[1]: more than 2 files"
 
 
-def test_malformed_includes_are_told_once(project):
+def test_malformed_includes_are_reported_once(project):
     assert project.errors(ONE + 'include: [5, "a\\0b"]\n') == [
         "organism.yaml:7: include[0]: text was expected; YAML reads this as the number 5 (quote it)",
         "organism.yaml:7: include[1]: must be one line without control or invisible characters",

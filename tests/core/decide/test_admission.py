@@ -45,7 +45,7 @@ def asked(rules, *drafts, memory=None, todos=0):
     return found.refusal or [proposal.to for proposal in found.proposals]
 
 
-def test_what_nobody_denies_is_admitted_in_order():
+def test_messages_that_nobody_denies_are_admitted_in_order():
     assert asked(shop(), (Ask("1"), "b"), (Note("2"), "z"), (Note("3"), None)) == ["b", "z", "x", "y", "z"]
 
 
@@ -60,14 +60,14 @@ def test_the_first_that_may_not_be_sent_is_the_reason():
     assert asked(rules, (Ask("1"), "b"), (Note("2"), "nobody")).code is Code.DENIED
 
 
-def test_a_broadcast_leaves_out_whom_it_may_not_reach():
+def test_a_broadcast_leaves_out_forbidden_members():
     assert asked(shop(Denies(y=Code.ROUTING)), (Note("x"), None)) == ["x", "z"]
 
 
 @pytest.mark.parametrize(
     "codes", [{"y": Code.DENIED}, {"x": Code.ROUTING, "y": Code.DENIED, "z": Code.ROUTING}]
 )
-def test_a_broadcast_is_refused_when_a_member_is_denied_what_it_says(codes):
+def test_a_broadcast_is_refused_when_its_content_is_denied_for_a_member(codes):
     assert asked(shop(Denies(**codes)), (Note("x"), None)) == Refusal(
         Code.DENIED, GuardNote("denies", "no y")
     )

@@ -59,7 +59,7 @@ def fanning(*said):
     return lambda call: list(said) if call.payload == Ask("hi") else None
 
 
-def test_three_calls_to_one_listener_two_classes_and_a_crash_are_told_apart():
+def test_three_calls_to_one_listener_two_classes_and_a_crash_are_distinguished():
     paper = desk(fanning(to("b", "note"), to("b", "crash"), to("b", "answer"))).run()
     assert told(paper) == [("Ask", None), ("Note", 0), ("SystemError", 1), ("Answer", 2)]
     key = paper.calls[0][1].key
@@ -151,7 +151,7 @@ def recorded(paper, outcome):
     return decision_codec.dump_cause(outcome), known, decision_codec.sent_messages(outcome), paper.rules
 
 
-def test_what_the_todo_service_answers_names_the_message_that_asked():
+def test_an_answer_of_the_todo_service_names_the_message_that_asked():
     paper = desk(fanning(to("b", "note"), whatever(count=1, hold=False))).run()
     assert ("TodoRegistered", 1) in told(paper)
 
@@ -166,7 +166,7 @@ def test_a_denial_by_a_person_answers_the_call_that_was_denied():
     assert not paper.calls[1][1].answering.refused
 
 
-def test_whatever_answers_is_not_what_the_caller_says_nor_the_service():
+def test_the_answering_listener_is_neither_the_callers_claim_nor_the_service():
     paper = desk(fanning(whatever(count=1, listener=None), to("b", "silent")))
     paper.run()
     paper.say(Ask("more"), "a")
@@ -225,7 +225,7 @@ def test_calls_and_answers_are_kept():
         paper.step()
 
 
-def test_what_comes_from_outside_answers_nothing():
+def test_outside_messages_answer_nothing():
     paper = desk(lambda call: None)
     delivery = paper.waiting[0]
     paper.run()

@@ -52,7 +52,7 @@ def waiting(p, text="hi", **more):
     return p
 
 
-def test_what_needs_an_approval_waits_and_its_listener_hears_nothing_of_it():
+def test_a_message_that_needs_approval_waits_unseen_by_its_listener():
     p = waiting(None)
     (approval,) = p.conversation.approvals()
     assert (approval.delivery.sender, approval.delivery.to) == ("a", "sink")
@@ -65,7 +65,7 @@ def test_what_needs_an_approval_waits_and_its_listener_hears_nothing_of_it():
     assert (p.outcomes[-1].asked, p.outcomes[-1].asking) == ((approval,), 1)
 
 
-def test_once_approved_it_goes_on_and_the_answer_comes_back():
+def test_an_approved_message_is_delivered_and_answered():
     p = waiting(None)
     outcome = p.decide(Said.ONCE)
     assert outcome.asking == -1
@@ -126,7 +126,7 @@ def test_two_equal_messages_wait_for_an_answer_each():
     assert sorted(answer.text for answer in p.replies) == ["told: denied", "told: re: hi"]
 
 
-def test_what_is_approved_for_good_is_not_asked_about_again_and_anything_else_is():
+def test_a_permanent_approval_covers_that_message_only():
     p = waiting(None)
     p.decide(Said.ALWAYS)
     waiting(p)
@@ -205,13 +205,13 @@ class Asks:
 @pytest.mark.parametrize(
     "said", [HandlerResponse.respond(Answer("x")), HandlerResponse(TodoUntil("Answer"), "system.todo")]
 )
-def test_what_has_nowhere_to_wait_is_denied(said):
+def test_a_message_without_a_place_to_wait_is_denied(said):
     p = waiting(None, a=lambda call: said if isinstance(call.payload, Ask) else None, guards=[Asks()])
     assert errors(p.seen("a")) == ["denied"]
     assert p.conversation.approvals() == ()
 
 
-def test_what_waits_goes_with_its_thread():
+def test_a_waiting_message_ends_with_its_thread():
     def a(call):
         if call.payload == Ask("hi"):
             return HandlerResponse(Ask("x"), "sink")
@@ -230,7 +230,7 @@ def test_what_waits_goes_with_its_thread():
     assert before.tree.get(thread) is not None
 
 
-def test_a_thread_whose_message_waits_is_not_at_rest():
+def test_a_thread_with_a_waiting_message_is_not_idle():
     p = waiting(None)
     (approval,) = p.conversation.approvals()
     assert not p.conversation.tree.nodes[approval.delivery.thread].quiet
@@ -271,7 +271,7 @@ def test_a_denial_counts_for_the_todo_that_waits_for_it():
     assert any(watcher.raised for kept in p.conversation.todos.watchers.values() for watcher in kept)
 
 
-def test_budgets_end_what_waits():
+def test_budgets_end_waiting_messages():
     def a(call):
         return [HandlerResponse(Ask("x"), "sink")] + [HandlerResponse(Ask(str(n)), "b") for n in range(20)]
 
@@ -286,7 +286,7 @@ def test_budgets_end_what_waits():
 # Stored and replayed
 
 
-def test_what_waits_is_kept():
+def test_waiting_messages_are_stored():
     p = waiting(None)
     p.decide(Said.ALWAYS)
     p.run()
@@ -348,7 +348,7 @@ class Says:
         return ("permitted", *about)
 
 
-def test_what_two_guards_ask_is_one_question_and_one_answer():
+def test_questions_of_two_guards_are_one_question_with_one_answer():
     p = waiting(
         None,
         guards=[
@@ -376,7 +376,7 @@ def test_a_denial_is_the_last_word():
     assert errors(p.seen("a")) == ["denied"]
 
 
-def test_what_a_guard_notes_is_on_record_and_the_message_goes_on():
+def test_a_guards_note_is_recorded_and_the_message_is_delivered():
     p = waiting(None, guards=[Says("x", NoteVerdict("look\nhere"))])
     assert len(p.seen("sink")) == 1
     flagged = next(record for record in p.records if record.event is Event.FLAGGED)
@@ -449,7 +449,7 @@ def test_without_a_narrowing_the_same_listeners_reach_them():
     assert len(p.seen("sink")) == 1
 
 
-def test_a_thread_at_rest_is_used_again_only_under_the_same_peers():
+def test_an_idle_thread_is_reused_only_under_the_same_peers():
     def b(call):
         return None
 

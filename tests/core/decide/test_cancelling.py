@@ -41,7 +41,7 @@ def cancelled(one, conversation, by="", request="1"):
 
 
 @pytest.mark.parametrize("by", ["", "ada"])
-def test_its_threads_close_its_principal_is_told_and_the_other_request_stays(by):
+def test_cancelling_closes_its_threads_notifies_its_principal_and_keeps_the_other_request(by):
     one, before = two()
     outcome = cancelled(one, before, by)
     after = outcome.conversation
@@ -73,7 +73,7 @@ def test_it_is_recorded_and_decided_again_as_it_was(by):
     assert describe_step(cause) == f"the end of a request, by {by or 'its principal'}"
 
 
-def test_what_is_at_rest_or_unknown_is_not_cancelled():
+def test_an_idle_or_unknown_request_is_not_cancelled():
     one, before = two()
     after = cancelled(one, before).conversation
     for request in ("1", "unknown", ""):

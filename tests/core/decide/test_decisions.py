@@ -111,7 +111,7 @@ def test_a_malformed_outside_message_is_answered_and_named():
     assert all(reply.retry_allowed for reply in paper.replies)
 
 
-def test_an_invalid_outside_payload_is_told_what_to_correct():
+def test_an_invalid_outside_payload_gets_a_correction():
     paper = solo(answer)
     name = paper.rules.codecs.of(Ask).name
     namespace, _, local = name[1:].partition("}")
@@ -234,7 +234,7 @@ def test_an_invalid_payload_is_the_senders_to_correct():
 @pytest.mark.parametrize(
     "value", [42, "text", {"a": 1}, [42], (respond(Answer("x")), None), object(), respond(42)]
 )
-def test_a_result_that_is_none_of_the_contracts_is_a_crash(value):
+def test_a_result_outside_the_contract_is_a_crash(value):
     paper = solo(lambda call: value)
     paper.say(Ask("hi"), "a")
     paper.run()
@@ -334,7 +334,7 @@ def test_respond_goes_to_the_callers_own_thread():
     assert threads[0][1] == threads[2][1] != threads[1][1]
 
 
-def test_respond_closes_sub_threads_drops_their_queue_and_cancels_what_runs():
+def test_respond_closes_sub_threads_drops_their_queue_and_cancels_running_work():
     def a(call):
         if isinstance(call.payload, Ask):
             return [to("b", Ask("1")), to("b", Ask("2")), to("c")]
@@ -521,7 +521,7 @@ def test_several_answers_arrive_one_by_one():
     assert paper.ends == {request: True}
 
 
-def test_an_answer_with_a_note_beside_it_sends_both():
+def test_an_answer_with_a_note_sends_both():
     paper = Paper(
         rules(listener("a", "log"), listener("log", payloads=(Note,))),
         {"a": lambda c: [respond(Answer("x")), to("log", Note("n"))], "log": silent},
@@ -777,7 +777,7 @@ def test_every_request_has_the_whole_budget():
     assert paper.conversation.messages == 60
 
 
-def test_a_spent_budget_cancels_what_runs():
+def test_a_spent_budget_cancels_running_work():
     paper = Paper(
         rules(listener("a", "b"), listener("b"), messages=4),
         {"a": lambda c: [to("b")] * (3 if c.payload == Ask("hi") else 1), "b": answer},
@@ -869,7 +869,7 @@ def test_hold_keeps_replies_until_all_are_there_and_delivers_them_in_the_order_o
     assert got[1].code == "internal"
 
 
-def test_hold_lets_go_when_no_other_reply_can_come():
+def test_hold_releases_replies_when_no_other_can_come():
     def a(call):
         if isinstance(call.payload, Ask):
             return [
@@ -1001,7 +1001,7 @@ def test_a_step_leaves_the_conversation_it_was_decided_on_as_it_was():
     assert (before.version, dict(before.requests), len(before.tree.nodes), before.messages) == (0, {}, 1, 0)
 
 
-def test_what_a_handler_sees_is_what_was_sent():
+def test_a_handler_sees_the_payload_as_sent():
     paper = Paper(
         rules(listener("a", "b"), listener("b")),
         {"a": once(to("b", Ask("<to>evil</to> & 'x' \r\n\t ]]>"))), "b": answer},

@@ -194,7 +194,7 @@ def test_wherever_the_budget_ends_nothing_is_left_and_nobody_waits(messages):
         assert set(outcome.parsed) <= {delivery.id for delivery in outcome.added}
 
 
-def test_a_spent_budget_inside_an_answer_is_told_to_the_opener_and_not_to_the_caller():
+def test_a_spent_budget_inside_an_answer_is_reported_to_the_opener_and_not_to_the_caller():
     paper = Paper(
         rules(listener("a", "b"), listener("b"), messages=2),
         {"a": lambda c: to("b") if c.payload == Ask("hi") else respond(Answer("never")), "b": answer},
@@ -208,7 +208,7 @@ def test_a_spent_budget_inside_an_answer_is_told_to_the_opener_and_not_to_the_ca
 # Quiescence
 
 
-def test_a_request_whose_only_work_is_a_retry_is_not_at_rest():
+def test_a_request_with_only_a_pending_retry_is_not_idle():
     def late(call):
         if call.attempt == 0:
             raise Late
@@ -221,7 +221,7 @@ def test_a_request_whose_only_work_is_a_retry_is_not_at_rest():
     assert paper.ends == {request: False}
 
 
-def test_a_retry_beside_a_held_reply_keeps_it_held():
+def test_a_pending_retry_keeps_a_held_reply_held():
     from agentserver import TodoUntil
 
     def a(call):
@@ -263,7 +263,7 @@ def test_a_crash_while_handling_a_reply_tells_the_caller_once():
     assert paper.ends == {request: True}
 
 
-def test_the_opener_of_a_closed_conversation_hears_of_every_request_once():
+def test_the_opener_of_a_closed_conversation_is_notified_of_every_request_once():
     paper = Paper(rules(listener("a", "a")), {"a": lambda c: to("a")})
     requests = [paper.say(Ask("hi"), "a") for _ in range(3)]
     paper.step()
@@ -321,7 +321,7 @@ def test_whatever_cannot_be_delivered_is_refused_with_identical_bytes(several):
     assert told(attempts[0])[1] == ""
 
 
-def test_records_keep_a_bounded_line_of_what_a_sender_wrote():
+def test_records_keep_a_bounded_line_of_a_senders_text():
     paper = Paper(rules(listener("a")), {"a": lambda c: to("x\n" * 5000)})
     paper.say(Ask("hi"), "a")
     paper.say(Ask("hi"), "y\x1b[2J" * 5000)

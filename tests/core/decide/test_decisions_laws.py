@@ -157,7 +157,7 @@ def test_nothing_is_lost_or_done_twice_and_everything_comes_to_rest(rules, seed)
 
 @settings(max_examples=examples(50))
 @given(st.integers(0, 2**32))
-def test_what_is_kept_after_any_step_is_what_was_there(seed):
+def test_the_stored_state_after_any_step_equals_the_real_one(seed):
     random = Random(seed)
     paper = Paper(ASKING, whims(random))
     for _ in range(3):

@@ -65,7 +65,7 @@ def test_several_replies_of_one_call_stay_together_in_their_order():
     assert texts(paper.run()) == ["hi", "-", "re: 1", "and", "re: 2"]
 
 
-def test_a_refusal_of_ones_own_message_is_told_at_once_and_is_no_reply():
+def test_a_refusal_of_ones_own_message_arrives_at_once_and_is_no_reply():
     def a(call):
         match call.payload:
             case Ask():
@@ -86,7 +86,7 @@ def test_a_refusal_of_ones_own_message_is_told_at_once_and_is_no_reply():
     assert paper.calls[-1][1].metadata.todo_nudge
 
 
-def test_closing_a_todo_lets_go_what_it_holds():
+def test_closing_a_todo_releases_its_replies():
     def a(call):
         match call.payload:
             case Ask():
@@ -108,7 +108,7 @@ def test_closing_a_todo_lets_go_what_it_holds():
     assert [(d.sender, thread.held) for d in thread.inbox] == [("b", ()), ("system.todo", ())]
 
 
-def test_closing_a_todo_in_the_handler_lets_go_as_well():
+def test_closing_a_todo_in_the_handler_releases_its_replies_as_well():
     def a(call):
         match call.payload:
             case Ask():
@@ -164,7 +164,7 @@ def test_a_todo_that_is_complete_outlives_the_answer_until_it_is_closed():
     assert "registered for: Answer response" in paper.calls[-1][1].metadata.todo_nudge
 
 
-def test_a_thread_keeps_a_bounded_number_of_todos_and_is_told_so():
+def test_a_thread_has_a_bounded_number_of_todos_and_learns_of_the_bound():
     def a(call):
         match call.payload:
             case Ask("hi"):

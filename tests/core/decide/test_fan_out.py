@@ -47,7 +47,7 @@ def test_a_fan_out_for_which_there_is_no_room_ends_its_request(limits):
     assert errors(paper.replies) == ["budget"]
 
 
-def test_a_fan_out_of_which_a_message_is_denied_sends_none():
+def test_a_fan_out_with_a_denied_message_sends_none():
     def ask(call):
         return [HandlerResponse(Ask("x"), to) for to in "bc"] if isinstance(call.payload, Ask) else None
 

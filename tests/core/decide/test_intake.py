@@ -24,7 +24,7 @@ def test_of_an_envelope_only_the_target_is_believed():
     assert (draft.to, draft.root, draft.markup) == ("b", ASK.name, ASK.encode(Ask("x")))
 
 
-def test_what_the_gateway_says_goes_before_what_the_envelope_says():
+def test_the_gateways_values_override_those_of_the_envelope():
     assert outside(write("x", "b", None, ASK.encode(Ask("x"))), "c").to == "c"
     assert outside(ASK.encode(Ask("x")).encode(), "c").to == "c"
     assert outside(ASK.encode(Ask("x")).encode()).to is None
@@ -42,7 +42,7 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_what_an_envelope_claims_changes_nothing(name):
+def test_claims_of_an_envelope_change_nothing(name):
     whole = write("console", "b", "t", ASK.encode(Ask("x")))
     claimed = whole.replace(*CLAIMS[name])
     assert claimed != whole
@@ -68,7 +68,7 @@ def test_a_sender_that_is_no_name_is_refused(bad):
         (write("x", "b", None, '<Ask xmlns="urn:other"/>'), Code.ROUTING),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_target(data, code, to):
+def test_an_unreadable_message_is_refused_with_its_target(data, code, to):
     found = outside(data, to)
     assert isinstance(found, Refusal)
     assert found.code is code
@@ -128,7 +128,7 @@ def test_the_room_for_an_envelope_is_enough_for_any_names():
         b'<!DOCTYPE a><a xmlns="urn:x"/>',
     ],
 )
-def test_what_comes_in_is_an_envelope_or_else_what_it_is_as_a_payload(data):
+def test_input_is_an_envelope_or_else_a_bare_payload(data):
     either, whole, bare = (
         envelope.read_either(data),
         envelope.read_envelope(data),

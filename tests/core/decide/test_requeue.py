@@ -58,7 +58,7 @@ def done(paper):
     return [event.answered for event in paper.events if isinstance(event, Done)]
 
 
-def test_a_request_at_rest_is_opened_again_and_answered(paper, works):
+def test_an_idle_request_is_reopened_and_answered(paper, works):
     works.broken = {"agent"}
     paper.say(Ask("x"), "agent")
     paper.run()
@@ -111,7 +111,7 @@ def test_a_closed_thread_and_a_closed_conversation(paper, works):
         again(paper, agent)
 
 
-def test_what_waits_already(paper):
+def test_an_already_waiting_message(paper):
     paper.say(Ask("x"), "agent")
     with pytest.raises(LookupError, match="it waits already"):
         again(paper, dead(paper, "agent"))
@@ -164,7 +164,7 @@ def test_it_is_recorded_with_all_that_it_needs_and_decided_again(paper, works):
     assert again_._replace(parsed={}) == outcome._replace(parsed={})
 
 
-def test_what_a_listener_had_asked_for_or_the_system_wrote_is_no_request(paper, works):
+def test_a_listeners_call_or_a_system_message_is_no_request(paper, works):
     paper.say(Ask("x"), "agent")
     paper.run()
     answers = [d for outcome in paper.outcomes for d in outcome.added if "Answer" in d.root]

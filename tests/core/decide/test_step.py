@@ -55,7 +55,7 @@ def called(*names):
     return step(*(asks(name) for name in names))
 
 
-def test_what_is_sent_is_counted_recorded_and_ready():
+def test_a_sent_message_is_counted_recorded_and_ready():
     outcome = called("a", "b", "a")
     assert [d.to for d in outcome.added] == ["a", "b", "a"]
     assert outcome.ready == outcome.added
@@ -73,14 +73,14 @@ def test_the_second_message_of_a_thread_is_not_ready():
 
 
 @pytest.mark.parametrize(("before", "hop"), [(1, 4), (5, 1)])
-def test_what_overruns_a_budget_ends_its_request_within_the_step(before, hop):
+def test_overrunning_a_budget_ends_its_request_within_the_step(before, hop):
     outcome = step(*(asks("a") for _ in range(before)), asks("b", hop=hop))
     assert (outcome.added, outcome.dropped, outcome.ready, outcome.parsed) == ((), (), (), {})
     assert [type(reply).__name__ for reply in outcome.replies] == ["Reply", "Done"]
     assert len(outcome.conversation.tree.nodes) == 1
 
 
-def test_the_parsed_form_of_what_is_sent_rides_beside_it():
+def test_the_parsed_form_travels_with_the_sent_message():
     element = object()
     outcome = step(asks("a", element=element), asks("b", element=element))
     assert outcome.parsed == {delivery.id: element for delivery in outcome.added}
@@ -94,7 +94,7 @@ def test_another_attempt_keeps_its_place_and_its_name():
     assert outcome.conversation.tree.nodes[before.added[0].thread].inbox == (outcome.retry,)
 
 
-def test_ending_closes_everything_and_tells_what_was_dropped():
+def test_ending_closes_everything_and_reports_dropped_messages():
     before = called("a", "b")
     outcome = step(methodcaller("close", "over"), before=before.conversation)
     assert outcome.dropped == before.added
@@ -122,7 +122,7 @@ def test_a_step_leaves_the_conversation_as_it_was():
 
 @pytest.mark.parametrize("command", [take, retry, bury])
 @pytest.mark.parametrize("which", ["behind another", "gone"])
-def test_only_what_runs_is_taken_tried_again_or_given_up(command, which):
+def test_only_running_work_is_taken_retried_or_abandoned(command, which):
     before = called("a").conversation
     (child,) = before.tree.nodes[OPENED.tree.root].children
     if which == "gone":
@@ -140,7 +140,7 @@ def test_a_delivery_is_done_once():
         step(take(before.added[0]), take(before.added[0]), before=before.conversation)
 
 
-def test_what_is_done_may_still_be_given_up_and_is_counted_once():
+def test_finished_work_may_still_be_abandoned_and_is_counted_once():
     before = called("a")
     outcome = step(take(before.added[0]), bury(before.added[0]), before=before.conversation)
     assert [r.event for r in outcome.records[:2]] == [Event.HANDLED, Event.FAILED]
@@ -148,7 +148,7 @@ def test_what_is_done_may_still_be_given_up_and_is_counted_once():
     assert outcome.grown == -len(before.added[0].message)
 
 
-def test_what_waits_is_not_queued_again():
+def test_a_waiting_message_is_not_requeued():
     before = called("a")
     with pytest.raises(ImpossibleError, match="requeue: a delivery that is running"):
         step(methodcaller("requeue", before.added[0], None), before=before.conversation)
@@ -166,7 +166,7 @@ def test_a_request_is_begun_once():
         step(methodcaller("begin", "r"), before=called("a").conversation)
 
 
-def test_pruning_a_thread_takes_back_what_it_held_from_below():
+def test_pruning_a_thread_releases_the_replies_held_below_it():
     def a(call):
         match call.payload:
             case Ask("hi"):

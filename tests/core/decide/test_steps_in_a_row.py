@@ -163,7 +163,7 @@ def test_a_request_takes_over_the_thread_of_an_earlier_one():
     assert not paper.conversation.requests
 
 
-def test_a_request_on_a_thread_at_rest_leaves_others_alone():
+def test_a_request_on_an_idle_thread_leaves_others_alone():
     paper = both()
     paper.say(Ask("one"), "a", "r1")
     paper.run()

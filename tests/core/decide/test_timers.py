@@ -148,7 +148,7 @@ def test_a_question_is_asked_when_the_time_has_come():
     assert p.replies == [Answer("told: re: hi")]
 
 
-def test_an_answer_drops_what_its_thread_has_delayed():
+def test_an_answer_drops_the_delayed_messages_of_its_thread():
     def a(call):
         if isinstance(call.payload, Ask):
             return [DelayedResponse(Ask("late"), "sink", DAY), HandlerResponse(Ask("now"), "b")]
@@ -291,7 +291,7 @@ def test_a_conversation_sleeps_only_while_nothing_else_waits():
         DelayedResponse(Ask("x"), "nobody", DAY),
     ],
 )
-def test_what_cannot_be_delayed_is_refused_at_once(late):
+def test_an_impossible_delay_is_refused_at_once(late):
     late = DelayedResponse(late.payload, late.to, DAY)
     p = paper(lambda call: late if isinstance(call.payload, Ask) else None)
     assert len(errors(p.seen("a"))) == 1
@@ -316,7 +316,7 @@ def test_timers_are_listed_in_the_order_of_their_times():
     assert [one.seconds for one in p.seen("a")[1:]] == [1.0, 1.0, 2.0, 3.0]
 
 
-def test_later_checks_what_it_is_given():
+def test_later_validates_its_arguments():
     delayed = []
     now = Invocation(None, None, None, None, (), "key", 0, delay=delayed.append)
     with pytest.raises(TypeError, match="only a HandlerResponse"):

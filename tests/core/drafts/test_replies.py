@@ -65,7 +65,7 @@ def test_a_class_that_the_closed_codecs_do_not_hold_is_refused_with_advice_for_t
     assert closed.add(Ask) is closed.of(Ask)
 
 
-def test_one_invalid_payload_stands_in_the_way_of_all():
+def test_one_invalid_payload_blocks_all():
     found = read([HandlerResponse(Ask("fine"), "b"), HandlerResponse(Ask("\x00"), "c")])
     assert isinstance(found, Refusal)
     assert (found.code, found.to) == (Code.VALIDATION, "c")
@@ -73,7 +73,7 @@ def test_one_invalid_payload_stands_in_the_way_of_all():
     assert "\x00" not in found.corrections[0]
 
 
-def test_a_payload_beyond_the_bounds_is_told_the_bound():
+def test_a_payload_beyond_the_bounds_gets_the_bound_in_its_error():
     found = read(respond(Answer("x" * 300)), bytes=256)
     assert (found.code, found.to, found.corrections) == (Code.VALIDATION, "", ("more than 256 bytes",))
 
@@ -82,7 +82,7 @@ def test_a_payload_beyond_the_bounds_is_told_the_bound():
     "value",
     [42, "text", {}, object(), [42], [None], respond(42), respond(Answer), HandlerResponse(Ask("x"), 1)],
 )
-def test_what_is_no_result_is_a_defect(value):
+def test_an_invalid_result_is_a_defect(value):
     found = read(value)
     assert isinstance(found, HandlerFailure)
     assert found.code is Code.INTERNAL
@@ -135,7 +135,7 @@ def test_text_that_names_nothing_known_is_like_a_message_to_nobody():
     assert found.code is Code.ROUTING
 
 
-def test_text_that_is_invalid_is_told_what_to_correct():
+def test_invalid_text_gets_a_correction():
     found = read(markup(Ask("x")).replace("text>", "test>").encode())
     assert found.code is Code.VALIDATION
     assert any("text" in correction for correction in found.corrections)

@@ -73,7 +73,7 @@ def test_no_listener_speaks_for_the_system(payload, way):
 
 
 @pytest.mark.parametrize("text", [UNKNOWN, LATER])
-def test_text_that_names_what_the_system_does_not_have_is_refused_as_well(text):
+def test_text_that_names_unknown_system_types_is_refused_as_well(text):
     assert errors(said_once(text)[1]) == ["validation"]
 
 
@@ -133,7 +133,7 @@ def test_an_error_is_passed_on_to_the_caller_under_the_name_of_who_passed_it():
     assert answered.sender == "a"
 
 
-def test_an_error_goes_on_over_several_hops():
+def test_an_error_propagates_over_several_hops():
     third = rules(listener("c", "a"), listener("a", "b"), listener("b"))
     onward = {
         "c": lambda c: to("a") if isinstance(c.payload, Ask) else respond(c.payload),

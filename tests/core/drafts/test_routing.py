@@ -32,7 +32,7 @@ def test_the_caller_is_answered_whether_it_is_named_or_not():
     assert found(Ask("x"), "b", caller="b") == [("b", Route.ANSWER)]
 
 
-def test_an_answer_may_be_any_payload_and_a_call_only_what_the_receiver_declares():
+def test_an_answer_may_be_any_payload_and_a_call_only_a_declared_one():
     assert found(Note("x"), Target.CALLER, caller="c") == [("c", Route.ANSWER)]
     assert found(Note("x"), "c") == []
     assert found(Ask("x"), "c") == [("c", Route.PEER)]
@@ -44,7 +44,7 @@ def test_ones_own_name_is_a_self_call_even_for_ones_own_caller():
     assert found(Note("x"), "a") == []
 
 
-def test_services_take_what_they_declare_from_listeners_only():
+def test_services_take_declared_payloads_from_listeners_only():
     assert found(TodoUntil("X"), TODO) == [(TODO, Route.SERVICE)]
     assert found(TodoUntil("X")) == [(TODO, Route.SERVICE)]
     assert found(Ask("x"), TODO) == []
@@ -86,7 +86,7 @@ def test_a_member_of_a_broadcast_does_not_hear_its_own():
     st.sampled_from([None, Target.CALLER, TODO, "console", "nobody", *"abcwxy"]),
     st.sampled_from([None, "console", *"abcwxy"]),
 )
-def test_what_names_no_target_reaches_nobody_out_of_reach(sender, payload, to, caller):
+def test_a_message_without_a_target_stays_within_reach(sender, payload, to, caller):
     reached = found(payload, to, sender=sender, caller=caller)
     if to is None:
         assert {name for name, _ in reached} <= {

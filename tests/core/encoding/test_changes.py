@@ -71,7 +71,7 @@ def test_changes_to_another_version_are_refused():
 
 
 @pytest.mark.parametrize("what", ["threads", "requests"])
-def test_a_step_of_a_large_conversation_has_no_more_to_keep(what):
+def test_a_step_of_a_large_conversation_stores_as_little(what):
     def one(number):
         paper = pingpong(**{what: number})
         for _ in range(6):
@@ -115,7 +115,7 @@ def queueing(name, turn):
 
 @pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
 @pytest.mark.parametrize("name", QUEUES)
-def test_of_much_that_waits_on_a_thread_what_comes_and_goes_is_kept_alone(name, turn):
+def test_of_a_long_queue_only_additions_and_removals_are_stored(name, turn):
     before, after = queueing(name, turn)
     changed = diff(before, after, memory_dumper(())).state
     assert len(changed) < 320
@@ -129,7 +129,7 @@ def test_any_queue_becomes_any_other(before, now):
     assert _update_queue(before, *_queue(before, now, tuple)) == now
 
 
-def test_a_thread_whose_todos_went_and_came_back_stands_at_the_end():
+def test_a_thread_whose_todos_went_and_came_back_is_at_the_end():
     paper = lived(917504)
     watched = [one for one in paper.outcomes if len(one.since.todos.watchers) > 1]
     assert watched

@@ -80,19 +80,19 @@ def test_a_detail_comes_back_as_it_was(detail):
     assert load(dump(detail)) == detail
 
 
-def test_an_attempt_keeps_what_is_unknown_of_it():
+def test_an_attempt_stores_its_unknown_fields():
     assert (ATTEMPT.target, ATTEMPT.params_keys) == (Unknown(3, "00"), ("a", OmittedCount(2)))
     assert load(dump(ATTEMPT)).raw_len is None
 
 
-def test_an_attempt_without_a_known_intent_is_told():
+def test_an_attempt_without_a_known_intent_is_reported():
     assert WORDING.join_lines(ATTEMPT) == "approve"
     assert WORDING.join_lines(Ground.HANDOFF.of("late")) == "handoff: late"
 
 
 @pytest.mark.parametrize("detail", DETAILS, ids=lambda detail: type(detail).__name__)
 @pytest.mark.parametrize("lie", ["weird", 5, None, True, [], {}, ["a"], {"a": 1}, 1.5], ids=repr)
-def test_what_is_loaded_can_be_told_and_anything_else_is_refused(detail, lie):
+def test_a_loaded_detail_can_be_reported_and_anything_else_is_refused(detail, lie):
     plain = json.loads(json.dumps(dump(detail)))
     for way in places(plain):
         try:

@@ -25,7 +25,7 @@ def moment(number):
     return Moment(float(number), bytes([number]) * 16)
 
 
-def test_a_settled_reservation_counts_its_cost_and_an_open_one_what_it_may_cost_for_each_set_of_payers():
+def test_a_settled_reservation_counts_its_cost_and_an_open_one_its_maximum_for_each_set_of_payers():
     charges = Charges()
     for number, (to, tokens) in enumerate([("writer", 100), ("writer", 200), ("reader", 900)]):
         charges.reserve(

@@ -65,7 +65,7 @@ def test_how_long_a_handler_took_is_kept(paper):
     assert slow.records[0].began == slow.records[0].at - 0.5
 
 
-def test_what_was_made_and_dropped_in_one_step_is_kept_whole(paper):
+def test_state_made_and_dropped_in_one_step_is_stored_whole(paper):
     gone = paper.outcomes[0].records[-1]
     assert gone.event is Event.SENT
     step = paper.outcomes[1]._replace(

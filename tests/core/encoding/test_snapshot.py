@@ -69,7 +69,7 @@ def again(story, outcome, deliveries, known=SHOP):
 
 @settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
-def test_what_was_decided_is_decided_again(seed):
+def test_a_replay_decides_the_same(seed):
     paper = lived(seed)
     paper.apply(decisions.close(paper.conversation, paper.rules, paper.moment(), "test"))
     root = paper.outcomes[0].conversation.tree.root
@@ -131,7 +131,7 @@ def observed(guard):
     return paper.run().conversation
 
 
-def test_what_a_guard_remembers_is_kept_in_its_own_words():
+def test_a_guards_memory_is_stored_in_its_own_encoding():
     guard = Counting()
     conversation = observed(guard)
     snapshot = take(conversation, [guard])
@@ -151,7 +151,7 @@ def test_a_guard_that_is_gone_is_not_silently_off():
 
 
 @pytest.mark.parametrize("state", [b"", b"[]", b"[2]", b"[1, 2]", b"{}", b'[1,"a"]', b"null"])
-def test_what_is_no_snapshot_is_refused(state):
+def test_an_invalid_snapshot_is_refused(state):
     with pytest.raises(UnreadableError):
         restore(Snapshot(state, {}, {}))
 
@@ -175,7 +175,7 @@ def test_a_snapshot_without_a_delivery_that_waits_is_refused():
         b'[1,["receive",[1],"r",null]]',
     ],
 )
-def test_what_is_no_decision_is_refused(data):
+def test_an_invalid_decision_is_refused(data):
     with pytest.raises(UnreadableError):
         decision_codec.load_cause(data, {}, [], SHOP)
 

@@ -50,11 +50,11 @@ def test_every_part_of_a_kind_says_which_fields_are_words():
 
 
 @pytest.mark.parametrize("detail", SAMPLES, ids=lambda one: NAMES[type(one)])
-def test_what_is_kept_decodes_to_an_equal_detail(detail):
+def test_a_stored_detail_decodes_to_an_equal_one(detail):
     assert KEPT.load(KEPT.dump(detail)) == detail
 
 
-def test_no_detail_is_none():
+def test_the_absence_of_a_detail_is_none():
     assert KEPT.load(KEPT.dump(None)) is None
     assert fields(None) is None
 
@@ -67,7 +67,7 @@ def test_any_words_are_kept(text, guard):
 @pytest.mark.parametrize(
     "plain", ["words", ["nothing"], ["failure"], ["failure", "x", "y"], 3, "", ["grounds", "x", []]]
 )
-def test_what_is_no_detail_is_an_error(plain):
+def test_an_invalid_detail_is_an_error(plain):
     with pytest.raises(ValueRefusedError):
         KEPT.value(plain)
 

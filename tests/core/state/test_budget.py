@@ -134,7 +134,7 @@ def test_a_result_beyond_the_budget_ends_its_request_and_is_decided_again(result
     assert paper.replies[-1] == Answer("still here")
 
 
-def test_what_others_spent_meanwhile_counts_for_a_result_that_was_read_before():
+def test_spending_by_others_meanwhile_counts_for_a_result_read_earlier():
     paper = Paper(
         rules(listener("a", "b"), listener("b", "c"), listener("c"), messages=9),
         {

@@ -51,7 +51,7 @@ def test_a_value_is_kept_under_its_own_class():
     assert kept.get(Note) == Note("y")
 
 
-def test_what_is_kept_cannot_be_changed_from_outside():
+def test_stored_values_cannot_be_changed_from_outside():
     basket = Basket(["a"])
     kept = ThreadStorage({}, Codecs([Basket]), Bounds(), 1000)
     kept.set(basket)
@@ -60,7 +60,7 @@ def test_what_is_kept_cannot_be_changed_from_outside():
     assert kept.get(Basket) == Basket(["a"])
 
 
-def test_deleting_hides_what_was_kept_and_is_a_change():
+def test_deleting_hides_a_stored_value_and_is_a_change():
     kept = storage(one=Note("x"))
     kept.delete(Note)
     assert kept.get(Note) is None
@@ -103,7 +103,7 @@ def test_only_payloads_are_kept(value):
 
 
 @pytest.mark.parametrize("data", [b"junk", b'<Note xmlns="urn:agentserver:payload:Note:v1"/>'])
-def test_what_no_longer_satisfies_its_schema_is_not_given_out(data):
+def test_a_value_that_no_longer_satisfies_its_schema_is_not_returned(data):
     kept = ThreadStorage({NOTE: data}, CODECS, Bounds(), 1000)
     with pytest.raises(ValueError, match="Note does not satisfy its schema"):
         kept.get(Note)
@@ -121,7 +121,7 @@ def logged(*values, limit=1000):
     return ThreadStorage({}, CODECS, Bounds(bytes=2000), limit, logs)
 
 
-def test_a_log_has_what_was_there_and_what_was_appended():
+def test_a_log_has_old_and_appended_entries():
     kept = logged(Note("a"))
     assert kept.log(Ask) == ()
     kept.append(Note("b"))
@@ -135,7 +135,7 @@ def test_a_log_has_what_was_there_and_what_was_appended():
     ]
 
 
-def test_what_is_appended_is_neither_the_value_nor_in_place_of_it():
+def test_appending_neither_replaces_the_value_nor_becomes_it():
     kept = storage(one=Note("value"))
     kept.append(Note("entry"))
     assert (kept.get(Note), kept.log(Note)) == (Note("value"), (Note("entry"),))
@@ -226,7 +226,7 @@ def test_a_todo_is_closed_once_and_only_if_it_is_the_threads():
     assert own.get_raised_for("t", "a") == ()
 
 
-def test_what_is_collected_does_not_change_any_more():
+def test_collected_effects_no_longer_change():
     kept, own = storage(), todos()
     assert collect(kept, own) == Effects({})
     kept.set(Note("x"))

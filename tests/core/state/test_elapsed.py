@@ -12,7 +12,7 @@ YEARS = 10 * 365 * DAY
 NOW = 1_800_000_000.0
 
 
-def test_without_a_jump_time_is_what_the_clock_says():
+def test_without_a_jump_time_follows_the_clock():
     assert Calendar().cutoff(30 * DAY, NOW) == NOW - 30 * DAY
 
 
@@ -61,7 +61,7 @@ def test_a_clock_that_is_slewed_has_not_jumped(drift):
     st.lists(st.tuples(st.floats(0, 40 * DAY), st.floats(-100 * DAY, 100 * DAY)), max_size=8),
     st.floats(1, 60 * DAY),
 )
-def test_nothing_is_over_before_its_time(kept, turns, limit):
+def test_nothing_expires_before_its_time(kept, turns, limit):
     """Whatever the clock does: stamps are made, time passes, the clock is set."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(elapsed_time, "JUMPS", kept)

@@ -17,7 +17,7 @@ def look(mapping):
 
 
 @given(st.integers(0, 3 * FEW), CHANGES)
-def test_it_is_what_a_dict_would_be_and_no_version_changes_afterwards(length, changes):
+def test_an_overlay_behaves_like_a_dict_and_no_version_changes_afterwards(length, changes):
     model = dict.fromkeys(range(length), "old")
     now = changeable(model.copy())
     versions = []

@@ -19,7 +19,7 @@ def stuck(change):
     return {entry.id for entry in change.settle() if entry.held and entry.held == entry.pending}
 
 
-def test_a_request_is_at_rest_when_nothing_of_it_is_left():
+def test_a_request_without_remaining_work_is_idle():
     change = RequestChange({"old": OpenRequest("old", pending=1)})
     change.begin("new")
     change.count("new", 2)
@@ -28,7 +28,7 @@ def test_a_request_is_at_rest_when_nothing_of_it_is_left():
     assert change.now == {"new": OpenRequest("new", pending=2)}
 
 
-def test_one_that_begins_and_causes_nothing_is_at_rest_at_once():
+def test_a_request_that_causes_nothing_is_idle_at_once():
     change = RequestChange({})
     change.begin("r")
     change.answer("r")
@@ -42,7 +42,7 @@ def test_a_request_is_open_only_once():
         RequestChange(before).begin("r")
 
 
-def test_a_change_leaves_what_it_was_made_from():
+def test_a_change_leaves_its_origin_unchanged():
     before = {"r": OpenRequest("r", ("t",), 1)}
     change = RequestChange(before)
     change.begin("s")
@@ -71,7 +71,7 @@ def test_only_held_deliveries_make_a_request_stuck():
     assert closed(change) == []
 
 
-def test_a_request_spends_no_more_than_it_may():
+def test_a_request_spends_at_most_its_budget():
     change = RequestChange({"r": OpenRequest("r", messages=3)})
     assert [change.spend("r", 5) for _ in range(3)] == [True, True, False]
     change.settle()

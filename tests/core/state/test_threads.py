@@ -66,7 +66,7 @@ def test_threads_are_numbered_in_the_order_of_their_opening():
     assert [node.ordinal for node in change.result().nodes.values()] == [0, 1, 3]
 
 
-def test_a_thread_at_rest_is_given_to_its_owner_only():
+def test_an_idle_thread_is_given_to_its_owner_only():
     change = grown(("root", "a.b", "t1"), ("root", "a", "t2"))
     assert change.take_resting("root", "a.b").id == "t1"
     assert change.take_resting("root", "a").id == "t2"
@@ -74,7 +74,7 @@ def test_a_thread_at_rest_is_given_to_its_owner_only():
     assert change.take_resting("t1", "a.b") is None
 
 
-def test_a_thread_with_work_on_it_or_below_it_is_not_at_rest():
+def test_a_thread_with_work_on_it_or_below_it_is_not_idle():
     tree = tree_of(("root", "a", "t1"), ("t1", "b", "t2"), ("t2", "c", "t3"))
     assert TreeChange(tree).take_resting("root", "a").id == "t1"
     for thread in ("t1", "t3"):
@@ -87,7 +87,7 @@ def test_a_thread_with_work_on_it_or_below_it_is_not_at_rest():
             assert change.take_resting("root", "a") is None
 
 
-def test_the_oldest_threads_at_rest_are_given_first_and_each_once():
+def test_the_oldest_idle_threads_are_given_first_and_each_once():
     change = grown(("root", "a", "t1"), ("root", "a", "t2"), ("root", "a", "t3"))
     change.put(busy(change.tree.get("t1")))
     assert [change.take_resting("root", "a").id for _ in range(2)] == ["t2", "t3"]

@@ -77,7 +77,7 @@ def test_watchers_die_with_their_thread():
     assert TodoBook().forget({"t"}) == TodoBook()
 
 
-def test_only_a_holding_watcher_keeps_replies_and_no_more_than_it_counts():
+def test_only_a_holding_watcher_keeps_replies_and_at_most_its_count():
     assert TodoBook().holder(reply()) is None
     assert book().holder(reply()) is None
     holding = book(hold=True, count=2)
@@ -107,7 +107,7 @@ def test_a_reply_is_counted_by_every_watcher_that_awaits_it():
     ]
 
 
-def test_abandoning_forgets_what_can_no_longer_come_and_keeps_what_is_to_be_acknowledged():
+def test_abandoning_forgets_impossible_replies_and_keeps_unacknowledged_ones():
     both = book().watch("t", TodoUntil(wait_for="Other"), "w2").notice(reply())
     left = both.abandon("t")
     assert [w.watcher_id for w in left.watchers_of("t")] == ["abc123"]

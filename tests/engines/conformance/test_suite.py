@@ -38,13 +38,13 @@ async def test_the_memory_engine_keeps_every_promise(check, recorded):
     await check(Subject(partial(MemoryEngine, recorded=recorded), durable=False))
 
 
-async def test_the_memory_engine_keeps_nothing_that_is_over():
+async def test_the_memory_engine_drops_finished_conversations():
     async with MemoryEngine() as engine:
         assert await engine.expire(1e12) == 0
         assert [event async for event in engine.outbox("nobody")] == []
 
 
-async def test_the_memory_engine_needs_nothing_for_a_conversation_of_which_all_was_taken():
+async def test_the_memory_engine_drops_a_conversation_whose_messages_were_all_taken():
     story = SampleConversation()
     one = story.receive(story.start(), "1")
     answered = story.answer(one.conversation, one.ready[0])
@@ -188,7 +188,7 @@ LOSSES = {
 
 
 @pytest.mark.parametrize("lost", LOSSES)
-async def test_an_engine_that_loses_one_field_is_told_which(lost):
+async def test_an_engine_that_loses_one_field_gets_its_name(lost):
     subject = Subject(losing(LOSSES[lost]), durable=False)
     assert lost in await fails("a conversation is kept whole", subject)
 
@@ -285,7 +285,7 @@ NEARLY = {
 
 
 @pytest.mark.parametrize("broken", NEARLY)
-async def test_an_engine_that_is_nearly_right_is_told_what_is_wrong(broken):
+async def test_a_nearly_correct_engine_gets_its_mistake(broken):
     await fails(NEARLY[broken], Subject(broken, durable=False))
 
 
@@ -454,7 +454,7 @@ async def test_a_check_that_hangs_is_a_broken_promise(monkeypatch):
     assert any("TimeoutError" in each and "the calendar outlives a restart" in each for each in found)
 
 
-async def test_what_an_engine_says_of_itself_is_held_against_its_subject():
+async def test_an_engines_claims_are_checked_against_its_subject():
     with pytest.raises(BrokenPromiseError, match="outlives the process"):
         await an_engine_says_what_it_can_do(Subject(Boastful, durable=False))
 
@@ -466,7 +466,7 @@ async def test_steps_are_recorded_only_when_asked_for():
         assert not await engine.read(lambda reader: reader.recorded)
 
 
-async def test_what_cannot_be_recorded_is_not_kept():
+async def test_unrecordable_steps_are_not_stored():
     story = SampleConversation()
     said = story.receive(story.start(), "1")
     async with MemoryEngine(recorded=True) as engine:

@@ -43,7 +43,7 @@ def group(*outcomes):
     return rows
 
 
-def test_a_conversation_that_begins_and_goes_on_is_one_row():
+def test_a_conversation_that_begins_and_continues_is_one_row():
     story = SampleConversation()
     begun = story.start()
     said = story.receive(begun, "1")

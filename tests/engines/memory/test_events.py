@@ -31,7 +31,7 @@ class Looks(list):
         return super().__getitem__(at)
 
 
-def test_reading_after_a_place_looks_at_what_it_gives():
+def test_reading_after_a_place_looks_only_at_its_result():
     known = LeftEvents()
     add(known, "c", [reply(number) for number in range(1, 5_001)])
     known.read_after("c", EventPlace(0, 0), 1, gaps=False)
@@ -42,7 +42,7 @@ def test_reading_after_a_place_looks_at_what_it_gives():
     assert places.looks <= 100 * (2 + 14)
 
 
-def test_gaps_are_looked_at_once_and_are_not_kept_for_ever():
+def test_gaps_are_examined_once_and_dropped():
     known = LeftEvents()
     add(known, "c", [reply(number) for number in range(1, 5_001)])
     known.read_after("c", EventPlace(0, 0), 1, gaps=False)
@@ -56,7 +56,7 @@ def test_gaps_are_looked_at_once_and_are_not_kept_for_ever():
     assert len(known.places["c"]) <= 2 * engine.EACH
 
 
-def test_all_of_the_last_that_are_over_is_known_and_a_little_of_those_before():
+def test_the_latest_finished_conversations_are_known_in_full_and_earlier_ones_in_part():
     known = LeftEvents()
     for name in range(10):
         add(known, str(name), [reply(number) for number in range(1, 501)])
@@ -68,7 +68,7 @@ def test_all_of_the_last_that_are_over_is_known_and_a_little_of_those_before():
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("refused", [0, 1])
-async def test_what_waits_is_bounded_whichever_steps_give_the_answers(monkeypatch, refused):
+async def test_waiting_answers_are_bounded_whichever_steps_give_them(monkeypatch, refused):
     monkeypatch.setattr(engine, "WAITING", 10)
     async with desk((listener("a"), answer)) as d:
         handle = await d.open()

@@ -248,7 +248,7 @@ async def test_a_commit_looks_at_the_part_of_its_conversation_alone(options, mon
     assert {name for name in history_of if not name.endswith("_1")} == set()
 
 
-async def test_the_status_of_the_engine_says_what_is_kept(options):
+async def test_the_status_of_the_engine_describes_its_retention(options):
     async with AloneEngine(options) as engine:
         await finished(engine, SampleConversation(), 1)
         await age(options, RETENTION)

@@ -185,7 +185,7 @@ async def test_a_token_that_could_not_be_given_back_goes_to_another_server(optio
                 pass
 
 
-async def test_a_lease_that_begins_anew_without_an_answer_lets_everything_go(options):
+async def test_a_lease_that_restarts_without_an_answer_releases_everything(options):
     async with PostgresEngine(options) as engine:
         key = (await talk(engine, SampleConversation(), 2)).conversation.id
         listen = engine._hints.listen
@@ -300,7 +300,7 @@ async def test_a_server_that_is_late_with_its_lease_is_not_blamed(options):
         assert (await run(options.url, row, incarnation))[0][0]
 
 
-async def test_an_engine_closes_though_what_it_reads_is_not_answered(options):
+async def test_an_engine_closes_though_its_reads_are_unanswered(options):
     connection = None
     async with PostgresEngine(options) as engine:
         reading = asyncio.ensure_future(

@@ -112,7 +112,7 @@ async def test_nobody_is_known_once_the_database_has_been_away_for_a_while(store
         assert (known.authenticate(token).name, known.away, known.fault) == ("ada", False, "")
 
 
-def test_a_database_that_is_away_is_told_without_its_password(table):
+def test_an_unreachable_database_is_reported_without_its_password(table):
     nowhere = table("postgresql://desk:hidden-word@127.0.0.1:1/desk")
     with pytest.raises(AwayError, match="does not answer") as raised:
         nowhere.read()

@@ -96,7 +96,7 @@ async def test_a_request_costs_its_commits_alone_where_its_conversation_is(datab
         assert await cost(statements, a, handle.id) == {"commit": 2 * MANY}
 
 
-async def test_a_request_at_another_server_reads_what_hints_carry(database, statements, monkeypatch):
+async def test_a_request_at_another_server_reads_what_hints_announce(database, statements, monkeypatch):
     monkeypatch.setattr(watches, "FRESH", HANGS)
     monkeypatch.setattr(inbox, "GRACE", HANGS)
     monkeypatch.setattr(inbox, "JOINED", HANGS)
@@ -126,7 +126,7 @@ async def test_a_question_that_no_statement_can_ask_spoils_no_other(database):
         assert unknown is None
 
 
-async def test_what_has_left_is_read_in_pages_of_bounded_bytes(database):
+async def test_sent_messages_are_read_in_pages_of_bounded_bytes(database):
     async with serving(database, "a") as a:
         handle = await a.open()
         for _ in range(3):

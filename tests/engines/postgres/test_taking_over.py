@@ -45,7 +45,7 @@ async def leave(options, *outcomes):
     return key
 
 
-async def test_what_waits_is_taken_over_at_the_end_of_the_lease(options):
+async def test_waiting_messages_are_taken_over_at_the_end_of_the_lease(options):
     sample = SampleConversation()
     async with PostgresEngine(options) as engine, asyncio.timeout(HANGS):
         key = await leave(options, sample.receive(sample.start(), "1"))
@@ -54,7 +54,7 @@ async def test_what_waits_is_taken_over_at_the_end_of_the_lease(options):
                 return
 
 
-async def test_what_was_handed_in_is_adopted_at_the_end_of_the_lease(options):
+async def test_submitted_messages_are_adopted_at_the_end_of_the_lease(options):
     sample = SampleConversation()
     said = sample.receive(sample.start(), "1")
     key = await leave(options, said, sample.answer(said.conversation, said.ready[0]))

@@ -292,7 +292,7 @@ def project(tmp_path, database, monkeypatch):
     sys.modules.pop("pg_fork", None)
 
 
-async def test_a_live_fork_continues_beside_a_server_that_runs(project):
+async def test_a_live_fork_continues_while_a_server_runs(project):
     async with project.server() as server:
         old, answer = await project.order(server)
         assert "paid Ada" in answer
@@ -308,7 +308,7 @@ async def test_a_live_fork_continues_beside_a_server_that_runs(project):
         assert "Ada" in project.module.CALLS
 
 
-async def test_an_unknown_effect_is_settled_beside_a_server_that_runs(project):
+async def test_an_unknown_effect_is_settled_while_a_server_runs(project):
     async with project.server() as server:
         project.module.FAILS.append(True)
         _, answer = await project.order(server)

@@ -128,7 +128,7 @@ async def test_a_backend_that_is_killed_within_a_statement_leaves_one_step(optio
         await sound(engine, options.url, [second], 3)
 
 
-async def test_a_crash_of_the_database_only_delays_what_is_in_hand(postgres, options):
+async def test_a_crash_of_the_database_only_delays_unfinished_work(postgres, options):
     sample = SampleConversation()
     async with PostgresEngine(options) as engine:
         talking = [asyncio.create_task(talk(engine, sample, 200)) for _ in range(4)]

@@ -45,7 +45,7 @@ async def test_a_conversation_of_one_server_is_continued_at_another(database):
         assert texts(b, found) == ["re: 1", "re: 2", "re: 3", "re: 4"]
 
 
-async def test_what_a_server_leaves_is_done_by_another(database):
+async def test_another_server_finishes_a_servers_work(database):
     begun = asyncio.Event()
 
     async def waits(payload, metadata):

@@ -49,7 +49,7 @@ def test_an_answer_is_written_while_a_server_has_the_journal(path):
         assert records.read_answers(server) == []
 
 
-def test_the_first_answer_stands_but_a_denial_takes_the_place_of_an_approval(path):
+def test_the_first_answer_wins_but_a_denial_replaces_an_approval(path):
     assert leave_answer(path, said(Answer.ONCE), 1.0)
     assert not leave_answer(path, said(Answer.ALWAYS, by="eve"), 2.0)
     assert standing(path) == [(said(Answer.ONCE), 1.0)]
@@ -101,7 +101,7 @@ class Remembers(AskingGuard):
         return parts["it"].decode()
 
 
-def test_what_waits_is_read_without_the_guards_of_the_conversation(path):
+def test_waiting_messages_are_read_without_the_guards_of_the_conversation(path):
     story = SampleConversation(guards=(Remembers(),))
     first = story.receive(story.start(), "1")
     answered = ApprovalAnswer(

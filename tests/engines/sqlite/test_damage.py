@@ -295,7 +295,7 @@ def test_a_conversation_that_is_damaged_is_unreadable_and_the_others_are_not(jou
         assert [first in str(error) for error in reader.damaged()] == [True]
 
 
-def test_text_that_is_none_any_more_is_unreadable(journal):
+def test_invalid_text_is_unreadable(journal):
     with closing(open_writing(JournalOptions(journal))) as connection:
         reader = Reader(connection)
         key = reader.active()[0]
@@ -304,7 +304,7 @@ def test_text_that_is_none_any_more_is_unreadable(journal):
             reader.load(key)
 
 
-def test_nothing_is_committed_on_top_of_what_is_damaged(tmp_path):
+def test_nothing_is_committed_on_top_of_damage(tmp_path):
     path, story = tmp_path / "j", SampleConversation()
     said = story.receive(story.start(), "1")
     with closing(open_writing(JournalOptions(path, Sync.NORMAL))) as connection:
@@ -321,7 +321,7 @@ def test_a_damaged_head_stops_the_start(journal):
         open_writing(JournalOptions(journal))
 
 
-def test_the_verb_says_what_is_wrong_and_ends_with_one(journal):
+def test_the_verb_reports_the_damage_and_exits_1(journal):
     verb = ["journal", "verify", "--journal", str(journal)]
     done = CliRunner().invoke(cli, verb)
     assert (done.exit_code, done.output.strip()) == (0, f"{journal}: nothing was altered")

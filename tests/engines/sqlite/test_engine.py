@@ -187,7 +187,7 @@ def test_an_outcome_without_a_cause_or_a_moment_is_refused(tmp_path):
     assert journal.commit([outcome]) == [None]
 
 
-async def test_what_waits_in_one_turn_shares_a_transaction(tmp_path):
+async def test_commits_of_one_turn_share_a_transaction(tmp_path):
     story = SampleConversation()
     async with Journal(tmp_path / "j")() as engine:
         seen = []
@@ -232,7 +232,7 @@ async def test_a_defect_of_the_writer_reaches_everybody_who_waits(tmp_path, monk
         await keep(engine, story.receive(story.start(), "1"))
 
 
-async def test_what_cannot_be_read_is_the_engines_error(tmp_path):
+async def test_an_unreadable_row_is_the_engines_error(tmp_path):
     story = SampleConversation()
     outcome = story.receive(story.start(), "1")
     async with Journal(tmp_path / "j")() as engine:
@@ -324,7 +324,7 @@ async def test_a_place_that_cannot_be_made_is_named(tmp_path):
             pass
 
 
-async def test_on_a_full_disk_nothing_is_half_kept_and_work_goes_on_when_there_is_room(tmp_path):
+async def test_on_a_full_disk_nothing_is_half_stored_and_work_continues_when_there_is_room(tmp_path):
     story = SampleConversation()
     first = story.receive(story.start(), "1")
     async with Journal(tmp_path / "j")() as engine:
@@ -341,7 +341,7 @@ async def test_on_a_full_disk_nothing_is_half_kept_and_work_goes_on_when_there_i
         assert await engine.load(first.conversation.id) == refused.conversation
 
 
-async def test_a_journal_that_turns_read_only_refuses_and_keeps_what_it_has(tmp_path):
+async def test_a_journal_that_turns_read_only_refuses_and_keeps_its_content(tmp_path):
     story = SampleConversation()
     first = story.receive(story.start(), "1")
     async with Journal(tmp_path / "j")() as engine:
@@ -396,7 +396,7 @@ async def test_replies_of_this_run_are_not_marked_and_those_of_the_last_one_are(
         assert [key async for key in engine.conversations_of("somebody")] == []
 
 
-def test_an_acknowledgement_that_shares_a_commit_with_what_cannot_be_kept_is_written_all_the_same(tmp_path):
+def test_an_acknowledgement_is_written_though_its_commit_holds_an_unwritable_step(tmp_path):
     story = SampleConversation()
     one = story.receive(story.start(), "1")
     answered = story.answer(one.conversation, one.ready[0])

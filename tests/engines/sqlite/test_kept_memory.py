@@ -154,7 +154,7 @@ def lived(seed, steps):
 
 @settings(max_examples=examples(25))
 @given(st.integers(0, 2**32))
-def test_what_is_kept_and_decided_again_is_what_was_decided(seed):
+def test_stored_and_replayed_decisions_equal_the_original(seed):
     lived(seed, 40)
 
 
@@ -192,7 +192,7 @@ def test_an_approval_before_anything_was_seen_makes_no_guard_a_later_one(kept):
     assert not memory.ledger.overflow
 
 
-def test_no_verb_drops_what_a_guard_remembers_that_is_not_there():
+def test_no_verb_drops_the_memory_of_an_absent_guard():
     paper = Paper(WATCHED, {"a": lambda call: None})
     paper.say(Ask("go"), "a")
     memory = {**open_memories(GUARDS), "gone": "something"}
@@ -207,7 +207,7 @@ def test_no_verb_drops_what_a_guard_remembers_that_is_not_there():
     assert fewer.approve(memory, (Question("lineage", Failure("?"), ("x",)),)) == memory
 
 
-def test_a_guard_that_comes_later_counts_what_it_has_not_seen():
+def test_a_guard_added_later_counts_messages_that_it_has_not_seen():
     paper = Paper(WATCHED, {})
     paper.say(Ask("go"), "a")
     some = take(paper.conversation._replace(memory={"peers": None}), GUARDS)

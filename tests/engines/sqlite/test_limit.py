@@ -37,7 +37,7 @@ async def in_use(engine):
     return await engine._do(lambda: count_held_bytes(engine._connection))
 
 
-async def test_beyond_its_limit_nothing_new_is_kept_and_what_is_in_hand_comes_to_rest(tmp_path):
+async def test_beyond_its_limit_nothing_new_is_stored_and_unfinished_work_ends(tmp_path):
     story = SampleConversation()
     async with SqliteEngine(JournalOptions(tmp_path / "j"), limit=LIMIT, retention=10.0) as engine:
         kept, error = await fill(engine, story)
@@ -64,7 +64,7 @@ async def fill_some(engine, story, count):
     return outcomes
 
 
-async def test_a_gateway_is_told_that_nothing_can_be_kept_and_handlers_go_on(tmp_path, caplog):
+async def test_a_gateway_learns_that_nothing_can_be_stored_and_handlers_continue(tmp_path, caplog):
     seen = []
 
     async def slow(payload, metadata):

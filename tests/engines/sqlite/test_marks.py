@@ -40,7 +40,7 @@ os._exit(1)
     return asyncio.run(MarkFile(journal).previous_run(1))
 
 
-def test_what_ran_is_known_when_the_process_is_gone(journal):
+def test_calls_in_progress_are_known_after_the_process_died(journal):
     assert left_by(journal, "marks.leave(slots[1]); marks.acquit('t')") == PreviousRun(
         frozenset({KEY}), "", {"s": 2}
     )
@@ -102,12 +102,12 @@ def test_any_file_can_be_read(data):
         HEADER.pack(MAGIC, 1 << 31, 1, 0, b"") + bytes(64),
     ],
 )
-def test_what_is_torn_foreign_or_of_another_version_says_nothing(journal, data):
+def test_torn_foreign_or_outdated_marks_are_ignored(journal, data):
     (journal.parent / "journal.sqlite.marks").write_bytes(data)
     assert asyncio.run(MarkFile(journal).previous_run(1)) == NO_PREVIOUS_RUN
 
 
-def test_what_is_no_file_says_nothing_and_is_done_without(journal, caplog):
+def test_a_path_that_is_not_a_file_is_ignored(journal, caplog):
     (journal.parent / "journal.sqlite.marks").mkdir()
     marks = MarkFile(journal)
     assert asyncio.run(marks.previous_run(1)) == NO_PREVIOUS_RUN
@@ -126,7 +126,7 @@ def test_what_is_no_file_says_nothing_and_is_done_without(journal, caplog):
         lambda path: (path.touch(), os.truncate(path, 1 << 40)),
     ],
 )
-def test_what_has_no_end_says_nothing_and_gives_way(journal, made):
+def test_an_endless_file_is_ignored_and_replaced(journal, made):
     path = journal.parent / "journal.sqlite.marks"
     made(path)
     marks = MarkFile(journal)
@@ -146,7 +146,7 @@ def test_a_directory_that_cannot_be_written_is_done_without(journal):
     assert asyncio.run(marks.previous_run(1)) == NO_PREVIOUS_RUN
 
 
-def test_marks_that_begin_anew_are_asked_for_what_the_server_before_has_left(journal):
+def test_new_marks_report_those_of_the_server_before(journal):
     left_by(journal, "")
     before, marks = seen(journal), MarkFile(journal)
     assert before.running == {KEY, OTHER}

@@ -22,7 +22,7 @@ def path(tmp_path):
     return tmp_path / "journal.sqlite"
 
 
-def test_what_is_written_between_two_statements_of_a_reader_does_not_make_it_illegible(path):
+def test_a_write_between_two_statements_of_a_reader_does_not_make_it_unreadable(path):
     waiting = "select c.id from conversation c join delivery d on d.conversation = c.number where c.closed is null and d.state = 0"
     with (
         closing(open_reading(path)) as reading,

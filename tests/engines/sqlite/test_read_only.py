@@ -65,7 +65,7 @@ def journal(tmp_path):
     path.parent.chmod(0o700)
 
 
-def test_what_may_be_written_is_opened(journal):
+def test_a_writable_file_is_opened(journal):
     assert opened(journal) == "opened"
 
 
@@ -78,7 +78,7 @@ def test_what_may_be_written_is_opened(journal):
         (0o600, 0o600, 0o500, "cannot be written (SQLITE_READONLY_DIRECTORY)"),
     ],
 )
-def test_what_may_not_be_written_is_refused_and_left_as_it_is(journal, file, lock, folder, told):
+def test_a_read_only_file_is_refused_and_unchanged(journal, file, lock, folder, told):
     journal.chmod(file)
     if lock is not None:
         journal.with_name("j.lock").touch(lock)

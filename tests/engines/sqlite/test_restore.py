@@ -152,7 +152,7 @@ def test_nothing_is_restored_while_a_server_runs(server, tmp_path):
     assert server.path.read_bytes() == before
 
 
-def test_what_is_no_whole_copy_is_not_put_in_place(server, tmp_path):
+def test_an_incomplete_copy_is_not_restored(server, tmp_path):
     path, copy = server.killed(tmp_path / "disk"), tmp_path / "copy"
     maintenance.export(path, copy)
     before = {each.name: each.read_bytes() for each in path.parent.iterdir()}

@@ -33,11 +33,11 @@ def changed(story, number, **fields):
     return replace(story, steps=tuple(steps))
 
 
-def test_what_was_decided_is_decided_again(told):
+def test_a_replay_decides_the_same(told):
     assert replay(*told) is None
 
 
-def test_a_record_that_nothing_gives_any_more(told):
+def test_a_record_that_no_decision_gives(told):
     story, rules = told
     more = story.steps[2].records[:-2] + b"," + story.steps[2].records[len(b"[1,[") :]
     difference = replay(changed(story, 2, records=more), rules)

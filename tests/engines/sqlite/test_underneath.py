@@ -62,7 +62,7 @@ def moved(path, suffix):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("happens", [removed, replaced, moved])
-async def test_nothing_is_accepted_when_another_file_stands_there(tmp_path, happens, suffix):
+async def test_nothing_is_accepted_when_another_file_has_replaced_the_journal(tmp_path, happens, suffix):
     path, story = tmp_path / "j", SampleConversation()
     async with SqliteEngine(JournalOptions(path)) as engine:
         await keep(engine, story.receive(story.start(), "1"))
@@ -72,7 +72,9 @@ async def test_nothing_is_accepted_when_another_file_stands_there(tmp_path, happ
                 await keep(engine, story.receive(story.start(), "1"))
 
 
-async def test_a_file_that_goes_during_a_commit_is_noticed_before_anybody_is_told(tmp_path, monkeypatch):
+async def test_a_file_that_disappears_during_a_commit_is_noticed_before_anybody_is_notified(
+    tmp_path, monkeypatch
+):
     path, story = tmp_path / "j", SampleConversation()
     async with SqliteEngine(JournalOptions(path)) as engine:
         await keep(engine, story.receive(story.start(), "1"))
@@ -185,7 +187,7 @@ def test_the_file_itself_is_locked(tmp_path):
 # Committed, then missing
 
 
-def test_a_head_is_kept_in_the_journal_and_beside_it(tmp_path):
+def test_a_head_is_stored_in_the_journal_and_next_to_it(tmp_path):
     path = tmp_path / "j"
     filled(path)
     with closing(open_reading(path)) as connection:
@@ -208,7 +210,7 @@ def killed(path, sync=Sync.FULL):
     return home / path.name
 
 
-def test_a_log_that_is_missing_after_a_kill_is_told(tmp_path):
+def test_a_log_that_is_missing_after_a_kill_is_reported(tmp_path):
     path = killed(tmp_path / "j")
     log = path.with_name("j-wal")
     kept = log.read_bytes()
@@ -222,7 +224,7 @@ def test_a_log_that_is_missing_after_a_kill_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("emptied", [False, True])
-def test_a_journal_that_is_gone_from_beside_its_log_is_not_begun_anew(tmp_path, emptied):
+def test_a_journal_that_is_missing_while_its_log_exists_is_not_recreated(tmp_path, emptied):
     path = killed(tmp_path / "j")
     log, head = path.with_name("j-wal"), lock.find_companion(path, lock.HEAD)
     kept = log.read_bytes()
@@ -236,7 +238,7 @@ def test_a_journal_that_is_gone_from_beside_its_log_is_not_begun_anew(tmp_path, 
     assert log.read_bytes() == kept
 
 
-def test_an_older_copy_in_the_journals_place_is_told_with_how_much_is_missing(tmp_path):
+def test_an_older_copy_of_the_journal_is_reported_with_the_amount_missing(tmp_path):
     path = tmp_path / "j"
     filled(path, 2)
     shutil.copy(path, tmp_path / "copy")
@@ -249,7 +251,7 @@ def test_an_older_copy_in_the_journals_place_is_told_with_how_much_is_missing(tm
     assert steps(path) == 6
 
 
-def test_a_journal_that_is_gone_or_another_one_is_told(tmp_path):
+def test_a_missing_or_replaced_journal_is_reported(tmp_path):
     path = tmp_path / "j"
     filled(path, 2)
     filled(tmp_path / "other", 9)
@@ -261,7 +263,7 @@ def test_a_journal_that_is_gone_or_another_one_is_told(tmp_path):
         open_writing(JournalOptions(path))
 
 
-def test_a_copy_that_went_on_elsewhere_as_long_is_told(tmp_path):
+def test_a_copy_that_continued_elsewhere_as_long_is_reported(tmp_path):
     path = tmp_path / "j"
     filled(path, 2)
     shutil.copy(path, tmp_path / "copy")
@@ -288,7 +290,7 @@ def test_an_older_head_and_none_are_innocent(tmp_path):
     assert journal_head.read_head_file(path).head.steps == 6
 
 
-def test_a_head_that_cannot_be_read_is_told_and_made_anew(tmp_path, caplog):
+def test_an_unreadable_head_is_reported_and_rewritten(tmp_path, caplog):
     path = tmp_path / "j"
     filled(path, 2)
     file = path.with_name("j.head")

@@ -56,7 +56,7 @@ def test_values_are_written_when_they_change_and_removed_when_they_go(connection
     assert connection.execute("select count(*) from value").fetchone() == (0,)
 
 
-def test_nothing_is_added_to_a_conversation_that_is_over(connection, tmp_path):
+def test_nothing_is_added_to_a_finished_conversation(connection, tmp_path):
     story, journal = SampleConversation(), Writer(connection, tmp_path / "j")
     said = story.receive(story.start(), "1")
     assert journal.commit([said, story.close(said.conversation)]) == [None, None]
@@ -94,7 +94,7 @@ def test_after_a_transaction_that_cannot_be_undone_nothing_more_is_written(conne
     assert list(Reader(connection).conversations()) == []
 
 
-def test_what_cannot_be_forgotten_stays_whole(connection, tmp_path):
+def test_an_unforgettable_conversation_stays_whole(connection, tmp_path):
     story, journal = SampleConversation(), Writer(connection, tmp_path / "j")
     said = story.receive(story.start(), "1")
     assert journal.commit([said, story.close(said.conversation)]) == [None, None]
@@ -105,7 +105,7 @@ def test_what_cannot_be_forgotten_stays_whole(connection, tmp_path):
     assert len(Reader(connection).recorded_conversation(said.conversation.id).steps) == 2
 
 
-def test_there_is_no_story_of_what_nobody_said(connection):
+def test_there_is_no_story_of_unsent_messages(connection):
     with pytest.raises(LookupError):
         Reader(connection).recorded_conversation("nobody")
 

@@ -41,7 +41,7 @@ class Generous(Storage):
         (Generous, "a_conversation_has_one_owner_at_a_time", "the other process cannot claim it"),
     ],
 )
-async def test_a_storage_that_breaks_a_promise_is_told_which(kind, check, words):
+async def test_a_storage_that_breaks_a_promise_gets_its_name(kind, check, words):
     (found,) = [one for one in TOGETHER if one.__name__ == check]
     with pytest.raises(BrokenPromiseError, match=words):
         await found(over(kind()))

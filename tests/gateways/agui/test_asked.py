@@ -70,7 +70,7 @@ def test_a_thread_and_a_message_of_one_id_have_two_keys():
     assert agui.hash_id("thread", "x") != agui.hash_id("message", "x")
 
 
-def test_a_fault_says_where_and_nothing_of_what_stands_there():
+def test_a_fault_gives_its_place_and_not_the_value():
     with pytest.raises(ProblemAnswer) as caught:
         read(INPUT | {"messages": [{"id": "m", "role": "user", "content": {"secret": "word"}}]})
     told = caught.value.body.decode()
@@ -79,6 +79,6 @@ def test_a_fault_says_where_and_nothing_of_what_stands_there():
 
 
 @pytest.mark.parametrize("decides", [True, False])
-def test_what_is_abandoned_is_a_no_of_those_who_decide(decides):
+def test_an_abandoned_question_is_a_no_of_the_deciders(decides):
     found = read(INPUT | {"resume": [{"interruptId": "i", "status": "cancelled"}]}, decides=decides)
     assert [str(each.answer) for each in found.answers] == ["deny" if decides else "None"]

@@ -41,7 +41,7 @@ async def test_a_thread_is_a_conversation_and_the_same_message_is_one_request():
         assert len(await ada.conversations()) == 1
 
 
-async def test_what_the_front_end_has_already_is_not_told_again():
+async def test_messages_that_the_front_end_has_are_not_sent_again():
     async with front() as ada:
         body = ada.asked("hello", "t1", None, None)
         await ada.events("chat", body)
@@ -98,7 +98,7 @@ async def test_a_request_that_rests_without_an_answer_has_no_result():
     assert events[-1].result is None
 
 
-async def test_a_failure_is_told_in_the_words_of_its_system_error():
+async def test_a_failure_carries_the_text_of_its_system_error():
     async with front() as ada:
         events = await ada.run("breaker", "hello")
     assert kinds(events) == ["RUN_STARTED", "RUN_ERROR"]
@@ -155,7 +155,7 @@ REFUSED = {
 }  # fmt: skip
 
 
-async def test_an_input_that_is_none_begins_no_run():
+async def test_an_invalid_input_begins_no_run():
     async with front() as ada, ada.client() as client:
         for why, (body, status) in REFUSED.items():
             answer = await client.post(
@@ -193,7 +193,7 @@ async def test_a_listener_that_takes_more_than_a_text_wants_its_payload():
 # --- interrupts -------------------------------------------------------------------------------------------------------
 
 
-async def test_what_waits_for_a_person_interrupts_and_an_operator_resumes():
+async def test_a_pending_approval_interrupts_and_an_operator_resumes():
     async with front() as ada:
         olga = ada.of("olga")
         events = await olga.run("vault", "ten")
@@ -223,14 +223,14 @@ async def test_an_operator_denies(how):
         assert (resumed[-1].type.value, resumed[-1].code, ada.heard.said) == ("RUN_ERROR", "denied", [])
 
 
-async def test_a_user_is_told_that_something_waits_and_not_what_is_at_stake():
+async def test_a_user_learns_that_something_waits_and_not_its_content():
     async with front() as ada:
         (one,) = interrupts(await ada.run("vault", "ten"))
         assert (one.metadata, one.response_schema) == (None, None)
         assert "ten" not in one.model_dump_json()
 
 
-async def test_a_user_answers_no_interrupt_though_it_knows_what_to_say():
+async def test_a_user_answers_no_interrupt_even_with_a_valid_answer():
     async with front() as ada:
         (one,) = interrupts(await ada.run("vault", "ten"))
         (approval,) = ada.server.approvals()
@@ -307,7 +307,7 @@ MALFORMED = [None, 1, {}, {"answer": "once"}, {"answer": "yes", "digest": "0"}, 
              {"answer": ["once"], "digest": "0"}, {"answer": "once", "digest": "0", "more": 1}]  # fmt: skip
 
 
-async def test_an_answer_that_is_none_begins_no_run():
+async def test_an_invalid_answer_begins_no_run():
     async with front() as ada:
         olga = ada.of("olga")
         (one,) = interrupts(await olga.run("vault", "ten"))

@@ -94,7 +94,7 @@ async def session(*steps, interactive=True, asks=True, organism=DESK, meanwhile=
 WAITS = until("/deny")
 
 
-async def test_a_question_is_shown_with_what_is_to_be_approved():
+async def test_a_question_is_shown_with_the_message_to_approve():
     _, shown = await session("@clerk name=Ada", WAITS)
     lines = shown.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("approval "))
@@ -125,13 +125,13 @@ async def test_a_question_is_shown_with_what_is_to_be_approved():
         ("/deny ID", "denied: console", "no: denied"),
     ],
 )
-async def test_an_answer_is_passed_on_and_shown_before_what_comes_of_it(line, outcome, said):
+async def test_an_answer_is_passed_on_and_shown_before_its_outcome(line, outcome, said):
     status, shown = await session("@clerk name=Ada", WAITS, answer(line), until(said))
     assert status == 0
     assert shown.index(outcome) < shown.index(said)
 
 
-async def test_what_was_approved_for_good_is_not_asked_about_again():
+async def test_a_permanently_approved_message_is_not_asked_about_again():
     said = until("Good day, Ada!")
 
     async def twice(shown):
@@ -143,7 +143,7 @@ async def test_what_was_approved_for_good_is_not_asked_about_again():
     assert shown.count("needs an approval") == 1
 
 
-async def test_two_are_told_apart():
+async def test_two_questions_are_distinguished():
     two = until('name: "Bob"')
     _, shown = await session(
         "@clerk name=Ada", WAITS, "@clerk name=Bob", two, answer("/deny ID", 0), until("no: denied"), "/approvals",
@@ -285,12 +285,12 @@ async def test_a_question_of_another_conversation_is_asked_here_too():
     assert 'name: "Eve"' in shown
 
 
-async def test_what_goes_with_its_conversation_is_said():
+async def test_a_question_that_ends_with_its_conversation_is_reported():
     _, shown = await session("@clerk name=Ada", WAITS, "/cancel", until("gone with"))
     assert "gone with its conversation or thread" in shown
 
 
-async def test_when_its_time_is_over_that_is_shown():
+async def test_an_expired_question_is_reported():
     _, shown = await session("@clerk name=Ada", until("no: denied"), organism=HASTY)
     assert "denied: no answer in time" in shown
 
@@ -349,7 +349,7 @@ async def test_an_answer_that_cannot_be_kept_ends_no_session(error, said):
 
 
 @pytest.mark.parametrize("end", [send(signal.SIGTERM), "/quit", ControlKey.END])
-async def test_the_end_of_a_session_keeps_what_waits(end, tmp_path):
+async def test_the_end_of_a_session_keeps_pending_questions(end, tmp_path):
     engine = SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), build(DESK).rules.guards)
     status, shown = await session("@clerk name=Ada", WAITS, end, engine=engine)
     assert status == 0
@@ -357,7 +357,7 @@ async def test_the_end_of_a_session_keeps_what_waits(end, tmp_path):
     assert "gone with" not in shown
 
 
-async def test_what_waits_is_gone_where_nothing_is_kept():
+async def test_pending_questions_are_lost_without_a_journal():
     _, shown = await session("@clerk name=Ada", WAITS, "/quit")
     assert "gone with" in shown
 
@@ -365,7 +365,7 @@ async def test_what_waits_is_gone_where_nothing_is_kept():
 # Scripts
 
 
-async def test_a_script_answers_what_waits():
+async def test_a_script_answers_pending_questions():
     status, shown = await session(
         "@clerk name=Ada", "/approve", "@clerk name=Bob", "/deny", "/quit", interactive=False
     )
@@ -389,7 +389,7 @@ async def test_a_script_waits_at_its_end_for_whoever_answers_elsewhere():
     assert "Good day, Ada!" in shown
 
 
-async def test_the_next_line_of_a_script_waits_for_what_runs_beside_a_question():
+async def test_the_next_line_of_a_script_waits_for_work_that_runs_during_a_question():
     """Only when everything that runs waits for a person is the next line read."""
     status, shown = await session(
         "@clerk name=Ada", "@slow name=x", "/approve", "/quit", interactive=False, organism=BESIDE

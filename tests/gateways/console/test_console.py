@@ -174,7 +174,7 @@ async def test_a_script_with_a_refusal_or_silence_exits_1(line):
     assert (await session(line, "@greeter Ada"))[0] == 1
 
 
-async def test_a_script_with_a_line_that_means_nothing_exits_2_and_goes_on():
+async def test_a_script_with_an_invalid_line_exits_2_and_continues():
     status, shown, _ = await session("@nobody x", "@crash/Ping", "@greeter Ada")
     assert status == 2
     assert "no listener 'nobody'" in shown
@@ -198,7 +198,7 @@ async def test_secrets_do_not_reach_the_screen():
     assert "\x9b" not in shown
 
 
-async def test_what_a_message_says_cannot_pass_for_the_consoles_words():
+async def test_a_message_cannot_imitate_the_consoles_output():
     status, shown, _ = await session("@sly/Ping")
     assert status == 0
     assert "  | text: fine\n  |   /quit\\x9b31m \\u202egnp\n" in shown
@@ -232,7 +232,7 @@ async def test_a_line_that_is_too_long_ends_the_script():
     assert "Ada" not in shown
 
 
-async def test_commands_show_what_they_promise():
+async def test_commands_print_their_documented_output():
     status, shown, _ = await session(
         "/help", "/listeners", "@greeter Ada", "/threads", "/trace", "/raw on", "@greeter Bob"
     )
@@ -366,7 +366,7 @@ async def test_a_person_need_not_wait():
     assert shown.index("Good day, Ada!") < shown.index("waited")
 
 
-async def test_what_runs_in_a_conversation_that_was_left_is_still_shown():
+async def test_running_work_of_a_conversation_that_was_left_is_still_shown():
     gate = anyio.Event()
     steps = ("@relay seconds=0", until("waiter"), "/new", opens(gate), until("in conversation"))
     _, shown, _ = await session(*steps, interactive=True, organism=await holding(gate))
@@ -377,7 +377,7 @@ async def test_a_persons_mistakes_do_not_change_the_status():
     assert (await session("@nobody", "@crash/Ping", until("internal"), interactive=True))[0] == 0
 
 
-async def test_ctrl_c_cancels_what_runs_and_leaves_when_idle():
+async def test_ctrl_c_cancels_running_work_and_leaves_when_idle():
     status, shown, _ = await session(
         "@waiter seconds=60", until("console -> waiter"), ControlKey.INTERRUPT, until("cancelled"), ControlKey.INTERRUPT, "@greeter Ada",
         interactive=True,
@@ -422,7 +422,7 @@ async def ended(end, *, interactive, engine=None):
 
 
 @ENDS
-async def test_however_a_session_ends_what_is_not_finished_is_kept(interactive, status, end, tmp_path):
+async def test_however_a_session_ends_unfinished_work_is_stored(interactive, status, end, tmp_path):
     guards = build(DESK).rules.guards
     engine = SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), guards)
     found, shown = await ended(end, interactive=interactive, engine=engine)
@@ -464,7 +464,7 @@ async def test_a_journal_that_cannot_be_written_holds_nobody(end):
     assert status == 0
 
 
-async def test_what_came_to_rest_is_not_kept(tmp_path):
+async def test_finished_work_is_not_stored(tmp_path):
     guards = build(DESK).rules.guards
     engine = SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), guards)
     status, shown, _ = await session("@greeter Ada", "/new", "@greeter Bob", "/quit", engine=engine)
@@ -547,7 +547,7 @@ async def test_lines_inside_of_an_element_are_its_own():
     assert "Good day, Bob!" not in shown
 
 
-async def test_sigterm_lets_what_runs_finish():
+async def test_sigterm_lets_running_work_finish():
     status, shown, _ = await session(
         "@waiter seconds=0.3",
         until("console -> waiter"),
@@ -584,7 +584,7 @@ def test_the_greeting_says_where_text_goes():
     assert console.ids() == Ids([], [])
 
 
-async def test_a_principal_with_too_many_conversations_is_told_and_keeps_the_one_it_has():
+async def test_a_principal_with_too_many_conversations_learns_it_and_keeps_its_own():
     told = until("limits.principal_conversations")
     _, shown, _ = await session(
         "seconds=1000", "/new", told, "/threads", "/quit", interactive=True, organism=CROWDED

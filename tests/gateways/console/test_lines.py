@@ -93,13 +93,13 @@ def test_other_meanings(line, meaning, takers):
         ("caf\udce9", "the line is not UTF-8 text"),
     ],
 )
-def test_mistakes_say_what_would_be_right(line, hint, takers):
+def test_mistakes_come_with_the_correct_form(line, hint, takers):
     meaning = read(line, "greeter", takers)
     assert isinstance(meaning, Mistake)
     assert hint in "\n".join(meaning.lines)
 
 
-def test_payloads_with_the_same_fields_must_be_told_apart(takers):
+def test_payloads_with_the_same_fields_must_be_distinguished(takers):
     double = {"x": (takers["greeter"][0], takers["greeter"][0])}
     meaning = read("@x name=a", "x", double)
     assert isinstance(meaning, Mistake)
@@ -113,7 +113,7 @@ def test_every_line_means_something(takers, line):
     read(f"/{line}", "greeter", takers)
 
 
-def test_usage_marks_what_may_be_left_out(takers):
+def test_usage_marks_optional_fields(takers):
     (shop,) = takers["shop"]
     assert usage(shop).startswith("who=<text> [no=<integer>] [colour=<")
     assert "[tags=<text> ...]" in usage(shop)
@@ -149,7 +149,7 @@ def test_markup_is_gathered_until_its_element_ends():
 @pytest.mark.parametrize(
     "line", ["<a></b>", "<a/> rest", "<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;", "<a>" + "x" * MAX_MARKUP]
 )
-def test_what_no_further_line_can_save_is_not_waited_for(line):
+def test_input_that_no_further_line_can_repair_is_not_awaited(line):
     gathering = GatheredXml()
     found = gathering.add(line)
     assert found is Completeness.HOPELESS or (line.startswith("<!") and found is Completeness.OPEN)
@@ -162,7 +162,7 @@ def test_a_comment_before_the_element_is_part_of_it():
 
 
 @pytest.mark.parametrize("script", [False, True])
-def test_a_line_that_is_no_text_ends_the_element_that_it_stands_in(takers, script):
+def test_an_undecodable_line_ends_its_element(takers, script):
     reader = LineReader(takers, script=script)
     assert isinstance(reader.understand("<Greet><name>a", "greeter"), Blank)
     said = reader.understand("\udced\udca0\udc80", "greeter")

@@ -106,7 +106,7 @@ def test_without_a_usable_file_the_history_is_forgotten(tmp_path):
     assert isinstance(history(tmp_path / "history", hide)[0], ThreadedHistory)
 
 
-def test_what_is_printed_appears_above_the_prompt(takers):
+def test_output_appears_above_the_prompt(takers):
     lines = PromptLines(ListenerCompleter(takers, Ids), InMemoryHistory(), sink=DummyOutput())
     with lines.above():
         pass

@@ -68,7 +68,7 @@ def test_a_reply_that_nobody_can_read_is_shown_as_it_is(rules):
     assert text(reply_lines(broken, rules.codecs, raw=False)) == ["shop  y", "  | <\\udcff"]
 
 
-def test_listeners_show_what_they_take_and_whom_they_reach(rules, takers):
+def test_listeners_are_shown_with_their_payloads_and_peers(rules, takers):
     shown = text(listener_lines(rules.blueprint, takers))
     assert shown[:3] == [
         "@greeter  Greets.",
@@ -123,7 +123,7 @@ def test_help_names_every_command():
     assert any(line.startswith("/cancel [ID]") for line in text(help_lines()))
 
 
-def test_a_spent_budget_says_how_to_go_on(rules):
+def test_a_spent_budget_says_how_to_continue(rules):
     spent = SystemError(Code.BUDGET, "spent", retry_allowed=False)
     (*_, advice) = text(reply_lines(reply(rules, spent), rules.codecs, raw=False))
     assert "limits.messages" in advice

@@ -619,7 +619,7 @@ async def test_the_sdk_for_typescript_talks_to_the_door():
 PAGE = (Path(__file__).parents[3] / "docs" / "openai.md").read_text("utf-8")
 
 
-async def test_the_page_shows_what_a_client_gets():
+async def test_the_page_shows_a_clients_answers():
     code = "".join(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
     (refusal,) = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     shown: dict = {}

@@ -62,7 +62,7 @@ def type_of(name):
         ("to=breaker", {"how": "late"}, 504, "timeout"),
     ],
 )
-async def test_each_refusal_has_its_status_and_says_no_more_than_the_system_error(query, body, status, code):
+async def test_each_refusal_has_its_status_and_only_the_text_of_the_system_error(query, body, status, code):
     async with desk() as door, door.client() as ada:
         answer = await ada.post(f"{await opened(ada)}/messages?{query}", json=body)
         said = answer.json()
@@ -81,7 +81,7 @@ async def test_the_faults_of_a_value_are_named_by_their_place():
         assert [each["pointer"] for each in answer.json()["faults"]] == ["/times"]
 
 
-async def test_xml_that_does_not_fit_is_told_what_to_correct():
+async def test_xml_that_does_not_fit_gets_a_correction():
     async with desk() as door, door.client() as ada:
         codec = door.server.rules.codecs.of(type_of("Greet"))
         body = codec.encode(type_of("Greet")("Ada")).replace("name", "nme")
@@ -100,7 +100,7 @@ async def test_a_message_that_comes_to_rest_without_an_answer_has_no_content():
         assert (answer.status_code, answer.content) == (204, b"")
 
 
-async def test_who_does_not_wait_is_told_the_request():
+async def test_a_client_that_does_not_wait_gets_the_request_id():
     async with talk() as (_, ada, path):
         answer = await ada.post(
             f"{path}/messages?to=cashier", json={"amount": 5}, headers={"prefer": "respond-async"}
@@ -111,7 +111,7 @@ async def test_who_does_not_wait_is_told_the_request():
         assert answer.json()["request"] in await heard(ada, path, "paid 5")
 
 
-async def test_a_wait_ends_with_its_time_and_the_message_goes_on():
+async def test_a_wait_times_out_and_the_message_continues():
     async with talk() as (_, ada, path):
         answer = await ada.post(f"{path}/messages?to=pauser&wait=1", json={"seconds": 1.5})
         assert answer.status_code == 202
@@ -130,7 +130,7 @@ async def test_a_request_can_be_cancelled_without_its_conversation():
         assert answer.status_code == 200
 
 
-async def test_a_conversation_that_was_ended_is_over():
+async def test_an_ended_conversation_is_closed():
     async with talk() as (_, ada, path):
         assert (await ada.delete(path)).status_code == 204
         answer = await ada.post(f"{path}/messages?to=cashier", json={"amount": 1})
@@ -152,7 +152,7 @@ async def test_the_same_key_is_the_same_request_and_pays_once():
 
 @pytest.mark.parametrize("wait", [0, 30])
 @pytest.mark.parametrize("accept", ["application/json", "application/xml"])
-async def test_a_repeated_message_gets_the_answer_that_exists_and_is_told_so(wait, accept):
+async def test_a_repeated_message_gets_the_existing_answer_marked_as_such(wait, accept):
     async with talk() as (door, ada, path):
         answers = {}
         for key, to, body in (
@@ -227,7 +227,7 @@ def without_date(answer):
     return {name: value for name, value in answer.headers.items() if name != "date"}
 
 
-async def test_a_stranger_reaches_only_whom_it_may_address():
+async def test_a_stranger_reaches_only_its_permitted_targets():
     async with desk() as door, door.client("eve") as eve:
         path = await opened(eve)
         allowed = await eve.post(f"{path}/messages?to=greeter&payload=Greet", json={"name": "Eve"})
@@ -238,7 +238,7 @@ async def test_a_stranger_reaches_only_whom_it_may_address():
         assert door.books.paid == 0
 
 
-async def test_a_full_queue_is_told_when_to_come_again():
+async def test_a_full_queue_says_when_to_retry():
     async with talk(limits={"principal_queue": 1}) as (_, ada, path):
         for _ in range(3):
             asked = {"prefer": "respond-async"}
@@ -268,7 +268,7 @@ async def test_a_server_that_stops_takes_nothing_and_says_so():
         assert door.books.paid == 0
 
 
-async def test_who_waits_when_the_server_stops_is_told_the_request():
+async def test_a_client_waiting_at_a_server_stop_gets_the_request_id():
     async with desk() as door, door.client() as ada, anyio.create_task_group() as tasks:
         path = await opened(ada)
         told = []
@@ -303,7 +303,7 @@ async def test_a_viewer_changes_nothing():
             assert (await vera.request(method, way)).status_code == 403
 
 
-async def test_more_waits_than_one_may_hold_are_told_the_request_at_once():
+async def test_a_client_beyond_its_waiting_limit_gets_the_request_id_at_once():
     async with desk(streams=1) as door, door.client() as ada, anyio.create_task_group() as tasks:
         path = await opened(ada)
         tasks.start_soon(ada.get, f"{path}/events")
@@ -326,7 +326,7 @@ async def test_more_waits_than_one_may_hold_are_told_the_request_at_once():
         ("wait=100000", "wait= is a whole number of seconds from 0 to 99999."),
     ],
 )
-async def test_a_refusal_says_what_is_missing_and_what_is_possible(query, told):
+async def test_a_refusal_names_missing_and_possible_values(query, told):
     async with talk() as (_, ada, path):
         answer = await ada.post(f"{path}/messages?{query}", json={"amount": 1})
         assert answer.json()["detail"] == told
@@ -349,7 +349,7 @@ async def test_a_refusal_says_what_is_missing_and_what_is_possible(query, told):
         ("to=cashier", {"last-event-id": "7"}),
     ],
 )
-async def test_what_is_no_parameter_is_a_bad_request(query, headers):
+async def test_an_unknown_parameter_is_a_bad_request(query, headers):
     async with talk() as (door, ada, path):
         answer = await ada.post(f"{path}/messages?{query}", json={"amount": 1}, headers=headers)
         assert answer.status_code == 400

@@ -20,7 +20,7 @@ async def asked(door, client, amount=1):
     return path
 
 
-async def test_an_operator_decides_about_what_it_was_shown():
+async def test_an_operator_decides_about_the_displayed_message():
     async with desk() as door, door.client() as ada, door.client("olga") as olga:
         path = await asked(door, ada, 5)
         (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
@@ -40,7 +40,7 @@ async def test_an_operator_decides_about_what_it_was_shown():
         assert approved["detail"] == ["approved by olga, once"]
 
 
-async def test_what_is_denied_is_not_done():
+async def test_a_denied_message_is_not_delivered():
     async with desk() as door, door.client() as ada, door.client("olga") as olga:
         path = await asked(door, ada)
         (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
@@ -73,7 +73,7 @@ async def test_an_answer_to_another_message_than_the_one_that_was_shown_is_stale
     "body",
     [b"", b"x", b"[]", b"{}", b'{"digest": 1, "answer": "once"}', b'{"digest": "a", "answer": "maybe"}'],
 )
-async def test_what_is_no_answer_is_refused(body):
+async def test_an_invalid_answer_is_refused(body):
     async with desk() as door, door.client() as ada, door.client("olga") as olga:
         await asked(door, ada)
         (one,) = door.server.approvals()
@@ -105,7 +105,7 @@ async def test_who_asked_may_not_approve_where_others_have_to():
         ).status_code == 204
 
 
-async def test_each_role_is_shown_of_a_trace_what_it_may_see():
+async def test_each_role_sees_its_permitted_part_of_a_trace():
     async with desk() as door, door.client() as ada, door.client("olga") as olga, door.client("vera") as vera:
         path = await opened(ada)
         await ada.post(f"{path}/messages?to=cashier", json={"amount": 5})

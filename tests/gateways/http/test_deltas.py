@@ -195,7 +195,7 @@ async def test_a_difference_to_the_committed_answer_is_reported(tmp_path, caplog
         assert door.server.answer_differences == 1
 
 
-async def test_calls_and_their_ends_are_shown_without_what_they_say(tmp_path):
+async def test_calls_and_their_ends_are_shown_without_content(tmp_path):
     async with streaming(tmp_path) as (door, provider), door.client() as ada:
         path = await opened(ada)
         async with events(ada, path, calls=True) as following:

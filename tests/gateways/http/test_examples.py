@@ -23,7 +23,7 @@ def shape(value):
     return {name: each for name, each in value.items() if name not in VOLATILE}
 
 
-async def test_each_example_is_answered_as_it_stands():
+async def test_each_example_is_answered_as_documented():
     async with desk() as door, door.client() as ada:
         conversation = ""
         for request, status, body in EXAMPLES:

@@ -233,7 +233,7 @@ async def test_the_routes_of_a_part_ask_for_a_token_unless_it_is_open():
     assert entered == ["in", "out"]
 
 
-async def test_a_rate_that_is_exceeded_is_told_when_to_come_again():
+async def test_an_exceeded_rate_says_when_to_retry():
     class Slow(NoPace):
         def take(self, caller):
             return Delay(1.5, caller.name, caller.rate)
@@ -351,7 +351,7 @@ async def test_a_request_with_two_lengths_is_refused_and_its_connection_closed(p
         assert not door.server.trace.conversations()
 
 
-async def test_a_refusal_for_a_quota_says_what_helps():
+async def test_a_refusal_for_a_quota_suggests_a_remedy():
     async with talk(limits={"principal_conversations": 1}) as (_, ada, path):
         refused = await ada.post("/v1/conversations")
         assert refused.status_code == 429

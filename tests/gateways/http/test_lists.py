@@ -71,7 +71,7 @@ async def test_one_conversation_has_its_open_requests_and_links_that_work():
         await ada.delete(path)
 
 
-async def test_the_history_has_what_the_principal_said_and_what_it_was_answered():
+async def test_the_history_has_the_principals_messages_and_their_answers():
     async with (
         desk(engine=MemoryEngine(recorded=True)) as door,
         door.client() as ada,
@@ -102,7 +102,7 @@ async def test_a_foreign_conversation_and_an_unknown_one_get_equal_bytes(path):
 
 
 @pytest.mark.parametrize("path", ["", "/history", "/usage"])
-async def test_what_a_client_has_already_is_not_sent_again(path):
+async def test_events_that_a_client_has_are_not_sent_again(path):
     async with desk(engine=MemoryEngine(recorded=True)) as door, door.client() as ada:
         at = f"/v1/conversations/{await greeted(ada)}"
         first = await ada.get(f"{at}{path}")
@@ -155,7 +155,7 @@ async def test_a_parameter_that_there_is_not_is_refused(path):
         assert (await ada.get(f"/v1/{path}")).status_code == 400
 
 
-async def test_an_operator_of_a_tenant_reads_only_what_its_tenant_has():
+async def test_an_operator_of_a_tenant_reads_its_tenants_data_only():
     async with desk(engine=MemoryEngine(recorded=True)) as door, door.client() as ada:
         for name, role in (("oidc:acme/user", Role.USER), ("oidc:acme/boss", Role.OPERATOR)):
             door.people.known[name] = person(name, role)

@@ -45,7 +45,7 @@ async def test_a_payment_whose_connection_was_lost_is_paid_once(until_byte, read
         await until(lambda: not len(door.door.holding))
 
 
-async def test_a_stream_whose_connection_was_lost_goes_on_where_it_was():
+async def test_a_stream_with_a_lost_connection_resumes_where_it_was():
     async with talk() as (door, ada, path):
         first = (await ada.post(f"{path}/messages?to=cashier", json={"amount": 1})).json()
         async with await door.connect() as stream:

@@ -97,7 +97,7 @@ def test_requests_that_follow_links_meet_documented_answers_and_no_failure(door,
     assert ("GET /v1/conversations/{conversation}/trace", 200) in seen, seen  # links were followed
 
 
-def test_a_caller_is_told_of_whom_it_may_address_and_of_nobody_else(door):
+def test_a_caller_sees_its_permitted_targets_and_no_others(door):
     told = describe(door.server.rules, "desk", ("greeter",))
     assert {"payload.Greet", "payload.Shout"} == {
         name for name in told["components"]["schemas"] if name.startswith("payload.")
@@ -105,7 +105,7 @@ def test_a_caller_is_told_of_whom_it_may_address_and_of_nobody_else(door):
     assert "cashier" not in str(told)
 
 
-def test_what_a_schema_refers_to_lies_in_the_description(door):
+def test_references_of_a_schema_resolve_in_the_description(door):
     told = describe(door.server.rules, "desk", None)
 
     def refs(value):

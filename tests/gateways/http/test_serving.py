@@ -37,7 +37,7 @@ def hasty(monkeypatch):
         b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nx",
     ],
 )
-async def test_a_client_that_does_not_say_what_it_wants_is_cut_off(hasty, said):
+async def test_a_client_that_sends_no_request_is_cut_off(hasty, said):
     async with desk() as door, await door.connect() as stream:
         if said:
             await stream.send(said)
@@ -91,7 +91,7 @@ async def test_a_client_that_never_reads_is_cut_off(monkeypatch):
         b"GET /v1/conversations/x/events HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n",
     ],
 )
-async def test_what_is_no_request_is_told_so(hasty, said):
+async def test_an_invalid_request_gets_an_error(hasty, said):
     async with desk(idle=0.3) as door, await door.connect() as stream:
         await stream.send(said)
         await door.told(stream, b" 4", within=HANGS)
@@ -150,7 +150,7 @@ class Cut:
         self.cut = True
 
 
-def test_no_more_connections_are_promised_than_files_can_be_opened(monkeypatch):
+def test_connections_are_limited_by_available_file_descriptors(monkeypatch):
     limits = {"now": (256, 4096)}
     monkeypatch.setattr(resource, "getrlimit", lambda _: limits["now"])
     monkeypatch.setattr(resource, "setrlimit", lambda _, said: limits.update(now=said))

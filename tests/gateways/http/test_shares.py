@@ -102,7 +102,7 @@ async def test_one_principal_alone_waits_for_nothing_while_a_round_has_time(shar
     await waits
 
 
-async def test_work_that_is_cancelled_while_it_waits_cleans_up_and_the_rest_goes_on(machine, shares):
+async def test_work_cancelled_while_waiting_cleans_up_and_the_rest_continues(machine, shares):
     cleaned = []
 
     async def cancelled():

@@ -50,7 +50,7 @@ async def test_events_have_their_place_as_id_and_the_end_says_where_to_come_back
         assert events[2][2] == {"type": "end", "reason": "waited", "after": events[1][2]["place"]}
 
 
-async def test_a_stream_goes_on_after_the_last_event_that_its_reader_had():
+async def test_a_stream_resumes_after_its_readers_last_event():
     async with talk() as (_, ada, path):
         first, second = await pay(ada, path, 1), await pay(ada, path, 2)
         again = await read(ada, f"{path}/events?wait=1", **{"last-event-id": first["place"]})
@@ -59,7 +59,7 @@ async def test_a_stream_goes_on_after_the_last_event_that_its_reader_had():
         assert [kind for kind, _, _ in after] == ["done", "end"]
 
 
-async def test_all_that_is_there_is_told_however_short_the_wait(tmp_path):
+async def test_all_available_events_are_sent_however_short_the_wait(tmp_path):
     """Clients that did not wait have missed the events in a journal; another thread reads them."""
     guards = build(await anyio.to_thread.run_sync(lambda: organism(Books()))).rules.guards
     engine = SqliteEngine(JournalOptions(tmp_path / "j"), guards)
@@ -72,7 +72,7 @@ async def test_all_that_is_there_is_told_however_short_the_wait(tmp_path):
         assert events[-1][2]["reason"] == "waited"
 
 
-async def test_a_place_that_is_none_is_a_bad_request():
+async def test_an_invalid_place_is_a_bad_request():
     async with talk() as (_, ada, path):
         for bad in ("x", "1", "1-", "-1-1", "1-1-1", "01-1", "1" * 30 + "-1", "\u0663-1"):
             assert (await ada.get(f"{path}/events", params={"after": bad})).status_code == 400
@@ -145,7 +145,7 @@ async def test_a_websocket_has_the_same_events():
             assert {**json.loads(await one.recv()), "again": False} == later
 
 
-async def test_what_was_taken_over_a_websocket_counts_as_taken():
+async def test_events_taken_over_a_websocket_count_as_taken():
     async with talk() as (door, ada, path):
         conversation, confirmed = path.rpartition("/")[2], []
         acknowledge = door.server.engine.acknowledge
@@ -186,7 +186,7 @@ async def test_a_place_that_is_said_again_and_again_is_confirmed_once():
 
 
 @pytest.mark.parametrize("word", ["x", "{}", '{"taken": 7}', '{"taken": "1-1", "more": 1}', "[" * 5000])
-async def test_a_word_that_is_none_ends_a_websocket(word):
+async def test_an_invalid_message_ends_a_websocket(word):
     async with talk() as (door, ada, path):
         async with socket(door, f"{path}/events") as one:
             await one.send(word)
@@ -208,9 +208,7 @@ async def test_a_word_that_is_none_ends_a_websocket(word):
         ("ada", None, {"origin": "https://evil.example"}, 403),
     ],
 )
-async def test_a_websocket_that_is_refused_is_told_so_and_the_log_shows_no_error(
-    name, path, options, status, caplog
-):
+async def test_a_refused_websocket_gets_an_error_and_the_log_shows_none(name, path, options, status, caplog):
     async with desk() as door, door.client() as ada:
         way = path or f"{await opened(ada)}/events"
         with pytest.raises(InvalidStatus) as refused:

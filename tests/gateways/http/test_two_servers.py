@@ -47,7 +47,7 @@ async def test_a_conversation_of_one_server_is_used_through_the_other():
         assert (await ada.post(f"{path}/messages?to=cashier", json={"amount": 5})).status_code == 410
 
 
-async def test_one_that_the_other_has_not_heard_of_is_as_unknown_as_any():
+async def test_a_conversation_unknown_to_the_other_server_is_simply_unknown():
     async with doors() as two, two.first.client("bob") as bob, two.second.client() as ada:
         path = await opened(bob)
         for where in (path, f"{path[:-4]}ffff", "/v1/conversations/x"):
@@ -55,7 +55,7 @@ async def test_one_that_the_other_has_not_heard_of_is_as_unknown_as_any():
             assert (await ada.post(f"{where}/messages?to=cashier", json={"amount": 5})).status_code == 404
 
 
-async def test_a_stream_at_one_server_goes_on_when_the_other_one_dies():
+async def test_a_stream_at_one_server_continues_when_the_other_dies():
     async with doors() as two, two.first.client() as ada, two.second.client() as there:
         path = await opened(ada)
         await ada.post(f"{path}/messages?to=greeter&payload=Greet", json={"name": "1"})
@@ -79,7 +79,7 @@ async def test_a_stream_at_one_server_goes_on_when_the_other_one_dies():
         assert found[-1][2]["reason"] == "closed"
 
 
-async def test_what_waits_for_a_person_at_one_server_is_answered_at_the_other():
+async def test_a_message_waiting_at_one_server_is_approved_at_the_other():
     async with doors() as two, two.first.client() as ada, two.second.client("olga") as olga:
         path = await opened(ada)
         await ada.post(f"{path}/messages?to=vault", json={"amount": 5}, headers={"prefer": "respond-async"})

@@ -83,7 +83,7 @@ def test_where_each_value_comes_from_and_the_mail_that_it_answers_are_read_befor
     assert origins.bounding_box()["y"] < approve.bounding_box()["y"]
 
 
-def test_always_says_what_it_covers_and_covers_it(running, asked, visit):
+def test_always_describes_its_scope_and_covers_it(running, asked, visit):
     page = visit(running, path="/#/approvals")
     page.get_by_role("link", name="Read and decide: clerk to bank").click()
     always = page.locator(".always")
@@ -137,7 +137,7 @@ def test_another_page_learns_that_something_waits(running, visit):
     expect(page.locator(".card")).to_have_count(0)
 
 
-def test_what_was_asked_after_the_page_was_read_and_before_its_stream_began_is_shown(running, visit):
+def test_a_question_between_page_load_and_stream_start_is_shown(running, visit):
     page = visit(running, path="/#/approvals")
     held, free = [], []
     page.route("**/live/feed", lambda route: route.continue_() if free else held.append(route))

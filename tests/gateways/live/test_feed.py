@@ -36,7 +36,7 @@ def test_the_first_event_tells_the_state_and_then_only_news(news):
     assert news.take() is None
 
 
-def test_what_is_too_much_to_draw_is_counted(news):
+def test_events_too_many_to_draw_are_counted(news):
     news.add(tuple(record() for _ in range(MOST + 5)))
     news.add((record(to="till"), record(sender="x" * 999, to="y" * 999)))
     told = news.take()
@@ -49,13 +49,13 @@ def test_what_is_too_much_to_draw_is_counted(news):
     assert news.take() is None
 
 
-def test_missed_steps_are_told(news):
+def test_missed_steps_are_reported(news):
     news.take()
     news.miss(3)
     assert news.take()["missed"] == 3
 
 
-def test_neither_what_a_message_says_nor_a_secret_is_told(news):
+def test_neither_content_of_messages_nor_a_secret_is_sent(news):
     news.add(
         (record(Event.REFUSED, to="hunter2", message=b"hunter2 said", detail=KeptText("it is hunter2")),)
     )
@@ -64,7 +64,7 @@ def test_neither_what_a_message_says_nor_a_secret_is_told(news):
     assert "said" not in told
 
 
-def test_a_viewer_is_told_no_word_that_a_sender_wrote():
+def test_a_viewer_gets_no_text_of_a_sender():
     news = News(HOST, Redaction((EVERY,)), person("vera", Role.VIEWER))
     wrote = record(Event.REFUSED, to="tell eve", detail=KeptText("tell eve"))
     news.add((wrote._replace(root="TellEve"), record(Event.FAILED, code="internal")))

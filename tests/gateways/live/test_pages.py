@@ -71,7 +71,7 @@ def test_the_way_of_the_value_is_drawn_from_source_to_sink(running, visit, schem
     way.scroll_into_view_if_needed()
 
 
-def test_a_conversation_that_goes_on_is_shown_as_it_does(running, visit):
+def test_a_running_conversation_is_updated(running, visit):
     page = visit(running)
     handle = running.open("bob")
     running.ask(handle, running.wish("Pay the invoice in mail 12 and tell Kim."), "clerk")
@@ -110,7 +110,7 @@ def test_a_listener_is_chosen_with_the_keyboard(running, visit):
     expect(page.get_by_text("Transfers money.")).to_be_visible()
 
 
-def test_a_table_stands_beside_the_picture(running, visit):
+def test_a_table_accompanies_the_picture(running, visit):
     page = visit(running)
     picture = page.get_by_role("group", name="Who may talk to whom").bounding_box()
     table = page.get_by_role("table", name="Listeners").bounding_box()
@@ -119,7 +119,7 @@ def test_a_table_stands_beside_the_picture(running, visit):
     expect(names).to_have_count(5)
 
 
-def test_the_overview_has_what_was_done_before(running, visit):
+def test_the_overview_shows_earlier_work(running, visit):
     page = visit(running, path="/")
     attacked(running, page)
     page.reload()

@@ -16,7 +16,7 @@ def graph(size, lines, *, group=1, seed=1):
     return Graph("drawn", tuple(Listener(name, (), "", peers=peers[name]) for name in names))
 
 
-def test_every_listener_stands_in_one_box_inside_the_picture():
+def test_every_listener_is_in_one_box_inside_the_picture():
     for one in (graph(12, 20), graph(500, 1500, group=25)):
         drawn = draw_picture(one)
         members = [name for box in drawn.boxes for name in box.members]

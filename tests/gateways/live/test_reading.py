@@ -17,12 +17,12 @@ def charge(event, delivery, what="", tokens=0, money=0, to="agent"):
     return AuditRecord(event, 0.0, "c", "t", "a", to, delivery=delivery, detail=Charge(what, tokens, money))
 
 
-def test_what_is_settled_counts_in_place_of_what_was_reserved():
+def test_settled_amounts_replace_reservations():
     records = [charge(Event.RESERVED, "d", "small", 100, 9), charge(Event.SETTLED, "d", "", 42, 4)]
     assert list(charges(records)) == [("agent", "small", Amount(42, 4))]
 
 
-def test_what_is_not_settled_counts_as_reserved():
+def test_unsettled_amounts_count_as_reserved():
     records = [
         charge(Event.RESERVED, "d", "small", 100, 9),
         charge(Event.RESERVED, "e", "large", 7, 1, to="other"),
@@ -70,7 +70,7 @@ def test_only_the_rows_that_a_page_shows_are_made(monkeypatch):
     assert (len(told["rows"]), told["earlier"]) == (1000, 2000)
 
 
-def test_a_viewer_is_not_told_what_another_message_said_as_the_reason_of_a_dead_letter():
+def test_a_viewer_does_not_see_text_of_messages_in_the_reason_of_a_dead_letter():
     delivery = Delivery("d", "c", "r", "t", "o", "inbox", "clerk", "Wish", b"<a>none of it</a>", 1)
     dead = DeadLetter(delivery, "ann", "internal: ValueError: no account XX99MALLORY", 1.0, open=True)
     reader = SimpleNamespace(dead=lambda most=None, prefix="": [dead][:most])
@@ -83,7 +83,7 @@ def test_a_viewer_is_not_told_what_another_message_said_as_the_reason_of_a_dead_
         assert "MALLORY" not in str(told)
 
 
-def test_schedules_are_listed_by_their_next_due_time_with_what_operators_ordered():
+def test_schedules_are_listed_by_their_next_due_time_with_orders_of_operators():
     hourly, often = (Schedule(name, "a", b"", Interval(s)) for name, s in (("hourly", 3600), ("often", 60)))
     orders = [ScheduleOrder("often", "paused", "eve\u202e", 5.0), ScheduleOrder("often", "run", "eve", 6.0)]
     reader = SimpleNamespace(list_schedule_orders=lambda: orders)

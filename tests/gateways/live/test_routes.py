@@ -82,7 +82,7 @@ def test_the_cookie_is_the_strictest_there_is(client):
 
 
 @pytest.mark.parametrize("token", ["", "x", "x" * 43, "ö" * 43, None, 7, ["x"], "\ud800"])
-def test_what_is_no_token_logs_nobody_in(client, token):
+def test_an_invalid_token_logs_nobody_in(client, token):
     body = json.dumps({"token": token})
     found = client.post("/live/session", content=body, headers={**OURS, "content-type": "application/json"})
     assert found.status_code == 401
@@ -144,12 +144,12 @@ def test_only_a_page_of_ours_changes_anything(client, waiting):
         b"7",
     ],
 )
-def test_what_is_no_answer_is_refused(client, waiting, body):
+def test_an_invalid_answer_is_refused(client, waiting, body):
     headers = {**session(client, "operator"), **OURS, "content-type": "application/json"}
     assert client.post(f"/live/approvals/{waiting}", content=body, headers=headers).status_code == 400
 
 
-def test_an_answer_is_to_what_was_shown_and_counts_once(client, waiting):
+def test_an_answer_applies_to_the_displayed_message_once(client, waiting):
     headers = {**session(client, "operator"), **OURS}
     path = f"/live/approvals/{waiting}"
     digest = client.get(path, headers=headers).json()["digest"]
@@ -177,7 +177,7 @@ def test_a_viewer_gets_no_content_no_digest_and_no_say(client, waiting):
 
 
 @pytest.mark.parametrize("name", ["x", "%FF", "%ED%A0%80", "%00", "a'b", "x" * 2000, "%F0%9F%98%80"])
-def test_what_is_not_there_is_not_found(client, name):
+def test_an_absent_path_is_not_found(client, name):
     headers = {**session(client, "operator"), **OURS}
     found = [
         client.get(f"/live/{path}/{name}", headers=headers) for path in ("conversations", "approvals", "dead")
@@ -277,7 +277,7 @@ def watching(running, number):
     return True
 
 
-def test_a_page_that_leaves_is_watched_no_more(running, client):
+def test_a_page_that_leaves_is_unsubscribed(running, client):
     headers = session(client, "viewer")
     assert watching(running, 0)
     with client.stream("GET", "/live/feed", headers=headers) as stream:
@@ -288,7 +288,7 @@ def test_a_page_that_leaves_is_watched_no_more(running, client):
     assert watching(running, 0)
 
 
-def test_only_so_many_pages_read_what_is_kept_at_once(running, client, monkeypatch):
+def test_only_a_limited_number_of_pages_reads_stored_data_at_once(running, client, monkeypatch):
     headers, read, at_once = session(client, "viewer"), running.server.read, []
     now = 0
 

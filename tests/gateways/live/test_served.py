@@ -111,7 +111,7 @@ def _serving(tmp_path, http):
         serving.stderr.close()
 
 
-def test_an_operator_sees_what_a_user_sends_until_the_token_is_revoked(desk, visit):
+def test_an_operator_sees_a_users_messages_until_the_token_is_revoked(desk, visit):
     folder, address, boss, amy = desk
     page = visit(None, role=None, address=address, still=True)
     page.get_by_label("Token of a principal").fill(amy)

@@ -55,7 +55,7 @@ async def test_a_session_is_its_callers_and_no_two_are_alike(sessions):
 
 
 @pytest.mark.parametrize("key", ["", "x", "ö" * 43, "\ud800"])
-async def test_what_is_no_session_is_nobodys(sessions, key):
+async def test_an_invalid_session_belongs_to_nobody(sessions, key):
     assert await known(sessions, key) is None
     assert await sessions.begin(key) is None
 
@@ -92,7 +92,7 @@ async def test_one_principal_has_so_many_at_once_and_all_have_so_many(sessions, 
     assert await known(sessions, other) is None
 
 
-async def test_sessions_that_are_over_make_room(sessions, store, clock):
+async def test_expired_sessions_make_room(sessions, store, clock):
     for _ in range(EACH):
         await sessions.begin(TOKENS["operator"])
     clock.now = LASTS

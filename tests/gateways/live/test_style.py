@@ -64,7 +64,7 @@ def test_contrast_is_that_of_the_definition():
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_every_text_stands_out_from_its_background(dark):
+def test_every_text_contrasts_with_its_background(dark):
     colours = scheme(dark)
     assert {("on-refused", "refused"), ("untrusted", "untrusted-soft"), ("page", "text")} <= pairs()
     weak = {(a, b): contrast(colours[a], colours[b]) for a, b in pairs()}

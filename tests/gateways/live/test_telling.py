@@ -22,7 +22,7 @@ def test_a_way_leads_from_the_source_over_each_that_passed_it_on_to_the_sink():
     assert (way["excerpt"], way["via"], way["rule"]) == ("XX99", "base64", "destination from untrusted text")
 
 
-def test_ways_of_questions_are_those_of_what_is_asked():
+def test_ways_of_questions_are_those_of_the_asked_message():
     asked = GuardQuestions((GuardAsks("lineage", BLOCKED), GuardAsks("mine", GuardNote("mine", "x"))))
     assert views.ways(asked) == views.ways(BLOCKED)
     assert views.ways(None) == views.ways(GuardNote("mine", "x")) == []
@@ -36,7 +36,7 @@ def test_a_way_is_blocked_when_the_call_was(became, decision, blocked):
     assert way["blocked"] is blocked
 
 
-def test_always_says_what_it_covers():
+def test_always_describes_its_scope():
     asks = (
         Question("lineage", BLOCKED._replace(findings=(*BLOCKED.findings, FindingFacts("content", "report", "text", "z")))),
         Question("approval", Ground.APPROVAL.of("clerk", "bank")),

@@ -119,7 +119,7 @@ def test_a_refusal_is_seen_for_a_while(page):
     assert page.locator(".organism .box.objected").count() == 0
 
 
-def test_what_happens_while_the_page_is_made_is_shown_once_it_is(unmade):
+def test_events_during_page_creation_are_shown_afterwards(unmade):
     """Found in CI: the page was live before its picture existed, and lost its first events."""
     page, go = unmade
     told(page, [REFUSED] * 20)
@@ -147,7 +147,7 @@ def test_so_much_is_kept_for_a_page_and_the_others_are_missed(unmade):
     expect(page.get_by_role("status")).to_have_text(f"{missed} steps or messages were too many to show")
 
 
-def test_what_is_told_while_another_page_is_made_is_that_pages(unmade):
+def test_events_during_creation_of_another_page_belong_to_that_page(unmade):
     page, go = unmade
     told(page, [SENT])
     page.get_by_role("link", name="Usage").click()

@@ -41,7 +41,7 @@ def attempt(client, role="operator", **body):
     return client.post("/live/trials", json={"policy": CALM, **body}, headers=headers)
 
 
-def test_the_policy_in_force_is_what_one_begins_with(client, running):
+def test_a_trial_begins_with_the_policy_in_force(client, running):
     found = client.get("/live/trials", headers=session(client, "operator")).json()
     answer = attempt(client, policy=found["policy"], conversation=running.key)
     assert answer.status_code == 200, answer.text

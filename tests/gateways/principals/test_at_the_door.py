@@ -119,7 +119,7 @@ async def test_revoking_ends_the_streams_of_that_token_and_no_others(tmp_path):
             tasks.cancel_scope.cancel()
 
 
-async def test_one_who_floods_is_told_to_wait_and_another_is_served(tmp_path):
+async def test_a_flooding_principal_has_to_wait_and_another_is_served(tmp_path):
     async with town(tmp_path, ["ada", Role.USER, "3/s"], ["eve", Role.USER, "3/s"]) as here:
         eve, ada = here.client("eve"), here.client("ada")
         async with eve, ada:
@@ -169,7 +169,7 @@ async def answers(client, location, routes):
     return found
 
 
-async def test_each_role_sees_and_does_what_the_table_says(tmp_path):
+async def test_each_role_sees_and_does_exactly_its_row_of_the_table(tmp_path):
     async with town(tmp_path, ["ada"], *([f"the {role}", Role(role)] for role in ROLES)) as here:
         for column, role in enumerate(ROLES):
             async with here.client(f"the {role}") as client, here.client("ada") as ada:

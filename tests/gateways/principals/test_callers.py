@@ -12,7 +12,7 @@ SEES = {
 
 
 @pytest.mark.parametrize("role", Role)
-def test_a_role_says_what_is_seen_and_done(role):
+def test_a_role_determines_views_and_actions(role):
     one = caller(role=role)
     assert (one.sees, one.redacted, one.acts, one.decides) == SEES[role]
 

@@ -31,7 +31,7 @@ def entries(draw):
 
 
 @given(entries())
-def test_what_is_written_is_read(found):
+def test_a_written_document_is_read_back(found):
     assert document.read(document.write(found)) == found
 
 
@@ -106,7 +106,7 @@ def test_a_file_of_another_form_is_illegible(data):
         document.read(data)
 
 
-def test_a_member_that_stands_twice_makes_the_file_illegible():
+def test_a_duplicate_member_makes_the_file_unreadable():
     once = text(LINE).decode()
     assert document.read(once.encode())
     with pytest.raises(ValueError, match="once"):
@@ -141,7 +141,7 @@ def test_a_former_token_is_written_and_read_and_ends_with_the_principal():
         {"former": {"token": "1" * 64, "until": 1.0}, "token": None, "revoked": 2.0},
     ],
 )
-def test_a_former_token_that_is_none_makes_the_file_illegible(change):
+def test_an_invalid_former_token_makes_the_file_unreadable(change):
     with pytest.raises(ValueError, match=r"."):
         document.read(text(LINE | change))
 

@@ -14,7 +14,7 @@ class Hand:
         return self.now
 
 
-def test_a_full_bucket_gives_what_it_holds_and_then_says_when_to_come_back():
+def test_a_full_bucket_gives_its_content_and_then_the_waiting_time():
     clock = Hand()
     rates, ada = Rates(clock), caller(rate="3/s")
     assert [rates.take(ada).seconds for _ in range(3)] == [0.0] * 3
@@ -32,7 +32,7 @@ def test_one_who_floods_takes_nothing_from_another():
 
 
 @given(st.lists(st.floats(0, 5), max_size=60), st.integers(1, 8))
-def test_no_stretch_of_time_lets_more_through_than_the_bucket_and_what_flows_in(pauses, count):
+def test_no_period_lets_more_through_than_bucket_and_inflow(pauses, count):
     clock, passed = Hand(), []
     rates, ada = Rates(clock), caller(rate=f"{count}/s")
     for pause in pauses:
@@ -45,7 +45,7 @@ def test_no_stretch_of_time_lets_more_through_than_the_bucket_and_what_flows_in(
 
 
 @given(st.lists(st.floats(0, 5), max_size=60))
-def test_who_waits_as_long_as_told_is_let_through(pauses):
+def test_a_client_that_waits_the_stated_time_is_let_through(pauses):
     clock = Hand()
     rates, ada = Rates(clock), caller(rate="2/s")
     for pause in pauses:
@@ -81,7 +81,7 @@ class Sum:
 
 
 @pytest.mark.anyio
-async def test_servers_together_let_through_what_the_rate_allows():
+async def test_servers_together_stay_within_the_rate():
     clock = Hand()
     shared = Sum(clock)
     servers, ada = [Rates(clock, shared) for _ in range(3)], caller(rate="6/s")

@@ -15,7 +15,7 @@ def test_refusals_are_counted_by_address_and_for_ipv6_by_network():
     assert refused.take("192.0.2.1", 1.6) == 0.0
 
 
-def test_a_stranger_with_many_addresses_takes_no_more_memory_than_there_is_for_them():
+def test_a_stranger_with_many_addresses_takes_only_the_memory_reserved_for_them():
     refused = RefusedAddresses()
     for number in range(ADDRESSES + 100):
         refused.take(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 1.0)

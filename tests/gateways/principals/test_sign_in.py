@@ -340,7 +340,7 @@ async def test_while_the_provider_is_away_a_session_counts_until_its_token_expir
     "answer",
     [b"[" * 3000, b'{"id_token":"' + b"x" * 300_000 + b'"}', b"<html>", b'{"id_token":"x","id_token":"y"}'],
 )
-async def test_what_a_token_endpoint_answers_is_bounded(tmp_path, answer):
+async def test_an_answer_of_a_token_endpoint_is_bounded(tmp_path, answer):
     async with provider() as idp, desk(tmp_path, idp) as at:
         idp.other = {"/token": answer}
         assert (await at.finish(*await at.begin(idp))).status_code == 503

@@ -74,7 +74,7 @@ def wrong(token):
     }
 
 
-def test_what_is_not_the_token_is_nobodys(path):
+def test_an_unknown_token_belongs_to_nobody(path):
     token = tokens.add(PrincipalFile(path), caller())
     assert known(path, *wrong(token).values()) == [None] * len(wrong(token))
 
@@ -243,7 +243,7 @@ def test_those_who_add_at_the_same_time_do_not_lose_each_other(path):
     assert [each.name for each in path.parent.iterdir()] == [path.name], "nothing is left over"
 
 
-def test_what_cannot_be_written_leaves_the_file_as_it_was(path, monkeypatch):
+def test_a_failed_write_leaves_the_file_unchanged(path, monkeypatch):
     tokens.add(PrincipalFile(path), caller())
     before = path.read_bytes()
     monkeypatch.setattr(os, "replace", lambda *_: Path("/nowhere/at/all").stat())
@@ -253,7 +253,7 @@ def test_what_cannot_be_written_leaves_the_file_as_it_was(path, monkeypatch):
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-async def test_all_who_wait_are_told_when_a_token_is_revoked_by_one_read(path):
+async def test_all_waiting_clients_learn_of_a_revoked_token_from_one_read(path):
     token = await run_sync(tokens.add, PrincipalFile(path), caller())
     other = await run_sync(tokens.add, PrincipalFile(path), caller("eve"))
     known, told = Tokens(PrincipalFile(path)), []
@@ -289,7 +289,7 @@ def put(path, text):
     aside.replace(path)
 
 
-async def test_a_change_of_what_one_may_counts_as_revoked(path):
+async def test_a_change_of_permissions_counts_as_revocation(path):
     token = await run_sync(tokens.add, PrincipalFile(path), caller())
     known = Tokens(PrincipalFile(path))
     async with known.watch(0.01):
@@ -312,7 +312,7 @@ async def test_nobody_is_known_by_a_file_that_is_not_watched(path):
         await known.wait_revoked(caller())
 
 
-async def test_who_waits_no_more_leaves_nothing(path):
+async def test_a_client_that_stops_waiting_leaves_nothing(path):
     token = await run_sync(tokens.add, PrincipalFile(path), caller())
     known = Tokens(PrincipalFile(path))
     async with known.watch():
@@ -321,7 +321,7 @@ async def test_who_waits_no_more_leaves_nothing(path):
         assert not known._waiting
 
 
-def test_a_file_lies_beside_the_real_journal(tmp_path):
+def test_the_file_is_next_to_the_real_journal(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link.sqlite").symlink_to(tmp_path / "real" / "journal.sqlite")
     assert (
@@ -330,7 +330,7 @@ def test_a_file_lies_beside_the_real_journal(tmp_path):
     )
 
 
-async def test_after_a_rotation_both_tokens_count_until_the_grace_is_over(path):
+async def test_after_a_rotation_both_tokens_work_until_the_grace_ends(path):
     now = [0.0]
     former = await run_sync(tokens.add, PrincipalFile(path), caller())
     known = Tokens(PrincipalFile(path), lambda: now[0])

@@ -42,7 +42,7 @@ async def busy(server, tasks):
     return handle
 
 
-async def test_an_overview_names_what_is_at_work_waits_and_was_refused():
+async def test_an_overview_names_running_waiting_and_refused_messages():
     async with build(DESK) as server:
         looking = overviews(server)
         async with anyio.create_task_group() as tasks:
@@ -75,7 +75,7 @@ async def line_of(path):
     return json.loads(text.partition(b"\n")[0])
 
 
-async def test_each_connection_is_told_until_there_are_too_many(tmp_path):
+async def test_each_connection_is_listed_up_to_a_limit(tmp_path):
     path = top.socket_path(tmp_path / "j", os.getpid())
     async with build(DESK) as server, serve_overviews(overviews(server), tmp_path / "j", 0.01):
         streams = [await anyio.connect_unix(str(path)) for _ in range(READERS)]

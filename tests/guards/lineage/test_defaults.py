@@ -76,7 +76,7 @@ def test_any_other_value_is_judged(changed):
     assert not ran(replace(Payment("bob@corp.example"), **changed))
 
 
-def test_the_deny_list_stands_against_a_default():
+def test_the_deny_list_overrides_a_default():
     assert not ran(Payment("bob@corp.example"), replace(BASE, deny=("books@corp.example",)))
 
 

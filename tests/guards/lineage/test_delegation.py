@@ -106,7 +106,7 @@ def test_a_field_counts_in_any_spelling_of_its_value():
     assert "Delegated: amount is the field amount" in text
 
 
-def test_what_is_delegated_always_is_this_very_call():
+def test_a_permanent_delegation_covers_this_very_call():
     p = told(desk(Payment(ACME, "98.70"), Payment(ACME, "98.70"), Payment(ACME, "98.70", "again")))
     p.decide(Answer.ALWAYS)
     p.run()
@@ -144,7 +144,7 @@ def test_a_record_that_is_too_long_to_be_shown_whole_is_not_delegated():
     assert "Delegated:" not in text
 
 
-def test_what_is_shown_has_no_secret_in_it():
+def test_the_display_contains_no_secret():
     p = desk(Payment(ACME, "98.70"))
     (guard,) = p.rules.guards
     guard._redact = lambda text: text.replace("Dear", "***")

@@ -102,7 +102,7 @@ def memory(p) -> Memory:
 
 
 @pytest.mark.parametrize(("to", "sent"), [("kim@desk.example", 1), ("bob@else.example", 0)])
-def test_what_a_listener_says_goes_to_its_readers_alone(to, sent):
+def test_a_listeners_text_goes_to_its_readers_alone(to, sent):
     p = story(after("vault", (Letter(to, f"Listen: {SECRET[4:]}"), "post")))
     assert len(p.seen("post")) == sent
     assert errors(p.seen("agent")) == ["denied"] * (1 - sent)

@@ -49,7 +49,7 @@ def test_exposure_only_grows(events, more, recalls):
 
 
 @given(reached, recalls, NAMES)
-def test_no_listener_is_exposed_by_what_others_were_given(events, recalls, name):
+def test_no_listener_is_exposed_by_the_inputs_of_others(events, recalls, name):
     """Its exposure is the same when everything that others were given is left out."""
     own = [event for event in events if event[0] == name]
     whole, alone = after(events, recalls).exposure, after(own, recalls).exposure
@@ -90,7 +90,7 @@ def test_beyond_the_bound_of_listeners_everybody_is_exposed(monkeypatch):
     )
 
 
-def test_a_conversation_of_which_nothing_is_known_exposes_everybody():
+def test_an_unknown_conversation_exposes_everybody():
     assert Memory.unknown().exposure.find_text("a", "t", Recall.THREAD) == UNKNOWN_TEXT
     assert Memory().miss().exposure.find_text("a", "t", Recall.THREAD) is not None
 

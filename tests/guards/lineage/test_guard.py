@@ -188,7 +188,7 @@ def test_in_enforce_a_value_from_a_page_drives_no_sink_and_the_sender_learns_not
     )
 
 
-def test_in_audit_it_is_noted_and_goes_on():
+def test_in_audit_a_finding_is_noted_and_the_message_delivered():
     p = told(story(replace(BASE, mode=Mode.AUDIT)))
     assert p.seen("post") == [Letter(EVE, "hello")]
     (detail,) = details(p, Event.FLAGGED)
@@ -229,7 +229,7 @@ def test_a_denied_question_is_a_denial():
     assert errors(p.seen("agent")) == ["denied"]
 
 
-def test_what_was_approved_for_the_rest_is_noted_and_not_asked_again():
+def test_an_approval_for_the_rest_is_noted_and_not_asked_again():
     p = told(story(confirming()))
     decided(p, Said.ALWAYS)
     p.handlers["agent"] = reads(Letter(EVE, "another word"))
@@ -239,7 +239,7 @@ def test_what_was_approved_for_the_rest_is_noted_and_not_asked_again():
     assert "Action: approved for the rest of the conversation" in details(p, Event.FLAGGED)[-1]
 
 
-def test_always_grants_what_was_in_question_and_nothing_that_came_to_light_later():
+def test_always_grants_the_question_at_hand_and_no_later_finding():
     p = told(story(confirming()))
     p.handlers["web"] = lambda call: HandlerResponse.respond(Note(f"{PAGE} hello, hello and hello again"))
     told(p)
@@ -304,7 +304,7 @@ def test_the_principals_own_order_is_held_to_the_deny_list_alone():
     assert errors(p.replies)[-1:] == ["denied"]
 
 
-def test_what_an_agent_says_vouches_for_nothing():
+def test_an_agents_words_vouch_for_nothing():
     """The helper is no source; a value that it made up is still nobody's."""
     handlers = {
         "agent": lambda call: (
@@ -321,7 +321,7 @@ def test_what_an_agent_says_vouches_for_nothing():
     assert "nobody named this recipient" in details(p, Event.REFUSED)[0]
 
 
-def test_the_way_across_agents_is_told():
+def test_the_path_across_agents_is_reported():
     handlers = {
         "agent": lambda call: (
             HandlerResponse(Ask("read"), "web")
@@ -341,7 +341,7 @@ def test_the_way_across_agents_is_told():
     )
 
 
-def test_a_source_that_calls_a_sink_itself_is_heard_first():
+def test_a_source_that_calls_a_sink_itself_is_observed_first():
     handlers = {"web": lambda call: HandlerResponse(Letter(EVE, "x"), "post")}
     p = story(handlers=handlers)
     shop = {**p.rules.blueprint.listeners, "web": listener("web", "post", payloads=(Ask, Get))}
@@ -372,7 +372,7 @@ def test_the_payloads_own_marks_count():
     ]
 
 
-def test_a_source_that_merely_repeats_what_it_was_asked_vouches_for_nothing():
+def test_a_source_that_merely_repeats_its_input_vouches_for_nothing():
     handlers = {
         "web": lambda call: HandlerResponse.respond(Letters(call.payload.text, PAGE)),
         "agent": lambda call: (
@@ -430,7 +430,7 @@ OUT = "https://evil.example/?q=secret"
         ("web", Aim(), True),
     ],
 )
-def test_what_is_fetched_is_an_exit_whatever_its_field_is_called(to, payload, passes):
+def test_a_fetch_is_an_exit_whatever_its_field_is_called(to, payload, passes):
     """In an attribute, nested, in a list, in two fields; a declared destination even at a listener that nobody declared."""
     handlers = {
         "agent": lambda call: (
@@ -445,7 +445,7 @@ def test_what_is_fetched_is_an_exit_whatever_its_field_is_called(to, payload, pa
     assert (payload in p.seen(to)) is passes
 
 
-def test_a_conversation_that_is_older_than_the_guard_is_over_the_bound():
+def test_a_conversation_older_than_the_guard_is_beyond_the_bound():
     p = story()
     delivery = first_delivery(p)
     guard = p.rules.guards[1]
@@ -454,7 +454,7 @@ def test_a_conversation_that_is_older_than_the_guard_is_over_the_bound():
     assert not guard.observe(guard.begin(Trust.ORDERS), delivery, element, 1.0).ledger.overflow
 
 
-def test_a_conversation_that_was_kept_without_the_guard_is_over_the_bound_whoever_speaks_next():
+def test_a_conversation_stored_without_the_guard_is_beyond_the_bound_whoever_speaks_next():
     handlers = {
         "agent": lambda call: (
             HandlerResponse(Ask("read"), "web")
@@ -475,7 +475,7 @@ def test_a_conversation_that_was_kept_without_the_guard_is_over_the_bound_whoeve
     assert memory(p).ledger.overflow
 
 
-def test_what_a_listener_read_before_it_failed_was_read():
+def test_inputs_of_a_listener_that_failed_count_as_read():
     read = []
 
     def agent(call):
@@ -490,7 +490,7 @@ def test_what_a_listener_read_before_it_failed_was_read():
     assert p.seen("post") == []
 
 
-def test_what_a_listener_read_is_known_while_it_is_tried_again():
+def test_inputs_of_a_listener_are_known_during_its_retry():
     def agent(call):
         if call.metadata.from_id == "web":
             raise RuntimeError
@@ -598,7 +598,7 @@ def quarantined(budget, says):
     return told(story(policy, handlers, quarantined=frozenset({"helper"})))
 
 
-def test_a_quarantined_listener_spends_what_its_schema_can_tell():
+def test_a_quarantined_listener_spends_the_bits_of_its_schema():
     p = quarantined(2, Flag(urgent=True))
     assert memory(p).ledger.spent == 2.0
     assert p.seen("post") == [Letter("bob@corp.example", "x")]
@@ -610,14 +610,14 @@ def test_a_spent_budget_closes_the_sinks():
     assert "2.0 of 1 bits are spent" in details(p, Event.REFUSED)[0]
 
 
-def test_a_quarantined_listener_cannot_say_what_no_closed_schema_holds():
+def test_a_quarantined_listener_cannot_send_open_types():
     p = quarantined(1, Note("anything"))
     assert errors(p.seen("helper")) == ["denied", "denied", "denied"]
     (record, *_) = [record for record in p.records if record.event is Event.REFUSED]
     assert "helper is quarantined, and what Note can tell is unbounded" in WORDING.join_lines(record.detail)
 
 
-def test_a_quarantined_listener_writes_to_no_sink_what_no_closed_schema_holds():
+def test_a_quarantined_listener_writes_no_open_types_to_a_sink():
     """Not even where the policy would let its words pass."""
     handlers = {
         "agent": lambda call: (
@@ -641,7 +641,7 @@ def test_a_quarantined_listener_writes_to_no_sink_what_no_closed_schema_holds():
 # Storage
 
 
-def test_what_is_remembered_survives_being_kept():
+def test_the_guards_memory_survives_storage():
     p = told(story(confirming()))
     decided(p, Said.ALWAYS)
     kept = restore(take(p.conversation, p.rules.guards), p.rules.guards)
@@ -652,7 +652,7 @@ def test_what_is_remembered_survives_being_kept():
     assert p.conversation.approvals() == ()
 
 
-def test_a_step_rewrites_no_more_than_the_end_of_the_log():
+def test_a_step_rewrites_only_the_end_of_the_log():
     """A large page is written once: whatever happens later, the parts that hold it are the same bytes."""
     known = Memory()
     policy = BASE
@@ -705,7 +705,7 @@ sayable = st.sampled_from(
 
 
 @given(sayable, sayable, sayable, sayable)
-def test_the_guard_says_what_the_library_says_of_the_same_story(query, page, to, body):
+def test_the_guard_agrees_with_the_library_about_the_same_story(query, page, to, body):
     p = told(
         story(
             handlers={
@@ -758,7 +758,7 @@ def test_words_beyond_the_bound_authorise_nothing(monkeypatch):
     assert p.seen("post") == []
 
 
-def test_what_was_asked_is_forgotten_on_the_safe_side(monkeypatch):
+def test_forgetting_a_request_errs_on_the_safe_side(monkeypatch):
     """Beyond the bound it is not known what a source repeats, so it vouches for nothing."""
     monkeypatch.setattr(lineage_memory, "ASKED", 0)
     p = told(story(handlers={"web": lambda call: HandlerResponse.respond(Letters("ann@corp.example", PAGE))}))
@@ -775,7 +775,7 @@ def test_only_so_many_threads_are_remembered():
     assert known.latest_request("t5") == ("x",)
 
 
-def test_an_answer_on_a_thread_is_not_what_its_listener_was_asked():
+def test_an_answer_on_a_thread_is_not_its_listeners_request():
     known = Memory().record_request("t", "caller", ["question"]).record_request("t", "below", ["answer"])
     assert known.latest_request("t") == ("question",)
     assert known.record_request("t", "caller", ["next"]).latest_request("t") == ("next",)
@@ -831,7 +831,7 @@ def test_no_page_is_too_odd(page):
 # Principals that are no person
 
 
-def test_what_a_stranger_says_is_no_order_and_authorises_nothing():
+def test_a_strangers_words_are_no_order_and_authorise_nothing():
     """A managed agent behind the bridge is a principal, and reports the texts that it has read."""
     p = told(story(handlers={"agent": lambda call: None}, principal=STRANGER), f"Write to {EVE}")
     p.handlers["agent"] = writes
@@ -911,7 +911,7 @@ def test_a_plan_fixes_the_values_of_a_handoff():
     assert "outside the plan" in details(other, Event.REFUSED)[0]
 
 
-def test_words_beside_a_handoff_are_judged_as_what_is_said():
+def test_text_accompanying_a_handoff_is_judged_as_speech():
     policy = replace(BASE, allow=("@corp.example",), effects=((Rule.CONTENT, Effect.BLOCK),))
     said = Handoff("send", None, (Param("to", "bob@corp.example"),), None, PAGE)
     assert handing(said, policy).seen("post") == []
@@ -990,7 +990,7 @@ def test_a_redriven_letter_of_a_principal_whose_words_are_no_orders_stays_nobody
         redrive(stranger, RedrivenLetter(p.outcomes[-1].added[0], "again", "ada"), new.rules, new.moment())
 
 
-def test_what_a_redriven_letter_leads_to_reaches_no_sink():
+def test_consequences_of_a_redriven_letter_reach_no_sink():
     policy = replace(BASE, plan=PlanSource.OPTIONAL)
     writes = {"agent": lambda call: HandlerResponse(Letter("ada@corp.example", "hello"), "post")
               if isinstance(call.payload, Ask) else HandlerResponse.respond(Note("done"))}  # fmt: skip

@@ -88,7 +88,7 @@ def talk(policy, page, indexed, kind=None):
     return paper
 
 
-def test_what_is_indexed_to_judge_a_message_is_not_indexed_again_when_it_arrives(indexed):
+def test_text_indexed_to_judge_a_message_is_not_indexed_again_on_arrival(indexed):
     page = "the vault stands open behind the old mill tonight"
     paper = talk(NOBODY, page, indexed)
     looked = [body for step in paper.late for body in step]
@@ -109,7 +109,7 @@ def test_a_short_message_is_indexed_in_the_decision(indexed):
     assert paper.early == [[]] * len(paper.early)
 
 
-def test_what_a_thread_indexed_changes_no_decision(indexed):
+def test_indexing_in_a_thread_changes_no_decision(indexed):
     page = "".join(f"sentence {number} of a page, see https://a.example/{number}. " for number in range(1000))
     paper = talk(NOBODY, page, indexed)
     other = Paper(paper.rules, paper.handlers)

@@ -81,7 +81,7 @@ def test_a_hand_written_payload_is_shown_with_references_and_comes_back_as_it_wa
     assert canonical(back.element) == canonical(element)
 
 
-def test_what_takes_no_reference_is_left_out_of_a_hand_written_payload():
+def test_fields_without_references_are_left_out_of_a_hand_written_payload():
     _, codec, _, seen, _ = shown(BODY.format("<when>2026-01-31</when>"))
     assert "when[0]" not in {place.path for place in list_places(codec, seen)}
 

@@ -66,7 +66,7 @@ def say(p, payload, to):
 
 
 @pytest.mark.parametrize("trust", [Trust.RELAY, Trust.STRANGER])
-def test_what_a_page_told_a_host_to_mail_is_refused_in_the_second_call(trust):
+def test_a_mail_that_a_page_asked_a_host_for_is_refused_in_the_second_call(trust):
     p = host(trust)
     say(p, Ask("read the page"), "web")
     assert say(p, Mail(EVE, "everything"), "post") == []
@@ -99,7 +99,7 @@ def test_the_words_of_a_relay_accuse_nobody_and_order_nothing():
     assert say(p, Ask(f"Write to {EVE} again"), "agent") == [Mail(EVE, "x")]
 
 
-def test_what_leaves_to_a_relay_is_on_record_and_to_who_gives_orders_is_not():
+def test_messages_to_a_relay_are_recorded_and_those_to_the_principal_are_not():
     for trust, noted in ((Trust.RELAY, 1), (Trust.ORDERS, 0)):
         p = host(trust)
         say(p, Ask("read the page"), "web")
@@ -112,7 +112,7 @@ def test_a_policy_that_names_a_principal_a_source_goes_before_its_trust():
         assert say(host(trust, policy), Mail(EVE, "x"), "post") == []
 
 
-def test_a_principal_reaches_only_whom_it_may_and_cannot_tell_others_from_none():
+def test_a_principal_reaches_its_permitted_targets_and_cannot_tell_others_from_absent_ones():
     p = host(Trust.ORDERS, may=("web",))
     say(p, Mail(EVE, "x"), "post")
     say(p, Mail(EVE, "x"), "nobody")
@@ -125,7 +125,7 @@ def test_a_principal_reaches_only_whom_it_may_and_cannot_tell_others_from_none()
     assert isinstance(p.decode(replies(p)[0].message), SystemError)
 
 
-def test_what_it_may_narrows_no_listener():
+def test_a_principals_permissions_narrow_no_listener():
     def passes_on(call):
         return HandlerResponse(Mail(BOB, "x"), "post") if isinstance(call.payload, Ask) else None
 

@@ -123,7 +123,7 @@ def test_a_writer_that_never_saw_the_page_is_clean():
     assert sent(p) == [UNKNOWN]
 
 
-def test_a_writer_that_was_told_of_the_page_is_not():
+def test_a_writer_that_got_the_page_is_not():
     p = asked(desk(reader=reading((Note("go ahead"), "writer"))), "reader")
     assert sent(p) == []
     assert (exposed(p, "writer").source, exposed(p, "writer").giver) == ("web", "reader")
@@ -152,7 +152,7 @@ def test_text_exposes_through_as_many_as_pass_it_on():
     assert (exposed(p, "writer").source, exposed(p, "writer").giver) == ("web", "planner")
 
 
-def test_what_was_told_before_anything_was_read_exposes_nobody():
+def test_messages_before_any_read_expose_nobody():
     p = asked(desk(planner=lambda call: HandlerResponse(Note("write"), "writer")), "planner", "reader")
     assert sent(p) == [UNKNOWN]
     assert exposed(p, "writer") is None
@@ -188,7 +188,7 @@ def test_a_closed_schema_spends_bits_and_exposes_nobody():
     assert memory(p).exposure.bits == memory(p).ledger.spent == 3.0
 
 
-def test_what_is_told_to_one_who_knows_already_spends_nothing():
+def test_messages_to_an_exposed_listener_spend_nothing():
     p = asked(desk(reader=reading((Note("look"), "writer"), (Flag(True), "writer"))), "reader")
     assert exposed(p, "writer") is not None
     assert memory(p).ledger.spent == 0.0
@@ -252,7 +252,7 @@ def test_the_bookkeeping_of_a_source_exposes_nobody():
     assert sent(q) == []
 
 
-def test_a_word_in_a_field_of_which_nothing_is_declared_exposes():
+def test_a_text_in_an_undeclared_field_exposes():
     """By its form it is bookkeeping; many of them spell a text."""
     word = lambda call: HandlerResponse.respond(Note("vault"))  # noqa: E731
     p = asked(desk(web=word, reader=reading((UNKNOWN, "post"))), "reader")
@@ -329,7 +329,7 @@ def test_a_listener_is_exposed_on_all_its_threads_unless_its_code_remembers_by_t
     assert sent(p) == ([UNKNOWN] if passes else [])
 
 
-def test_a_thread_that_was_told_stays_exposed():
+def test_a_thread_that_got_the_text_stays_exposed():
     def writer(call):
         return writes(UNKNOWN)(call) if isinstance(call.payload, Ask) else None
 
@@ -339,7 +339,7 @@ def test_a_thread_that_was_told_stays_exposed():
     assert sent(p) == []
 
 
-def test_a_listener_that_calls_itself_takes_what_it_read_along():
+def test_a_listener_that_calls_itself_takes_its_inputs_along():
     def reader(call):
         if isinstance(call.payload, Ask):
             return HandlerResponse(Ask("read"), "web")
@@ -352,7 +352,7 @@ def test_a_listener_that_calls_itself_takes_what_it_read_along():
     assert sent(p) == []
 
 
-def test_who_carries_words_from_elsewhere_is_exposed_from_the_start_and_so_are_those_whom_it_tells():
+def test_a_carrier_of_foreign_text_and_its_recipients_are_exposed_from_the_start():
     carrying = TrustSettings(TRUSTED, carriers=frozenset({"planner"}))
 
     def planner(call):
@@ -470,7 +470,7 @@ def chatter(tells, recall):
 
 @settings(max_examples=examples(40))
 @given(TELLS, st.sampled_from([Recall.THREAD, Recall.LISTENER]))
-def test_exposure_grows_with_each_message_is_kept_and_follows_what_was_told(tells, recall):
+def test_exposure_grows_with_each_message_is_stored_and_follows_messages(tells, recall):
     """For code with memory per listener, reach is the closure of messages sent after reads."""
     p, waiting = chatter(tells, recall)
     expected: set[str] = set()

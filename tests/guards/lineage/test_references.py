@@ -55,7 +55,7 @@ def payload(made):
 
 @settings(deadline=None)
 @given(st.data())
-def test_what_is_put_in_is_what_was_hidden_and_nothing_untrusted_is_shown(data):
+def test_substituted_values_are_the_hidden_ones_and_nothing_untrusted_is_shown(data):
     cls = payload(data.draw(classes()))
     value = data.draw(values(cls.__payload__.record))
     guard, codec, element, seen, memory = shown(cls, value)

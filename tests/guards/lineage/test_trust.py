@@ -48,7 +48,7 @@ def test_a_principal_who_is_a_source_reaches_all():
 
 
 @pytest.mark.parametrize(("addressed", "found"), [(["lonely"], {"attic"}), (["web"], set()), ([], set())])
-def test_a_stranger_reaches_those_whom_it_may_address_and_their_peers(addressed, found):
+def test_a_stranger_reaches_its_permitted_targets_and_their_peers(addressed, found):
     nobody = Policy(sources=(), relays=tuple(PEERS))
     assert find_carriers(nobody, {"attic": Recall.SERVER}, PEERS, addressed) == found
 
@@ -63,7 +63,7 @@ def test_a_principal_is_suspected_by_any_entry_that_means_it():
     assert found["console"] is Trust.RELAY
 
 
-def test_a_listener_of_which_nothing_is_said_remembers_on_all_its_threads():
+def test_an_undeclared_listener_remembers_on_all_its_threads():
     trusted = TrustSettings(POLICY, recalls={"reader": Recall.THREAD})
     assert (trusted.recall_of("reader"), trusted.recall_of("writer")) == (Recall.THREAD, Recall.LISTENER)
 

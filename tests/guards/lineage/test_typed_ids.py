@@ -102,7 +102,7 @@ def test_an_id_of_another_kind_chooses_nothing(order):
     assert errors(p.seen("agent")) == ["denied"]
 
 
-def test_an_id_that_stands_in_the_source_s_text_alone_chooses_nothing():
+def test_an_id_found_only_in_the_source_s_text_chooses_nothing():
     assert story(Delete("x-99871")).seen("store") == []
 
 

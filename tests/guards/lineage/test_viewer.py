@@ -133,7 +133,7 @@ def notes(p):
 # View
 
 
-def test_a_planner_sees_structure_and_closed_types_and_never_what_a_stranger_wrote():
+def test_a_planner_sees_structure_and_closed_types_and_never_a_strangers_text():
     mail = mail_of(told(story(reads())))
     assert (mail.number, mail.urgent, mail.kind) == ("m-1", True, "mail")
     assert FORM.fullmatch(mail.sender)
@@ -147,11 +147,11 @@ def test_a_number_without_bounds_takes_no_reference_and_is_left_out():
     assert mail_of(p).size == 0
 
 
-def test_what_a_trusted_principal_says_is_shown():
+def test_a_trusted_principals_text_is_shown():
     assert told(story(reads())).seen("planner")[0] == Ask("Read my mail.")
 
 
-def test_what_a_strange_principal_says_is_hidden():
+def test_a_strange_principals_text_is_hidden():
     p = story(reads(), policy=replace(POLICY, sources=("inbox", "console")))
     told(p)
     assert FORM.fullmatch(p.seen("planner")[0].text)
@@ -161,14 +161,14 @@ def last(p):
     return p.seen("planner")[-1]
 
 
-def test_what_a_relay_says_is_hidden_once_it_was_given_a_value_however_short():
+def test_a_relays_text_is_hidden_once_it_got_a_value_however_short():
     p = told(story(reads(lambda mail: HandlerResponse(Ask("sum it up"), "helper"))))
     assert last(p) == Note("done")
     p = told(story(reads(lambda mail: HandlerResponse(Ask(f"sum {mail.links[0]} up"), "helper"))))
     assert FORM.fullmatch(last(p).text)
 
 
-def test_of_what_a_trusted_tool_says_that_was_given_a_value_declared_fields_alone_are_shown():
+def test_of_a_trusted_tool_that_got_a_value_only_declared_fields_are_shown():
     def asks(mail):
         return HandlerResponse(Ask(mail.links[0]), "clock")
 
@@ -183,7 +183,7 @@ def test_a_planner_is_never_exposed_and_who_is_given_a_value_is():
     assert memory(p).exposure.first["listener helper"].source == "inbox"
 
 
-def test_what_a_planner_writes_itself_is_not_suspect_and_what_is_put_in_is():
+def test_a_planners_own_text_is_not_suspect_and_substituted_values_are():
     def sends(text):
         return story(reads(lambda mail: HandlerResponse(Letter("ann@corp.example", text(mail)), "post")))
 
@@ -194,7 +194,7 @@ def test_what_a_planner_writes_itself_is_not_suspect_and_what_is_put_in_is():
     assert flagged
 
 
-def test_what_a_trusted_tool_says_is_shown_unless_a_strangers_words_are_in_it():
+def test_a_trusted_tools_text_is_shown_unless_it_holds_a_strangers_words():
     p = story(reads(lambda mail: HandlerResponse(Ask("time"), "clock")))
     told(p)
     assert p.seen("planner")[-1] == Note("noon")
@@ -294,7 +294,7 @@ def test_a_value_is_judged_by_where_it_comes_from():
     assert p.seen("post") == [Letter("ann@corp.example", MAIL.subject)]
 
 
-def test_beside_a_value_that_is_put_in_the_planners_own_words_are_not_suspect():
+def test_a_planners_own_words_next_to_a_substituted_value_are_not_suspect():
     """The planner read nothing: its own choice of a receiver of unknown origin passes, the value's does not."""
 
     def sends(to, body):
@@ -328,7 +328,7 @@ def refused(then, subject=MAIL.subject):
     return error
 
 
-def test_what_is_unknown_or_does_not_fit_is_refused_alike():
+def test_unknown_and_unsuitable_references_are_refused_alike():
     unknown = refused(lambda mail: HandlerResponse(Ask(SAMPLE), "helper"))
     assert unknown.code == "validation"
     assert refused(lambda mail: HandlerResponse(Word(mail.subject), "helper")) == unknown
@@ -383,7 +383,7 @@ def test_a_reference_that_a_stranger_writes_opens_nothing():
     assert p.seen("helper") == [Ask(SAMPLE)]
 
 
-def test_what_is_put_in_is_hidden_again_from_another_planner_however_short_it_is():
+def test_a_substituted_value_is_hidden_from_another_planner_however_short_it_is():
     p = story(reads(lambda mail: HandlerResponse(Ask(f"look at {mail.links[0]}"), "second")))
     told(p)
     (ask,) = p.seen("second")
@@ -426,14 +426,14 @@ def test_a_reference_that_was_stored_works_in_a_later_request_of_the_thread():
 # Cost
 
 
-def test_what_closed_types_and_structure_tell_is_spent():
+def test_bits_of_closed_types_and_structure_are_spent():
     p = told(story(reads()))
     spent = memory(p).ledger.spent
     # urgent, kind, three fields that may be left out, and how many links there are.
     assert spent == pytest.approx(1 + 1 + 3 + 2 * 1.585 + 1, abs=0.01)
 
 
-def test_a_budget_that_is_spent_ends_what_has_consequences():
+def test_a_spent_budget_ends_consequential_messages():
     def writes(mail):
         return HandlerResponse(Letter("ann@corp.example", "done"), "post")
 
@@ -451,7 +451,7 @@ def test_a_message_with_references_and_a_failure_tell_something():
     assert memory(refused).ledger.spent == plain + 3.0
 
 
-def test_beyond_the_bound_a_reference_stands_for_nothing(monkeypatch):
+def test_beyond_the_bound_a_reference_has_no_value(monkeypatch):
     monkeypatch.setattr(references, "MOST", 2)
     p = told(story(reads(lambda mail: HandlerResponse(Ask(mail.links[1]), "helper"))))
     assert FORM.fullmatch(mail_of(p).links[1])
@@ -483,14 +483,14 @@ def memory_or_none(p):
     return found and found.references.known
 
 
-def test_what_was_decided_about_references_is_decided_so_again():
+def test_decisions_about_references_are_replayed_alike():
     p = told(story(reads(lambda mail: HandlerResponse(Ask(mail.subject), "helper"))))
     assert replay(story_of(p), p.rules) is None
     p = told(story(reads(lambda mail: HandlerResponse(Ask(SAMPLE), "helper"))))
     assert replay(story_of(p), p.rules) is None
 
 
-def test_the_journal_has_the_value_in_the_message_and_the_reference_in_what_was_returned():
+def test_the_journal_has_the_value_in_the_message_and_the_reference_in_the_returned_payload():
     p = told(story(reads(lambda mail: HandlerResponse(Ask(mail.subject), "helper"))))
     returned = [
         draft.markup

@@ -113,9 +113,7 @@ HARM = {
 
 @pytest.mark.parametrize("name", HARM)
 @pytest.mark.parametrize("restarted", [True, False])
-def test_what_was_done_to_a_file_stays_found_when_the_server_goes_on(
-    path, heads, writer, four, told, name, restarted
-):
+def test_tampering_stays_detected_when_the_server_continues(path, heads, writer, four, told, name, restarted):
     harm, line = HARM[name]
     path.write_text("".join(harm(lines(path))))
     left = path.read_bytes()
@@ -190,7 +188,7 @@ def test_a_file_that_comes_back_whole_is_no_break(path, heads, four, told):
 
 
 @pytest.mark.parametrize("written", [0, 1, 40, None])
-def test_a_writer_that_died_between_head_and_file_is_told_from_a_forger(
+def test_a_writer_that_died_between_head_and_file_is_distinguished_from_a_forger(
     path, heads, writer, four, told, written
 ):
     """The next one ends the line that the dead one began."""
@@ -249,7 +247,7 @@ def test_a_record_of_an_earlier_server_is_taken_over_by_its_note(path, tmp_path,
     assert verify_file(path, told.append, heads).count == 2
 
 
-def test_a_record_that_nothing_is_known_of_is_taken_as_it_stands_and_that_is_told(path, tmp_path, told):
+def test_an_unknown_record_is_accepted_as_it_is_and_reported(path, tmp_path, told):
     AuditFile(path).append(record("schema"))
     path.with_name(f"{path.name}.end").unlink()
     open_writing(JournalOptions(tmp_path / "j")).close()

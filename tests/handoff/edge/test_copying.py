@@ -17,7 +17,7 @@ def record(n):
     return HandoffEntry((("timestamp", "t"), ("n", n)))
 
 
-async def test_what_waits_is_written_on_leaving_and_the_chain_goes_on(tmp_path):
+async def test_pending_lines_are_written_on_exit_and_the_chain_continues(tmp_path):
     path = tmp_path / "out" / "audit.jsonl"
     said = []
     for _ in range(2):
@@ -27,7 +27,7 @@ async def test_what_waits_is_written_on_leaving_and_the_chain_goes_on(tmp_path):
     assert ((await to_thread.run_sync(verify_file, path)).count, said) == (50, [])
 
 
-async def test_a_failing_disk_is_told_once_and_counted(tmp_path):
+async def test_a_failing_disk_is_reported_once_and_counted(tmp_path):
     (tmp_path / "file").write_text("")
     said = []
     async with copy_records(tmp_path / "file" / "audit.jsonl", said.append) as copy:

@@ -129,7 +129,7 @@ def test_a_file_that_was_emptied_is_missed(path, told):
         '{"count":1,"hash":"","line":"\\ud800"}',
     ],
 )
-def test_a_spoiled_note_is_a_flaw_and_the_chain_starts_anew_behind_it(path, told, note):
+def test_a_damaged_note_is_a_flaw_and_the_chain_restarts_after_it(path, told, note):
     AuditFile(path, told.append).append(RECORD)
     path.with_name("audit.jsonl.end").write_text(note)
     found = verify_file(path)
@@ -141,7 +141,7 @@ def test_a_spoiled_note_is_a_flaw_and_the_chain_starts_anew_behind_it(path, told
     assert verify_file(path).count == 1
 
 
-def test_a_missing_note_is_told(path, told):
+def test_a_missing_note_is_reported(path, told):
     AuditFile(path, told.append).append(RECORD)
     assert isinstance(verify_file(path, told.append), Seal)
     path.with_name("audit.jsonl.end").unlink()
@@ -183,7 +183,7 @@ def test_a_half_written_line_is_taken_back(path, told, monkeypatch):
     assert isinstance(verify_file(path), Seal)
 
 
-def test_a_note_that_cannot_be_written_is_told_apart(path, told, monkeypatch):
+def test_an_unwritable_note_is_reported_separately(path, told, monkeypatch):
     def refused(*_):
         raise OSError
 

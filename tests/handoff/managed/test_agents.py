@@ -78,7 +78,7 @@ def test_a_message_becomes_a_message_to_the_target_with_the_words_in_a_block_of_
     assert [(each["result"], each["reason"]) for each in sink.records] == [("approve", None)]
 
 
-def test_what_was_said_before_is_not_listened_to(fake):
+def test_earlier_messages_are_ignored(fake):
     service, client = fake
     service.history = [service.message(json.dumps(request("OLD-1"))), service.idle()]
     service.script = [Connection([service.message(json.dumps(request("NEW-1"))), service.over()])]
@@ -92,7 +92,7 @@ def listened(client, folder, most=100):
     return tickets([attempt.request for attempt in islice(attempts, most)])
 
 
-def test_what_is_asked_while_nobody_listens_is_heard_at_the_next_start(fake, tmp_path):
+def test_a_request_made_without_a_listener_is_found_at_the_next_start(fake, tmp_path):
     service, client = fake
     ask = lambda ticket: service.message(json.dumps(request(ticket)))  # noqa: E731
     service.history = [ask("OLD-1"), service.idle()]
@@ -106,7 +106,7 @@ def test_what_is_asked_while_nobody_listens_is_heard_at_the_next_start(fake, tmp
     assert listened(client, tmp_path) == []
 
 
-def test_a_request_that_spans_messages_is_heard_whole_by_a_listener_that_starts_between_them(fake, tmp_path):
+def test_a_request_that_spans_messages_is_read_whole_by_a_listener_that_starts_between_them(fake, tmp_path):
     service, client = fake
     text = json.dumps(request("SPAN-1"))
     first = [service.message(json.dumps(request("ONE-1"))), service.message(text[:40]), service.message("")]
@@ -197,7 +197,7 @@ def test_a_dropped_connection_is_resumed_and_nothing_comes_twice(fake):
     assert waits == [0.5, 0.5, 1.0]
 
 
-def test_what_happens_between_history_and_stream_is_had_once(fake):
+def test_events_between_history_and_stream_are_read_once(fake):
     service, client = fake
     first = service.message(json.dumps(request("LEGAL-1")))
     service.script = [Connection([first, service.over()], happens=[first])]
@@ -220,7 +220,7 @@ def test_a_history_of_many_pages_is_read_to_its_end(fake):
     assert tickets(listen(client)) == [f"LEGAL-{n}" for n in range(7)]
 
 
-def test_a_rate_limited_stream_waits_as_long_as_it_is_told(fake):
+def test_a_rate_limited_stream_waits_the_stated_time(fake):
     service, client = fake
     service.script = [
         Connection([], ends="status", status=429, headers={"retry-after": "7"}),

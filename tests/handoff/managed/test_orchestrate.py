@@ -125,7 +125,7 @@ class Outlet:
         ({}, True, "no_deployed_agent_id", []),
     ],
 )
-def test_what_came_of_it_is_on_record_once(desk, sink, agents, arrives, said, steered):
+def test_the_outcome_is_recorded_once(desk, sink, agents, arrives, said, steered):
     outlet = Outlet(arrives)
     pass_on(desk, outlet, read_text(request()), "s", agents)
     assert sink.said == [said]

@@ -99,7 +99,7 @@ def test_a_request_is_quoted_in_an_object_an_array_and_a_document_of_any_size_al
     assert scan(*pieces, RAW) == (FoundRequest(RAW, RequestRefusal.NESTED_REQUEST), FoundRequest(RAW))
 
 
-def test_a_request_inside_a_document_that_breaks_off_was_quoted_by_what_was_closed_around_it():
+def test_a_request_inside_an_unfinished_document_counts_as_quoted():
     assert scan(f'{{"a": [{RAW}], oops') == (FoundRequest(RAW, RequestRefusal.NESTED_REQUEST),)
     assert scan(f'{{"a": [{RAW}, oops') == (FoundRequest(RAW),)
     assert scan(f'{{"a": [{RAW}], "b": {RAW} oops') == (
@@ -171,7 +171,7 @@ def test_bounds_are_reported():
         assert scan(text + RAW)[-1] == FoundRequest(RAW)
 
 
-def test_what_is_held_is_bounded():
+def test_buffered_text_is_bounded():
     scanner = Scanner()
     scanner.feed("prose without braces " * 1000)
     assert scanner._held == ""
@@ -180,7 +180,7 @@ def test_what_is_held_is_bounded():
         assert len(scanner._held) <= 2 * LONGEST + 4007
 
 
-def test_a_copy_goes_on_by_itself():
+def test_a_copy_is_independent():
     scanner = Scanner()
     scanner.feed(RAW[:40])
     other = scanner.copy()

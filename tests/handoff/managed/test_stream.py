@@ -34,7 +34,7 @@ def test_a_call_carries_its_id():
     assert (attempt.call, attempt.request.intent) == ("toolu_1", "i")
 
 
-def test_a_preview_without_its_message_stands_for_it():
+def test_a_preview_without_its_message_replaces_it():
     listener = AgentStream()
     assert listener.preview("m1", RAW[:20]) == ()
     assert reasons(listener.preview("m2", RAW[20:])) == [None]
@@ -61,7 +61,7 @@ def test_another_message_ends_a_preview():
 
 
 @given(st.lists(st.integers(0, len(RAW) * 2), max_size=5), st.integers(0, 6))
-def test_previews_change_nothing_about_what_is_asked(cuts, shown):
+def test_previews_change_no_request(cuts, shown):
     text = f"{RAW} {RAW}"
     marks = sorted({0, *cuts, len(text)})
     pieces = [text[a:b] for a, b in pairwise(marks)]

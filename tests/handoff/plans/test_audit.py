@@ -123,7 +123,7 @@ def test_cells_may_hold_the_ids_that_the_document_compares(root):
         ("step,notes\n", "no column payload_schema_in and no column payload_schema_out"),
     ],
 )
-def test_a_file_without_the_columns_of_a_plan_is_none(root, text, said):
+def test_a_file_without_the_columns_of_a_plan_is_not_a_plan(root, text, said):
     path = root / "p.steps.csv"
     path.write_text(text)
     with pytest.raises(StepsError, match=said):
@@ -169,7 +169,7 @@ def test_the_three_forms(root):
     )
 
 
-def test_what_is_no_plan_is_said(root):
+def test_an_invalid_plan_is_reported(root):
     path = root / "p.steps.csv"
     path.write_text("")
     with pytest.raises(StepsError):

@@ -21,7 +21,7 @@ def breaks(*steps, today=AFTER, identify=str):
 
 
 @pytest.mark.parametrize("steps", [(), (step(),), (step("a"), step("b", "a")), (step(" a "), step("", "a"))])
-def test_what_fits_is_not_mentioned(steps):
+def test_matching_steps_are_not_mentioned(steps):
     assert breaks(*steps) == []
 
 

@@ -53,7 +53,7 @@ def test_an_overflowing_row_is_warned_about(plan):
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "a,a\n1,2\n", b"a\n\xff\n", 'a\n"open\n', 'a\n"x"y\n', "a\n" + "x" * 200_000 + "\n"]
 )
-def test_what_is_no_plan_is_refused(plan, text):
+def test_an_invalid_plan_is_refused(plan, text):
     with pytest.raises(StepsError, match=r"x\.steps\.csv"):
         read_rows(plan(text))
 

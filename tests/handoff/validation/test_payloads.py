@@ -205,7 +205,7 @@ def nested(levels):
     return schema
 
 
-def test_v3_what_cannot_be_copied_is_refused():
+def test_v3_uncopyable_values_are_refused():
     around = {}
     around["properties"] = around
     for schema in (nested(100_000), {"enum": [nested(100_000)]}, around):

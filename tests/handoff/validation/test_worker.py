@@ -39,7 +39,7 @@ def refusal(running, payload, schema=SCHEMA, **options):
     return str(caught.value)
 
 
-def test_what_is_valid_passes_and_the_process_stays(shared):
+def test_a_valid_value_passes_and_the_process_stays(shared):
     shared.validate({"x": "ok"}, SCHEMA)
     first = shared._process.pid
     shared.validate({"x": "ok"}, SCHEMA)
@@ -79,7 +79,7 @@ def test_only_json_is_sent(shared, payload):
         "not json",
     ],
 )
-def test_a_schema_that_is_none_is_an_answer(shared, schema):
+def test_an_invalid_schema_is_an_answer(shared, schema):
     payload = "text" if isinstance(schema, dict) and "pattern" in schema else {"x": "a"}
     assert refusal(shared, payload, schema)
     shared.validate({"x": "ok"}, SCHEMA)
@@ -103,7 +103,7 @@ def test_a_worker_that_is_given_no_processor_has_its_time_when_it_comes(shared):
     assert shared._process is process
 
 
-def test_a_worker_that_never_goes_on_is_given_up(shared, monkeypatch):
+def test_a_stuck_worker_is_abandoned(shared, monkeypatch):
     monkeypatch.setattr(worker, "LATEST", 0.3)
     shared.validate({"x": "ok"}, SCHEMA)
     os.kill(shared._process.pid, signal.SIGSTOP)
@@ -111,7 +111,7 @@ def test_a_worker_that_never_goes_on_is_given_up(shared, monkeypatch):
     assert shared._process is None
 
 
-def test_where_no_clock_of_a_process_is_told_the_wall_counts(shared, monkeypatch):
+def test_without_a_cpu_clock_of_a_process_wall_time_counts(shared, monkeypatch):
     shared.validate({"x": "ok"}, SCHEMA)
     monkeypatch.delattr(worker.time, "clock_gettime")
     assert "exceeded 0.3 s" in refusal(shared, {"x": "a" * 50}, SLOW, timeout=0.3)

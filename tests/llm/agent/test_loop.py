@@ -62,14 +62,14 @@ async def test_calls_of_a_turn_go_out_together_and_come_back_in_order(desk):
         (calls(), "Answer with a call of the tool Done."),
     ],
 )
-async def test_what_is_wrong_goes_back_to_the_model(desk, wrong, told):
+async def test_mistakes_go_back_to_the_model(desk, wrong, told):
     model = Model(wrong, done("mended"))
     async with desk(model) as bed:
         assert (await bed.ask(wish(), "agent")).text == "mended"
     assert told in model.told()[-1]
 
 
-async def test_what_stays_wrong_reaches_the_caller_as_internal(desk):
+async def test_uncorrected_mistakes_reach_the_caller_as_internal(desk):
     model = Model(calls(text="prose"))
     async with desk(model, agent="agent: {repairs: 1}") as bed:
         assert (await bed.ask(wish(), "agent")).code == "internal"
@@ -85,7 +85,7 @@ async def test_turns_are_bounded(desk):
     assert len(model.seen) == 3
 
 
-async def test_a_wrong_call_beside_a_right_one_does_not_stop_it(desk):
+async def test_a_wrong_call_does_not_stop_a_right_one(desk):
     model = Model(
         calls(("calc_add", '{"a": 1, "b": 1}'), ("gone", "{}"), ("Done", '{"text": "early"}')), done("well")
     )
@@ -108,7 +108,7 @@ async def test_it_remembers_its_thread_and_another_conversation_does_not(desk):
     assert "This was your answer." in model.told()
 
 
-async def test_a_model_that_fails_is_told_the_caller(desk):
+async def test_a_failing_model_is_reported_to_the_caller(desk):
     from agentserver.completion import CompletionError, CompletionFault
 
     def down(prompt):
@@ -137,7 +137,7 @@ async def test_a_long_history_loses_whole_turns(desk):
     assert max(len(prompt.messages) for prompt in model.seen) < 16
 
 
-async def test_a_named_model_sums_up_what_does_not_fit(desk):
+async def test_a_named_model_summarises_text_that_does_not_fit(desk):
     def more(prompt):
         if prompt.messages[0].content.startswith("You sum up."):
             return calls(text="It fetched a lot.")
@@ -149,7 +149,7 @@ async def test_a_named_model_sums_up_what_does_not_fit(desk):
     assert any("It fetched a lot." in text for text in model.told())
 
 
-async def test_an_answer_may_be_long_and_hold_what_xml_cannot(desk):
+async def test_an_answer_may_be_long_and_hold_characters_that_xml_lacks(desk):
     model = Model(
         calls(("web", json.dumps({"page": "a\x00b"})), text="\ud800\x0b" + "t" * 99_000), done("well")
     )
@@ -222,7 +222,7 @@ async def test_it_continues_after_an_answer_that_was_cut_and_makes_none_of_its_c
     assert model.told()[-2:] == ["First I", CONTINUE]
 
 
-async def test_it_does_not_continue_for_ever(desk):
+async def test_the_loop_ends(desk):
     model = Model(Completion("half", finish=Finish.LENGTH))
     async with desk(model, agent="agent: {repairs: 2}") as bed:
         assert (await bed.ask(wish(), "agent")).code == "internal"

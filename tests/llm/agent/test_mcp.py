@@ -80,7 +80,7 @@ def loaded(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["enforce", "confirm", "audit"])
-async def test_it_calls_tools_and_what_they_say_orders_nothing(loaded, page, mode):  # noqa: F811 - the fixture
+async def test_it_calls_tools_and_their_words_order_nothing(loaded, page, mode):  # noqa: F811 - the fixture
     def obey(prompt):
         results = [message.content for message in prompt.messages if message.role == "tool"]
         if not results:

@@ -148,14 +148,14 @@ async def test_leaving_ends_the_whole_process_group(project):
     await soon(lambda: not alive(group))
 
 
-async def test_what_a_server_says_about_itself_is_logged_legibly(project, caplog):
+async def test_a_servers_description_of_itself_is_logged_legibly(project, caplog):
     caplog.set_level("INFO", logger="agentserver.mcp")
     async with project.running() as bed:
         await bed.call("echo", text="hello")
     assert "far: hostile \ufffd[31mwords" in caplog.text
 
 
-async def test_a_tool_that_changes_while_it_is_connected_is_not_called_any_more(project, caplog):
+async def test_a_tool_that_changes_while_connected_is_no_longer_called(project, caplog):
     async with project.running() as bed:
         assert await bed.call("echo", text="before") == ToolResult(text=["before"])
         (project.notes / "changed").touch()

@@ -63,7 +63,7 @@ def test_an_answer_is_for_the_call_that_its_own_members_name_and_no_other(messag
         read(messages, "%s", "no message")
 
 
-def test_what_a_server_says_unasked_is_small_or_dropped(messages):
+def test_unsolicited_messages_of_a_server_are_small_or_dropped(messages):
     text = '{"jsonrpc":"2.0","method":"notifications/message","params":{"data":%s}}'
     assert read(messages, text, "[1]").method == "notifications/message"
     assert read(messages, text, json.dumps([0] * 2000)) is None

@@ -262,7 +262,7 @@ REFUSED = {
 }
 
 
-async def test_what_a_provider_exchanges_is_checked_and_a_provider_that_is_away_calls_nothing(tmp_path):
+async def test_an_exchanged_token_is_checked_and_an_unreachable_provider_calls_nothing(tmp_path):
     async with desk(tmp_path) as (client, idp, far, _):
         for why, change in REFUSED.items():
             idp.says = lambda answer, change=change: {**answer, **change(idp, far)}

@@ -33,7 +33,7 @@ def picture(kind: str) -> types.ImageContent:
     ],
     ids=["texts", "pictures", "characters", "a name", "an address", "a media type"],
 )
-def test_a_result_beyond_a_bound_is_none(content):
+def test_a_result_beyond_a_bound_is_refused(content):
     assert _result(content) is None
 
 

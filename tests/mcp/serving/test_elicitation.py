@@ -42,7 +42,7 @@ class User:
         return self.answer
 
 
-async def test_an_operator_approves_in_the_form_of_its_host_what_the_form_shows(asking):
+async def test_an_operator_approves_in_its_hosts_form_the_call_shown_there(asking):
     user = User("accept", {"decision": "once"})
     async with behind(asking, OPERATOR) as door, door.host("ada", elicitation_callback=user) as client:
         with anyio.fail_after(HANGS):
@@ -109,7 +109,7 @@ async def test_a_host_whose_user_may_not_decide_gets_the_page_and_its_answer_cou
         assert record.detail.by == "bob"
 
 
-async def test_the_answer_of_one_who_is_no_operator_any_more_counts_for_nothing(asking):
+async def test_an_answer_of_a_former_operator_does_not_count(asking):
     async with behind(asking, OPERATOR) as door:
 
         async def demote():

@@ -81,7 +81,7 @@ async def test_tools_come_in_the_order_in_which_they_are_exposed(home, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_host_that_is_told_by_a_page_to_mail_a_stranger_is_refused_in_its_second_call(home, mode):
+async def test_a_host_that_a_page_asks_to_mail_a_stranger_is_refused_in_its_second_call(home, mode):
     async with desk(home) as (server, offering):
         async with host(offering, mode=mode) as client:
             page = await client.call_tool("web", {"page": "news"})
@@ -192,7 +192,7 @@ async def test_a_call_that_waits_for_a_person_says_so_and_is_found_again(home):
         await until(lambda: len(server.approvals()) == 1)  # one that was answered is
 
 
-async def test_a_host_that_shows_pages_is_told_which_and_its_answer_approves_nothing(home):
+async def test_a_host_that_shows_pages_gets_their_names_and_its_answer_approves_nothing(home):
     async with desk(home, deadline=0.3) as (server, offering):
         shown, answers = [], [Answer.ONCE]
 

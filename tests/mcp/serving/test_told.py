@@ -97,7 +97,7 @@ async def test_a_host_sees_the_release_of_agentserver(home, book, way):  # noqa:
 
 
 @pytest.mark.parametrize("text", ["well", "badly"])
-async def test_what_a_tool_answers_satisfies_the_schema_that_it_carries(client, text):
+async def test_a_tools_answer_satisfies_its_own_schema(client, text):
     known, unknown = (await client.list_tools()).tools
     assert unknown.output_schema is None
     result = await client.call_tool("known", {"text": text})

@@ -99,7 +99,7 @@ def test_order_of_members_is_no_difference() -> None:
 @pytest.mark.parametrize(
     "wrong", [("a b", "", {}), ("", "", {}), ("a", None, {}), ("a", "", True), ("a", "", {}, [])]
 )
-def test_what_the_protocol_does_not_allow_is_no_tool(wrong: Any) -> None:
+def test_tools_outside_the_protocol_are_refused(wrong: Any) -> None:
     with pytest.raises(LockError):
         tool(*wrong)
 

@@ -150,7 +150,7 @@ KEYWORDS = st.sampled_from(
 @example({"required": 5}, {})
 @example({"required": [[]]}, {})
 @example({"allOf": 5}, {})
-def test_what_is_no_schema_is_taken_as_json(outer: Any, inner: Any) -> None:
+def test_an_invalid_schema_is_read_as_json(outer: Any, inner: Any) -> None:
     """A stranger's server sends its schemas; nothing has looked at them before."""
     made = of({"type": "object", "properties": {"a": inner}, "additionalProperties": False, **outer})
     assert made.cls is not None
@@ -220,7 +220,7 @@ def test_a_schema_that_is_no_object_is_json_as_text_as_a_whole(schema: Any) -> N
         ({"not": {"const": "x"}}, True),
     ],
 )
-def test_what_only_the_schema_can_judge_is_told(keyword: Any, loose: bool) -> None:
+def test_values_that_only_the_schema_can_judge_are_reported(keyword: Any, loose: bool) -> None:
     assert of({"type": "object", "properties": {"x": {"type": "string"} | keyword}}).loose is loose
 
 

@@ -63,7 +63,7 @@ def test_every_valid_value_passes_through_json_unchanged(cls: type, data: st.Dat
 
 @LAW
 @given(classes(), st.data())
-def test_what_is_taken_is_valid_by_both_schemas_and_the_rest_is_explained(
+def test_accepted_json_is_valid_by_both_schemas_and_the_rest_is_explained(
     cls: type, data: st.DataObject
 ) -> None:
     codec = GeneratedCodec(table(cls))
@@ -147,7 +147,7 @@ def test_where_json_schema_can_say_all_it_says_the_same(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", SCALARS, ids=str)
-def test_what_is_taken_of_a_scalar_is_what_its_schemas_take(kind: Any) -> None:
+def test_accepted_scalars_are_those_of_both_schemas(kind: Any) -> None:
     codec = single(kind)
     schema = schema_of(codec)
     taken = 0
@@ -279,7 +279,7 @@ def test_a_fault_has_its_pointer_and_its_rule(change: Any, pointer: str, rule: s
     assert str(refused) == f"{pointer}: {rule}"
 
 
-def test_absence_null_and_defaults_mean_what_they_mean_in_xml() -> None:
+def test_absence_null_and_defaults_mean_the_same_as_in_xml() -> None:
     order = ORDER.decode(element_of(ORDER, GOOD))
     assert order == Order("Ada", [Line("AB-1")], None, Decimal("1.50"))
     assert value_of(ORDER, parse(ORDER.encode(order))) == {
@@ -372,7 +372,7 @@ def test_the_systems_payloads_have_a_json_form(cls: type) -> None:
     assert not isinstance(element_of(codec, value_of(codec, parse(codec.example()))), JsonRefusal)
 
 
-def test_a_pattern_that_only_xsd_has_is_told_in_words() -> None:
+def test_a_pattern_that_only_xsd_has_is_described_in_words() -> None:
     codec = single(Annotated[str, Pattern(r"\p{Lu}[a-z-[aeiou]]*")])
     schema: Any = json_schema(codec)
     assert schema["properties"]["value"] == {

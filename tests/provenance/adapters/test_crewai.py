@@ -77,7 +77,7 @@ WAYS = pytest.mark.parametrize("native", [False, True], ids=["text", "functions"
 
 
 @WAYS
-def test_a_refused_call_does_not_run_and_the_agent_goes_on(native: bool) -> None:
+def test_a_refused_call_does_not_run_and_the_agent_continues(native: bool) -> None:
     there, sleuth = scene(), watching()
     with hooks(sleuth):
         result = crew(there, scripted(calls(FOE), native=native)).kickoff()
@@ -97,7 +97,7 @@ def test_async_crews_are_watched_too(native: bool) -> None:
 
 @WAYS
 @pytest.mark.parametrize(("mode", "to"), [("enforce", FRIEND), ("audit", FOE)])
-def test_what_is_allowed_runs_as_it_would(mode: str, to: str, native: bool) -> None:
+def test_an_allowed_call_runs_normally(mode: str, to: str, native: bool) -> None:
     there, sleuth = scene(), watching(mode)
     bare, watched = scripted(calls(to), native=native), scripted(calls(to), native=native)
     crew(there, bare).kickoff()

@@ -62,7 +62,7 @@ def drive(root: LlmAgent, *plugins: Any) -> list[str]:
     return asyncio.run(run())
 
 
-def test_the_model_is_told_without_a_reason() -> None:
+def test_the_model_gets_a_refusal_without_a_reason() -> None:
     there, sleuth = scene(), watching()
     told = drive(agent(calls(FOE), there.tools), plugin(sleuth))
     assert any(REFUSED["error"] in event for event in told)
@@ -79,7 +79,7 @@ def test_a_refusal_can_end_the_run() -> None:
 
 
 @pytest.mark.parametrize(("mode", "to"), [("enforce", FRIEND), ("audit", FOE)])
-def test_what_is_allowed_runs_as_it_would(mode: str, to: str) -> None:
+def test_an_allowed_call_runs_normally(mode: str, to: str) -> None:
     there, sleuth = scene(), watching(mode)
     bare = drive(agent(calls(to), there.tools))
     assert len(drive(agent(calls(to), there.tools), plugin(sleuth))) == len(bare)

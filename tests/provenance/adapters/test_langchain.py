@@ -181,7 +181,7 @@ def test_create_agent_with_callbacks() -> None:
     assert SENT == []
 
 
-def test_create_agent_with_middleware_goes_on_without_the_call() -> None:
+def test_create_agent_with_middleware_continues_without_the_call() -> None:
     agents = framework("langchain", "langchain.agents")
     sleuth = Sleuth(mode="enforce")
     sleuth.reset(QUERY)
@@ -218,7 +218,7 @@ def test_no_model_call_is_added(mode: str) -> None:
 
 
 @pytest.mark.parametrize("stop", [True, False])
-def test_create_agent_with_sync_middleware_stops_or_goes_on(stop: bool) -> None:
+def test_create_agent_with_sync_middleware_stops_or_continues(stop: bool) -> None:
     agents = framework("langchain", "langchain.agents")
     sleuth = Sleuth(mode="enforce")
     sleuth.reset(QUERY)
@@ -253,7 +253,7 @@ def test_middleware_labels_the_text_of_a_tool_error(is_async: bool) -> None:
     assert sleuth.store.is_run_tainted()
 
 
-def test_middleware_labels_what_a_tool_puts_into_the_state() -> None:
+def test_middleware_labels_state_written_by_a_tool() -> None:
     """A tool may answer with a command to the graph, with its words inside."""
     agents = framework("langchain", "langchain.agents")
     from langchain.agents.middleware import wrap_tool_call

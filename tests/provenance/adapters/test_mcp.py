@@ -125,7 +125,7 @@ def test_a_prefix_tells_one_server_from_another() -> None:
     assert came_from(sleuth) == ["web.fetch_url"]
 
 
-def test_what_is_not_watched_goes_to_the_session() -> None:
+def test_unwatched_requests_go_to_the_session() -> None:
     async def work(session: Any) -> None:
         listed = await TrackedSession(session, watching()).list_tools()
         assert {tool.name for tool in listed.tools} == {"fetch_url", "send_email"}

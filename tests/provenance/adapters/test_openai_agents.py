@@ -80,7 +80,7 @@ def test_a_refusal_ends_the_run() -> None:
     assert came_from(sleuth) == ["fetch_url"]
 
 
-def test_a_refusal_can_be_told_to_the_model_without_a_reason() -> None:
+def test_a_refusal_can_be_shown_to_the_model_without_a_reason() -> None:
     there, sleuth, model = scene(), watching(), Scripted(calls(FOE))
     tools = guard_tools(map(agents.function_tool, there.tools), sleuth, stop=False)
     assert drive(model, tools=tools) == "done"
@@ -89,7 +89,7 @@ def test_a_refusal_can_be_told_to_the_model_without_a_reason() -> None:
 
 
 @pytest.mark.parametrize(("mode", "to"), [("enforce", FRIEND), ("audit", FOE)])
-def test_what_is_allowed_runs_as_it_would(mode: str, to: str) -> None:
+def test_an_allowed_call_runs_normally(mode: str, to: str) -> None:
     there, sleuth = scene(), watching(mode)
     bare, watched = Scripted(calls(to)), Scripted(calls(to))
     functions = [agents.function_tool(tool) for tool in there.tools]

@@ -49,7 +49,7 @@ def test_every_adapter_of_a_framework_has_a_row_and_a_test() -> None:
 
 
 @pytest.mark.parametrize("adapter", VERB.ADAPTERS, ids=lambda each: each.name)
-def test_a_row_claims_what_its_extra_admits(adapter: Any) -> None:
+def test_a_row_claims_the_versions_of_its_extra(adapter: Any) -> None:
     (wanted,) = map(Requirement, EXTRAS[adapter.name])
     assert canonicalize_name(wanted.name) == adapter.name
     assert wanted.specifier.contains(adapter.oldest)

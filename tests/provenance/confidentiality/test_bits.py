@@ -66,7 +66,7 @@ def test_a_link_of_sixteen_costs_four_bits_and_the_call() -> None:
     assert bits(scene(), url=f"{HOME}p3") == pytest.approx(CALL + 4)
 
 
-def test_what_the_principal_or_the_operator_names_costs_nothing() -> None:
+def test_values_named_by_the_principal_or_the_operator_cost_nothing() -> None:
     assert bits(scene(f"read {HOME}p3"), url=f"{HOME}p3") == 0
     assert bits(scene(allow=("news.example",)), url=f"{HOME}p3") == 0
 
@@ -95,7 +95,7 @@ def test_whatever_goes_along_with_a_link_is_counted(more: dict[str, Any], expect
     assert bits(told, url=f"{HOME}p3", **more) == pytest.approx(bits(told, url=f"{HOME}p3") + expected)
 
 
-def test_a_secret_in_the_numbers_beside_a_link_ends_at_the_budget() -> None:
+def test_a_secret_in_the_numbers_around_a_link_ends_at_the_budget() -> None:
     told = scene()
     secret = {f"n{at}": ord(char) for at, char in enumerate("hunter2!")}
     assert told.call("web", url=f"{HOME}p3").decision is Decision.ALLOW
@@ -151,7 +151,7 @@ def sent(told: Scenario, *to: str) -> float:
     return count_bits(told.ledger, told.policy, Call("send", leaves({"to": list(to), "body": "hi"}), 9))
 
 
-def test_receivers_and_their_order_count_once_something_may_not_be_told_them() -> None:
+def test_receivers_and_their_order_count_once_a_text_is_private_to_others() -> None:
     told = mailing()
     many = [f"n{number}@corp.com" for number in range(2, 6)]
     assert sent(told, *many) == 0
@@ -161,7 +161,7 @@ def test_receivers_and_their_order_count_once_something_may_not_be_told_them() -
     assert sent(told, "n1@corp.com") == 0
 
 
-def test_what_is_told_so_far_is_in_the_findings_from_half_of_the_budget_on() -> None:
+def test_spent_bits_are_in_the_findings_from_half_of_the_budget_on() -> None:
     told = scene()
     assert told.rules("web", url=f"{HOME}p3") == set()
     told.ledger = told.ledger.carry(27)
@@ -170,7 +170,7 @@ def test_what_is_told_so_far_is_in_the_findings_from_half_of_the_budget_on() -> 
     assert found.detail == "5.0 bits (which link 5.0); 32.0 of 64 with those before"
 
 
-def test_every_choice_is_told_where_the_policy_says_so() -> None:
+def test_every_choice_is_reported_where_the_policy_says_so() -> None:
     told = scene(effects=((Rule.CHOICES, Effect.REPORT),))
     (found,) = told.call("web", url=f"{HOME}p3").findings
     assert found.detail == "5.0 bits (which link 5.0); 5.0 of 64 with those before"
@@ -181,7 +181,7 @@ def test_a_refused_call_tells_nothing_by_its_choices() -> None:
     assert told.rules("web", url=f"{HOME}p3") == {Rule.DENIED}
 
 
-def test_the_budget_of_a_policy_and_what_is_done_at_its_end() -> None:
+def test_the_budget_of_a_policy_and_the_action_at_its_end() -> None:
     assert scene(exit_budget=4).rules("web", url=f"{HOME}p3") == {Rule.EXIT_BUDGET}
     asking = scene(exit_budget=4, effects=((Rule.EXIT_BUDGET, Effect.REPORT),))
     assert asking.call("web", url=f"{HOME}p3").decision is Decision.ALLOW
@@ -211,7 +211,7 @@ def test_more_to_choose_from_or_more_that_is_chosen_is_never_cheaper(
 
 
 @given(st.integers(1, 60), st.data())
-def test_an_ordered_choice_costs_what_its_count_says(offered: int, data: st.DataObject) -> None:
+def test_an_ordered_choice_costs_as_its_count_says(offered: int, data: st.DataObject) -> None:
     taken = data.draw(st.integers(1, offered))
     assert choice_bits(offered, taken) + order_bits(taken) == pytest.approx(
         math.log2(math.perm(offered, taken)), abs=1e-6

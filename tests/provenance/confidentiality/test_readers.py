@@ -126,7 +126,7 @@ def test_a_secret_in_a_link_of_an_allowed_host_is_refused(link: str) -> None:
     assert not refused(told, "page", url="https://open.example/other")
 
 
-def test_nothing_private_goes_beside_a_link() -> None:
+def test_nothing_private_goes_along_with_a_link() -> None:
     assert refused(scene(), "page", url="https://open.example/", note=SALARY)
 
 
@@ -134,7 +134,7 @@ def test_a_secret_in_the_local_part_of_an_allowed_domain_is_refused() -> None:
     assert refused(scene(allow=("@open.example",)), to="hunter2@open.example", body="hello")
 
 
-def test_what_a_relay_repeats_keeps_its_readers() -> None:
+def test_text_repeated_by_a_relay_keeps_its_readers() -> None:
     told = scene()
     told.policy = replace(told.policy, relays=("agent",))
     told.read("agent", {"text": "in short: " + SALARY})
@@ -207,7 +207,7 @@ def test_a_display_name_was_not_chosen_with_its_address(to: str) -> None:
     assert refused(told, to=to, body="hello")
 
 
-def test_what_is_chosen_is_not_told() -> None:
+def test_a_choice_does_not_disclose_the_text() -> None:
     assert not refused(scene(), to="bob@corp.com", id="row-77812", body="see there")
     assert refused(scene(), to="bob@corp.com", body="row-77812")
 
@@ -252,7 +252,7 @@ def test_the_finding_says_who_may_read_it_and_where_it_came_from() -> None:
     )
 
 
-def test_a_written_ledger_keeps_what_has_readers() -> None:
+def test_a_written_ledger_keeps_texts_with_readers() -> None:
     told = scene()
     told.ledger = Ledger.load(json.loads(json.dumps(told.ledger.dump())))
     assert refused(told, to="bob@corp.com", body="hunter2")
@@ -340,7 +340,7 @@ def test_more_private_text_never_allows_more(first: list[str], more: list[str], 
 
 
 @given(st.text(min_size=1, max_size=60), st.text("xyz .", max_size=20), st.text("xyz .", max_size=20))
-def test_a_private_text_is_found_wherever_it_stands(body: str, before: str, behind: str) -> None:
+def test_a_private_text_is_found_in_any_place(body: str, before: str, behind: str) -> None:
     from agentserver.provenance.evidence.folding import fold_bytes
 
     private = PrivateTexts().add([(Text(TextOrigin("s", "", 1), body, Standing.RECORD), ())], 1 << 20)

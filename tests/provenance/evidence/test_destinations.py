@@ -157,7 +157,7 @@ def test_two_places_that_look_alike(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize("text", NO_DESTINATION, ids=lambda text: repr(text)[:60])
-def test_what_is_no_destination_is_never_authorised(text: str) -> None:
+def test_an_invalid_destination_is_never_authorised(text: str) -> None:
     assert parse_destination(text).form is PlaceForm.NONE
     for entry in (
         "*",
@@ -252,7 +252,7 @@ def test_every_recipient_is_seen(text: str, keys: list[str]) -> None:
         (".", "bob@corp.com", False),
     ],
 )
-def test_what_an_entry_means(entry: str, text: str, means: bool) -> None:
+def test_an_entrys_meaning(entry: str, text: str, means: bool) -> None:
     assert DestinationPattern(entry).matches(parse_destination(text)) is means
 
 
@@ -315,7 +315,7 @@ def test_a_long_label_is_refused_before_it_is_encoded(monkeypatch: pytest.Monkey
     assert list(map(len, seen)) == [63]
 
 
-def test_a_longer_argument_than_any_list_is_beyond_what_is_tracked() -> None:
+def test_an_argument_longer_than_any_list_is_beyond_tracking() -> None:
     policy = Policy(mode=Mode.ENFORCE, allow=("corp.com",))
     scene = Scenario(policy, "mail it").read("fetch_page", READ)
     verdict = scene.call("send_email", to=", ".join(["bob@corp.com"] * 3000), body="x")

@@ -136,7 +136,7 @@ TEXTS = [*make_texts()]
 
 
 @pytest.mark.parametrize(("module", "name"), PLAIN, ids=lambda part: getattr(part, "__name__", part))
-def test_a_fast_pattern_finds_what_its_plain_form_finds(module, name):
+def test_a_fast_pattern_finds_the_matches_of_its_plain_form(module, name):
     fast, plain = getattr(module, name), PLAIN[module, name]
     for text in TEXTS:
         wanted = [(match.span(), match.groups()) for match in plain.finditer(text)]

@@ -75,7 +75,7 @@ def test_a_text_that_is_in_none_as_a_whole_stays_one(layout: TextLayout, text: s
 
 
 @given(st.lists(_VALUES, min_size=1, max_size=4) | st.dictionaries(_TEXTS, _VALUES, min_size=1, max_size=4))
-def test_what_a_serialiser_wrote_is_read_as_it_was(value: Any) -> None:
+def test_serialised_text_is_read_back(value: Any) -> None:
     """No line end, quotation mark or key inside a value makes another field: that is what a declaration relies on."""
     for text in (yaml.safe_dump(value), yaml.safe_dump(value, allow_unicode=True)):
         found = parse_layout(text, TextLayout.YAML)
@@ -119,7 +119,7 @@ def test_reading_is_total(layout: TextLayout, text: str) -> None:
     assert found is None or (isinstance(found, dict | list) and found)
 
 
-def test_a_plain_word_is_what_it_is_written_for_and_nothing_is_rounded() -> None:
+def test_a_plain_word_means_itself_and_nothing_is_rounded() -> None:
     said = "a: 007\nb: 1.50\nc: 2024-05-01 10:00:00\nd: 2024-13-01 10:00:00\ne: ~\nf: yes\ng: '7'"
     assert parse_layout(said, TextLayout.YAML) == {
         "a": "007",

@@ -56,7 +56,7 @@ def test_values_are_taken_apart(value: Any, found: list[tuple[str, Any]]) -> Non
     assert pairs(value) == found
 
 
-def test_what_lies_too_deep_becomes_one_text() -> None:
+def test_too_deep_a_value_becomes_one_text() -> None:
     value: Any = "secret"
     for _ in range(DEPTH + 5):
         value = [value]
@@ -64,7 +64,7 @@ def test_what_lies_too_deep_becomes_one_text() -> None:
     assert "secret" in text_of(leaf.value)
 
 
-def test_what_lies_too_deep_to_be_written_is_one_text_as_well() -> None:
+def test_a_value_too_deep_to_be_written_is_one_text_as_well() -> None:
     value: Any = {"key": "secret"}
     for _ in range(5000):
         value = [value]
@@ -72,13 +72,13 @@ def test_what_lies_too_deep_to_be_written_is_one_text_as_well() -> None:
     assert leaf.value == "key secret"
 
 
-def test_what_lies_in_itself_ends() -> None:
+def test_a_recursive_value_ends() -> None:
     value: list[Any] = ["secret", 10**5000]
     value.append(value)
     assert "secret" in " ".join(text_of(leaf.value) for leaf in leaves(value))
 
 
-def test_what_is_too_much_becomes_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_values_become_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setattr(sys.modules["agentserver.provenance.evidence.leaves"], "COUNT", 3)
@@ -176,12 +176,12 @@ def test_a_date_is_one_however_it_is_written(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["05/06/2024", "31.02.2024", "5 May", "5 May 2024 or later", "1.2.3.2024", "May 2024"]
 )
-def test_what_may_be_another_day_is_no_date(text: str) -> None:
+def test_an_ambiguous_day_is_no_date(text: str) -> None:
     assert not (typed_key(text) or "").startswith("date ")
 
 
 @given(st.text(st.sampled_from("0159 .,/-:TMayon,satpm"), max_size=60))
-def test_a_date_that_a_text_is_stands_in_it(text: str) -> None:
+def test_a_text_that_is_a_date_contains_it(text: str) -> None:
     kind = typed_key(text) or ""
     if kind.startswith("date "):
         assert kind in {*find_typed_keys(text)}

@@ -34,7 +34,7 @@ def test_the_words_of_a_name(name: str, words: tuple[str, ...]) -> None:
         ("-", "t01", False, False),
     ],
 )
-def test_an_entry_covers_a_beginning_and_means_no_more_than_it_says(
+def test_an_entry_covers_a_prefix_and_means_only_its_text(
     entry: str, listener: str, covered: bool, meant: bool
 ) -> None:
     """What makes stricter is taken broadly; what loosens is not."""

@@ -27,7 +27,7 @@ POLICY = Policy(sources=("contacts",), fields=(FieldRule("contacts", "address", 
         ([], "mallory@corp.example", False),
     ],
 )
-def test_a_value_that_is_made_of_what_was_asked(asked, said, echo):
+def test_a_value_built_from_the_request(asked, said, echo):
     assert Echoes(leaves(asked)).contain(said) is echo
 
 

@@ -90,7 +90,7 @@ def test_a_text_that_is_not_in_its_layout_is_its_authors() -> None:
     assert refused(told("sorry, ask kim@corp.example for it, who is in on Monday"), "kim@corp.example")
 
 
-def test_what_the_type_of_a_payload_says_stands() -> None:
+def test_the_type_of_a_payload_decides() -> None:
     policy = desk(fields=FIELDS, layouts=WHOLE)
     for leaf in (Leaf("", TEXT, standing=Standing.PROSE), Leaf("", TEXT, readers=(("principal",),))):
         seen = Observation("list_people", (leaf,), 1)
@@ -98,7 +98,7 @@ def test_what_the_type_of_a_payload_says_stands() -> None:
 
 
 @pytest.mark.parametrize("field", ["note", "", "*"])
-def test_readers_of_a_field_or_of_the_text_hold_for_what_it_says(field: str) -> None:
+def test_readers_of_a_field_or_of_the_text_apply_to_its_content(field: str) -> None:
     rule = ReaderRule("list_people", field, ("principal",))
     policy = replace(desk(fields=FIELDS, layouts=WHOLE), readers=(rule,))
     secret = "the figures of the third quarter are far below those of the second"
@@ -115,7 +115,7 @@ def test_readers_of_a_field_or_of_the_text_hold_for_what_it_says(field: str) -> 
         max_size=4,
     )
 )
-def test_a_text_says_no_more_than_the_structure_that_it_was_written_from(
+def test_a_text_tells_only_as_much_as_its_source_structure(
     people: list[dict[str, str]],
 ) -> None:
     """Whatever strangers write into the fields: each record of the text is one of the structure."""

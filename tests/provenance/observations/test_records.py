@@ -13,7 +13,7 @@ def record(body: str, standing: Standing) -> Text:
     return Text(TextOrigin("contacts", "email", 1), body, standing)
 
 
-def test_a_directory_and_what_is_the_principals_own_name_a_place() -> None:
+def test_a_directory_and_the_principals_own_texts_name_a_place() -> None:
     known = Records().add(
         [
             record("ann@corp.com", Standing.DIRECTORY),

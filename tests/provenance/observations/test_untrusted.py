@@ -87,7 +87,7 @@ def covered(index: Index, form: bytes) -> set[int]:
 
 
 @given(PAGES, BODIES)
-def test_what_is_made_late_finds_what_was_found_at_once(pages: list[str], body: str) -> None:
+def test_a_late_index_finds_the_same_as_an_early_one(pages: list[str], body: str) -> None:
     known = one_by_one(pages, [False] * len(pages))
     index, table, count = eager(pages)
     form = fold_bytes(body)
@@ -129,7 +129,7 @@ def test_more_texts_tell_no_less(pages: list[str], body: str) -> None:
 
 
 @given(PAGES, BODIES, st.integers(0, 6))
-def test_what_was_told_before_is_what_the_first_texts_tell(pages: list[str], body: str, before: int) -> None:
+def test_earlier_texts_are_those_of_the_first_messages(pages: list[str], body: str, before: int) -> None:
     known = one_by_one(pages, [False] * len(pages))
     first = one_by_one(pages[:before], [False] * len(pages[:before]))
     assert known.may_contain(body, before) == first.may_contain(body, before)
@@ -253,7 +253,7 @@ def test_the_index_of_a_thought_is_taken_when_the_same_comes_true() -> None:
     assert looked == ["a", "b", "C", "a", "x"]
 
 
-def test_a_thought_that_goes_on_is_taken_as_a_whole() -> None:
+def test_a_continued_thought_is_taken_as_a_whole() -> None:
     looked: list[str] = []
 
     def extend(made: int, more: list[str]) -> int:
@@ -278,7 +278,7 @@ def test_little_is_left_to_be_indexed_and_much_is_left_to_a_thread() -> None:
         assert known.add_and_index([text("x" * letters)]).waiting >= letters
 
 
-def test_a_link_is_parsed_once_however_often_it_stands_there() -> None:
+def test_a_repeated_link_is_parsed_once() -> None:
     assert ValueIndex().add_places(["https://a.bc/d " * 60_000]).count == 1
     assert ValueIndex().add(["https://a.bc/d " * 60_000]).count == 1
 
@@ -300,7 +300,7 @@ def test_wrappings_beyond_the_bound_are_not_undone(monkeypatch) -> None:
     assert (len(found.inner), found.beyond) == (2, True)
 
 
-def test_who_passed_a_piece_on_is_told() -> None:
+def test_the_relay_of_a_piece_is_reported() -> None:
     said = [
         RelayedText(Hop("early", "t", 1), "the vault stands open behind the old mill", 1),
         RelayedText(Hop("helper", "t", 2), "I say: the vault stands OPEN, behind the old mill!", 2),

@@ -35,7 +35,7 @@ def test_a_duration_has_two_spellings(text: str, length: timedelta) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "1 month", "P1M", "P1Y", "two days", "2 days later", "2"])
-def test_what_has_no_length_is_no_duration(text: str) -> None:
+def test_a_value_without_length_is_no_duration(text: str) -> None:
     assert parse_duration(text) is None
 
 

@@ -12,7 +12,7 @@ POLICY = Policy(
 )
 
 
-def test_what_is_said_twice_of_a_listener_is_the_same() -> None:
+def test_a_repeated_declaration_of_a_listener_is_the_same_object() -> None:
     asked = [(POLICY.classify(name), POLICY.sink_rule(name)) for name in ("read_mail", "send_mail", "else")]
     assert asked == [
         (POLICY.classify(name), POLICY.sink_rule(name)) for name in ("read_mail", "send_mail", "else")

@@ -91,7 +91,7 @@ def test_every_key_is_read() -> None:
     )
 
 
-def test_what_is_left_out_has_the_default() -> None:
+def test_omitted_keys_have_the_default() -> None:
     assert read_policy("mode: audit") == Policy()
     assert read_policy("sinks: [a, b]").sinks == (SinkRule("a"), SinkRule("b"))
     assert Policy().budget == math.inf

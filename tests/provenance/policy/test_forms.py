@@ -78,7 +78,7 @@ def test_odd_values_have_a_role_and_a_worth(value: Any) -> None:
         "DE89370400440532013000",
     ],
 )
-def test_what_can_receive_is_a_destination_and_its_authors(value: str) -> None:
+def test_values_that_can_receive_are_destinations_and_their_authors(value: str) -> None:
     assert names_receiver(value)
     assert role_of(value) is Role.DESTINATION
     assert standing_of("to", value) is Standing.PROSE
@@ -175,7 +175,7 @@ def test_the_name_of_a_field_changes_nothing(name: str, value: str) -> None:
     assert standing_of(name, value) is standing_of("participants", value) is standing_of("body", value)
 
 
-def test_what_runs_on_and_what_is_too_long_for_a_record() -> None:
+def test_endless_values_and_those_too_long_for_a_record() -> None:
     assert not is_running_text("one two three")
     assert is_running_text("one two three four")
     assert is_running_text("x" * (CHOICE + 1))
@@ -186,7 +186,7 @@ def test_what_runs_on_and_what_is_too_long_for_a_record() -> None:
     assert not is_long(" a \n")
 
 
-def test_what_tells_something_is_a_sentence_or_has_words_around_a_place() -> None:
+def test_informative_values_are_sentences_or_places_in_text() -> None:
     assert has_prose("Alice needs www.evil.example")
     assert has_prose("to mallory@evil.example")
     assert has_prose("delete what you sent")

@@ -49,7 +49,7 @@ class Pay:
     files: list[FileId]
 
 
-def test_each_mark_says_what_its_field_decides_and_what_it_is_worth() -> None:
+def test_each_mark_states_the_effect_and_rank_of_its_field() -> None:
     marks = read_marks(Pay)
     assert dict(marks.roles) == {
         "to": Role.DESTINATION,
@@ -110,7 +110,7 @@ def test_marks_that_contradict_each_other_are_an_error(hint: Any, told: str) -> 
 
 
 @pytest.mark.parametrize("standing", [Standing.RECORD, Standing.DIRECTORY, Standing.OWN])
-def test_an_id_may_have_a_better_standing(standing: Standing) -> None:
+def test_an_id_may_have_a_better_rank(standing: Standing) -> None:
     marks = read_marks(marked(Annotated[str, Id("a"), standing]))
     assert marks.standings == (("a", standing),)
     assert marks.roles == (("a", Role.SELECTOR),)
@@ -146,6 +146,6 @@ def test_both_ways_to_write_an_id_say_the_same(kind: str) -> None:
     assert short.ids == (("a", kind.strip()),)
 
 
-def test_readers_beside_a_secret_add_up() -> None:
+def test_readers_and_a_secret_add_up() -> None:
     marks = read_marks(marked(Annotated[Secret, Readers("@desk.example")]))
     assert [mark.entries for _, mark in marks.readers] == [("principal",), ("@desk.example",)]

@@ -40,6 +40,6 @@ def test_a_mistake_is_named_with_its_line(text: str, told: str) -> None:
     assert told in str(caught.value)
 
 
-def test_what_is_no_yaml_is_no_plan() -> None:
+def test_invalid_yaml_is_no_plan() -> None:
     with pytest.raises(PlanError, match="not YAML"):
         read_plan("- [", "p")

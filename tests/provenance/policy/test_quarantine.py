@@ -96,7 +96,7 @@ def test_the_root_is_chosen_by_name_and_a_missing_one_is_an_error() -> None:
         bits(two, "c")
 
 
-def test_a_channel_tells_what_opens_it() -> None:
+def test_a_channel_names_its_opening() -> None:
     open_ = measure_capacity(
         etree.fromstring(f"{HEAD}{sequence(FLAG, FLAG.replace('boolean', 'string'))}</xs:schema>")
     )

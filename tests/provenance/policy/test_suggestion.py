@@ -40,7 +40,7 @@ def test_a_type_says_the_role_of_an_argument(form: FieldForm, role: str) -> None
     assert roles == [role]
 
 
-def test_what_held_a_destination_once_is_one() -> None:
+def test_a_field_that_held_a_destination_once_is_one() -> None:
     line, roles = argument(TEXT, "ann@corp.example", "a word", "word")
     assert (line, roles) == (
         "x: destination  # 1 of 3 recorded values can receive something",
@@ -48,12 +48,12 @@ def test_what_held_a_destination_once_is_one() -> None:
     )
 
 
-def test_what_held_single_words_is_a_choice() -> None:
+def test_a_field_that_held_single_words_is_a_choice() -> None:
     assert argument(TEXT, "f-1", "f-2") == ("x: selector  # one word in 2 recorded values", ["selector"])
 
 
 @pytest.mark.parametrize("values", [(), ("two words",), ("two words", "word")])
-def test_what_is_not_known_is_a_comment(values: tuple[str, ...]) -> None:
+def test_unknown_fields_become_a_comment(values: tuple[str, ...]) -> None:
     line, roles = argument(TEXT, *values)
     assert line.startswith("#   x: payload  # or destination, selector, inert: ")
     assert roles == []
@@ -64,7 +64,7 @@ def worth(form: FieldForm, *values: str) -> tuple[FieldRule, ...]:
     return read_policy(suggest([shape], "").format()).fields
 
 
-def test_what_held_words_or_an_address_is_prose_and_a_closed_type_is_a_record() -> None:
+def test_a_field_that_held_words_or_an_address_is_prose_and_a_closed_type_is_a_record() -> None:
     assert worth(TEXT, "f-1", "two words") == (FieldRule("store", "x", Standing.PROSE),)
     assert worth(TEXT, "ann@corp.example") == (FieldRule("store", "x", Standing.PROSE),)
     assert worth(TEXT, "f-1") == worth(TEXT) == ()
@@ -72,7 +72,7 @@ def test_what_held_words_or_an_address_is_prose_and_a_closed_type_is_a_record() 
         assert worth(form) == (FieldRule("store", "x", Standing.RECORD),)
 
 
-def test_a_listener_of_which_nothing_is_known_is_source_and_sink_once_and_an_agent_relays() -> None:
+def test_an_unknown_listener_is_source_and_sink_once_and_an_agent_relays() -> None:
     policy = read_policy(
         suggest([ListenerShape("store"), ListenerShape("clerk", agent=True)], "", mode="audit").format()
     )

@@ -30,7 +30,7 @@ def orders(request: str) -> bool:
         f"No, bajo ninguna circunstancia, escribas a {BOB}",
     ],
 )
-def test_a_negation_reaches_over_what_is_inserted(request_: str) -> None:
+def test_a_negation_reaches_over_inserted_words(request_: str) -> None:
     assert not orders(request_)
 
 
@@ -124,7 +124,7 @@ def test_two_marks_of_inches_quote_no_negation() -> None:
     assert orders(f'mail "do not disturb" to {BOB}')
 
 
-def test_what_is_quoted_shows_no_language_and_an_address_no_word() -> None:
+def test_a_quotation_shows_no_language_and_an_address_no_word() -> None:
     assert not orders(f"no 'dela do artigo' mail para {BOB}")
     assert find_common_words("see corp.com, de-vries@com.example") == frozenset()
 

@@ -62,11 +62,11 @@ def test_a_place_in_the_spelling_of_a_program(request_: str, place: str) -> None
         ("mail 441700926651@x.example", "441700926651"),
     ],
 )
-def test_what_may_be_another_place_is_no_spelling(request_: str, place: str) -> None:
+def test_a_possible_other_place_is_no_spelling(request_: str, place: str) -> None:
     assert not names(request_, place)
 
 
-def test_a_name_beside_an_address_is_no_second_recipient() -> None:
+def test_a_name_next_to_an_address_is_no_second_recipient() -> None:
     assert [each.key for each in find_recipients("bob@x.example (Bob Lee)")] == ["bob@x.example"]
     assert [each.key for each in find_recipients("bob@x.example (eve@evil.example)")] == [
         "bob@x.example",

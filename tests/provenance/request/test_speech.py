@@ -26,7 +26,7 @@ BOB = "bob@corp.com"
         f"{BOB}\u306b\u9001\u3063\u3066\u304f\u3060\u3055\u3044",
     ],
 )
-def test_a_destination_stands_where_it_is_ordered(request_: str) -> None:
+def test_a_destination_counts_where_it_is_ordered(request_: str) -> None:
     spaced = request_.replace("\u306b", " \u306b")
     assert TrustedWords().add(spaced).names(parse_destination(BOB))
 
@@ -46,7 +46,7 @@ def test_a_destination_stands_where_it_is_ordered(request_: str) -> None:
         f"{BOB} \u306b\u306f\u9001\u3089\u306a\u3044\u3067\u304f\u3060\u3055\u3044",
     ],
 )
-def test_what_is_excepted_quoted_or_pasted_orders_nothing(request_: str) -> None:
+def test_excepted_quoted_or_pasted_text_orders_nothing(request_: str) -> None:
     assert not TrustedWords().add(request_).names(parse_destination(BOB))
 
 

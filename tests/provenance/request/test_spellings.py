@@ -33,7 +33,7 @@ def test_a_choice_in_the_spelling_of_a_program(value: str) -> None:
         "././notes.md",
     ],
 )
-def test_what_was_not_said_is_no_spelling(value: str) -> None:
+def test_an_unspoken_text_is_no_spelling(value: str) -> None:
     assert not TrustedWords().add(SAID).chooses(value)
 
 

@@ -129,7 +129,7 @@ def about(tcp):
     return {"server": os.getpid(), "port": tcp.getsockname()[1], "true": str(TRUE), "outside": str(OUTSIDE)}
 
 
-async def test_what_a_program_is_refused(tmp_path, lock):
+async def test_acts_that_a_program_is_refused(tmp_path, lock):
     with socket.create_server(("127.0.0.1", 0)) as tcp:
         async with running(tmp_path, "process", lock) as run:
             for act, code in REFUSED.items():
@@ -139,7 +139,7 @@ async def test_what_a_program_is_refused(tmp_path, lock):
     assert not OUTSIDE.exists()
 
 
-async def test_what_a_program_that_may_fork_is_refused_all_the_same(tmp_path, lock):
+async def test_acts_that_a_forking_program_is_refused_all_the_same(tmp_path, lock):
     with socket.create_server(("127.0.0.1", 0)) as tcp:
         async with running(tmp_path, "{fork: true}", lock) as run:
             assert await run("p = os.fork()\nif not p: os._exit(7)\nprint(os.waitpid(p, 0)[1] >> 8)") == "7\n"
@@ -153,7 +153,7 @@ async def test_what_a_program_that_may_fork_is_refused_all_the_same(tmp_path, lo
             assert got == "3\n", "a child is behind the same wall"
 
 
-async def test_what_a_program_is_given_works(tmp_path, lock):
+async def test_permissions_given_to_a_program_work(tmp_path, lock):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "page").write_text("shown")
     with socket.create_server(("127.0.0.1", 0)) as tcp:
@@ -234,7 +234,7 @@ async def test_no_program_that_asks_for_a_wall_is_started_without(tmp_path):
         ("{warm: 2}", "warm"),
     ],
 )
-def test_what_makes_no_sense_is_refused_where_it_stands(tmp_path, lock, isolation, said):
+def test_invalid_keys_are_refused_at_their_line(tmp_path, lock, isolation, said):
     organism_in(tmp_path, isolation, lock)
     with pytest.raises(config.ConfigError) as refused:
         config.load(tmp_path / "organism.yaml", environ={})

@@ -16,7 +16,7 @@ from agentserver.worker.wall.raising import Wall
 PYTHON = Path(sys.executable)
 
 
-def test_a_program_needs_its_loader_and_the_libraries_beside_it(tmp_path):
+def test_a_program_needs_its_loader_and_the_libraries_next_to_it(tmp_path):
     found = parts(PYTHON, tmp_path, None)
     assert found.run[0] == PYTHON
     assert any("ld-linux" in path.name for path in found.run)
@@ -52,7 +52,7 @@ def test_any_bytes_name_a_loader_or_none(data):
         assert _loader(head) is None or isinstance(_loader(head), Path)
 
 
-def test_what_is_to_be_started_is_read_as_it_was_written():
+def test_a_command_is_read_as_written():
     wall = Wall(1, None, 2, 3, (Path("/a"),), (), Path("/s"), (80,), (Path("/bin/x"),), fork=True)
     asked = ProgramStart(wall, 7, ("/bin/x", "a b", "ü"), ("PATH",))
     assert read(asked.to_argument()) == asked

@@ -86,7 +86,7 @@ async def test_an_answer_after_the_deadline_is_refused_and_logged(path, caplog):
         (dump_asked(done(999)), 410),
     ],
 )
-async def test_a_worker_that_says_what_is_no_frame_of_its_call_has_failed(path, caplog, frame, status):
+async def test_a_worker_that_sends_an_invalid_frame_has_failed(path, caplog, frame, status):
     async with serving(path) as field, field.posing() as worker:
         asked = field.asking("hello")
         for _ in range(2):  # one of them repeats the first
@@ -108,7 +108,7 @@ async def test_a_result_that_its_schema_refuses_is_refused_as_that_of_any_handle
     assert "refused calculator ->  validation" in caplog.text
 
 
-async def test_what_is_too_long_or_a_bomb_is_refused_before_it_is_read(path):
+async def test_a_frame_that_is_too_long_or_a_bomb_is_refused_unread(path):
     async with serving(path) as field, field.posing() as worker:
         field.asking("hello")
         key, number = await worker.call()
@@ -146,7 +146,7 @@ async def test_a_worker_that_falls_silent_loses_its_call(path, caplog):
     assert "worker: it was silent for 0.3 s" in caplog.text
 
 
-async def test_a_call_that_ends_is_told_at_once_to_the_worker_that_says_it_lives(path):
+async def test_the_end_of_a_call_is_sent_at_once_to_a_worker_that_reports_alive(path):
     async with serving(path) as field, field.posing() as worker:
         conversation = await field.hold("hello", "you")
         key, number = await worker.call()

@@ -29,7 +29,7 @@ def path(tmp_path_factory):
     return copied(tmp_path_factory.mktemp("remote") / "project")
 
 
-async def test_a_remote_handler_has_what_it_has_behind_the_wall_and_may_die_there(path):
+async def test_a_remote_handler_has_its_walled_permissions_and_may_die_there(path):
     async with serving(path) as field:
         await field.worker()
         assert (await field.ask("hello", "you")).startswith("hello you by ")
@@ -68,7 +68,7 @@ async def test_a_call_whose_worker_is_killed_is_repeated_by_another_and_fails_wi
         assert await asked == "internal"
 
 
-async def test_a_call_that_is_over_ends_at_its_worker_too(path):
+async def test_a_finished_call_ends_at_its_worker_too(path):
     async with serving(path) as field:
         await field.worker("--processes", "1")
         (held,) = await asyncio.gather(field.hold("sleep", "1000"))
@@ -99,7 +99,7 @@ async def test_a_worker_serves_several_servers_and_waits_for_one_that_is_away(pa
             assert (await again.ask("hello", "again")).startswith("hello again")
 
 
-async def test_after_a_signal_a_worker_ends_with_its_calls_and_takes_no_more(path):
+async def test_after_a_signal_a_worker_ends_with_its_calls_and_takes_no_others(path):
     async with serving(path) as field:
         worker = await field.worker("--processes", "1")
         running = field.asking("sleep", "1.5")

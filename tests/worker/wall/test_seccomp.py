@@ -176,7 +176,7 @@ def test_limits_are_read_of_oneself_and_never_set(pid, new):
         ("sched_getaffinity", 0, 1),
     ],
 )
-def test_what_reaches_beyond_the_process_is_refused(name, argument, value):
+def test_syscalls_that_reach_beyond_the_process_are_refused(name, argument, value):
     assert judged(name, *[0] * argument, value) == EPERM
 
 
@@ -187,7 +187,7 @@ def test_programs_are_started_by_nobody_but_one_that_is_to_become_a_command(name
 
 
 @pytest.mark.parametrize("code", [0x1001, 0x1004, 0x3001, 0x1011])
-def test_a_fresh_program_sets_the_place_of_its_own_data_and_no_more(code):
+def test_a_fresh_program_sets_the_place_of_its_own_data_only(code):
     assert judged("arch_prctl", 0x1002) == EPERM
     assert judged("arch_prctl", 0x1002, commands=True) == ALLOW
     assert judged("arch_prctl", code, commands=True) == EPERM
@@ -215,6 +215,6 @@ def test_with_fork_signals_are_for_landlock_to_hold(pid):
 @pytest.mark.parametrize(
     "name", ["execveat", "chmod", "ptrace", "io_uring_setup", "memfd_create", "symlinkat"]
 )
-def test_what_is_never_needed_is_in_no_table(name):
+def test_needless_syscalls_are_in_no_table(name):
     for machine in Machine:
         assert name not in {**numbers(FREE, machine), **numbers(JUDGED, machine)}

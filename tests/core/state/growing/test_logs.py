@@ -24,7 +24,7 @@ def change(dropped, appended):
 
 
 @given(CHANGES)
-def test_every_version_is_the_list_of_what_is_left(changes):
+def test_every_version_lists_the_remaining_entries(changes):
     log, entries, versions = ThreadLog(), [], []
     for dropped, appended in changes:
         log = log.apply(change(dropped, appended))
@@ -37,7 +37,7 @@ def test_every_version_is_the_list_of_what_is_left(changes):
 
 
 @given(CHANGES, st.data())
-def test_what_has_come_and_what_is_gone_since_give_the_later_from_the_earlier(changes, data):
+def test_additions_and_removals_lead_from_the_earlier_version_to_the_later(changes, data):
     log, versions = ThreadLog(), [ThreadLog()]
     for dropped, appended in changes:
         log = log.apply(change(dropped, appended))
@@ -61,7 +61,7 @@ def test_two_that_are_made_from_one_do_not_disturb_each_other():
     assert (list(log), list(one), list(two)) == ([b"a"], [b"a", b"b"], [b"a", b"c"])
 
 
-def test_one_that_is_cut_again_and_again_keeps_no_more_than_it_has():
+def test_a_log_that_is_cut_repeatedly_stays_as_small_as_its_content():
     log = ThreadLog()
     for number in range(1000):
         log = log.apply(change(int(number >= 10), [b"%d" % number]))
@@ -80,7 +80,7 @@ def test_they_are_equal_by_their_entries_and_the_numbers_of_these():
     assert repr(log) == "ThreadLog([b'b'], first=1)"
 
 
-def test_one_of_which_nothing_is_left_is_none_any_more():
+def test_an_emptied_log_disappears():
     logs = apply_log_changes(NO_LOGS, [LogChange("k", 0, (b"x",)), LogChange("l", 3, ())])
     assert logs == {"k": ThreadLog([b"x"])}
     assert apply_log_changes(logs, [LogChange("k", 1, ())]) == NO_LOGS

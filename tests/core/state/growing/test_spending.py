@@ -21,7 +21,7 @@ def total(amounts):
 
 
 @given(CHARGES)
-def test_every_account_is_the_sum_of_what_was_settled_and_of_what_never_was(charges):
+def test_every_account_is_the_sum_of_settlements_and_unsettled_reservations(charges):
     spending = NO_SPENDING
     reserved = [
         Reservation(str(n), "t", "d", request, agent, most)
@@ -63,7 +63,7 @@ def test_each_budget_is_held_against_its_own_account(budgets, over):
     assert spending.find_exceeded(budgets, "r", "b", Amount(10, 10)) == over
 
 
-def test_what_is_over_is_forgotten_and_stays_charged():
+def test_ended_reservations_are_forgotten_and_stay_charged():
     one, two = (Reservation(key, "t", key, f"r{key}", "a", Amount(1)) for key in "12")
     spending = (
         NO_SPENDING.reserve(one)

@@ -45,8 +45,8 @@ from agentserver.core.messages import (
     Moment,
     OutsideMessage,
 )
-from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.requests import Room
 from agentserver.guards.builtin import PeersGuard
 from agentserver.guards.lineage.exposure import FirstText, Recall
 from agentserver.guards.lineage.guard import LineageGuard, TrustSettings

@@ -28,13 +28,12 @@ from agentserver.config.findings import (
 )
 from agentserver.config.glimpse import check_places
 from agentserver.config.handoffs import read_handoffs
-from agentserver.config.hooks import read_hooks, read_inboxes
 from agentserver.config.keys.endpoints import McpServerEntry, OtelEntry, read_http
 from agentserver.config.keys.identity import read_identity
 from agentserver.config.keys.models import IncludedFile, OrganismFile, read_engine, sound_engine
 from agentserver.config.notify import read_notifiers
 from agentserver.config.organism import McpServing, Organism, Otel, SourceLine, list_keepers
-from agentserver.config.schedules import read_schedules
+from agentserver.config.triggers import read_hooks, read_inboxes, read_schedules
 from agentserver.config.validation import merge_limits, parse
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.config.yaml.sources import Sources, project_directory, shown_directory

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from agentserver.config.findings import did_you_mean, index_by_name
-from agentserver.config.keys.notify import NotifyEntry
+from agentserver.config.keys.endpoints import NotifyEntry
 from agentserver.ports.identity import is_loopback
 from agentserver.ports.notices import Notifier
 from agentserver.remedies.configuration import ConfigCode

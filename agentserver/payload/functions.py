@@ -65,8 +65,8 @@ class FunctionForm:
         answers: the classes that it answers with.
         tuples: the derived class of each NamedTuple that it answers with.
         result: the derived class around a simple value, or of the acknowledgement; None when it returns neither.
-        wraps: whether ``result`` has a value.
-        acknowledges: whether it may return None, which is answered with an empty ``result``.
+        result_has_value: whether ``result`` has a value.
+        may_return_none: whether it may return None, which is answered with an empty ``result``.
         stream: whether it is an async generator.
     """
 
@@ -78,8 +78,8 @@ class FunctionForm:
     answers: tuple[type, ...]
     tuples: Mapping[type, type]
     result: type | None
-    wraps: bool
-    acknowledges: bool
+    result_has_value: bool
+    may_return_none: bool
     stream: bool
 
     def arguments(self, payload: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -94,14 +94,14 @@ class FunctionForm:
 
         Raises TypeError for a value of another type than the annotation names.
         """
-        if value is None and self.acknowledges and self.result is not None:
+        if value is None and self.may_return_none and self.result is not None:
             return self.result()
         kind = type(value)
         if kind in self.tuples:
             return self.tuples[kind](*value)
         if kind in self.answers and kind is not self.result:
             return value
-        if value is None or self.result is None or not self.wraps or hasattr(kind, "__xml_name__"):
+        if value is None or self.result is None or not self.result_has_value or hasattr(kind, "__xml_name__"):
             known = ", ".join(each.__name__ for each in self.answers) or "nothing"
             raise TypeError(
                 f"{self.name} answered with {'None' if value is None else kind.__name__}, and is declared to "
@@ -153,10 +153,10 @@ def derive(handler: FunctionType | MethodType) -> FunctionForm:
     simple = [each for each in kinds if not _is_record(each)]
     if len(simple) > 1:
         raise SignatureError("return", "has several simple types; return a dataclass with a field for each")
-    acknowledges = NoneType in members(_answers_of_stream(returned) if stream else returned)
+    may_return_none = NoneType in members(_answers_of_stream(returned) if stream else returned)
     result = None
-    if simple or acknowledges:
-        result = _result_class(function, simple[0] if simple else None, optional=acknowledges)
+    if simple or may_return_none:
+        result = _result_class(function, simple[0] if simple else None, optional=may_return_none)
     answers = tuple(dict.fromkeys([*classes, *([result] if result else [])]))
     _check_names(function, payloads[0], whole=whole, answers=answers)
     positional = [each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_ONLY]
@@ -171,7 +171,7 @@ def derive(handler: FunctionType | MethodType) -> FunctionForm:
         MappingProxyType(tuples),
         result,
         bool(simple),
-        acknowledges,
+        may_return_none,
         stream,
     )
 

@@ -1,5 +1,9 @@
 """Protocols between the pump and its engines, gateways and people, without implementations."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
 from agentserver.completion import Completer
 from agentserver.ports.claims import Arrival, Claim, Fate, GainedClaims, LostClaims, News
 from agentserver.ports.engine import (
@@ -33,7 +37,9 @@ from agentserver.ports.ingress import (
     WatchEnd,
     WatchStop,
 )
-from agentserver.ports.time import Clock
+
+if TYPE_CHECKING:
+    from agentserver.core.messages import Moment
 
 __all__ = [
     "NO_PREVIOUS_RUN",
@@ -72,3 +78,13 @@ __all__ = [
     "WatchEnd",
     "WatchStop",
 ]
+
+
+class Clock(Protocol):
+    """Source of time and randomness."""
+
+    def moment(self) -> Moment:
+        """Return the present time with a new seed."""
+
+    def steady(self) -> float:
+        """Return seconds of a monotonic clock."""

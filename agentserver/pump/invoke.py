@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from agentserver.notes import MessageLineage, NoteStore
     from agentserver.ports import Marks
     from agentserver.pump.editions import Callee, Editions
-    from agentserver.pump.ledger import PendingVerdicts
+    from agentserver.pump.ledger import VerdictPoller
     from agentserver.pump.parsing import OffloadedParser
     from agentserver.pump.steps import ClaimTable
 
@@ -103,7 +103,7 @@ class Purses:
     editions: Editions
     clock: Clock
     take: Take
-    verdicts: PendingVerdicts
+    verdicts: VerdictPoller
 
     def ledger_of(self, delivery: Delivery, token: int) -> DeliveryLedger:
         """Return the ledger of external effects for the invocation that handles a delivery.

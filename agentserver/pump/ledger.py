@@ -51,7 +51,7 @@ class DeliveryLedger:
     editions: Editions
     clock: Clock
     take: Take
-    verdicts: PendingVerdicts
+    verdicts: VerdictPoller
     delivery: Delivery
     token: int
 
@@ -116,10 +116,10 @@ class DeliveryLedger:
             raise RuntimeError("the server cannot record an effect at present") from error
 
 
-class PendingVerdicts:
-    """Verdicts of operators on external effects, which other processes leave in the engine.
+class VerdictPoller:
+    """Poller of operators' verdicts on external effects, which other processes leave in the engine.
 
-    They are looked for while an effect without an answer is known.
+    It polls while an effect without an answer is known.
 
     Args:
         answers: where they are left; None if other processes cannot leave any.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Draft, Drafts, HandlerFailure, OutsideMessage
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.refusals import Refusal
-    from agentserver.core.state.budget import Room
+    from agentserver.core.state.requests import Room
     from agentserver.pump.editions import Editions
 
 

@@ -35,7 +35,7 @@ from agentserver.pump.dispatch import Dispatcher, TokenHolder
 from agentserver.pump.editions import Editions, at_once
 from agentserver.pump.entrance import Conversations, Entrance, make_unkept
 from agentserver.pump.invoke import Invoker, Purses
-from agentserver.pump.ledger import PendingVerdicts
+from agentserver.pump.ledger import VerdictPoller
 from agentserver.pump.owners import RemoteConversations
 from agentserver.pump.parsing import OffloadedParser, ParsedPayloads
 from agentserver.pump.poison_search import NoMarks, Probation, mark_requested_end
@@ -137,7 +137,7 @@ class Pump:
         self._marks: Marks = engine.marks or NoMarks()
         self._marked = engine.marks is not None
         self._waits = not self._marks.at_once
-        purses = Purses(editions, clock, self._charge, PendingVerdicts(hooks.answers))
+        purses = Purses(editions, clock, self._charge, VerdictPoller(hooks.answers))
         self._live: dict[str, Conversation] = {}
         self._claims = ClaimTable()
         seen, shows = (self._marks, self._claims), self._open_shows(editions, hooks)
@@ -187,7 +187,7 @@ class Pump:
             None if delegations is None else partial(self._delegate, delegations),
         )
 
-    def _lay_out(self, editions: Editions, verdicts: PendingVerdicts) -> None:
+    def _lay_out(self, editions: Editions, verdicts: VerdictPoller) -> None:
         """Make the queues of deliveries, and the copies of conversations at work."""
         self._verdicts = verdicts
         self._digest = AuditDigest()

@@ -23,9 +23,9 @@ from agentserver.contract import DelayedResponse, HandlerResponse, Invocation, T
 from agentserver.core.drafts.replies import add_delayed, normalise
 from agentserver.core.messages import Draft, Drafts, Effects, HandlerFailure
 from agentserver.core.records.wording import WORDING
-from agentserver.core.state.budget import Room
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos
 from agentserver.core.state.logs import ThreadLog
+from agentserver.core.state.requests import Room
 from agentserver.effects import LedgerEntry
 from agentserver.flow.handler import bind_flow
 from agentserver.llm.prompts import messages_of

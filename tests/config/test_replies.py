@@ -15,8 +15,8 @@ from agentserver.contract import Code
 from agentserver.core.drafts.replies import normalise
 from agentserver.core.messages import Drafts
 from agentserver.core.refusals import Refusal
-from agentserver.core.state.budget import Room
 from agentserver.core.state.effects import ThreadStorage
+from agentserver.core.state.requests import Room
 from agentserver.payload.codec import UndeclaredPayload
 from tests.config.conftest import CODE, ONE
 

@@ -61,7 +61,7 @@ def test_each_mistake_has_its_place(project, old, new, told):
 
 
 def test_without_the_extra_an_interval_works_and_cron_is_refused_with_the_way_to_get_it(project, monkeypatch):
-    monkeypatch.setattr("agentserver.config.schedules.is_installed", lambda extra: extra != "schedules")
+    monkeypatch.setattr("agentserver.config.triggers.is_installed", lambda extra: extra != "schedules")
     findings = project.findings(ONE + SCHEDULES)
     assert [each for each in findings if "schedules" in each and "cron" not in each] == []
     assert any(

@@ -6,7 +6,7 @@ from agentserver import HandlerResponse
 from agentserver.core.decide import decisions
 from agentserver.core.drafts.replies import normalise, read_result
 from agentserver.core.pieces import run_pieces
-from agentserver.core.state.budget import Room
+from agentserver.core.state.requests import Room
 from tests.core.paper import Ask, Paper, listener, rules
 
 MANY = [HandlerResponse(Ask(str(number)), "b") for number in range(100)]

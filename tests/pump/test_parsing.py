@@ -15,7 +15,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.decide import intake
 from agentserver.core.messages import Draft, Drafts, OutsideMessage
-from agentserver.core.state.budget import Room
+from agentserver.core.state.requests import Room
 from agentserver.pump import parsing as module
 from agentserver.pump.editions import Editions
 from agentserver.pump.parsing import THREADS, OffloadedParser

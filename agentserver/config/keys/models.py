@@ -16,6 +16,7 @@ from agentserver.config.keys.endpoints import (
     MaybeHttp,  # noqa: TC001 - pydantic reads it
     MaybeOtel,  # noqa: TC001 - pydantic reads it
     MaybeServing,  # noqa: TC001 - pydantic reads it
+    Notify,  # noqa: TC001 - pydantic reads it
 )
 from agentserver.config.keys.fields import (
     DAY,
@@ -38,14 +39,16 @@ from agentserver.config.keys.fields import (
     expand_path,
     refuse_none,
 )
-from agentserver.config.keys.hooks import HookEntry, InboxEntry  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.identity import IdentityEntry  # noqa: TC001 - a field's type
 from agentserver.config.keys.intents import HandoffsEntry, IntentEntry
 from agentserver.config.keys.isolation import IsolationKey  # noqa: TC001 - pydantic reads it
 from agentserver.config.keys.llm import LlmEntry, MaybeAgent
 from agentserver.config.keys.mcp import Server  # noqa: TC001 - pydantic reads it
-from agentserver.config.keys.notify import Notify  # noqa: TC001 - pydantic reads it
-from agentserver.config.keys.schedules import ScheduleEntry  # noqa: TC001 - pydantic reads it
+from agentserver.config.keys.triggers import (  # noqa: TC001 - pydantic reads it
+    HookEntry,
+    InboxEntry,
+    ScheduleEntry,
+)
 from agentserver.core.blueprint import Limits
 from agentserver.extras import install_hint, is_installed
 from agentserver.remedies.configuration import ConfigCode

@@ -17,7 +17,6 @@ from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Ground, GuardAsks, GuardQuestions
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.approvals import WAITING
-from agentserver.core.state.budget import find_overrun, room
 from agentserver.core.state.threads import TIMERS
 from agentserver.core.state.todos import WATCHERS
 from agentserver.payload.codec import SYSTEMS_OWN
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from agentserver.core.guard import ResolvedDraft, Rules
-    from agentserver.core.messages import Delivery, Draft, FinishedInvocation
+    from agentserver.core.messages import Delivery, Draft, Drafts, FinishedInvocation
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.details import Detail
     from agentserver.core.state.conversation import Conversation
@@ -158,8 +157,8 @@ def admit_result(
     assert isinstance(result, HandlerReturn)
     returned, effects = result
     if isinstance(returned, Refusal) or len(returned.drafts) > 1:
-        overrun = find_overrun(
-            returned, room(rules.blueprint.limits, conversation, delivery.request).messages
+        overrun = _find_overrun(
+            returned, conversation.room(rules.blueprint.limits, delivery.request).messages
         )
         if overrun is not None:
             return Admission(over=overrun)
@@ -310,3 +309,14 @@ def _overfull(proposals: Sequence[Proposal], rules: Rules, todos: int) -> Refusa
         first = registered[max(WATCHERS - todos, 0)]
         return Refusal(Code.VALIDATION, Ground.TODOS.of(WATCHERS), TODO, (correction,), place=first)
     return None
+
+
+def _find_overrun(returned: Drafts | Refusal, remaining: int) -> Detail | None:
+    """Return how a result exceeds the rest of its request's budget, or None.
+
+    Other invocations of the request may have used messages since the result was read.
+    """
+    if isinstance(returned, Refusal):
+        return returned.detail if returned.code is Code.BUDGET else None
+    many = len(returned.drafts)
+    return Ground.RESULT.of(many, remaining) if many > max(1, remaining) else None

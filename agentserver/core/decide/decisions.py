@@ -28,7 +28,6 @@ from agentserver.core.pieces import run_pieces
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import Ground, Grounds, RepairNote
 from agentserver.core.refusals import Refusal, system_error
-from agentserver.core.state.budget import Room, room
 from agentserver.core.state.todos import nudge
 from agentserver.payload.names import local
 
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.logs import Logs
+    from agentserver.core.state.requests import Room
     from agentserver.core.state.threads import Thread
     from agentserver.core.state.todos import Todo
     from agentserver.notes import MessageLineage
@@ -206,7 +206,7 @@ def accept(
     name = listener.name if listener.agent else None
     itself = delivery.sender == listener.name
     metadata = HandlerMetadata(thread.id, delivery.sender, name, itself, usage, nudge(todos) if todos else "")
-    spare = room(rules.blueprint.limits, conversation, delivery.request)
+    spare = conversation.room(rules.blueprint.limits, delivery.request)
     call = None if delivery.origin == thread.parent else delivery.call
     storage, logs = thread.storage, thread.logs
     lineage = (

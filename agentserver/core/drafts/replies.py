@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import Rules
     from agentserver.core.pieces import Pieces
     from agentserver.core.records.details import Detail
-    from agentserver.core.state.budget import Room
+    from agentserver.core.state.requests import Room
     from agentserver.payload.codec import Codec, Codecs
     from agentserver.wire.envelope import Bounds
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from agentserver.core.state.ledger import NO_LEDGER
 from agentserver.core.state.principals import FULL, Principal
+from agentserver.core.state.requests import Room
 from agentserver.core.state.spending import NO_SPENDING, Spending
 from agentserver.core.state.threads import ThreadTree
 from agentserver.core.state.todos import NO_TODOS, TodoBook
@@ -14,6 +15,7 @@ from agentserver.core.state.todos import NO_TODOS, TodoBook
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from agentserver.core.blueprint import Limits
     from agentserver.core.messages import Delivery, Moment
     from agentserver.core.state.approvals import Approval
     from agentserver.core.state.ledger import LedgerEffect
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from agentserver.core.state.threads import Thread, Timer
 
 __all__ = ["Conversation"]
+
+_new = tuple.__new__
 
 
 def at_work(conversation: Conversation) -> bool:
@@ -98,6 +102,13 @@ class Conversation(NamedTuple):
             return thread is None or not thread.inbox or thread.inbox[0].id != one.delivery
 
         return self.spending.drop_finished(lambda request: request not in self.requests, has_ended)
+
+    def room(self, limits: Limits, request: str) -> Room:
+        """Return the permitted size of a result of a request that is concluded now."""
+        entry = self.requests.get(request)
+        remaining = limits.messages if entry is None else limits.messages - entry.messages
+        remaining = min(remaining, limits.conversation_messages - self.messages)
+        return _new(Room, (max(1, remaining), limits.principal_bytes))
 
     def working_on(self, delivery: Delivery) -> Thread | None:
         """Return the thread whose first delivery this is, or None."""

@@ -1,4 +1,4 @@
-"""Open requests, and the counts of their deliveries."""
+"""Open requests, the counts of their deliveries, and the size that a result may have."""
 
 from __future__ import annotations
 
@@ -111,3 +111,15 @@ class RequestChange:
     def close(self, request: str) -> None:
         """Remove an ended request."""
         del self.now[request]
+
+
+class Room(NamedTuple):
+    """Permitted size of one result.
+
+    Args:
+        messages: at least one, because an answer that leaves the server needs no delivery.
+        bytes: of all its payloads together.
+    """
+
+    messages: int
+    bytes: int

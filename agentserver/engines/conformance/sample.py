@@ -29,8 +29,8 @@ from agentserver.core.messages import (
     SettleRequest,
 )
 from agentserver.core.state.approvals import Answer, ApprovalAnswer, NoAnswerReason
-from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
+from agentserver.core.state.requests import Room
 from agentserver.payload.codec import Codecs
 from agentserver.payload.xmlify import xmlify
 from agentserver.ports import GainedClaims

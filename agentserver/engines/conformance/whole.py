@@ -28,10 +28,10 @@ from agentserver.core.messages import (
     SettleRequest,
 )
 from agentserver.core.records.details import GuardNote
-from agentserver.core.state.budget import Room
 from agentserver.core.state.conversation import Conversation
 from agentserver.core.state.logs import LogChange
 from agentserver.core.state.principals import Principal, Trust
+from agentserver.core.state.requests import Room
 from agentserver.engines.conformance.sample import Note, Subject, hold, keep
 from agentserver.payload.codec import Codecs
 from agentserver.spending import Amount

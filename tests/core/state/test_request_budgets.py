@@ -15,9 +15,8 @@ from agentserver.core.messages import Drafts, Moment
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import Refusal, system_error
-from agentserver.core.state.budget import Room, room
 from agentserver.core.state.conversation import Conversation
-from agentserver.core.state.requests import OpenRequest
+from agentserver.core.state.requests import OpenRequest, Room
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 respond = HandlerResponse.respond
@@ -66,7 +65,7 @@ def test_the_room_is_one_message_at_least_and_shrinks_by_one_with_each_message(
 
     def left(used, by_request):
         entries = {"r": OpenRequest("r", messages=by_request)}
-        return room(limits, opened._replace(messages=used, requests=entries), "r").messages
+        return opened._replace(messages=used, requests=entries).room(limits, "r").messages
 
     now = left(conversation, request)
     assert now == max(1, min(own - request, all_ - conversation))

@@ -51,8 +51,9 @@ def conversations_command(
     """List the conversations of the journal, most recently opened first.
 
     Fields of a FILTER: principal, listener, code, approver, refused and failed (yes, no), text (words that messages
-    have), state (open, suspended, finished), opened and touched (times in UTC, such as 2026-11-28),
-    duration (10s, 5m, 2h, 1d), cost (US dollars), tokens, steps, waiting. Compare by = != < <= > >=.
+    have), state (open, suspended, finished), opened and touched (in UTC, a day such as 2026-11-28 or a time such as
+    2026-11-28T09:30), duration (10s, 5m, 2h, 1d), cost (US dollars), tokens, steps, waiting. Compare by
+    = != < <= > >=.
     """
     from agentserver.core.encoding.history import Condition, ConversationFilter
     from agentserver.history.filters import parse_filter
@@ -81,15 +82,25 @@ def _conversation_line(listed: ListedConversation) -> str:
 
     one = listed.summary
     charged = Amount(one.tokens, one.money)
-    marks = "".join(
-        f"  {name}" for name, has in (("refused", listed.refused), ("failed", listed.failed)) if has
-    )
+    marks = "".join(f"  {each}" for each in _list_marks(listed))
+    route = f"{one.principal} -> {listed.to}" if listed.to else one.principal
     spent = f"  {charged}" if charged != NOTHING_SPENT else ""
     sleeps = "" if one.due is None else f"  sleeps until {reading.format_time(one.due)}"
     return (
         f"{one.id}  {reading.format_time(one.touched)}  {listed.state:9}  {one.steps:5} steps  {one.waiting} waiting  "
-        f"{one.unread} not fetched  {one.principal}{marks}{spent}{sleeps}"
+        f"{one.unread} not fetched  {route}{marks}{spent}{sleeps}"
     )
+
+
+def _list_marks(listed: ListedConversation) -> Iterator[str]:
+    if listed.refused:
+        yield "refused"
+    if listed.failed:
+        yield "failed"
+    if listed.codes:
+        yield f"({', '.join(listed.codes)})"
+    if listed.approvers:
+        yield f"approved by {', '.join(listed.approvers)}"
 
 
 class TraceFormat(StrEnum):

@@ -162,7 +162,7 @@ def requeue_letter(given: reading.JournalArguments, delivery: str) -> None:
 
     If its thread is open, the delivery is queued there and its results take their usual way. Otherwise it
     becomes a new request of the same principal in a new conversation, and the answer waits for the principal. A
-    message that the principal itself sent is admitted requeue_letter. A listener's message is not an order of the
+    message that the principal itself sent is admitted again. A listener's message is not an order of the
     principal: where provenance is enforced, nothing derived from it reaches a sink.
     """
     from agentserver.core.decide.requeue import lives

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 def command(given: reading.JournalArguments, *, last: str | None, as_json: bool) -> None:
     """Show how many conversations the journal has in a period, by time, principal and listener.
 
-    Each row has those refused and failed, tokens, cost, and the mean and longest duration. Waiting approvals and dead
-    letters follow. The figures are those of the live view's first page.
+    Each row has those refused and failed, tokens, cost, and the mean and longest duration: for a listener that of its
+    own calls, in the last conversations. Waiting approvals and dead letters follow. The figures are those of the live
+    view's first page.
     """
     with reading.open_given(given) as reader:
         found = _describe(reader, last or "")
@@ -68,10 +69,7 @@ def _format_overview(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"{reading.format_time(found['since'])} to {reading.format_time(found['until'])} (last {found['period']})"
     yield f"{'':30} {_HEADS}"
     yield _format_row("all", total)
-    for key, title in (("principals", "by principal"), ("listeners", "by listener")):
-        if found[key]:
-            yield f"{title}:"
-            yield from (_format_row(f"  {one['name']}", one) for one in found[key])
+    yield from _format_named(found)
     times = [one for one in found["times"] if one["conversations"]]
     if times:
         yield "by time:"
@@ -85,9 +83,30 @@ def _format_overview(found: Mapping[str, Any]) -> Iterator[str]:
         project.say("no conversation was opened in this period; --last year looks further back", err=True)
 
 
+def _format_named(found: Mapping[str, Any]) -> Iterator[str]:
+    if found["principals"]:
+        yield "by principal:"
+        yield from (_format_row(f"  {one['name']}", one) for one in found["principals"])
+    if found["listeners"]:
+        yield "by listener, with the durations of its own calls:"
+        for one in found["listeners"]:
+            timed = {"mean": one["call_mean"], "longest": one["call_longest"]}
+            yield _format_row(f"  {one['name']}", {**one, **timed})
+
+
+def _format_duration(seconds: float | None) -> str:
+    return (
+        f"{'-':>9}"
+        if seconds is None
+        else f"{seconds:7.1f} s"
+        if seconds >= 1
+        else f"{1000 * seconds:6.0f} ms"
+    )
+
+
 def _format_row(name: str, one: Mapping[str, Any]) -> str:
     cost = f"${one['money'] / 1_000_000:.4f}"
     return (
         f"{name[:30]:30} {one['conversations']:13} {one['refused']:8} {one['failed']:7} {one['tokens']:10} {cost:>11}"
-        f" {one['mean']:7.1f} s {one['longest']:7.1f} s"
+        f" {_format_duration(one['mean'])} {_format_duration(one['longest'])}"
     )

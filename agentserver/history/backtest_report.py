@@ -190,7 +190,7 @@ def summarise(found: Tally) -> Iterator[str]:
 
 def tabulate(found: Tally) -> Iterator[Table]:
     """Yield the tables of a report: all calls, then by rule, listener and field, and the stopped calls last."""
-    heads = ("calls", "this policy", *(("current policy",) if found.compared else ()))
+    heads = ("calls", "this policy", *(("policy in force",) if found.compared else ()))
     rows = [
         (str(fate), str(found.new[fate]), *((str(found.current[fate]),) if found.compared else ()))
         for fate in Fate
@@ -210,7 +210,7 @@ def tabulate(found: Tally) -> Iterator[Table]:
         ]
         yield Table("By field", ("listener", "field", "rule", "stopped"), fields)
     if found.shown:
-        heads = ("conversation", "step", "call", "this policy", "current policy", "marked")
+        heads = ("conversation", "step", "call", "this policy", "policy in force", "marked")
         yield Table(STOPS, heads, [*map(_describe_stop, found.shown)])
 
 

@@ -41,6 +41,12 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 _OPENED = re.compile(r"\d{1,12}(\.\d{1,9})?")
 _NUMBER = re.compile(r"\d{1,19}")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+SECONDS_OF_DAY: Final = 86_400
+
+TIMES: Final = ("opened", "touched")
+"""Fields with a time; one without hours is the whole day."""
+
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 class Candidate(NamedTuple):
@@ -131,21 +137,32 @@ def parse_filter(text: str) -> ConversationFilter:
                 f"column {place + 1}: {text[place:][:40]!r} is not a condition; write a field, one of"
                 ' = != < <= > >= and a value without spaces between them, as in cost>0.5 or principal="a b"'
             )
-        found.append(_parse_condition(match[1], match[2], match[3].strip('"')))
+        found += _parse_condition(match[1], match[2], match[3].strip('"'))
         place = match.end()
     return ConversationFilter(tuple(found))
 
 
-def _parse_condition(name: str, sign: str, value: str) -> Condition:
+def _parse_condition(name: str, sign: str, value: str) -> tuple[Condition, ...]:
     field = _FIELDS.get(name)
     if field is None:
         raise ValueError(f"{name}: no such field; the fields are {', '.join(_FIELDS)}")
     if field.words and sign not in {"=", "!="}:
         raise ValueError(f"{name}{sign}{value}: {name} has no order; use = or !=")
     try:
-        return Condition(name, sign, field.parse(value))
+        if name in TIMES and _DAY.fullmatch(value):
+            return tuple(Condition(name, *one) for one in _compare_day(sign, _parse_time(value)))
+        return (Condition(name, sign, field.parse(value)),)
     except (ValueError, InvalidOperation, OverflowError):
         raise ValueError(f"{name}{sign}{value}: {value!r} is not {field.form}") from None
+
+
+def _compare_day(sign: str, start: Decimal) -> tuple[tuple[str, Decimal], ...]:
+    """Compare with a whole day of UTC. Raises ValueError for all but that day, which two conditions cannot say."""
+    end = start + SECONDS_OF_DAY
+    if sign == "!=":
+        raise ValueError(sign)
+    sides = {"=": ((">=", start), ("<", end)), ">": ((">=", end),), "<=": (("<", end),)}
+    return sides.get(sign, ((sign, start),))
 
 
 def _parse_number(text: str) -> Decimal:
@@ -207,6 +224,9 @@ def _parse_text(text: str) -> str:
     return text
 
 
+_TIME_FORM: Final = "a time such as 2026-11-28 or 2026-11-28T09:30; a day has no !="
+
+
 class _Field(NamedTuple):
     read: Callable[[ListedConversation], object]
     parse: Callable[[str], str | Decimal]
@@ -217,12 +237,8 @@ class _Field(NamedTuple):
 _FIELDS: Mapping[str, _Field] = {
     "principal": _Field(lambda one: one.summary.principal, str, "a name", words=True),
     "state": _Field(lambda one: one.state, _parse_state, f"one of {', '.join(STATES)}", words=True),
-    "opened": _Field(
-        lambda one: one.summary.opened, _parse_time, "a time such as 2026-11-28 or 2026-11-28T09:30"
-    ),
-    "touched": _Field(
-        lambda one: one.summary.touched, _parse_time, "a time such as 2026-11-28 or 2026-11-28T09:30"
-    ),
+    "opened": _Field(lambda one: one.summary.opened, _parse_time, _TIME_FORM),
+    "touched": _Field(lambda one: one.summary.touched, _parse_time, _TIME_FORM),
     "duration": _Field(
         lambda one: one.summary.touched - one.summary.opened, _parse_duration, "a duration such as 10s or 2h"
     ),

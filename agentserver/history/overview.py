@@ -1,15 +1,22 @@
-"""Overview of the stored conversations: what was done, refused and charged in a time, and what waits."""
+"""Overview of the stored conversations: counts, refusals, charges and durations of a period."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from agentserver.core.encoding.history import ActivitySum
+from agentserver.core.encoding.history import (
+    ActivitySum,
+    Condition,
+    ConversationFilter,
+    UnrecordedError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from agentserver.core.encoding.history import RecordedConversation
     from agentserver.ports import EngineReader
 
 
@@ -30,6 +37,57 @@ PERIODS: Final[Mapping[str, Period]] = MappingProxyType(
     }
 )
 """Periods by name, shortest first."""
+
+
+TIMED_STEPS: Final = 1_000
+"""Steps of the last conversations from which the durations of handlers are taken."""
+
+TIMED_CONVERSATIONS: Final = 50
+
+
+class HandlerTime(NamedTuple):
+    """Time that a handler ran, summed up over its calls.
+
+    Args:
+        calls: how many ended.
+        seconds: of all.
+        longest: seconds of the longest one.
+    """
+
+    calls: int = 0
+    seconds: float = 0.0
+    longest: float = 0.0
+
+    def add(self, took: float) -> HandlerTime:
+        """Add a call."""
+        return HandlerTime(self.calls + 1, self.seconds + took, max(self.longest, took))
+
+
+def measure_handlers(reader: EngineReader, since: float) -> dict[str, HandlerTime]:
+    """Measure the handlers of listeners in the last conversations since a time, a bounded number of steps.
+
+    The time in which a flow waits for an answer does not count. An engine that records no steps has
+    no times.
+    """
+    found: dict[str, HandlerTime] = {}
+    for one in _read_last(reader, since):
+        for record in one.records():
+            if record.took is not None:
+                found[record.to] = found.get(record.to, HandlerTime()).add(record.took)
+    return found
+
+
+def _read_last(reader: EngineReader, since: float) -> Iterator[RecordedConversation]:
+    chosen = ConversationFilter((Condition("opened", ">=", Decimal(since)),))
+    steps = 0
+    for row in reader.list_conversations(chosen, "", TIMED_CONVERSATIONS).rows:
+        steps += row.summary.steps
+        if steps > TIMED_STEPS:
+            return
+        try:
+            yield reader.recorded_conversation(row.summary.id)
+        except (UnrecordedError, LookupError):  # removed since the list was read
+            continue
 
 
 def choose_period(reader: EngineReader, now: float) -> str:
@@ -55,6 +113,7 @@ def describe_activity(
     """
     name = name or choose_period(reader, now)
     period = PERIODS[name]
+    handlers = measure_handlers(reader, now - period.seconds)
     sums = reader.list_activity(now - period.seconds, now, period.parts)
     times = [one for one in sums if one.kind == "time"]
     return {
@@ -64,8 +123,17 @@ def describe_activity(
         "total": _describe_sum(_add_up(times), show),
         "times": [_describe_sum(one, show) for one in times],
         "principals": [_describe_sum(one, show) for one in sums if one.kind == "principal"],
-        "listeners": [_describe_sum(one, show) for one in sums if one.kind == "listener"],
+        "listeners": [
+            {**_describe_sum(one, show), **_describe_handler(handlers.get(one.name, HandlerTime()))}
+            for one in sums
+            if one.kind == "listener"
+        ],
     }
+
+
+def _describe_handler(one: HandlerTime) -> dict[str, Any]:
+    mean = one.seconds / one.calls if one.calls else None
+    return {"calls": one.calls, "call_mean": mean, "call_longest": one.longest if one.calls else None}
 
 
 def _add_up(sums: Sequence[ActivitySum]) -> ActivitySum:

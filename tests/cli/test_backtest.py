@@ -114,7 +114,7 @@ def test_the_current_policy_is_compared(shop):
     assert "FAILED newly-stopped>1: 2 honest calls that only this policy stops" in output
     said = "\nprovenance: {mode: audit, strict: true, sources: [till], sinks: {till: }}\nlimits:"
     change(shop / "organism.yaml", "\nlimits:", said)
-    assert "current policy" in backtest("calm.yaml")
+    assert "policy in force" in backtest("calm.yaml")
 
 
 def test_a_marked_attack_counts_as_stopped_or_missed_and_not_as_honest(shop):

@@ -98,7 +98,8 @@ class ListedConversation(NamedTuple):
     Args:
         state: ``open``, ``suspended`` or ``finished``.
         first: the message that began it; empty if none is stored.
-        listeners: that messages were sent to.
+        to: the listener that got it.
+        listeners: that messages were sent to, or would have been but for a rule.
         codes: of refusals and failures.
         approvers: people who approved a message.
         refused: whether a message was refused.
@@ -108,6 +109,7 @@ class ListedConversation(NamedTuple):
     summary: Summary
     state: str
     first: bytes = b""
+    to: str = ""
     listeners: tuple[str, ...] = ()
     codes: tuple[str, ...] = ()
     approvers: tuple[str, ...] = ()

@@ -7,14 +7,14 @@ from html import unescape
 from typing import TYPE_CHECKING, Final, NamedTuple
 from unicodedata import normalize
 
-from agentserver.core.records.audit import Event
+from agentserver.contract import Code
+from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import ApprovalGiven
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from agentserver.core.encoding.codecs import KeptRecord
-    from agentserver.core.records.audit import AuditRecord
 
 
 class Facet(NamedTuple):
@@ -46,6 +46,8 @@ _WORD: Final = re.compile(r"[぀-ヿ㐀-鿿가-힯]|[^\W_぀-ヿ㐀-鿿가-힯]+
 def list_facets(recipients: Iterable[str], records: Iterable[AuditRecord | KeptRecord]) -> set[Facet]:
     """List the facets that a step adds to its conversation.
 
+    A listener counts from the first message to it, even one that a rule refused.
+
     Args:
         recipients: of the messages that it sent.
         records: of the step.
@@ -56,11 +58,19 @@ def list_facets(recipients: Iterable[str], records: Iterable[AuditRecord | KeptR
             found.add(Facet("code", record.code))
         if record.event is Event.REFUSED:
             found.add(REFUSED)
+            if record.code == Code.DENIED:  # by a rule, which judges only messages to listeners that exist
+                found.add(Facet("listener", _find_receiver(record)))
         elif record.event is Event.FAILED:
             found.add(FAILED)
         elif record.event is Event.APPROVED and isinstance(record.detail, ApprovalGiven):
             found.add(Facet("approver", record.detail.by))
     return found
+
+
+def _find_receiver(record: AuditRecord | KeptRecord) -> str:
+    if isinstance(record, AuditRecord):
+        return record.to
+    return "" if record.about is None else record.about.to
 
 
 def split_words(text: str) -> set[str]:

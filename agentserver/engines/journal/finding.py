@@ -87,7 +87,8 @@ _ROW: Final = (
     " from conversation c"
 )
 _FIRST: Final = (
-    "select d.message from step s join delivery d on d.number = s.first_delivery and d.conversation = s.conversation"
+    "select d.message, d.recipient from step s"
+    " join delivery d on d.number = s.first_delivery and d.conversation = s.conversation"
     " where s.conversation = ? and s.deliveries > 0 order by s.version limit 1"
 )
 _SENT: Final = (
@@ -191,7 +192,7 @@ def _make_row(connection: Connection, row: Sequence[object]) -> ListedConversati
     return ListedConversation(
         Summary(*summary),  # type: ignore[arg-type]
         str(state),
-        b"" if first is None else first[0],
+        *((b"", "") if first is None else first),
     ).with_facets(facets)
 
 

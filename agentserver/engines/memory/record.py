@@ -137,6 +137,10 @@ class MemoryRecord:
             sent += step.gone_out()
         return facets, sent
 
+    def find_addressee(self, conversation: str) -> str:
+        """Find the listener that got the first message of a conversation; empty without one."""
+        return next((one.to for step in self._steps[conversation] for one in step.added), "")
+
     def add_completion(self, done: RecordedCompletion, until: float) -> None:
         """Record a completion until a time; one of an unknown conversation is ignored."""
         if done.conversation in self._latest:
@@ -288,7 +292,7 @@ class MemoryReader(NamedTuple):
         if self.record is None:
             return Candidate(row)
         facets, sent = self.record.list_terms(one.id)
-        row = row._replace(first=sent[0] if sent else b"")
+        row = row._replace(first=sent[0] if sent else b"", to=self.record.find_addressee(one.id))
         return Candidate(row.with_facets(facets), facets, find_words(sent))
 
     def _summary(self, one: Conversation) -> Summary:

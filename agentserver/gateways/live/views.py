@@ -126,6 +126,7 @@ def _listed(one: ListedConversation, redaction: Redaction) -> dict[str, Any]:
         **told,
         "state": one.state,
         "marks": [name(each) for each in marks],
+        "addressee": name(one.to),
         "preview": _preview(one, redaction),
     }
 

@@ -40,8 +40,8 @@ def test_one_is_shown_and_queued_again(running, visit, letter):
     page = visit(running)
     shown(page, running)
     expect(page.get_by_role("group", name="What it says")).to_contain_text("the secret beam")
-    page.get_by_role("button", name="Queue again").click()
-    expect(page.get_by_role("status")).to_contain_text(f"Queued again in conversation {letter.id}")
+    page.get_by_role("button", name="Requeue").click()
+    expect(page.get_by_role("status")).to_contain_text(f"Requeued in conversation {letter.id}")
 
 
 def test_one_is_discarded_when_that_was_said_twice(running, visit, letter):
@@ -57,5 +57,5 @@ def test_a_viewer_sees_that_there_is_one(running, visit, letter):
     page.goto(f"{running.address}/#/dead")
     page.get_by_role("table", name="Dead letters").get_by_role("link").first.click()
     expect(page.get_by_role("group", name="What it says")).to_contain_text("[redacted: ")
-    expect(page.get_by_role("button", name="Queue again")).to_have_count(0)
+    expect(page.get_by_role("button", name="Requeue")).to_have_count(0)
     assert "beam" not in page.locator("main").inner_text()

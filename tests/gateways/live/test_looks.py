@@ -109,6 +109,13 @@ def test_no_page_scrolls_sideways_and_axe_finds_nothing(show, width, scheme):
     assert {name: found for name, found in wrong.items() if found} == {}
 
 
+def test_a_name_next_to_a_long_reason_is_in_one_line(show):
+    page = go(show(), "dead")
+    broken = "cells => cells.filter(one => one.firstElementChild ? one.firstElementChild.getClientRects().length > 1"
+    broken += " : one.getClientRects()[0].height > 60).map(one => one.textContent)"
+    assert page.locator("tbody .short").evaluate_all(broken) == []
+
+
 @pytest.mark.parametrize("width", [320, 600, 650, 820, 1060])
 def test_nothing_is_clipped_at_the_widths_between(show, width):
     page = show(390)

@@ -132,9 +132,11 @@ def test_the_overview_shows_earlier_work(running, visit):
     page.get_by_text("As a table").first.click()
     behind = page.get_by_role("table", name="Conversations", exact=True)
     expect(behind.get_by_role("row")).not_to_have_count(0)
+    refused = page.get_by_role("listitem").filter(has_text="with a refusal").get_by_role("link")
+    assert "opened%3E%3D" in refused.get_attribute("href"), "a figure of a period lists its conversations"
     row.get_by_role("link", name="clerk").click()
     expect(page.get_by_role("heading", level=1, name="Conversations")).to_be_visible()
-    expect(page.get_by_role("searchbox")).to_have_value('listener="clerk"')
+    expect(page.get_by_role("searchbox")).to_have_value(re.compile('^listener="clerk" opened>=2'))
     expect(page.get_by_role("table").get_by_role("row")).not_to_have_count(0)
 
 

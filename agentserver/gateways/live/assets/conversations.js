@@ -19,6 +19,17 @@ const ANY = "*"; // stands for no filter in an address, which has no empty part
 // Filters that the page offers as links: the filter is in the address, so any of them can be saved and shared.
 const VIEWS = [["All", ""], ["Open", "state=open"], ["Refused", "refused=yes"], ["Failed", "failed=yes"], ["Costly", "cost>=1"], ["Slow", "duration>=1m"]];
 
+// The filters of the reader's own days; a day in a typed condition is one of UTC.
+function days() {
+  const midnight = (back) => {
+    const at = new Date();
+    at.setDate(at.getDate() - back);
+    at.setHours(0, 0, 0, 0);
+    return at.toISOString();
+  };
+  return [["Today", `opened>=${midnight(0)}`], ["Yesterday", `opened>=${midnight(1)} opened<${midnight(0)}`]];
+}
+
 const STATES = { open: "message", suspended: "warn" }; // kinds of the words for a state
 
 function view(title, filter, where) {
@@ -32,7 +43,7 @@ async function all(where, after, frame) {
   const again = async () => {
     const told = await find("conversations", { where, after });
     replace(listed, table("Conversations, the last opened first", [
-      ["conversation", (row) => [row.preview && el("p", { class: "preview" }, row.preview), link(["conversations", row.id], el("span", { class: "id" }, row.id.slice(0, 13)))], "title"],
+      ["conversation", (row) => [row.addressee && el("p", { class: "preview" }, el("b", {}, row.addressee), " ", row.preview), link(["conversations", row.id], el("span", { class: "id" }, row.id.slice(0, 13)))], "title"],
       ["of", (row) => row.principal],
       ["state", (row) => [spaced(pill(STATES[row.state] ?? "", row.state), row.marks.map((mark) => pill("bad", mark)),
         row.waiting > 0 && pill("warn", `${count(row.waiting)} waiting`)), row.due !== null && el("p", { class: "quiet" }, "until ", day(row.due))]],
@@ -55,7 +66,7 @@ async function all(where, after, frame) {
   const timer = paced(again);
   return {
     node: el("div", { class: "page" }, el("h1", {}, "Conversations"), search(where), wrong,
-      el("nav", { class: "tabs", "aria-label": "Saved views" }, spaced(VIEWS.map(([title, filter]) => view(title, filter, where)))),
+      el("nav", { class: "tabs", "aria-label": "Saved views" }, spaced([...VIEWS, ...days()].map(([title, filter]) => view(title, filter, where)))),
       listed),
     news: () => after || timer.soon(),
     stop: timer.stop,
@@ -66,7 +77,7 @@ function search(where) {
   const field = el("input", { id: "where", type: "search", autocomplete: "off", spellcheck: "false" });
   field.value = where;
   const form = el("form", { role: "search" },
-    el("label", { for: "where" }, "Search, as words or as conditions like listener=bank refused=yes text=invoice cost>0.5"),
+    el("label", { for: "where" }, "Search, as words or as conditions like listener=bank refused=yes opened=2026-11-28 cost>0.5"),
     spaced(field, el("button", { type: "submit" }, "Find")));
   form.addEventListener("submit", (event) => {
     event.preventDefault();

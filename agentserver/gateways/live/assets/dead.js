@@ -13,10 +13,10 @@ async function all() {
   const again = async () => {
     const told = await read("dead");
     replace(listed, table("Dead letters, the latest first", [
-      ["letter", (row) => link(["dead", row.delivery], row.delivery.slice(0, 13))],
+      ["letter", (row) => link(["dead", row.delivery], el("span", { class: "id" }, row.delivery.slice(0, 13))), "short"],
       ["given up", (row) => day(row.at)],
       ["message", (row) => el("span", {}, way(row.sender, row.to), " ", row.root)],
-      ["of", (row) => row.principal],
+      ["of", (row) => row.principal, "short"],
       ["reason", (row) => el("span", { class: "why" }, row.reason.slice(0, 300)), "long"],
     ], told.letters, "Nothing was given up."), told.more && el("p", { class: "quiet" }, "Earlier ones are not listed."));
   };
@@ -51,8 +51,8 @@ async function one(key, { me, say }) {
   }, "bad");
   const decide = me.decides
     ? el("section", { class: "decide", "aria-label": "Decision" },
-      el("p", { class: "quiet" }, "Queued again, it is retried in place while a caller waits for it there; otherwise it becomes a new request of ", el("b", {}, letter.principal), ", and its text does not count as an order of theirs."),
-      el("div", { class: "buttons" }, button("Queue again", () => act("requeue", "Queued again"), "good"), discard), fault)
+      el("p", { class: "quiet" }, "Requeued, it is retried in place while a caller waits for it there; otherwise it becomes a new request of ", el("b", {}, letter.principal), ", and its text does not count as an order of theirs."),
+      el("div", { class: "buttons" }, button("Requeue", () => act("requeue", "Requeued"), "good"), discard), fault)
     : el("p", { class: "quiet" }, "Operators decide. A viewer sees no contents.");
   return {
     node: el("div", { class: "page" },

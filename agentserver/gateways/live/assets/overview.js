@@ -10,18 +10,23 @@ const PERIODS = ["hour", "day", "week", "month", "year"];
 
 const seconds = (number) => (number < 100 ? `${number.toFixed(1)} s` : span(number));
 
-const filtered = (field, row, text) => link(["conversations", "where", `${field}="${row.name}"`], text);
+// A filter of the conversations of the period, as the figures count them.
+const within = (told, filter) => ["conversations", "where", `${filter} opened>=${new Date(told.since * 1000).toISOString()}`.trim()];
 
-const figures = (field) => [
-  [field, (row) => filtered(field, row, row.name)],
+const figures = (told, field) => [
+  [field, (row) => link(within(told, `${field}="${row.name}"`), row.name)],
   ["conversations", (row) => count(row.conversations), "number"],
   ["refused", (row) => (row.refused ? el("b", { class: "s-bad" }, count(row.refused)) : "0"), "number"],
   ["failed", (row) => (row.failed ? el("b", { class: "s-bad" }, count(row.failed)) : "0"), "number"],
   ["tokens", (row) => count(row.tokens), "number"],
   ["cost", (row) => money(row.money) || "-", "number"],
-  ["mean", (row) => seconds(row.mean), "number"],
-  ["longest", (row) => seconds(row.longest), "number"],
 ];
+
+const brief = (number) => (number === null ? "-" : number < 1 ? `${(1000 * number).toFixed(0)} ms` : seconds(number));
+
+// A principal's times are those of its conversations; a listener's are those of its own calls.
+const LASTED = [["mean", (row) => seconds(row.mean), "number"], ["longest", (row) => seconds(row.longest), "number"]];
+const CALLED = [["mean call", (row) => brief(row.call_mean), "number"], ["longest call", (row) => brief(row.call_longest), "number"]];
 
 const card = (title, text, parts, look) => el("li", { class: "figure" }, el("span", { class: "quiet" }, title), el("b", { class: look }, parts ? link(parts, text) : text));
 
@@ -30,9 +35,9 @@ function body(told) {
   const rate = total.conversations ? ` (${((100 * total.refused) / total.conversations).toFixed(1)} %)` : "";
   return [
     el("ul", { class: "figures" },
-      card("conversations", count(total.conversations), ["conversations"]),
-      card("with a refusal", `${count(total.refused)}${rate}`, ["conversations", "where", "refused=yes"], total.refused > 0 && "s-bad"),
-      card("with a failure", count(total.failed), ["conversations", "where", "failed=yes"], total.failed > 0 && "s-bad"),
+      card("conversations", count(total.conversations), within(told, "")),
+      card("with a refusal", `${count(total.refused)}${rate}`, within(told, "refused=yes"), total.refused > 0 && "s-bad"),
+      card("with a failure", count(total.failed), within(told, "failed=yes"), total.failed > 0 && "s-bad"),
       card("cost", money(total.money) || "$0"),
       card("mean duration", seconds(total.mean)),
       card("wait for approval", count(told.waiting.length), ["approvals"], told.waiting.length > 0 && "s-warn"),
@@ -43,8 +48,8 @@ function body(told) {
       chart("Cost", told.times, (one) => one.money, (number) => money(number) || "$0"),
       chart("Mean duration", told.times, (one) => one.mean, seconds)),
     el("div", { class: "halves" },
-      table("By principal", figures("principal"), told.principals, "No principal opened a conversation."),
-      table("By listener", figures("listener"), told.listeners, "No listener got a message.")),
+      table("By principal", [...figures(told, "principal"), ...LASTED], told.principals, "No principal opened a conversation."),
+      table("By listener", [...figures(told, "listener"), ...CALLED], told.listeners, "No listener got a message.")),
     el("div", { class: "halves" }, told.waiting.length > 0 && table("Waiting for approval", [
       ["message", (row) => link(["approvals", row.id], `${row.sender} → ${row.to}`)],
       ["payload", (row) => row.root],

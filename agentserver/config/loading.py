@@ -655,9 +655,9 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _refuse_sums(conditions: Iterable[FieldCondition]) -> None:
-    """Raise ConditionError for a sum under limits of a listener whose messages a person may approve."""
+    """Raise ConditionError for a sum under ``deny:`` of a listener whose messages a person may approve."""
     if any(one.total is not None for one in conditions):
-        told = "a sum cannot be a limit beside approval:, by which a person could pass it"
+        told = "a sum cannot be under deny: of a listener with approval:, where a person could pass it"
         raise ConditionError(told, "put the sum under approval.when")
 
 
@@ -672,14 +672,14 @@ def check_conditions(
     for item in bound:
         rule = item.listener.approval
         asked = () if rule is None else rule.when
-        for keys, conditions in ((("approval", "when"), asked), (("limits",), item.listener.limits)):
+        for keys, conditions in ((("approval", "when"), asked), (("deny",), item.listener.deny)):
             if not conditions:
                 continue
             kept = [None if item.schema else vars(kind).get("__payload__") for kind in item.listener.payloads]
             try:
                 fit_conditions([each if isinstance(each, PayloadType) else None for each in kept], conditions)
                 check_windows(conditions, retention)
-                _refuse_sums(conditions if rule is not None and conditions is item.listener.limits else ())
+                _refuse_sums(conditions if rule is not None and conditions is item.listener.deny else ())
             except ConditionError as error:
                 where = known[item.listener.name].locate(*keys)
                 report.error(ConfigCode.CONDITION, where, str(error), error.suggestion)

@@ -54,7 +54,7 @@ class Listener:
         deadline: seconds that one invocation may take.
         retries: repetitions of a crashed or late invocation before its caller gets an error.
         approval: which messages to it a person has to approve; None for none.
-        limits: conditions on the payload of messages to it that are denied.
+        deny: conditions on the payload; a message to it that meets one is denied.
         progress: whether its progress is shown to clients.
         chat: the member of its payload, in JSON, that takes the text of a chat client; empty if it serves none.
         answers: the only dataclasses that it answers with; empty when unknown.
@@ -71,7 +71,7 @@ class Listener:
     deadline: float = 60.0
     retries: int = 0
     approval: ApprovalRule | None = None
-    limits: tuple[FieldCondition, ...] = ()
+    deny: tuple[FieldCondition, ...] = ()
     progress: bool = False
     chat: str = ""
     answers: tuple[type, ...] = ()

@@ -52,7 +52,7 @@ class PeersGuard:
         return DenyVerdict(Code.ROUTING, Ground.NO_PEER.of(proposal.to, proposal.sender.name))
 
 
-class LimitsGuard:
+class DenialGuard:
     """Guard that denies messages whose fields meet a condition.
 
     Args:
@@ -60,7 +60,7 @@ class LimitsGuard:
             answers a question of the listener.
     """
 
-    name = "limits"
+    name = "denials"
     passes_answers = True
     observe = keep_memory
 
@@ -77,7 +77,9 @@ class LimitsGuard:
         tests = () if rule is None else rule.get(proposal.root, ())
         met = next((reason for one in tests if (reason := one.explain(proposal.element))), "")
         return (
-            DenyVerdict(Code.DENIED, Ground.LIMIT.of(proposal.sender.name, proposal.to, met)) if met else None
+            DenyVerdict(Code.DENIED, Ground.FORBIDDEN.of(proposal.sender.name, proposal.to, met))
+            if met
+            else None
         )
 
 
@@ -88,7 +90,7 @@ class ApprovalGuard:
         listeners: by name, the conditions on each payload by its root element; one is enough. Without conditions every
             message to the listener is asked about. With conditions, a payload that it does not declare passes: it
             answers a question of the listener.
-        limited: the listeners whose sums are limits: no person is asked about their messages.
+        limited: the listeners with sums under ``deny:``: no person is asked about their messages.
     """
 
     name = "approval"
@@ -191,9 +193,9 @@ def _make_approval(facts: OrganismFacts) -> CoreGuard:
         if each.approval is not None
     }
     limited = {
-        name: {root: sums for root, tests in _fit(facts, name, each.limits).items() if (sums := _sums(tests))}
+        name: {root: sums for root, tests in _fit(facts, name, each.deny).items() if (sums := _sums(tests))}
         for name, each in facts.listeners.items()
-        if name not in rules and any(one.total is not None for one in each.limits)
+        if name not in rules and any(one.total is not None for one in each.deny)
     }
     return ApprovalGuard({**rules, **limited}, limited)
 
@@ -210,9 +212,9 @@ def _fit(
     return fit_conditions((facts.codecs.of(kind).described for kind in payloads), conditions)
 
 
-def _make_limits(facts: OrganismFacts) -> CoreGuard | None:
-    fitted = {name: _fit(facts, name, each.limits) for name, each in facts.listeners.items() if each.limits}
-    return LimitsGuard(fitted) if fitted else None
+def _make_denials(facts: OrganismFacts) -> CoreGuard | None:
+    fitted = {name: _fit(facts, name, each.deny) for name, each in facts.listeners.items() if each.deny}
+    return DenialGuard(fitted) if fitted else None
 
 
 def _make_lineage(facts: OrganismFacts) -> CoreGuard | None:
@@ -226,7 +228,7 @@ def _make_lineage(facts: OrganismFacts) -> CoreGuard | None:
 BUILTIN_GUARDS: Mapping[str, Callable[[OrganismFacts], CoreGuard | None]] = MappingProxyType(
     {
         "peers": lambda _: PeersGuard(),
-        "limits": _make_limits,
+        "denials": _make_denials,
         "approval": _make_approval,
         "lineage": _make_lineage,
     }

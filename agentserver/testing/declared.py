@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentserver.config import Organism
 from agentserver.config.code.signature import Discovery, SignatureRefusal, read_signature
-from agentserver.config.keys.approval import read_limits, read_rule
+from agentserver.config.keys.approval import read_denials, read_rule
 from agentserver.config.organism import BoundListener, SourceLine
 from agentserver.config.yaml.secrets import Secrets
 from agentserver.contract import SYSTEM_PAYLOADS
@@ -42,7 +42,7 @@ def listener(
         replies: classes that it answers with or stores, unless its module names them at the top.
         settings: the value of ``invocation().settings``.
         approval: True if every message to it needs an approval, or the mapping that the YAML has under ``approval:``.
-        facts: ``limits``, the mapping that the YAML has, ``description``, ``agent``, ``broadcast``,
+        facts: ``deny``, the mapping that the YAML has, ``description``, ``agent``, ``broadcast``,
             ``concurrency``, ``deadline``, ``retries``.
 
     Raises:
@@ -57,7 +57,7 @@ def listener(
     if own := [kind.__name__ for kind in (*accepted, *replies) if kind in SYSTEM_PAYLOADS]:
         raise TypeError(f"{name}: {own[0]} belongs to the system")
     facts.setdefault("description", f"{name}.")
-    facts["limits"] = read_limits(facts.get("limits", {}))
+    facts["deny"] = read_denials(facts.get("deny", {}))
     facts.setdefault("progress", signature.progress)
     facts.setdefault("answers", signature.answers)
     declared = Listener(

@@ -100,11 +100,11 @@ def test_a_condition_has_to_fit_the_payload(project, text, path, told):
 
 def test_a_sum_is_no_limit_of_a_listener_with_an_approval(project):
     project.write("listeners/till.py", PAY)
-    limits = "limits: {amount: {sum: {over: 5, within: 1h}}}"
-    (finding,) = project.findings(TILL.replace("{approval}", f"required\n    {limits}"))
-    assert "listeners[0].limits: a sum cannot be a limit beside approval:" in finding
-    (till,) = project.load(TILL.replace("approval:\n      {approval}", limits)).listeners
-    assert till.listener.limits[0].total.within == 3600
+    deny = "deny: {amount: {sum: {over: 5, within: 1h}}}"
+    (finding,) = project.findings(TILL.replace("{approval}", f"required\n    {deny}"))
+    assert "listeners[0].deny: a sum cannot be under deny: of a listener with approval:" in finding
+    (till,) = project.load(TILL.replace("approval:\n      {approval}", deny)).listeners
+    assert till.listener.deny[0].total.within == 3600
 
 
 def test_a_payload_without_a_condition_is_an_error(project):

@@ -19,7 +19,7 @@ def test_the_models_hold_the_fields_and_defaults_of_the_core():
             expected = getattr(Listener("a", (), "d"), field.name)
             told = {
                 "peers": frozenset,
-                "limits": tuple,
+                "deny": tuple,
                 "agent": bool,
                 "approval": lambda said: said and said.rule(),
             }.get(field.name)

@@ -12,7 +12,7 @@ def test_each_guard_bears_the_name_of_its_entry():
     made = make_builtin_guards(
         OrganismFacts({}, Codecs([]), TrustSettings(Policy(), frozenset(), frozenset()), str)
     )
-    assert [guard.name for guard in made] == [name for name in BUILTIN_GUARDS if name != "limits"]
+    assert [guard.name for guard in made] == [name for name in BUILTIN_GUARDS if name != "denials"]
 
 
 def test_limits_and_lineage_are_left_out_where_neither_is_declared():

@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from agentserver.assembly import build
-from agentserver.config.keys.approval import read_limits
+from agentserver.config.keys.approval import read_denials
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
@@ -30,15 +30,15 @@ EUROS = {"amount": {"sum": {"over": 500, "within": "24h"}, "unit": {"currency": 
 class Shop:
     """A till with a rule, servers with it, and a person who is shown what waits."""
 
-    def __init__(self, when, limits=None):
+    def __init__(self, when, deny=None):
         async def pay(amount: Decimal, currency: str = "EUR") -> None:
             self.paid.append(amount)
 
         self.paid, self.shown, self.clock = [], [], FakeClock()
         self.organism = organism_of(listener("till", pay, approval={"when": when} if when else None))
-        if limits:
+        if deny:
             (till,) = self.organism.listeners
-            till = replace(till, listener=replace(till.listener, limits=read_limits(limits)))
+            till = replace(till, listener=replace(till.listener, deny=read_denials(deny)))
             self.organism = replace(self.organism, listeners=[till])
         self.payload = payload_of(pay)
         self.codec = Codecs([self.payload]).of(self.payload)
@@ -145,7 +145,7 @@ async def ask(shop, server, amount, currency="EUR"):
     return "denied" if b"<code>denied</code>" in reply.message else ""
 
 
-async def test_a_sum_under_limits_denies_and_asks_no_person(tmp_path):
+async def test_a_sum_under_deny_denies_and_asks_no_person(tmp_path):
     shop = await open_shop(None, {"amount": {"over": 400, **EUROS["amount"]}})
     async with shop.server(engine_in(tmp_path)) as server:
         assert [await ask(shop, server, each) for each in (300, 401, 200)] == ["", "denied", ""]

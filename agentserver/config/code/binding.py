@@ -19,7 +19,7 @@ from agentserver.config.code.signature import (
     read_signature,
 )
 from agentserver.config.code.userland import Crash, NoFile, ResolveFailure, attempt
-from agentserver.config.keys.approval import read_limits
+from agentserver.config.keys.approval import read_denials
 from agentserver.config.keys.fields import EXCLUSIVE
 from agentserver.config.keys.llm import AgentEntry
 from agentserver.config.organism import BoundListener, SourceLine, refuse_call
@@ -374,7 +374,7 @@ def _facts(
         deadline=entry.deadline,
         retries=entry.retries,
         approval=None if entry.approval is None else entry.approval.rule(),
-        limits=read_limits(entry.limits),
+        deny=read_denials(entry.deny),
         progress=entry.progress,
         chat=_find_chat_member(declared, payloads, report),
     )

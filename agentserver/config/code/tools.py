@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agentserver.config.code.isolated import unreadable
 from agentserver.config.code.userland import Project
 from agentserver.config.findings import did_you_mean
-from agentserver.config.keys.approval import read_limits
+from agentserver.config.keys.approval import read_denials
 from agentserver.config.keys.fields import MAX_NAME
 from agentserver.config.keys.models import ListenerEntry
 from agentserver.config.organism import BoundListener, SourceLine, refuse_call
@@ -265,7 +265,7 @@ def _listener(tool: DeclaredTool, made: ToolForms) -> BoundListener:
         deadline=tool.server.deadline if entry.deadline is None else entry.deadline,
         retries=entry.retries,
         approval=None if entry.approval is None else entry.approval.rule(),
-        limits=read_limits(entry.limits),
+        deny=read_denials(entry.deny),
         answers=(answer, ToolFailure),
     )
     where = tool.declared.locate()

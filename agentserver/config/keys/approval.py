@@ -116,12 +116,12 @@ class ApprovalEntry(Strict):
 
 DenialsKey: TypeAlias = Annotated[dict[_FieldName, ConditionEntry], Field(max_length=100)]
 
-_LIMITS: Final[TypeAdapter[dict[str, ConditionEntry]]] = TypeAdapter(DenialsKey)
+_DENIALS: Final[TypeAdapter[dict[str, ConditionEntry]]] = TypeAdapter(DenialsKey)
 
 
-def read_limits(limits: Mapping[str, ConditionEntry | Mapping[str, Any]]) -> tuple[FieldCondition, ...]:
+def read_denials(deny: Mapping[str, ConditionEntry | Mapping[str, Any]]) -> tuple[FieldCondition, ...]:
     """Make the conditions of messages that are denied. Raises pydantic.ValidationError."""
-    entries = _LIMITS.validate_python(limits)
+    entries = _DENIALS.validate_python(deny)
     return tuple(each for path, one in entries.items() for each in one.conditions(path))
 
 

@@ -58,7 +58,7 @@ class McpToolEntry(Strict):
         default=None,
         description="required: every call waits until a person approves it; a mapping limits this to some calls.",
     )
-    limits: DenialsKey = Field(
+    deny: DenialsKey = Field(
         default_factory=dict,
         description="Conditions on arguments, as under approval: when:. A call that meets one is denied, and no person "
         "is asked.",

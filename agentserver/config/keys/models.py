@@ -138,7 +138,7 @@ class ListenerEntry(Strict):
         description="required: every message to it waits until a person approves it; a mapping limits this to some "
         "messages.",
     )
-    limits: DenialsKey = Field(
+    deny: DenialsKey = Field(
         default_factory=dict,
         description="Conditions on fields of the payload, as under approval: when:. A message that meets one is "
         "denied, and no person is asked.",

@@ -37,7 +37,7 @@ class Ground(StrEnum):
     KILLS = "kills"
     LATE = "late"
     LATER_ANSWER = "later answer"
-    LIMIT = "limit"
+    FORBIDDEN = "forbidden"
     MESSAGES = "messages"
     NO_PAYLOAD = "no payload"
     NO_PEER = "no peer"

@@ -78,7 +78,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         Ground.KILLS: "the process ended each time while it was worked on alone",
         Ground.LATE: "no result within {0} s",
         Ground.LATER_ANSWER: "an answer to the principal, or a message to a service, cannot be delayed",
-        Ground.LIMIT: "a limit of {1} forbids this message of {0}: {2}",
+        Ground.FORBIDDEN: "a condition under deny: of {1} forbids this message of {0}: {2}",
         Ground.MESSAGES: "a result of more than {0} messages",
         Ground.NO_PAYLOAD: "no payload of that name",
         Ground.NO_PEER: "{0} is no peer of {1}",

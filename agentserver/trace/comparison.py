@@ -135,13 +135,22 @@ def compare_records(left: Sequence[AuditRecord], right: Sequence[AuditRecord]) -
     ]
 
 
+def find_step_key(get: Callable[[str], object], depth: int) -> Hashable:
+    """Find the key by which steps are paired; ``get`` gives a field of the step's record by its name."""
+    return (*map(get, ("event", "sender", "to", "root", "code")), depth)
+
+
 def _key_of_hop(hop: TracedHop) -> Hashable:
-    record = hop.record
-    return record.event, record.sender, record.to, record.root, record.code, hop.depth
+    return find_step_key(lambda name: getattr(hop.record, name), hop.depth)
 
 
 def _compare_fields(left: TracedHop, right: TracedHop) -> tuple[FieldPair, ...]:
-    one, other = (_map_values(hop.record.message) for hop in (left, right))
+    return compare_messages(left.record.message, right.record.message)
+
+
+def compare_messages(left: bytes, right: bytes) -> tuple[FieldPair, ...]:
+    """Compare the fields of two messages. Returns those whose values differ."""
+    one, other = map(_map_values, (left, right))
     return tuple(
         FieldPair(name, one.get(name), other.get(name))
         for name in {**one, **other}

@@ -42,7 +42,7 @@ from agentserver.payload.names import local
 from agentserver.ports.schedules import find_state
 from agentserver.spending import Amount
 from agentserver.trace import text
-from agentserver.trace.comparison import is_plumbing, pair_steps
+from agentserver.trace.comparison import compare_messages, find_step_key, is_plumbing, pair_steps
 from agentserver.trace.completions import describe, redact_completions, summarize
 from agentserver.trace.redact import EVERY, redact_records
 from agentserver.trace.terminal import cut
@@ -151,6 +151,13 @@ def conversation(
         conversation: its id.
         prompts: whether the reader may read completions; otherwise it learns that a model was asked.
     """
+    return _describe_conversation(reader, redaction, conversation, prompts=prompts)[0]
+
+
+def _describe_conversation(
+    reader: EngineReader, redaction: Redaction, conversation: str, *, prompts: bool
+) -> tuple[dict[str, Any], Sequence[AuditRecord]]:
+    """Describe one conversation. Returns its description, and the records that its rows are numbered by."""
     recorded = reader.recorded_conversation(conversation)
     records = redact_records(recorded.records(), redaction)
     found = reader.list_completions(conversation)
@@ -162,7 +169,7 @@ def conversation(
     keys = {id(one): key for key, one in _number_completions(found)}
     lines = find_flow_lines(recorded)
     numbers = {id(record): number for number, record in enumerate(records)}
-    return {
+    described = {
         "id": recorded.beginning.id,
         "principal": name(recorded.beginning.principal),
         "rows": [
@@ -174,31 +181,47 @@ def conversation(
         "earlier": max(0, len(hops) - ROWS),
         "cost": _sum(cost for _, _, cost in charges(records)),
     }
+    return described, records
 
 
 def compare(
     reader: EngineReader, redaction: Redaction, conversation: str, other: str, *, prompts: bool = False
 ) -> dict[str, Any]:
     """Pair the steps of two conversations, without plumbing. Raises LookupError."""
-    left, right = (_list_rows(reader, redaction, key, prompts=prompts) for key in (conversation, other))
-    return pair_rows(left, right)
+    sides = [_describe_conversation(reader, redaction, key, prompts=prompts) for key in (conversation, other)]
+    (left, before), (right, after) = sides
+
+    def list_differing(one: Mapping[str, Any], another: Mapping[str, Any]) -> list[str]:
+        messages = (before[one["number"]].message, after[another["number"]].message)
+        return [escape_unseen(each.name) for each in compare_messages(*messages)]
+
+    return pair_rows(left["rows"], right["rows"], list_differing)
 
 
-def pair_rows(left: list[dict[str, Any]], right: list[dict[str, Any]]) -> dict[str, Any]:
-    """Pair the rows of two conversations, without plumbing."""
+def pair_rows(
+    left: list[dict[str, Any]],
+    right: list[dict[str, Any]],
+    list_differing: Callable[[Mapping[str, Any], Mapping[str, Any]], list[str]],
+) -> dict[str, Any]:
+    """Pair the rows of two conversations, without plumbing.
+
+    Args:
+        left: of one.
+        right: of the other.
+        list_differing: lists the names of the fields that differ in two messages.
+    """
     kept = [[one for one in rows if not one.get("plumbing")] for rows in (left, right)]
-    return {"pairs": [[*pair] for pair in pair_steps(kept[0], kept[1], _key_of_row)]}
-
-
-def _list_rows(
-    reader: EngineReader, redaction: Redaction, key: str, *, prompts: bool
-) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = conversation(reader, redaction, key, prompts=prompts)["rows"]
-    return found
-
-
-def _key_of_row(one: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(one.get(key) for key in ("event", "sender", "to", "root", "code", "depth"))
+    return {
+        "pairs": [
+            {
+                "rows": [one, other],
+                "differing": list_differing(one, other)
+                if one and other and one.get("message") and other.get("message")
+                else [],
+            }
+            for one, other in pair_steps(kept[0], kept[1], lambda row: find_step_key(row.get, row["depth"]))
+        ]
+    }
 
 
 def download(reader: EngineReader, redaction: Redaction, conversation: str) -> str:

@@ -74,6 +74,15 @@ window.EventSource = class {
 """Replaces the stream of events by ``feeds``, through which a test sends events."""
 
 
+def _list_differing(one, other):
+    """List the differing fields of two recorded messages, as the server would from the messages themselves."""
+    kept = [
+        ANSWERS.get(f"conversations/{key}/messages/{row['number']}")
+        for key, row in ((BLOCKED, one), (FINE, other))
+    ]
+    return [left["name"] for left, right in zip(*(each["fields"] for each in kept), strict=False) if left["value"] != right["value"]] if all(kept) else []  # fmt: skip
+
+
 class Showroom:
     """Answers the requests of a page.
 
@@ -84,7 +93,7 @@ class Showroom:
 
     def __init__(self, *, signed_in=True, empty=False):
         compared = [ANSWERS[f"conversations/{each}"]["rows"] for each in (BLOCKED, FINE)]
-        pairs = {f"conversations/{BLOCKED}/compare/{FINE}": pair_rows(*compared)}
+        pairs = {f"conversations/{BLOCKED}/compare/{FINE}": pair_rows(*compared, _list_differing)}
         self._answers = {**ANSWERS, **pairs, **(EMPTY if empty else {})}
         self._waiting = 0 if empty else len(ANSWERS["approvals"]["waiting"])
         if not signed_in:

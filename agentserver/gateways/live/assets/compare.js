@@ -15,7 +15,7 @@ export function choice(key) {
 
 export async function show(keys) {
   const { pairs } = await read("conversations", keys[0], "compare", keys[1]);
-  const alone = pairs.filter((pair) => !pair[0] || !pair[1]).length;
+  const alone = pairs.filter(({ rows }) => !rows[0] || !rows[1]).length;
   return {
     node: el("div", { class: "page" },
       el("h1", {}, "Two conversations"),
@@ -25,7 +25,7 @@ export async function show(keys) {
   };
 }
 
-function step(keys, pair) {
+function step(keys, { rows: pair, differing }) {
   const row = pair[0] ?? pair[1];
   const kind = look(row.event);
   const where = pair[0] ? (pair[1] ? "" : "only left") : "only right";
@@ -38,7 +38,7 @@ function step(keys, pair) {
     if (!node.open || body.childElementCount) return;
     try {
       const said = await Promise.all(pair.map((each, at) => each && read("conversations", keys[at], "messages", String(each.number))));
-      replace(body, fields(said));
+      replace(body, fields(said, differing));
     } catch (error) {
       put(body, el("p", { class: "s-bad", role: "alert" }, error.message));
     }
@@ -58,13 +58,13 @@ function valued(told) {
   return found;
 }
 
-function fields(said) {
+function fields(said, differing) {
   const [left, right] = said.map(valued);
   const names = [...new Set([...left.keys(), ...right.keys()])];
   if (!names.length) return el("p", { class: "quiet" }, "It has no fields.");
   const side = (of, name, differs) => el("div", { class: "value" }, of.has(name) ? (differs ? el("mark", {}, of.get(name)) : of.get(name)) : el("span", { class: "quiet" }, "not there"));
   return el("dl", { class: "fields sides" }, names.map((name) => {
-    const differs = left.get(name) !== right.get(name);
+    const differs = differing.includes(name);
     return el("div", {}, el("dt", {}, name, differs && el("span", { class: "s-warn" }, " differs")),
       el("dd", {}, side(left, name, differs), side(right, name, differs)));
   }));

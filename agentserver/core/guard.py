@@ -12,6 +12,7 @@ from agentserver.core.messages import Question
 from agentserver.core.records.details import GuardNote, map_texts
 from agentserver.core.refusals import Refusal
 from agentserver.core.state.principals import Trust
+from agentserver.findings import Findings
 from agentserver.wire import envelope
 from agentserver.wire.envelope import canonical
 
@@ -282,6 +283,24 @@ class CountingGuard(Protocol):
         """Return the memory after a message was admitted, even if a person still has to approve it."""
 
 
+@runtime_checkable
+class BudgetGuard(Protocol):
+    """Guard with a budget of bits that all messages of one result share, and that refusals use up."""
+
+    @property
+    def name(self) -> str:
+        """The key of the guard's memory."""
+
+    def weigh_sent(self, memory: object, proposal: Proposal, at: float) -> float:
+        """Count the bits of an admitted message. ``observe`` counts them when it is delivered."""
+
+    def suppose_spent(self, memory: object, bits: float) -> object:
+        """Return the memory by which the next messages of the result are judged."""
+
+    def count_refused(self, memory: object, sender: str, thread: str, messages: int) -> object:
+        """Return the memory after the sender of so many messages learned that the guard refuses one of them."""
+
+
 class CountedAmount(NamedTuple):
     """Amount of a message that counts towards a sum.
 
@@ -441,6 +460,8 @@ class Rules:
     _observing: tuple[CoreGuard, ...] = field(init=False, compare=False, repr=False)
     counting: tuple[CountingGuard, ...] = field(init=False, compare=False, repr=False)
     """The guards that count messages before they arrive."""
+    budgeting: tuple[BudgetGuard, ...] = field(init=False, compare=False, repr=False)
+    """The guards with a budget of bits."""
     failure: str = field(init=False, compare=False, repr=False)
     """The root element of a SystemError."""
     preparing: tuple[PreparingGuard, ...] = field(init=False, compare=False, repr=False)
@@ -457,6 +478,8 @@ class Rules:
         object.__setattr__(self, "_observing", tuple(observing))
         counting = tuple(guard for guard in self.guards if isinstance(guard, CountingGuard))
         object.__setattr__(self, "counting", counting)
+        budgeting = tuple(guard for guard in self.guards if isinstance(guard, BudgetGuard))
+        object.__setattr__(self, "budgeting", budgeting)
         object.__setattr__(self, "failure", self.codecs.of(SystemError).name)
         preparing = tuple(guard for guard in self.guards if isinstance(guard, PreparingGuard))
         object.__setattr__(self, "preparing", preparing)
@@ -607,6 +630,41 @@ class Rules:
             if counted is not before:
                 changed[guard.name] = counted
         return {**memory, **changed} if changed else memory
+
+    def weigh_sent(
+        self, memory: Mapping[str, object], proposals: Iterable[Proposal], at: float, spent: dict[str, float]
+    ) -> None:
+        """Add the bits of admitted messages to those of the messages before them in the result, by guard."""
+        for guard in self.budgeting:
+            bits = sum(guard.weigh_sent(memory.get(guard.name), each, at) for each in proposals)
+            if bits:
+                spent[guard.name] = spent.get(guard.name, 0.0) + bits
+
+    def suppose_spent(self, memory: Mapping[str, object], spent: Mapping[str, float]) -> Mapping[str, object]:
+        """Return the memory by which a message is judged after others of its result."""
+        if not spent:
+            return memory
+        changed = {
+            guard.name: guard.suppose_spent(memory.get(guard.name), spent[guard.name])
+            for guard in self.budgeting
+            if guard.name in spent
+        }
+        return {**memory, **changed}
+
+    def count_refused(
+        self, memory: Mapping[str, object], detail: Detail | None, sender: str, thread: str, messages: int = 1
+    ) -> Mapping[str, object] | None:
+        """Return the memory after a refusal was reported to a sender; None if it is the same.
+
+        A refusal that no finding explains follows from the rules and the message alone.
+        """
+        if not isinstance(detail, Findings):
+            return None
+        changed = {
+            guard.name: guard.count_refused(memory.get(guard.name), sender, thread, messages)
+            for guard in self.budgeting
+        }
+        return {**memory, **changed} if changed else None
 
     def approve(self, memory: Mapping[str, object], questions: tuple[Question, ...]) -> Mapping[str, object]:
         """Return each memory after a person approved the questions for the rest of the conversation."""

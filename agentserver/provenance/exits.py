@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 CALL: Final = 1.0
 """Bits that making a call leaks."""
 
+REFUSAL: Final = 1.0
+"""Bits that a caller learns by the refusal of a call."""
+
 FRAGMENT: Final = 8.0
 """Bits of each character in a link's fragment, which the authority form omits."""
 

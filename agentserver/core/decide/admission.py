@@ -62,6 +62,13 @@ class Admission(NamedTuple):
     memory: Mapping[str, object] | None = None
 
 
+class _Earlier(NamedTuple):
+    """Remarks about the messages before one in a result, and the bits that they reveal, by guard."""
+
+    remarks: list[AuditNote]
+    spent: dict[str, float]
+
+
 UNRESOLVED: Final = "a reference in it is unknown here, or what it stands for does not fit its place"
 """The only correction of a message with references, so that it reveals no value."""
 
@@ -87,16 +94,20 @@ def judge_in_pieces(
     """
     remarks: list[AuditNote] = []
     admitted: list[Proposal] = []
-    before, last = memory, len(drafts) - 1
+    first, last = memory, len(drafts) - 1
+    before = _Earlier(remarks, {})
     viewed = sender.listener.name in rules.viewers
     for place, draft in enumerate(drafts):
         remarked = len(remarks)
         if viewed and (opened := rules.resolve(memory, draft, sender)) is not None:
-            found, memory = _admit_resolved(opened, draft, sender, rules, remarks, place)
+            found, memory = _admit_resolved(opened, draft, sender, rules, before, place)
         else:
-            found = admit(draft, sender, rules, memory, remarks, place)
+            judged = rules.suppose_spent(memory, before.spent) if before.spent else memory
+            found = admit(draft, sender, rules, judged, remarks, place)
         if isinstance(found, Refusal):
-            return Admission((), replace(found, place=place), tuple(remarks))
+            name, detail = sender.listener.name, found.detail
+            counted = rules.count_refused(first, detail, name, sender.thread, len(drafts))
+            return Admission((), replace(found, place=place), tuple(remarks), memory=counted)
         if rules.counting and not draft.after:  # a delayed one is counted when it is released
             noted = len(remarks) > remarked
             for proposal in found:
@@ -105,23 +116,30 @@ def judge_in_pieces(
                 memory = rules.count_sent(memory, found, sender.at)
         admitted.extend(found)
         if place < last:
+            rules.weigh_sent(memory, found, sender.at, before.spent)
             yield
     overflow = None
     for proposal in admitted:
         if proposal.route is Route.SERVICE:
             overflow = _overfull(admitted, rules, todos)
             break
-    changed = None if memory is before or overflow else memory
+    changed = None if memory is first or overflow else memory
     return _new(Admission, (() if overflow else tuple(admitted), overflow, tuple(remarks), None, changed))
 
 
 def _admit_resolved(
-    opened: ResolvedDraft, draft: Draft, sender: Sender, rules: Rules, remarks: list[AuditNote], place: int
+    opened: ResolvedDraft,
+    draft: Draft,
+    sender: Sender,
+    rules: Rules,
+    before: _Earlier,
+    place: int,
 ) -> tuple[Sequence[Proposal] | Refusal, Mapping[str, object]]:
     """Admit a draft whose references are replaced by values.
 
     Returns: the proposals or the refusal, and the guards' memory afterwards.
     """
+    remarks, spent = before
     to, whole, memory = draft.to if isinstance(draft.to, str) else "", opened.draft, opened.memory
     remarks.append(AuditNote(Event.FLAGGED, to, opened.note))
     if whole is None:
@@ -130,9 +148,10 @@ def _admit_resolved(
     def note_rewrite(after: Draft) -> Mapping[str, object]:
         nonlocal memory
         memory = rules.note_rewrite(memory, whole, after, sender)
-        return memory
+        return rules.suppose_spent(memory, spent)
 
-    return admit(whole, sender, rules, memory, remarks, place, note_rewrite), memory
+    found = admit(whole, sender, rules, rules.suppose_spent(memory, spent), remarks, place, note_rewrite)
+    return found, memory
 
 
 def admit_result(

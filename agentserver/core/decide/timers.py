@@ -93,5 +93,9 @@ def _refuse(step: Step, delivery: Delivery, denied: Denial) -> None:
         detail=denied.detail,
         delivery=delivery.id,
     )
+    told = step.rules.count_refused(
+        step.rules.recall(step.before), denied.detail, delivery.sender, delivery.origin
+    )
+    step.memory = step.memory if told is None else told
     step.drop_delayed(delivery)
     report_to_sender(step, delivery, denied.code)

@@ -242,13 +242,16 @@ class LineageGuard:
 
     def _count_carried(self, memory: Memory, message: ObservedMessage, at: float) -> Memory:
         """Count the bits that a message may have revealed by its choices."""
+        return memory.grow(memory.ledger.carry(self._weigh_choices(memory, message, at)))
+
+    def _weigh_choices(self, memory: Memory, message: ObservedMessage, at: float) -> float:
         receiver = self._classes.get(message.to)
         if receiver is None or not (receiver.sink or receiver.source):
-            return memory
+            return 0.0
         exposed = self._reach.find_exposure(memory, message.sender, message.thread) is not None
         call = self._make_call(message, memory, at, exposed=exposed)
         ruled = [(argument.leaf, argument.rule) for argument in self._list_arguments(message, call)]
-        return memory.grow(memory.ledger.carry(count_bits(memory.ledger, self._policy, call, ruled)))
+        return count_bits(memory.ledger, self._policy, call, ruled)
 
     def _list_arguments(self, message: ObservedMessage, call: Call) -> tuple[Argument, ...]:
         """List the arguments of a message with their rules, once for its judgement and its delivery."""
@@ -423,6 +426,23 @@ class LineageGuard:
         return known.grow(
             known.ledger.count_call(self._make_call(self._read_proposal(proposal), known, at, exposed=True))
         )
+
+    def weigh_sent(self, memory: object, proposal: Proposal, at: float) -> float:
+        """Count the bits that a message reveals by its choices. They are added when it is delivered."""
+        known = _recall(memory)
+        if known.clean or proposal.to not in self._classes or proposal.route is Route.SERVICE:
+            return 0.0
+        return self._weigh_choices(known, self._read_proposal(proposal), at)
+
+    def suppose_spent(self, memory: object, bits: float) -> object:
+        """Return the memory by which the next messages of a result are judged."""
+        known = _recall(memory)
+        return known.suppose(known.ledger.carry(bits))
+
+    def count_refused(self, memory: object, sender: str, thread: str, messages: int) -> object:
+        """Return the memory after a sender learned which of its messages, if any, a finding refuses."""
+        known = _recall(memory)
+        return known if known.clean else self._reach.deliver_refusal(known, sender, thread, messages)
 
     def _weigh(self, known: Memory, proposal: Proposal, at: float) -> Verdict:
         redriven = proposal.route is Route.REDRIVEN

@@ -79,6 +79,15 @@ class Reach:
             return memory.spend_closed(bits)
         return memory.expose(listener, thread, recall, FirstText(source, memory.step, source))
 
+    def deliver_refusal(self, memory: Memory, sender: str, thread: str, messages: int) -> Memory:
+        """Record that a sender learned which of its messages is refused: choices, or for a clean one closed bits."""
+        bits = math.log2(messages + 1)
+        if sender in self._trusted.viewers or self.find_exposure(memory, sender, thread) is not None:
+            return memory.grow(memory.ledger.carry(bits))
+        if self._fits_budget(memory, bits):
+            return memory.spend_closed(bits)
+        return memory.expose(sender, thread, self._trusted.recall_of(sender), UNKNOWN_TEXT)
+
     def find_exposure(self, memory: Memory, sender: str, thread: str) -> FirstText | None:
         """Find the untrusted text that may influence a sender; None if it received none.
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agentserver.provenance.adapters.decorator import EngineHolder, engine_of
-from agentserver.provenance.library.compat import TaintViolationError
+from agentserver.provenance.library.compat import REFUSED, TaintViolationError
 
 if TYPE_CHECKING:
     from agentserver.provenance.library.session import Engine
 
 __all__ = ["plugin"]
 
-REFUSED = {"error": "The call was not permitted."}
+ANSWER = {"error": REFUSED}
 """Everything that a model learns about a refusal."""
 
 
@@ -37,13 +37,13 @@ def plugin(engine: Engine | EngineHolder, *, stop: bool = False) -> Any:
             except TaintViolationError:
                 if stop:
                     raise
-                return dict(REFUSED)
+                return dict(ANSWER)
             return None
 
         async def after_tool_callback(
             self, *, tool: Any, tool_args: dict[str, Any], result: Any, **_: Any
         ) -> Any:
-            if result != REFUSED:
+            if result != ANSWER:
                 engine_of(engine).on_tool_result(tool.name, result, arguments=tool_args)
 
         async def on_tool_error_callback(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 
 from agentserver.provenance.adapters.decorator import EngineHolder, ErrorLabels, engine_of
-from agentserver.provenance.library.compat import TaintViolationError
+from agentserver.provenance.library.compat import REFUSED, TaintViolationError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from agentserver.provenance.library.session import Engine
 
 __all__ = ["AsyncIFCCallbackHandler", "IFCCallbackHandler", "TaintViolationStop", "middleware"]
-
-REFUSED = "The call was not permitted."
-"""Everything that a model learns about a refusal."""
 
 
 class _RunningCalls:

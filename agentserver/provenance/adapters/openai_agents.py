@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from agentserver.provenance.adapters.decorator import EngineHolder, engine_of
-from agentserver.provenance.library.compat import TaintViolationError
+from agentserver.provenance.library.compat import REFUSED, TaintViolationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from agentserver.provenance.library.session import Engine
 
 __all__ = ["guard_tools"]
-
-REFUSED = "The call was not permitted."
-"""Everything that a model learns about a refusal."""
 
 
 def guard_tools(tools: Iterable[Any], engine: Engine | EngineHolder, *, stop: bool = True) -> list[Any]:

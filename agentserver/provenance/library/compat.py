@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.provenance.evidence.labels import Mode, Observation, Standing, Trust, covers
 from agentserver.provenance.evidence.leaves import leaves
@@ -167,10 +167,17 @@ class Violation:
         return explain(self.verdict, became="approved" if asked else "")
 
 
+REFUSED: Final = "The call was not permitted."
+"""All that an agent learns of a refused call."""
+
+
 class TaintViolationError(RuntimeError):
-    """Refusal of a call. It is for the host program: the agent's model must not read the explanation."""
+    """Refusal of a call. Its text is the same for all, since frameworks show it to the agent's model.
+
+    ``rendered`` is the explanation, which is for the host program alone.
+    """
 
     def __init__(self, violation: Violation) -> None:
         self.violation = violation
         self.rendered = violation.explain()
-        super().__init__(self.rendered)
+        super().__init__(REFUSED)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from agentserver.characters.printing import one_line
 from agentserver.provenance.evidence.labels import Call, Mode, Observation
 from agentserver.provenance.evidence.leaves import leaves
-from agentserver.provenance.exits import count_bits
+from agentserver.provenance.exits import REFUSAL, count_bits
 from agentserver.provenance.judgement import judge
 from agentserver.provenance.library.compat import IFCPolicy, TaintStore, TaintViolationError, Violation
 from agentserver.provenance.policy.schemas import StatedRoles, read_schema
@@ -167,11 +167,13 @@ class Engine:
             _log.warning("%s", describe_undeclared(name))
 
     def _settle(self, verdict: Verdict, *, allowed: bool) -> Violation | None:
-        if allowed:
-            with self._lock:
-                ledger = self.store.ledger
+        with self._lock:
+            ledger = self.store.ledger
+            if allowed:
                 ledger = ledger.carry(count_bits(ledger, self.rules, verdict.call))
                 self.store.ledger = ledger.count_call(verdict.call)
+            elif ledger.tainted:
+                self.store.ledger = ledger.carry(REFUSAL)
         if not verdict.findings:
             return None
         violation = Violation(verdict, blocked=not allowed)

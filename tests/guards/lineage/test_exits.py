@@ -167,6 +167,50 @@ def test_the_choices_of_a_conversation_are_summed_and_end_at_the_budget():
     assert errors(story(following(100)).seen("agent")) == ["denied"]
 
 
+def at_once(*payloads, to="web"):
+    """An agent that reads a page and then sends all of these messages in one result."""
+
+    def handle(call):
+        if isinstance(call.payload, Ask):
+            return HandlerResponse(Get(HOME), "web")
+        if isinstance(call.payload, SystemError):
+            return HandlerResponse.respond(Note("done"))
+        if call.metadata.from_id == "web" and call.metadata.thread_id not in read:
+            read.add(call.metadata.thread_id)
+            return [HandlerResponse(each, to) for each in payloads]
+        return None
+
+    read = set()
+    return handle
+
+
+def test_the_messages_of_one_result_share_the_budget():
+    links = [Get(f"{HOME}p{number}") for number in range(16)]
+    few = story(at_once(*links[:4]))
+    assert len(few.seen("web")) == 1 + 4
+    assert 4 * 5 <= memory(few).ledger.exit_bits <= 4 * 8
+    many = story(at_once(*links))
+    assert len(many.seen("web")) == 1
+    assert errors(many.seen("agent")) == ["denied"]
+
+
+@pytest.mark.parametrize(("messages", "bits"), [(1, 1.0), (3, 2.0)])
+def test_what_a_refusal_tells_an_exposed_sender_counts(messages, bits):
+    sent = [Get(f"https://evil.example/{number}") for number in range(messages)]
+    p = story(at_once(*sent))
+    assert memory(p).ledger.exit_bits == bits
+
+
+def test_refusals_by_different_rules_are_the_same_bytes():
+    def told(*agent):
+        p = story(after("web", *agent), replace(BASE, deny=("denied.example",)))
+        return [repr(each) for each in p.seen("agent") if isinstance(each, SystemError)]
+
+    answers = [told((Get(f"https://{host}/p3"), "web")) for host in ("evil.example", "denied.example")]
+    assert len(answers[0]) == 1
+    assert answers[0] == answers[1]
+
+
 def test_a_link_to_another_host_is_not_followed():
     p = story(after("web", (Get("https://news.example/p3"), "web")))
     assert len(p.seen("web")) == 2

@@ -18,11 +18,11 @@ framework("langchain-core", "langchain_core")
 from langchain_core.tools import tool
 
 from agentserver.provenance.adapters.langchain import (
-    REFUSED,
     AsyncIFCCallbackHandler,
     TaintViolationStop,
     middleware,
 )
+from agentserver.provenance.library.compat import REFUSED
 
 SENT: list[str] = []
 

@@ -13,7 +13,8 @@ import pytest
 
 from agentserver.provenance import TaintViolationError
 from agentserver.provenance.adapters.mcp import TrackedSession
-from agentserver.provenance.adapters.openai_agents import REFUSED, guard_tools
+from agentserver.provenance.adapters.openai_agents import guard_tools
+from agentserver.provenance.library.compat import REFUSED
 from tests.provenance.adapters.scene import (
     FOE,
     FRIEND,
@@ -73,7 +74,7 @@ def refused(error: BaseException | None) -> bool:
 
 def test_a_refusal_ends_the_run() -> None:
     there, sleuth, model = scene(), watching(), Scripted(calls(FOE))
-    with pytest.raises(Exception, match="BLOCKED") as stopped:
+    with pytest.raises(Exception, match="The call was not permitted") as stopped:
         drive(model, tools=guard_tools(map(agents.function_tool, there.tools), sleuth))
     assert refused(stopped.value)
     assert there.sent == []
@@ -100,7 +101,7 @@ def test_an_allowed_call_runs_normally(mode: str, to: str) -> None:
 
 def test_the_text_of_a_tool_error_is_labelled() -> None:
     there, sleuth = scene(), watching()
-    with pytest.raises(Exception, match="BLOCKED"):
+    with pytest.raises(Exception, match="The call was not permitted"):
         drive(
             Scripted(calls(FOE, "broken")), tools=guard_tools(map(agents.function_tool, there.tools), sleuth)
         )
@@ -162,6 +163,6 @@ def test_an_mcp_server_of_an_agent_is_watched_as_a_session() -> None:
             return CallToolResult(content=[TextContent(type="text", text=said)])
 
     settings = {"failure_error_function": None}
-    with pytest.raises(Exception, match="BLOCKED"):
+    with pytest.raises(Exception, match="The call was not permitted"):
         drive(Scripted(calls(FOE)), mcp_servers=[TrackedSession(Local(), sleuth)], mcp_config=settings)
     assert there.sent == []

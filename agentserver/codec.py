@@ -46,6 +46,7 @@ __all__ = [
     "ValueStyle",
     "fields_of",
     "write_json",
+    "write_pointer",
 ]
 
 T = TypeVar("T")
@@ -76,11 +77,16 @@ class ValueRefusedError(ValueError):
     @property
     def pointer(self) -> str:
         """The place as a JSON pointer (RFC 6901); empty for the whole value."""
-        return "".join(f"/{_step(step)}" for step in self._steps[: -STEPS - 1 : -1])
+        return write_pointer(self._steps[::-1])
 
     def __str__(self) -> str:
         """Return the reason on one line."""
         return f"{self.pointer or '(value)'}: {self.rule}"
+
+
+def write_pointer(steps: Sequence[int | str]) -> str:
+    """Write the first steps of a path as a JSON pointer (RFC 6901)."""
+    return "".join(f"/{_step(step)}" for step in steps[:STEPS])
 
 
 def _step(step: int | str) -> str:

@@ -43,6 +43,11 @@ def shutdown_of(server: Server) -> GracefulEnd:
     return ending
 
 
+def redact(server: Server, text: str) -> str:
+    """Redact the secrets of the current organism, after reloads too, and of earlier ones."""
+    return server.organism.secrets.redact(text)
+
+
 def publish_overview(server: Server) -> AbstractAsyncContextManager[None]:
     """Let ``agentserver top`` follow the server while the context lasts."""
     import time
@@ -51,11 +56,8 @@ def publish_overview(server: Server) -> AbstractAsyncContextManager[None]:
     from agentserver.gateways import top
     from agentserver.gateways.top import Overviews
 
-    def redact(text: str) -> str:
-        return server.organism.secrets.redact(text)
-
     organism = server.organism
-    overviews = Overviews(server, organism.name, redact, time.time)
+    overviews = Overviews(server, organism.name, partial(redact, server), time.time)
     return top.serve_overviews(overviews, journal_path(organism) or organism.files[0])
 
 

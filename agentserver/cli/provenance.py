@@ -176,7 +176,7 @@ def _field_shapes(
     """List the fields of payloads whose types declare nothing, and handed values, with their recorded texts."""
     from agentserver.core.handoffs import Handoff, Task
     from agentserver.provenance.evidence.labels import strip_indices
-    from agentserver.provenance.policy.marks import read_marks
+    from agentserver.provenance.policy.marks import find_covering, read_marks
     from agentserver.provenance.policy.suggestion import FieldForm, FieldShape
 
     known = dict(handed)
@@ -188,13 +188,13 @@ def _field_shapes(
             known[path] = form if known.setdefault(path, form) is form else FieldForm.TEXT
     held: defaultdict[str, list[str]] = defaultdict(list)
     for leaf in seen:
-        field = _enclosing_path(known, strip_indices(leaf.path))
+        field = find_covering(known, strip_indices(leaf.path))
         if field is not None and isinstance(leaf.value, str):
             held[field].append(leaf.value)
     return tuple(
         FieldShape(path, form, tuple(held[path]))
         for path, form in known.items()
-        if _enclosing_path(marked, path) is None
+        if find_covering(marked, path) is None
     )
 
 
@@ -206,15 +206,6 @@ def _handed_values(organism: Organism, target: str) -> Iterator[tuple[str, Field
     for checked in intents:
         for parameter in checked.intent.parameters if target in checked.intent.targets else ():
             yield parameter.name, FieldForm.CHOICE if parameter.lexical.choices else FieldForm.TEXT
-
-
-def _enclosing_path(known: Container[str], path: str) -> str | None:
-    """Find the known path that contains a path."""
-    while path not in known:
-        if "." not in path:
-            return None
-        path = path.rpartition(".")[0]
-    return path
 
 
 def _leaf_forms(codec: Codec) -> Iterator[tuple[str, FieldForm]]:

@@ -70,7 +70,7 @@ def open_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[
 
     _escape_unencodable(sys.stdout)
     width = partial(columns_of, sys.stdout)
-    screen = Screen(wants_colour(sys.stdout, os.environ), partial(_redact, server), columns=width)
+    screen = Screen(wants_colour(sys.stdout, os.environ), partial(host.redact, server), columns=width)
     console = Console(
         server,
         screen,
@@ -99,11 +99,6 @@ def open_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[
         return status
 
     return run
-
-
-def _redact(server: Server, text: str) -> str:
-    """Redact the secrets of the current and earlier organisms."""
-    return server.organism.secrets.redact(text)
 
 
 async def _fetch_missed(server: Server, screen: Screen) -> list[ServerHandle]:

@@ -147,9 +147,6 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
 
     server = serving.server
 
-    def redact(text: str) -> str:
-        return server.organism.secrets.redact(text)  # of the current organism, after reloads too
-
     def prompt_readers() -> frozenset[str]:
         models = server.organism.models
         return frozenset() if models is None else models.prompts.roles
@@ -159,7 +156,7 @@ def _live(serving: DoorServing) -> Iterable[DoorPart]:
         serving.sessions,
         Assets(),
         name=serving.organism.name,
-        secrets=redact,
+        secrets=partial(host.redact, server),
         prompt_readers=prompt_readers,
     )
     looking = frozenset({Role.OPERATOR, Role.VIEWER})

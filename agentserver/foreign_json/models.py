@@ -11,17 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 
+from agentserver.codec import write_pointer
 from agentserver.foreign_json.reading import RefusedJson, parse_json
 
 if TYPE_CHECKING:
     from agentserver.foreign_json.reading import JsonLimits
 
 T = TypeVar("T")
-
-STEPS: Final = 8
-"""Path components that a refusal shows."""
-STEP: Final = 64
-"""Characters shown of one path component."""
 
 _LISTS: Final = ("list", "tuple", "set", "frozenset")
 
@@ -75,11 +71,4 @@ def _failing_fast(schema: Any) -> Any:
 def _first(error: ValidationError) -> RefusedJson:
     """Describe the first error without quoting the input."""
     fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    pointer = "".join(f"/{_step(step)}" for step in fault["loc"][:STEPS])
-    return RefusedJson(fault["type"], pointer)
-
-
-def _step(step: int | str) -> str:
-    """Format a component of a JSON pointer, escaped for logs because the sender may have chosen it."""
-    printable = repr(str(step)[:STEP])[1:-1]
-    return printable[:STEP].replace("~", "~0").replace("/", "~1")
+    return RefusedJson(fault["type"], write_pointer(fault["loc"]))

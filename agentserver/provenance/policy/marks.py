@@ -24,7 +24,7 @@ from agentserver.provenance.evidence.labels import Role, Standing, strip_indices
 from agentserver.provenance.evidence.leaves import leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
 
     from agentserver.provenance.evidence.labels import Leaf
 
@@ -94,7 +94,7 @@ class RoleMarks:
     def standing_of(self, path: str) -> Standing | None:
         """Look up the worth of a field or of the nearest enclosing one; None without a declaration."""
         known = dict(self.standings)
-        found = _find_covering(known, strip_indices(path))
+        found = find_covering(known, strip_indices(path))
         return None if found is None else known[found]
 
     def mark_leaves(self, payload: Any) -> tuple[Leaf, ...]:
@@ -104,7 +104,7 @@ class RoleMarks:
         known, ids = dict(self.standings), dict(self.ids)
         found = tuple(
             replace(leaf, standing=known[path], id=ids.get(path, ""), inside="")
-            if (path := _find_covering(known, strip_indices(leaf.path)))
+            if (path := find_covering(known, strip_indices(leaf.path)))
             else leaf
             for leaf in leaves(payload)
         )
@@ -210,8 +210,8 @@ def find_dataclasses(hint: Any) -> Iterator[type]:
         yield from find_dataclasses(inner)
 
 
-def _find_covering(known: dict[str, Standing], path: str) -> str | None:
-    """Find the marked field that a path equals or lies in: a mark on a list applies to its items."""
+def find_covering(known: Container[str], path: str) -> str | None:
+    """Find the field that a path equals or lies in: a mark on a list applies to its items."""
     while path not in known:
         if "." not in path:
             return None

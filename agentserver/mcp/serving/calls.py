@@ -15,10 +15,11 @@ from math import inf
 from secrets import token_hex
 from time import time
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import anyio
 
+from agentserver.core.records.audit import Event
 from agentserver.payload.json.elements import element_of, value_of
 from agentserver.payload.json.schema import json_schema
 from agentserver.payload.json.values import JsonRefusal
@@ -47,11 +48,14 @@ if TYPE_CHECKING:
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.principals import Principal
     from agentserver.payload.codec import Codec
-    from agentserver.ports import ConversationHandle
+    from agentserver.ports import ConversationHandle, EngineReader
     from agentserver.ports.records import Records, RecordSource
     from agentserver.trace.store import TraceBook
 
     Beat: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+T = TypeVar("T")
 
 
 class McpHost(Ingress, Protocol):
@@ -77,6 +81,9 @@ class McpHost(Ingress, Protocol):
 
     async def resume(self, principal: str, conversation: str) -> ConversationHandle:
         """Come back to a conversation."""
+
+    async def read(self, work: Callable[[EngineReader], T]) -> T:
+        """Read from the engine for operators. Raises EngineError."""
 
 
 DOOR: Final = "mcp"
@@ -544,9 +551,12 @@ class Calls:
         if await self.server.cancel(principal, key.conversation, key.request):
             self._known_of(principal, key.conversation).cancel_task(key.own)
 
-    def is_cancelled(self, principal: str, key: TaskKey) -> bool:
-        """Tell whether a task was cancelled here."""
-        return self._known_of(principal, key.conversation).is_cancelled(key.own)
+    async def find_cancellation(self, principal: str, key: TaskKey) -> bool:
+        """Find out whether a task was cancelled, here or, by its records, before a restart or at another server."""
+        known = self._known_of(principal, key.conversation)
+        if not known.is_cancelled(key.own) and await self.server.read(partial(_is_cancelled, key)):
+            known.cancel_task(key.own)
+        return known.is_cancelled(key.own)
 
     def settle(self, principal: str, key: TaskKey) -> None:
         """Know a task as answered: an equal call is another one from now on."""
@@ -658,3 +668,11 @@ class _PendingCall:
                 while self.approval() == approval:
                     self._stirred = anyio.Event()
                     await self._stirred.wait()
+
+
+def _is_cancelled(key: TaskKey, reader: EngineReader) -> bool:
+    try:
+        records = reader.recorded_conversation(key.conversation).records()
+    except LookupError:  # removed, or of an engine that records no steps
+        return False
+    return any(one.event is Event.CANCELLED and one.request == key.request for one in records)

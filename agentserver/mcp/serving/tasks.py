@@ -116,7 +116,7 @@ class TaskMethods:
             server.add_request_handler(method, TaskParams, handle)
 
     async def _get(self, ctx: ServerRequestContext[Any], params: TaskParams) -> dict[str, Any]:
-        return self._describe_task(ctx, *await self._find(ctx, params))
+        return await self._describe_task(ctx, *await self._find(ctx, params))
 
     async def _listen(
         self, ctx: ServerRequestContext[Any], params: types.SubscriptionsListenRequestParams
@@ -162,19 +162,19 @@ class TaskMethods:
         events = await self._look_up(key)
         if events is None:
             return {}
-        task = self._describe_task(ctx, key, events)
+        task = await self._describe_task(ctx, key, events)
         if task != before:
             await _notify(ctx, "notifications/tasks", task | {"_meta": meta})
         return task
 
-    def _describe_task(
+    async def _describe_task(
         self, ctx: ServerRequestContext[Any], key: TaskKey, events: tuple[Reply | Done, ...]
     ) -> dict[str, Any]:
         if not any(isinstance(event, Done) for event in events):
             return self._describe_waiting(ctx, key)
         principal, calls = self.who().name, self.calls
         replies = [event for event in events if isinstance(event, Reply)]
-        if not replies and calls.is_cancelled(principal, key):
+        if not replies and await calls.find_cancellation(principal, key):
             return _describe(key, "cancelled", "The host cancelled this call.")
         calls.settle(principal, key)
         answer = answer_of(replies, self.rules, self.tools[key.tool])

@@ -141,6 +141,14 @@ async def test_a_cancelled_task_ends_its_call(home):  # noqa: F811
         assert server.approvals() == ()
 
 
+async def test_a_cancelled_task_is_cancelled_after_a_restart(home):  # noqa: F811
+    async with desk(home, durable=True) as (_, offering), host(offering, extensions=[Tasks()]) as client:
+        created = await create(client)
+        await ask(client, "cancel", created.task_id)
+    async with desk(home, durable=True) as (_, offering), host(offering, extensions=[Tasks()]) as client:
+        assert (await poll(client, created.task_id, "cancelled", "completed")).status == "cancelled"
+
+
 async def test_a_person_is_shown_the_page_and_the_host_cannot_approve(home):  # noqa: F811
     async with desk(home) as (server, offering):
 

@@ -49,7 +49,12 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate
 
 @command.command("add", short_help="Add a principal and show its token.")
 @click.argument("name")
-@click.option("--may", default="", metavar="A,B", help="Listeners that it may address; none by default.")
+@click.option(
+    "--may",
+    default="",
+    metavar="A,B|all",
+    help="Listeners that it may address, or all of them, also later ones; none by default.",
+)
 @click.option(
     "--trust",
     type=click.Choice(["orders", "relay", "stranger"]),
@@ -90,18 +95,18 @@ def add(given: reading.JournalArguments, name: str, **said: Any) -> None:
     from agentserver.core.state.principals import Principal, Trust
     from agentserver.gateways.principals import Caller, Rate, Role, tokens
 
-    may = tuple(dict.fromkeys(part.strip() for part in said["may"].split(",") if part.strip()))
     declared = _declared_names(given.organism)
+    may = _parse_targets(said["may"], declared)
     principal = Principal(name, Trust(said["trust"]), may)
     _check_name(principal, declared)
     role, listener = Role(said["role"]), said["listener"]
-    _check_worker(listener, declared, works=role is Role.WORKER, may=may)
+    _check_worker(listener, declared, works=role is Role.WORKER, may=may != ())
     rate = said["rate"] or Rate(1000 if listener else 10, "s")
     caller = Caller(principal, role, rate, said["most"], listener=listener)
     store = _find_store(given, begins=True)
     with _report_store_errors(store, name):
         token = tokens.add(store, caller)
-    if caller.acts and not may:
+    if caller.acts and may == ():
         project.say(f"{name} may address no listener: --may names listeners", err=True)
     project.say(f"{name} is in {store}; its token is shown once:", err=True)
     project.say(token)
@@ -218,7 +223,14 @@ def _declared_names(organism: Path | None) -> frozenset[str]:
     return frozenset() if file is None else frozenset(project.declared_names(file))
 
 
-def _check_worker(listener: str, declared: frozenset[str], *, works: bool, may: tuple[str, ...]) -> None:
+def _parse_targets(text: str, declared: frozenset[str]) -> tuple[str, ...] | None:
+    """Parse the listeners that a principal may address; None for all. A listener that is called so has the name."""
+    if text.strip() == "all" and "all" not in declared:
+        return None
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
+def _check_worker(listener: str, declared: frozenset[str], *, works: bool, may: bool) -> None:
     """End the command for a worker without a listener, and for any other principal with one."""
     if works != bool(listener):
         lacks = "a worker needs a listener: --listener NAME"
@@ -242,7 +254,7 @@ def _check_name(principal: Any, declared: frozenset[str]) -> None:
     why = principals.unfit(principal.name, principals.reserved_looks(declared))
     if why:
         raise click.ClickException(f"{principal.name!r} {why}, so it cannot be a principal")
-    for each in principal.may:
+    for each in principal.may or ():
         if declared and each not in declared and "." not in each:
             project.refuse(f"--may: no listener is called {each!r}{_suggest(each, declared)}")
 

@@ -200,3 +200,18 @@ def test_an_impossible_rotation_is_explained(home, words, status, told):
     result = run(*words)
     assert (result.exit_code, result.stdout) == (status, "")
     assert told in result.stderr
+
+
+def test_a_principal_may_address_all_listeners_also_later_ones(home):
+    done = run("add", "ada", "--may", "all")
+    assert (done.exit_code, "may address no listener" in done.stderr) == (0, False)
+    (one,) = listed()
+    assert one["may"] is None
+    assert "to all" in run("list").stdout
+
+
+def test_all_is_one_listener_where_one_is_called_so(home):
+    (home / "organism.yaml").write_text((YAML % "").replace("name: greeter", "name: all"), "utf-8")
+    run("add", "ada", "--may", "all")
+    (one,) = listed()
+    assert one["may"] == ["all"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -341,6 +342,7 @@ class Invocation:
         ledger: records external effects; None outside of a server.
         delegate: exchanges the user's token; None outside of a server, and without an identity provider that does so.
         notes: the notes that outlive conversations; None for a listener that keeps none.
+        clock: the server's time, in seconds since the epoch; with an engine in a database, the time of its clock.
         stream_answer: begins to show a ready-made agent's answer as it comes, given the name of its text; None outside
             of a server.
     """
@@ -383,6 +385,7 @@ class Invocation:
     stream_answer: Callable[[str], AnswerWriter] | None = None
     delegate: Callable[[str, str], Awaitable[str]] | None = None
     notes: NoteAccess | None = None
+    clock: Callable[[], float] = time.time
 
     async def user_token(self, resource: str, *, scope: str = "") -> str:
         """Exchange the user's token for use at another server (RFC 8693).

@@ -17,8 +17,13 @@ TIMER: Final = "system.timer"
 """The service that flows ask to wake them."""
 
 
-class FlowRequest(Awaitable[T], Generic[T]):
-    """Request of a flow to its runner."""
+class FlowRequest(Generic[T]):
+    """Request of a flow to its runner.
+
+    It is awaitable without the abstract class, whose check of instances costs more than a step of the runner.
+    """
+
+    __slots__ = ()
 
     def __await__(self) -> Generator[FlowRequest[T], T, T]:
         """Pass the request to the runner, and return its answer."""
@@ -56,13 +61,13 @@ class ValueRequest(FlowRequest[Any]):
 
     Args:
         name: in the log.
-        make: makes the value, which JSON has to hold. Its seed is the same if the process ends before the value is
-            recorded and the flow is run again.
+        make: makes the value, which JSON has to hold, of a seed and the server's time in seconds since the epoch. The
+            seed is the same if the process ends before the value is recorded and the flow is run again.
         read: converts what JSON gives back.
     """
 
     name: str
-    make: Callable[[str], Any]
+    make: Callable[[str, float], Any]
     read: Callable[[Any], Any] = lambda value: value
 
 
@@ -218,24 +223,27 @@ def changed(name: str) -> FlowRequest[bool]:
 
 
 def now() -> FlowRequest[datetime]:
-    """Read the time, in UTC."""
+    """Read the server's time, in UTC: that of the clock by which timers are due."""
     return cast(
         "FlowRequest[datetime]",
-        ValueRequest("now", lambda _: datetime.now(UTC).isoformat(), datetime.fromisoformat),
+        ValueRequest(
+            "now", lambda _, at: datetime.fromtimestamp(at, UTC).isoformat(), datetime.fromisoformat
+        ),
     )
 
 
 def uuid() -> FlowRequest[UUID]:
     """Draw a UUID. It is unique, not secret."""
     return cast(
-        "FlowRequest[UUID]", ValueRequest("uuid", lambda seed: str(UUID(bytes=_draw(seed), version=4)), UUID)
+        "FlowRequest[UUID]",
+        ValueRequest("uuid", lambda seed, _: str(UUID(bytes=_draw(seed), version=4)), UUID),
     )
 
 
 def random() -> FlowRequest[float]:
     """Draw a number from 0 up to 1. It is not secret."""
     return cast(
-        "FlowRequest[float]", ValueRequest("random", lambda seed: int.from_bytes(_draw(seed)[:6]) / 2**48)
+        "FlowRequest[float]", ValueRequest("random", lambda seed, _: int.from_bytes(_draw(seed)[:6]) / 2**48)
     )
 
 

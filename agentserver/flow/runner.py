@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import time
 from collections import deque
 from collections.abc import Awaitable, Generator
 from dataclasses import dataclass, field
@@ -106,7 +107,7 @@ class FlowRunner:
         decode: returns what an ask gets for a markup; an exception is raised at the ask.
 
     ``events`` and ``sent`` are of the present invocation. ``ended`` is true once the flow has a ``result`` or an
-    ``error``, ``ledger`` is of the present invocation.
+    ``error``, ``ledger`` and ``clock`` are of the present invocation.
     """
 
     coroutine: FlowCoroutine
@@ -118,6 +119,7 @@ class FlowRunner:
     ended: bool = False
     error: BaseException | None = None
     ledger: EffectLedger | None = None
+    clock: Callable[[], float] = time.time
     _key: str = ""
     _recorded: deque[FlowEvent] | None = None
     _steps: int = 0
@@ -302,7 +304,7 @@ class FlowRunner:
     def _evaluate(self, part: FlowPart, asked: ValueRequest) -> None:
         recorded = self._next_recorded("value", asked.name, f"it wants {asked.name}")
         if recorded is None:
-            value = asked.make(f"{self._key} {len(self.events)}")
+            value = asked.make(f"{self._key} {len(self.events)}", self.clock())
             recorded = FlowEvent("value", asked.name, dump_json(value))
         self.events.append(recorded)
         self._ready.append((part, asked.read(load_json(recorded.text)), None))

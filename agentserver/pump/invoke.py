@@ -544,6 +544,7 @@ class Invoker:
             None if bound.completer is None else partial(self._stream_answer, accepted, call),
             None if self._delegate is None else partial(self._delegate, delivery.conversation),
             None if accepted.lineage is None else self._open_notes(delivery, accepted.lineage),
+            self._read_clock,
         )
         return current, storage, todos, delayed
 
@@ -551,8 +552,12 @@ class Invoker:
         """Return the access of a listener that keeps notes; None if the engine keeps none."""
         if self.notes is None:
             return None
-        at = self._purses.clock.moment().now
+        at = self._read_clock()
         return NoteAccess(self.notes, lineage, delivery.id, delivery.conversation, at)
+
+    def _read_clock(self) -> float:
+        """Read the engine's time, in seconds since the epoch."""
+        return self._purses.clock.moment().now
 
     def _teller(self, bound: Callee, accepted: AcceptedDelivery, call: _Call) -> Teller | None:
         """Return the sender of a handler's progress, if its listener may send any."""

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import time
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -181,6 +182,7 @@ class Bench:
             epoch=frame.epoch,
             delay=delayed.append,
             ledger=WorkerLedger(asker),
+            clock=partial(_advance, frame.at, time.monotonic()),
         )
         return current, storage, todos, delayed
 
@@ -193,6 +195,11 @@ def _returned_frame(
         return ReturnedFrame(call, messages)
     _, storage, todos, _ = invocations[0]
     return ReturnedFrame(call, messages, Effects(storage.changes, tuple(todos.closed), tuple(storage.logged)))
+
+
+def _advance(at: float, since: float) -> float:
+    """Return the server's time, which was read when this process's steady clock showed ``since``."""
+    return at + time.monotonic() - since
 
 
 def _todos(frame: CallFrame) -> ThreadTodos:

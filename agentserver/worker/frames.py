@@ -131,6 +131,7 @@ class CallFrame:
         key: the idempotency key.
         attempt: from 1.
         epoch: of the share of its conversation.
+        at: the server's time, in seconds since the epoch.
     """
 
     call: int
@@ -149,6 +150,7 @@ class CallFrame:
     key: str
     attempt: int
     epoch: int
+    at: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,6 +168,7 @@ def encode_call(number: int, accepted: AcceptedDelivery, current: Invocation) ->
         current.idempotency_key,
         current.attempt,
         current.epoch,
+        current.clock(),
     )
 
 

@@ -13,7 +13,7 @@ from agentserver.assembly import build
 from agentserver.config.keys.models import Journal
 from agentserver.contract import Code
 from agentserver.core.records.audit import Event
-from agentserver.flow import Refused, TimedOut, ask, gather, sleep, tell, wait_for
+from agentserver.flow import Refused, TimedOut, ask, gather, now, sleep, tell, wait_for
 from agentserver.testing import FakeClock, listener, organism, organism_of
 from tests.flow.test_handler import Find, Found, Invoice, Paid
 
@@ -55,6 +55,18 @@ async def slow(find: Find) -> Found:
     """Answer five days later."""
     await sleep(timedelta(days=5))
     return Found("at last")
+
+
+async def test_now_is_the_time_by_which_a_flow_is_woken():
+    async def measure(invoice: Invoice) -> Paid:
+        began = await now()
+        await sleep(DAYS)
+        return Paid(str((await now() - began) // timedelta(hours=1)))
+
+    async with organism(await asyncio.to_thread(house, measure)) as o:
+        await o.send(Invoice(1), to="desk")
+        await o.advance(DAYS)
+        assert await o.rest() == [Paid("72")]
 
 
 async def test_a_flow_sleeps_three_days():

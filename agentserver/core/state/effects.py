@@ -134,10 +134,14 @@ class ThreadStorage:
         return codec.name, markup.encode()
 
     def _decode(self, kind: type[T], codec: Codec, data: bytes) -> T:
-        element = envelope.read_written(data.decode(), self._bounds, regular=codec.regular)
-        if isinstance(element, envelope.Malformed) or not codec.valid(element):
+        markup = data.decode()
+        element = envelope.read_written(markup, self._bounds, regular=codec.regular)
+        if isinstance(element, envelope.Malformed) or not codec.valid_own(element, len(markup)):
             raise ValueError(f"the stored {kind.__name__} does not satisfy its schema")
-        return cast("T", codec.decode(element))
+        try:
+            return cast("T", codec.decode(element))
+        except (ArithmeticError, LookupError, TypeError, AttributeError) as error:  # of a changed class
+            raise ValueError(f"the stored {kind.__name__} cannot be read: {error}") from error
 
     def _check_room(self, size: int, instead: str = "") -> None:
         """Raise ValueError when a value does not fit in addition to the others, or ``instead`` of one."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 import yaml
-from jsonschema import Draft202012Validator
+from jsonschema import Draft201909Validator, Draft202012Validator
 
 from agentserver.cli import cli
 
@@ -150,6 +150,17 @@ def test_the_manifests_meet_the_schema_of_kubernetes():
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     container["readinesProbe"] = container.pop("readinessProbe")  # the schema notices a misspelt key
     assert list(find_faults(manifests)) == ["Deployment: $.spec.template.spec.containers[0]"]
+
+
+def test_the_compose_file_meets_the_strict_schema_of_compose():
+    """The schema is that of docker-compose 1.29.2, the last one on the package index; it allows no unknown key."""
+    path = ROOT / "tests" / "fixtures" / "deploy" / "compose-1.29.2.json"
+    validator = Draft201909Validator(json.loads(path.read_text("utf-8")))
+    written = yaml.safe_load((ROOT / "docs" / "deploy" / "compose.yaml").read_text("utf-8"))
+    assert [error.json_path for error in validator.iter_errors(written)] == []
+    desk = written["services"]["desk"]
+    desk["readonly"] = desk.pop("read_only")  # the schema notices a misspelt key
+    assert [error.json_path for error in validator.iter_errors(written)] == ["$.services.desk"]
 
 
 def test_each_clause_of_the_guarantee_is_held_by_a_test():

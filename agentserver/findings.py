@@ -275,6 +275,7 @@ REMEDIED: Final = frozenset(
         "unknown_destination",
         "selector",
         "unknown_selector",
+        "unknown_amount",
         "unfounded",
         "plan",
         "denied",
@@ -331,6 +332,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "rule unknown_destination": "destination of unknown origin",
         "rule selector": "choice from untrusted text",
         "rule unknown_selector": "choice of unknown origin",
+        "rule unknown_amount": "amount or time of unknown origin",
         "rule content": "untrusted content to an authorised recipient",
         "rule link": "untrusted link to an authorised recipient",
         "rule prose": "destination authorised by the request alone",
@@ -346,6 +348,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "remedy destination": "Remedy: if this recipient is wanted, allow '{value}' or declare its field a directory",
         "remedy unknown_destination": "Remedy: nobody named this recipient; if it is wanted, allow '{value}'",
         "remedy selector": "Remedy: if this field may choose, declare it a record, or let the argument accept it",
+        "remedy unknown_amount": "Remedy: if this amount was computed rightly, approve it; or name it in the request",
         "remedy unknown_selector": (
             "Remedy: no record and no request holds this choice; look it up first, or name it"
         ),

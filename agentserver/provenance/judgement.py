@@ -262,6 +262,21 @@ def check_choice(case: Case, argument: Argument) -> Iterator[Finding]:
         yield case.make_finding(Rule.UNKNOWN_SELECTOR, argument)
 
 
+def check_amounts(case: Case) -> Iterator[Finding]:
+    """Find a declared amount or time of unknown origin that a suspect sender gives to a receiver.
+
+    It may have been computed, so that by default a person is asked about it, and nothing is blocked.
+    """
+    if all(argument.rule.role is not Role.DESTINATION for argument in case.arguments):
+        return
+    for argument in case.arguments:
+        weighty = argument.rule.declared and argument.rule.role in {Role.QUANTITY, Role.TIME}
+        if not weighty or not case.is_suspect(argument) or case.is_warranted(argument):
+            continue
+        if not (may_choose(case, argument) or _goes_back(case, argument)):
+            yield case.make_finding(Rule.UNKNOWN_AMOUNT, argument)
+
+
 def _find_dictation(case: Case, argument: Argument) -> Evidence | None:
     """Find an untrusted text that holds a choice in any spelling or unit, a piece of it, or a command in it."""
     spellings = (argument.body, *list_home_paths(argument.body))
@@ -423,7 +438,10 @@ def _check_sink(case: Case) -> Iterator[Finding]:
             yield finding
     if not case.ledger.tainted:
         return
-    if quiet and case.policy.mode_of(case.call.sink) is Mode.CONFIRM:
+    asks = quiet and case.policy.mode_of(case.call.sink) is Mode.CONFIRM
+    if asks or (quiet and case.policy.declares(Rule.UNKNOWN_AMOUNT, case.call.sink)):
+        yield from check_amounts(case)
+    if asks:
         prose = [*check_prose(case)]
         yield from prose if prose and any(True for _ in check_content(case)) else ()
     yield from check_crowding(case) if case.reports_only else check_content(case)

@@ -367,7 +367,7 @@ def test_a_classic_policy_drives_a_sleuth() -> None:
     with pytest.raises(TaintViolationError) as refused:
         sleuth.engine.on_tool_call("send_email", {"to": "attacker@evil.com"})
     assert refused.value.violation.reason == "destination from untrusted text"
-    assert refused.value.rendered == str(refused.value)
+    assert "attacker@evil.com" in refused.value.rendered
 
 
 def test_a_report_only_finding_is_no_violation() -> None:

@@ -42,6 +42,7 @@ class Rule(StrEnum):
     UNKNOWN_DESTINATION = "destination of unknown origin"
     SELECTOR = "choice from untrusted text"
     UNKNOWN_SELECTOR = "choice of unknown origin"
+    UNKNOWN_AMOUNT = "amount or time of unknown origin"
     CONTENT = "untrusted content to an authorised recipient"
     LINK = "untrusted link to an authorised recipient"
     PROSE = "destination authorised by the request alone"
@@ -78,6 +79,7 @@ DEFAULT_EFFECTS: Final[dict[Rule, Effect]] = {
     Rule.CONTENT: Effect.REPORT,
     Rule.LINK: Effect.REPORT,
     Rule.PROSE: Effect.ASK,
+    Rule.UNKNOWN_AMOUNT: Effect.ASK,
     Rule.CHOICES: Effect.REPORT,
 }
 """Effects of rules that do not block. ``ASK`` asks in ``confirm`` and is a report in ``enforce``."""

@@ -154,7 +154,7 @@ ELSEWHERE = {
     "agentserver/worker/remote_host.py": "problems of the server that a worker has asked, of at most 10 kB",
     "agentserver/cli/effects.py": "an argument of the operator's own command line",
     "agentserver/effects.py": "answers of effects, which this server has written and bounds",
-    "agentserver/flow/runner.py": "values of a flow's log, which this server has written and limits.storage bounds",
+    "agentserver/flow/results.py": "values of a flow's log, which this server has written and limits.storage bounds",
     "agentserver/cli/conversations.py": "lines of a server of the same user; the figures of one moment",
     "agentserver/history/otel.py": "tests/history/test_otel.py: texts of attributes",
     "agentserver/history/export.py": "below: a file of the user's that may be large",

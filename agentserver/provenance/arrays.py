@@ -1,7 +1,8 @@
 """Lazy import of numpy, the engine's only dependency.
 
-Numpy takes a tenth of a second to import, and most judgements need no array, so the first use of an array imports it. A
-missing extra is reported as soon as this module is imported.
+Numpy takes a tenth of a second to import, and a start needs no array, so the first use of an array imports it. A caller
+that must not wait for it, such as an event loop, has a thread import it before. A missing extra is reported as soon as
+this module is imported.
 """
 
 from typing import TYPE_CHECKING
@@ -26,9 +27,14 @@ else:
 
     np = _Numpy()
 
-__all__ = ["import_numpy", "np"]
+__all__ = ["import_numpy", "is_numpy_imported", "np"]
 
 
 def import_numpy() -> None:
     """Import numpy now, so that a server for many clients does not open its files during the first judgement."""
     _ = np.uint64
+
+
+def is_numpy_imported() -> bool:
+    """Check whether the first use of an array has nothing to import, because ``import_numpy`` has returned."""
+    return "uint64" in vars(np)

@@ -35,6 +35,7 @@ from agentserver.guards.lineage.trust import Parties, TrustSettings
 from agentserver.guards.lineage.viewer import Viewer
 from agentserver.notes import SpanAuthor
 from agentserver.payload.names import local
+from agentserver.provenance.arrays import import_numpy, is_numpy_imported
 from agentserver.provenance.evidence.labels import Call, Leaf, Mode, Observation, Role, Standing
 from agentserver.provenance.evidence.leaves import leaves, text_of
 from agentserver.provenance.exits import count_bits
@@ -350,7 +351,19 @@ class LineageGuard:
     # Preparing
 
     def prepare(self, memory: object, finished: FinishedInvocation) -> Work | None:
-        """Prepare the indexing of long texts; None if there is little to index."""
+        """Prepare the indexing of long texts, and the first use of arrays; None if there is little to do."""
+        indexing = self._prepare_indexing(memory, finished)
+        if is_numpy_imported():
+            return indexing
+
+        def begin() -> None:
+            import_numpy()
+            if indexing is not None:
+                indexing()
+
+        return begin
+
+    def _prepare_indexing(self, memory: object, finished: FinishedInvocation) -> Work | None:
         delivery, element, result, _ = finished
         returned = result.said if isinstance(result, HandlerReturn) else None
         drafts = returned.drafts if isinstance(returned, Drafts) else ()

@@ -7,7 +7,9 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.decide import decisions
 from agentserver.core.pieces import run_pieces
+from agentserver.guards.lineage.guard import LineageGuard
 from agentserver.guards.lineage.reading import ElementReader
+from agentserver.provenance import arrays
 from agentserver.provenance.evidence import authority
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.judging import authority as judging
@@ -107,6 +109,22 @@ def test_a_long_message_is_indexed_before_the_decision(policy, indexed):
 def test_a_short_message_is_indexed_in_the_decision(indexed):
     paper = talk(DECLARED, "a short page about nothing in particular", indexed)
     assert paper.early == [[]] * len(paper.early)
+
+
+def test_arrays_are_imported_before_the_first_decision_and_once(indexed, monkeypatch):
+    monkeypatch.setattr(arrays, "np", type(arrays.np)())
+    worked: list[bool] = []
+    prepare = LineageGuard.prepare
+
+    def watch(guard, memory, finished):
+        work = prepare(guard, memory, finished)
+        worked.append(work is not None)
+        return work
+
+    monkeypatch.setattr(LineageGuard, "prepare", watch)
+    talk(DECLARED, "a short page about nothing in particular", indexed)
+    assert worked == [True] + [False] * (len(worked) - 1)
+    assert arrays.is_numpy_imported()
 
 
 def test_indexing_in_a_thread_changes_no_decision(indexed):

@@ -560,8 +560,12 @@ def check_xml_names(bound: Iterable[BoundListener], project: Project, report: Mi
     """Refuse two classes with the same XML name: documents with it would be ambiguous."""
     owners: dict[str, type] = {}
     told: set[str] = set()
+    seen: set[type] = set()  # listeners of one module have all of its classes
     for item in bound:
         for kind in item.discovered:
+            if kind in seen:
+                continue
+            seen.add(kind)
             name = str(vars(kind)["__xml_name__"])
             other = owners.setdefault(name, kind)
             if other is not kind and name not in told:

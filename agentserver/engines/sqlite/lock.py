@@ -97,7 +97,8 @@ class Lock:
             if descriptor != self._descriptors[0]:
                 self._descriptors.remove(descriptor)  # left open: closing it might drop SQLite's locks
             raise EngineError(
-                f"{self._journal} is in use by {owner}: two servers cannot share a journal"
+                f"{self._journal} is in use by {owner}: a journal has one writer. Stop that process first;"
+                " its live view requeues and discards dead letters meanwhile"
             ) from None
 
     def _release(self) -> None:

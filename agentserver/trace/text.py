@@ -141,7 +141,7 @@ REQUESTS: Final = 1_000
 
 
 class TraceReader:
-    """Stateful reader of the records of one conversation, in order. Its memory is bounded by what is open."""
+    """Stateful reader of the records of one conversation, in order. Its memory is bounded by the open requests."""
 
     def __init__(self) -> None:
         self._depths: dict[str, int] = {}
@@ -324,7 +324,7 @@ class CompletionPlaces:
         return self._depths.get(one.delivery, 0) + 1, ended - self._began.get(one.request, ended)
 
     def lines(self, one: RecordedCompletion, *, payloads: bool) -> Iterator[Line]:
-        """Format a completion: its line, and with ``payloads`` what it contained."""
+        """Format a completion: its line, and with ``payloads`` its content."""
         depth, elapsed = self.find(one)
         bad = Style.BAD if one.fault else Style.PLAIN
         yield (

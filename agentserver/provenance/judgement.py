@@ -31,6 +31,7 @@ from agentserver.provenance.judging.authority import (
     find_records,
     is_chosen,
     is_chosen_place,
+    is_composed,
     is_in_requested_document,
     is_listed,
     is_ordered,
@@ -159,7 +160,11 @@ def _is_founded(case: Case, argument: Argument) -> bool:
         return False
     return is_requested(case, argument) or (
         argument.rule.role is Role.SELECTOR
-        and (is_chosen(case, argument) or is_in_requested_document(case, argument))
+        and (
+            is_chosen(case, argument)
+            or is_in_requested_document(case, argument)
+            or is_composed(case, argument, supports=True)
+        )
     )
 
 

@@ -326,7 +326,8 @@ def _parse_address(body: str) -> Destination | None:
     if not key or key[0] == "[" or len(local) > LABEL + 1 or not _LOCAL.fullmatch(local):
         return None
     plain = local.isascii() and _ROUTES.isdisjoint(local)
-    return Destination(PlaceForm.ADDRESS, f"{local}@{key}", key if plain else "")
+    # Mail systems compare mailboxes composed (RFC 6532): a keyboard that writes an accent by itself names no other one.
+    return Destination(PlaceForm.ADDRESS, f"{normalize('NFC', local)}@{key}", key if plain else "")
 
 
 def _parse_link(scheme: str, rest: str) -> Destination | None:

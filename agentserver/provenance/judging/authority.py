@@ -5,6 +5,7 @@ Compares authority forms only, never evidence.
 
 from __future__ import annotations
 
+import re
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final
 
@@ -116,7 +117,41 @@ def may_choose(case: Case, argument: Argument) -> bool:
         is_requested(case, argument)
         or is_recorded(case, argument)
         or is_accepted(case, argument.rule, argument.body)
+        or is_composed(case, argument)
     )
+
+
+PARTS: Final = 16
+"""Maximum parts of a composed choice."""
+
+
+def is_composed(case: Case, argument: Argument, *, supports: bool = False) -> bool:
+    """Check whether a choice consists of parts with declared glue, each from the request or a declared record.
+
+    A part that only an undeclared field or a text holds is anybody's, and so is a part of one letter. The choice
+    ``supports`` a call if the request has one of the parts.
+    """
+    glue = argument.rule.glue
+    if not glue or argument.rule.role is not Role.SELECTOR or argument.rule.id:
+        return False
+    parts = re.split(f"[{re.escape(glue)}]", argument.body.strip())
+    if not 1 < len(parts) <= PARTS or any(len(part) < SHORTEST_PART for part in parts):
+        return False
+    requested = [part for part in parts if case.ledger.asked.chooses(part)]
+    known = all(part in requested or _is_declared_record(case, part) for part in parts)
+    return known and (bool(requested) or not supports)
+
+
+SHORTEST_PART: Final = 2
+
+
+def _is_declared_record(case: Case, body: str) -> bool:
+    held = (
+        text
+        for form in dict.fromkeys((body.lower(), body))
+        for text in case.ledger.records.find(f"name {form}")
+    )
+    return any(text.standing in _NAMES_THINGS and not text.formed for text in held)
 
 
 def is_requested(case: Case, argument: Argument) -> bool:

@@ -114,7 +114,8 @@ class ArgumentRule:
     ``accepts`` names fields (``listener.field``, globs) whose values authorise this argument and no other, even if they
     are prose in a document that the request named; ``record`` names the record that a selector of the same call
     selects. ``id`` is the kind of thing that the argument selects. ``values`` are always allowed. ``declared`` is False
-    if the role was derived from the form of the value.
+    if the role was derived from the form of the value. ``glue`` are the characters between parts that each need an
+    origin of their own.
     """
 
     name: str
@@ -123,6 +124,7 @@ class ArgumentRule:
     id: str = ""
     values: tuple[str, ...] = ()
     declared: bool = True
+    glue: str = ""
 
 
 @dataclass(frozen=True, slots=True)

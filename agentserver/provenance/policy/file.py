@@ -178,7 +178,9 @@ def _make_sink(name: str, entry: SinkEntry | None) -> SinkRule:
 
 def _make_argument(name: str, entry: Role | ArgumentEntry) -> ArgumentRule:
     if isinstance(entry, ArgumentEntry):
-        return ArgumentRule(name, entry.role, tuple(entry.accepts), entry.id, tuple(entry.values))
+        return ArgumentRule(
+            name, entry.role, tuple(entry.accepts), entry.id, tuple(entry.values), glue=entry.glue
+        )
     return ArgumentRule(name, entry)
 
 

@@ -168,6 +168,13 @@ class _Entry(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
+def _check_glue(value: str) -> str:
+    """Check that no letter or digit joins parts: every text would consist of parts."""
+    if any(char.isalnum() or char.isspace() for char in value):
+        raise ValueError("'glue' must hold signs alone, such as / or -")
+    return value
+
+
 class ArgumentEntry(_Entry):
     """Argument of a sink."""
 
@@ -185,6 +192,11 @@ class ArgumentEntry(_Entry):
     )
     values: list[Text] = Field(
         default_factory=list, description="Values that need no authority, such as a default."
+    )
+    glue: Annotated[Text, AfterValidator(_check_glue)] = Field(
+        default="",
+        description="Characters between the parts of a composed choice, such as / in owner/repo. It needs no origin as "
+        "a whole if the request or a declared record has each part.",
     )
 
 

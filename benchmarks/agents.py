@@ -178,7 +178,7 @@ async def provide() -> None:
                 name, _, value = head.partition(b":")
                 length = int(value) if name.lower() == b"content-length" else length
                 head = await reader.readline()
-            body = answered(json.loads(await reader.readexactly(length)))
+            body = answer_json(json.loads(await reader.readexactly(length)))
             writer.write(
                 b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
             )
@@ -190,7 +190,7 @@ async def provide() -> None:
     await server.serve_forever()
 
 
-def answered(body: dict[str, Any]) -> bytes:
+def answer_json(body: dict[str, Any]) -> bytes:
     told = sum(message["role"] == "tool" for message in body["messages"])
     name, given = ("calc", '{"a": 1, "b": 2}') if told < TOOLS else ("Done", '{"text": "well"}')
     call = {"id": f"call{told}", "type": "function", "function": {"name": name, "arguments": given}}
@@ -209,7 +209,7 @@ async def loop(requests: int, rounds: int) -> list[tuple[float, float]]:
 
     seen: list[tuple[Any, Any, dict[str, Any]]] = []
 
-    async def watched(model: Any, said: Any, **how: Any) -> Any:
+    async def watch_request(model: Any, said: Any, **how: Any) -> Any:
         seen.append((model, said, how))
         return await model_request(model, said, **how)
 
@@ -229,7 +229,7 @@ async def loop(requests: int, rounds: int) -> list[tuple[float, float]]:
                 for model, said, how in seen:
                     await model_request(model, said, **how)
 
-            vars(providers)["model_request"] = watched
+            vars(providers)["model_request"] = watch_request
             await agent()
             vars(providers)["model_request"] = model_request
             assert len(seen) == TOOLS + 1
@@ -286,7 +286,7 @@ async def hop(calls: int, rounds: int) -> list[tuple[float, float]]:
             (takes,) = server.rules.blueprint.listeners["clock.get_current_time"].payloads
             message = codecs.of(takes).encode(takes(**ASKED)).encode()
 
-            async def through() -> None:
+            async def send_through() -> None:
                 reply = await handle.ask(message, "clock.get_current_time")
                 assert reply is not None, "the tool has answered"
                 assert not reply.error, reply.message
@@ -295,15 +295,15 @@ async def hop(calls: int, rounds: int) -> list[tuple[float, float]]:
                 found = await client.call_tool("get_current_time", ASKED)
                 assert not found.is_error
 
-            await through()
+            await send_through()
             await bare()
-            return await side_by_side(through, bare, calls, rounds)
+            return await side_by_side(send_through, bare, calls, rounds)
 
 
 # Journal
 
 
-def speaking(prompt: Prompt) -> Completion:
+def speak_turns(prompt: Prompt) -> Completion:
     """A tool, then the answer, in each turn."""
     last = prompt.messages[-1]
     name, given = ("Done", '{"text": "well"}') if last.role == "tool" else ("calc", '{"a": 1, "b": 2}')
@@ -318,7 +318,7 @@ async def written_by_turns(turns: int) -> list[int]:
 
     with tempfile.TemporaryDirectory(prefix="agentserver-bench-") as name:
         path = Path(name) / "journal.sqlite"
-        plain = await anyio.to_thread.run_sync(lambda: server_of(project(Path(name)), speaking))
+        plain = await anyio.to_thread.run_sync(lambda: server_of(project(Path(name)), speak_turns))
         engine = SqliteEngine(JournalOptions(path, Sync.NORMAL), plain.rules.guards)
         plain.engine = engine
         async with plain:
@@ -346,7 +346,7 @@ def size(path: Path) -> int:
 
 
 @asynccontextmanager
-async def started(path: Path) -> AsyncIterator[float]:
+async def start_server(path: Path) -> AsyncIterator[float]:
     """A server at work; gives the seconds until it was ready."""
     began = time.perf_counter()
     server = await anyio.to_thread.run_sync(lambda: server_of(path))
@@ -355,7 +355,7 @@ async def started(path: Path) -> AsyncIterator[float]:
 
 
 async def start(path: Path) -> None:
-    async with started(path) as seconds:
+    async with start_server(path) as seconds:
         print(f"{seconds:.3f}")
 
 
@@ -395,7 +395,7 @@ def cpu(argv: list[str]) -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def compared(label: str, found: list[tuple[float, float]], aim: float) -> None:
+def print_comparison(label: str, found: list[tuple[float, float]], aim: float) -> None:
     ratio = statistics.median(one / other for one, other in found)
     one, other = (statistics.median(column) * 1000 for column in zip(*found, strict=True))
     print(f"{label:<12} {one:7.2f} ms   bare {other:7.2f} ms   ratio {ratio:.2f} (aim {aim})")
@@ -426,9 +426,9 @@ def main() -> None:
 def measure(part: str, *, quick: bool) -> None:
     rounds = 3 if quick else 9
     if part == "loop":
-        compared("agent loop", anyio.run(loop, 10 if quick else 50, rounds), 1.5)
+        print_comparison("agent loop", anyio.run(loop, 10 if quick else 50, rounds), 1.5)
     elif part == "mcp":
-        compared("MCP hop", anyio.run(hop, 50 if quick else 300, rounds), 1.3)
+        print_comparison("MCP hop", anyio.run(hop, 50 if quick else 300, rounds), 1.3)
     elif part == "journal":
         late = 50 if quick else 200
         found = anyio.run(written_by_turns, late + WINDOW)

@@ -45,7 +45,7 @@ from agentserver.engines.postgres.leases import MOST  # noqa: E402
 from tests.crash.cluster.proxy import Proxy  # noqa: E402 - the servers and databases of the tests
 from tests.crash.cluster.servers import Server, command  # noqa: E402
 from tests.crash.cluster.stage import RIGHTS  # noqa: E402
-from tests.postgres import Postgres, running  # noqa: E402
+from tests.postgres import Postgres, run_server  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -270,7 +270,7 @@ async def cluster(
             await asyncio.to_thread(server.kill if server.process is None else server.process.wait)
 
 
-async def opened(line: Line) -> str:
+async def open_conversation(line: Line) -> str:
     """Open a conversation; gives its path."""
     status, found = await line.ask("POST", "/v1/conversations")
     assert status == 201, found
@@ -298,7 +298,7 @@ async def load(found: Cluster, clients: int, each: int, calls: int, *, anywhere:
     async def client(number: int) -> None:
         lines = found.lines(number)
         home = lines[number % len(lines)]
-        path = await opened(home)
+        path = await open_conversation(home)
         for _ in range(each):
             await order(random.choice(lines) if anywhere else home, path, calls)
         for line in lines:
@@ -447,7 +447,7 @@ class Bench:
         rounds = (0 if self.args.quick else MOST, many - live)
         async with self.on(1) as found:
             (line,), (server,) = found.lines(), found.servers
-            paths = [await opened(line) for _ in range(live)]
+            paths = [await open_conversation(line) for _ in range(live)]
             for path in paths:
                 await order(line, path)
             few, all_held, rested, claimed, took = resident(server.pid), [], [], [], []
@@ -469,13 +469,13 @@ class Bench:
     async def _hold(self, found: Cluster, count: int) -> None:
         """Open so many conversations and send an order in each."""
 
-        async def some(number: int) -> None:
+        async def send_some(number: int) -> None:
             (own,) = found.lines()
             for _ in range(number, count, 16):
-                await order(own, await opened(own))
+                await order(own, await open_conversation(own))
             own.close()
 
-        await asyncio.gather(*map(some, range(16)))
+        await asyncio.gather(*map(send_some, range(16)))
 
     async def _rest(self, found: Cluster, line: Line, paths: Sequence[str]) -> int:
         """Use some conversations until the server has given back all others; return how many it still has."""
@@ -497,12 +497,12 @@ class Bench:
             two = await stack.enter_async_context(self.on(1, proxy.url(), TRACKED))
             (first,), (second,) = one.lines(), two.lines()
             second = Line(two.servers[0], one.tokens[0])
-            path = await opened(first)
+            path = await open_conversation(first)
             for number in range(self.args.history // 10_000):
                 await order(first, path, -10_000, f"word{number}x")
             (size,) = found_size(one, path)
             await asyncio.to_thread(one.servers[0].stop)
-            small = await opened(second)
+            small = await open_conversation(second)
             await order(second, small)
             figures = {}
             for name in ("moved", "after"):
@@ -526,18 +526,20 @@ class Bench:
                 await asyncio.sleep(LEASE + 1)  # a server that has just connected ends no lease
                 victim = number % len(found.servers)
                 lines = found.lines()
-                paths = [await opened(lines[victim]) for _ in range(8)]
+                paths = [await open_conversation(lines[victim]) for _ in range(8)]
                 for path in paths:
                     await order(lines[victim], path)
                 found.servers[victim].kill()
                 began = time.monotonic()
 
-                async def answered(number: int, path: str, gone: int = victim, began: float = began) -> float:
+                async def time_answer(
+                    number: int, path: str, gone: int = victim, began: float = began
+                ) -> float:
                     lines = [line for at, line in enumerate(found.lines()) if at != gone]
                     await order(lines[number % len(lines)], path)
                     return time.monotonic() - began
 
-                times += await asyncio.gather(*(answered(at, path) for at, path in enumerate(paths)))
+                times += await asyncio.gather(*(time_answer(at, path) for at, path in enumerate(paths)))
                 await asyncio.to_thread(found.servers[victim].start)
             self.say("takeover", seconds=times, kills=self.args.kills)
             self.aim("takeover s, slowest", max(times), LEASE + 1)
@@ -607,7 +609,7 @@ def main() -> None:
         args.idle, args.kills = 2, 1
     names = [name for name in args.only.split(",") if name]
     with (
-        running(fsync="on", shared_buffers="'128MB'", track_counts="on") as database,
+        run_server(fsync="on", shared_buffers="'128MB'", track_counts="on") as database,
         tempfile.TemporaryDirectory(prefix="bench-") as folder,
     ):
         bench = Bench(Printer(plain=sys.stdout.isatty()), database, Path(folder), args)

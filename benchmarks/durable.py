@@ -75,7 +75,7 @@ class Order:
     urgent: bool
 
 
-class Alone(SqliteEngine):
+class UngroupedEngine(SqliteEngine):
     """One commit per message: what grouping is compared with."""
 
     def commit(self, claim: Claim, outcome: Outcome) -> asyncio.Future[None]:  # noqa: ARG002 - there is one
@@ -93,7 +93,7 @@ def engine_of(kind: str, path: Path) -> Any:
     if kind == "memory":
         return MemoryEngine()
     sync = journal_file.Sync.NORMAL if kind == "sqlite-normal" else journal_file.Sync.FULL
-    return (Alone if kind == "alone" else SqliteEngine)(journal_file.JournalOptions(path, sync))
+    return (UngroupedEngine if kind == "alone" else SqliteEngine)(journal_file.JournalOptions(path, sync))
 
 
 class Meter:
@@ -148,7 +148,7 @@ async def throughput(
     """
     meter = Meter()
 
-    def passing(other: str) -> Any:
+    def pass_order(other: str) -> Any:
         async def handle(order: Order, _: Any) -> HandlerResponse:
             meter.hit()
             # A self-call would open a thread each time: two listeners answer each other instead.
@@ -158,7 +158,7 @@ async def throughput(
 
         return handle
 
-    rules, bound = organism({"a": passing("b"), "b": passing("respond")})
+    rules, bound = organism({"a": pass_order("b"), "b": pass_order("respond")})
     data = rules.codecs.of(Order).encode(Order(TEXT, 1, 1.5, urgent=True)).encode()
     async with engine_of(kind, path) as engine, Pump(rules, bound, engine, SystemClock()) as pump:
         for _ in range(flight):

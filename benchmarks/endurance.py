@@ -109,7 +109,7 @@ def resident(process: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def used(process: int) -> float:
+def used_cpu(process: int) -> float:
     """Seconds of CPU time of a process with all its threads."""
     fields = Path(f"/proc/{process}/stat").read_text("utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -144,10 +144,10 @@ def run(hops: int, folder: Path) -> list[Tenth]:
         assert server.stdin is not None
         assert server.stdout is not None
         each = requests * (ROW + 1)
-        before, cpu = size(folder), used(server.pid)
+        before, cpu = size(folder), used_cpu(server.pid)
         for number in range(TENTHS):
             took = [ask(server, server.stdin, server.stdout) for _ in range(requests)]
-            now, spent = size(folder), used(server.pid)
+            now, spent = size(folder), used_cpu(server.pid)
             found.append(Tenth(resident(server.pid), took, (spent - cpu) / each, (now - before) / each))
             before, cpu = now, spent
             show(each * (number + 1), found[-1])

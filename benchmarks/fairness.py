@@ -90,14 +90,14 @@ def markup(name: str, field: str, value: object) -> bytes:
     return f'<{name} xmlns="urn:agentserver:payload:{name}:v1"><{field}>{value}</{field}></{name}>'.encode()
 
 
-async def sending(server: Server) -> None:
+async def send_endlessly(server: Server) -> None:
     """Send without a pause, in one conversation."""
     handle = await server.open("flood")
     while True:
         await handle.send(markup("Say", "text", "x"), "echo")
 
 
-def fanning(count: int) -> Callable[[Server], Coroutine[Any, Any, None]]:
+def fan_out(count: int) -> Callable[[Server], Coroutine[Any, Any, None]]:
     """One message to many listeners, again and again."""
 
     async def flood(server: Server) -> None:
@@ -108,7 +108,7 @@ def fanning(count: int) -> Callable[[Server], Coroutine[Any, Any, None]]:
     return flood
 
 
-async def chaining(server: Server) -> None:
+async def run_chains(server: Server) -> None:
     """Run 64 conversations; each sends one request after another."""
 
     async def one() -> None:
@@ -122,10 +122,10 @@ async def chaining(server: Server) -> None:
 
 
 FLOODS: dict[str, Callable[[Server], Coroutine[Any, Any, None]]] = {
-    "tight loop of sends": sending,
-    "fan-out of 300": fanning(300),
-    "fan-out of 800": fanning(800),
-    "64 chains": chaining,
+    "tight loop of sends": send_endlessly,
+    "fan-out of 300": fan_out(300),
+    "fan-out of 800": fan_out(800),
+    "64 chains": run_chains,
 }
 
 
@@ -133,36 +133,36 @@ FEWEST = 2
 """Questions that are asked however long they take: on a busy machine one may take all the time there is."""
 
 
-class Waited(NamedTuple):
+class WaitingTimes(NamedTuple):
     """How long a stranger waited for an answer, in seconds: on the clock, and of the server's processor."""
 
     clock: float
     work: float
 
 
-async def asked(handle: ServerHandle, seconds: float) -> list[Waited]:
+async def time_questions(handle: ServerHandle, seconds: float) -> list[WaitingTimes]:
     """How long each of a stranger's questions took, one after another with a pause."""
-    took: list[Waited] = []
+    took: list[WaitingTimes] = []
     over = time.perf_counter() + seconds
     while time.perf_counter() < over or len(took) < FEWEST:
         start, worked = time.perf_counter(), time.process_time()
         reply = await handle.ask(markup("Say", "text", "hello"), "echo")
-        took.append(Waited(time.perf_counter() - start, time.process_time() - worked))
+        took.append(WaitingTimes(time.perf_counter() - start, time.process_time() - worked))
         if reply is None or reply.error:
             raise RuntimeError("the stranger was refused")
         await asyncio.sleep(0.002)
     return took
 
 
-def p99(took: list[Waited]) -> Waited:
+def p99(took: list[WaitingTimes]) -> WaitingTimes:
     """The 99th percentile of either."""
-    return Waited(
+    return WaitingTimes(
         *(statistics.quantiles(values, n=100, method="inclusive")[98] for values in zip(*took, strict=True))
     )
 
 
 @asynccontextmanager
-async def served(folder: Path, journal: str) -> AsyncIterator[Server]:
+async def serve_file(folder: Path, journal: str) -> AsyncIterator[Server]:
     """A server from a file, with or without a journal."""
     path = folder / "organism.yaml"
     path.write_text(ORGANISM.format(journal=journal))
@@ -170,16 +170,16 @@ async def served(folder: Path, journal: str) -> AsyncIterator[Server]:
         yield server
 
 
-async def measure(folder: Path, journal: str, name: str, seconds: float) -> tuple[Waited, Waited]:
+async def measure(folder: Path, journal: str, name: str, seconds: float) -> tuple[WaitingTimes, WaitingTimes]:
     """A stranger's 99th percentile without and with a flood, in seconds."""
-    async with served(folder, journal) as server:
+    async with serve_file(folder, journal) as server:
         handle = await server.open("stranger")
-        await asked(handle, seconds / 4)  # until everything is warm
-        idle = p99(await asked(handle, seconds))
+        await time_questions(handle, seconds / 4)  # until everything is warm
+        idle = p99(await time_questions(handle, seconds))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(FLOODS[name], server)
             await asyncio.sleep(seconds / 4)
-            flooded = p99(await asked(handle, seconds))
+            flooded = p99(await time_questions(handle, seconds))
             tasks.cancel_scope.cancel()
     return idle, flooded
 

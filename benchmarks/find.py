@@ -158,14 +158,14 @@ def postgres_reader(count: int) -> Iterator[tuple[Reader, int | None]]:
 
     from agentserver.engines.postgres import connection as connections
     from agentserver.engines.postgres import operations, tables
-    from tests.postgres import running
+    from tests.postgres import run_server
 
     async def migrate(options: connections.PostgresOptions) -> None:
         made = await connections.connect(options, "benchmark")
         await tables.migrate(made, options)
         await made.close()
 
-    with running() as server:
+    with run_server() as server:
         options = connections.PostgresOptions(server.url(server.database()))
         asyncio.run(migrate(options))
         with operations.open_database(options) as connection:

@@ -215,7 +215,7 @@ async def lines(port: int, count: int) -> AsyncIterator[list[Line]]:
             await line.close()
 
 
-async def opened(line: Line, who: str = "p0") -> str:
+async def open_conversation(line: Line, who: str = "p0") -> str:
     """The path of a new conversation."""
     found = json.loads(await line.ask("POST", "/v1/conversations", who=who))
     return f"/v1/conversations/{found['conversation']}"
@@ -236,10 +236,10 @@ async def requests(door: int, echo: int, each: int, rounds: int) -> None:
     xml = markup()
     found: dict[str, list[float]] = {"echo": [], "JSON": [], "XML": []}
     async with lines(door, 8) as doors, lines(echo, 8) as echoes:
-        paths = [await opened(line) for line in doors]
+        paths = [await open_conversation(line) for line in doors]
 
-        async def many(way: str) -> float:
-            async def some(number: int) -> None:
+        async def send_many(way: str) -> float:
+            async def send_some(number: int) -> None:
                 for _ in range(each):
                     if way == "echo":
                         await echoes[number].ask("POST", "/", BODY)
@@ -251,12 +251,12 @@ async def requests(door: int, echo: int, each: int, rounds: int) -> None:
                         )
 
             began = time.perf_counter()
-            await asyncio.gather(*map(some, range(8)))
+            await asyncio.gather(*map(send_some, range(8)))
             return 8 * each / (time.perf_counter() - began)
 
         for _ in range(rounds + 1):  # the first warms up
             for way, rates in found.items():
-                rates.append(await many(way))
+                rates.append(await send_many(way))
     for way in ("JSON", "XML"):
         ratios = [one / bare for one, bare in zip(found[way][1:], found["echo"][1:], strict=True)]
         ratio = statistics.median(ratios)
@@ -268,7 +268,7 @@ async def requests(door: int, echo: int, each: int, rounds: int) -> None:
 async def fairness(door: int, each: int) -> None:
     """Print how long a principal's requests take, alone and next to one that floods."""
     async with lines(door, 33) as (mine, *others):
-        path = await opened(mine, "p1")
+        path = await open_conversation(mine, "p1")
 
         async def quiet() -> float:
             took = []
@@ -284,7 +284,7 @@ async def fairness(door: int, each: int) -> None:
                 await line.ask("POST", f"{where}/messages?to=asked", BODY, who="p2")
 
         alone = await quiet()
-        places = [await opened(line, "p2") for line in others]
+        places = [await open_conversation(line, "p2") for line in others]
         floods = [asyncio.ensure_future(flood(*pair)) for pair in zip(others, places, strict=True)]
         await asyncio.sleep(0.2)
         beside = await quiet()
@@ -303,7 +303,7 @@ def resident(process: int) -> int:
 async def watchers(process: int, door: int, count: int) -> None:
     """Print what an idle stream costs."""
     async with lines(door, count) as found:
-        path = await opened(found[0])
+        path = await open_conversation(found[0])
         before = await anyio.to_thread.run_sync(resident, process)
         for line in found:
             line.say("GET", f"{path}/events")
@@ -315,7 +315,7 @@ async def watchers(process: int, door: int, count: int) -> None:
 async def latency(door: int, each: int) -> None:
     """Print how long it takes from the commit of a reply until the client that watches has it."""
     async with lines(door, 3) as (asking, watching, looking):
-        path = await opened(asking)
+        path = await open_conversation(asking)
         watching.say("GET", f"{path}/events")
         await watching.reader.readuntil(b"\r\n\r\n")
         arrived: dict[str, float] = {}

@@ -159,7 +159,7 @@ def hops(blocks: int) -> None:
     """Measure and print what a judged handoff costs in plain hops."""
     with TemporaryDirectory() as folder:
         for where, journal in (("in memory", None), ("with a journal", Path(folder) / "journal.sqlite")):
-            told(f"handoffs {where}, {blocks} blocks of {BLOCK} rounds of each kind")
+            print_progress(f"handoffs {where}, {blocks} blocks of {BLOCK} rounds of each kind")
             spent = anyio.run(rounds, blocks, journal).spent
             pairs = list(zip(spent["plain"][2:], spent["clerk"][2:], strict=True))
             ratio = statistics.median(1 + (judged - plain) / (plain / 2) for plain, judged in pairs)
@@ -203,12 +203,12 @@ def median(calls: int, call: Callable[[], None]) -> float:
     return statistics.median(spent)
 
 
-def told(doing: str) -> None:
+def print_progress(doing: str) -> None:
     """Print a line of progress."""
     print(f"{doing} ...", file=sys.stderr, flush=True)
 
 
-def timed(call: Callable[[], None]) -> float:
+def time_call(call: Callable[[], None]) -> float:
     """Seconds of one call."""
     return median(1, call)
 
@@ -218,17 +218,17 @@ def measure(calls: int) -> float:
     schema = json.loads(SCHEMA_FILE.read_text())
     with ValidationWorker() as worker:
         good = partial(worker.validate, PAYLOAD, schema)
-        told(f"warm worker, {calls * 20} calls")
-        first = timed(good)
+        print_progress(f"warm worker, {calls * 20} calls")
+        first = time_call(good)
         warm = median(calls * 20, good)
         cold = {}
         for method in ("spawn", "fork"):
-            told(f"process per call, {method}, {calls} calls")
+            print_progress(f"process per call, {method}, {calls} calls")
             cold[method] = median(calls, partial(process_per_call, schema, method))
-        told("warm worker, killed once")
+        print_progress("warm worker, killed once")
         with suppress(RuntimeError):
             worker.validate("a" * 40, {"pattern": "^(a+)+b$"}, timeout=0.2)
-        again = timed(good)
+        again = time_call(good)
     print(f"warm worker              {warm * 1e3:9.3f} ms a call")
     print(f"  its first call {first * 1e3:.0f} ms, the call after it was killed {again * 1e3:.0f} ms")
     for method, spent in cold.items():

@@ -200,7 +200,7 @@ def memory(count: int) -> float:
         return anyio.run(talk, shops.server(organism))
 
 
-def marking(calls: int) -> float:
+def measure_marks(calls: int) -> float:
     """Measure CPU microseconds for marking a call in the journal's marks file and clearing it."""
     with tempfile.TemporaryDirectory() as folder:
         marks = MarkFile(Path(folder) / "journal.sqlite")
@@ -399,7 +399,7 @@ def main() -> None:
     print(f"\n{'longest pauses of the event loop, ms':48}{'CPU':>9}{'clock':>9}{'aim':>6}")
     for history, page in PAUSES if args.hops >= FULL else PAUSES[:1]:
         show_pauses(history, page)
-    print(f"\nmarking a call: {min(marking(20_000) for _ in range(args.rounds)):.2f} us (aim 1.5)")
+    print(f"\nmarking a call: {min(measure_marks(20_000) for _ in range(args.rounds)):.2f} us (aim 1.5)")
     live = memory(2000) / 1024
     print(f"memory per live conversation: {live:.1f} kB (aim {LIVE_AIM})")
     record("memory of a live conversation, kB", [live], LIVE_AIM)

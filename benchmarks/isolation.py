@@ -84,7 +84,9 @@ PLACES = {
 
 
 @asynccontextmanager
-async def running(folder: Path, place: str, *, durable: bool) -> AsyncIterator[tuple[ServerHandle, float]]:
+async def run_conversation(
+    folder: Path, place: str, *, durable: bool
+) -> AsyncIterator[tuple[ServerHandle, float]]:
     """A conversation with a server whose handler is in a place, and the seconds that its start took."""
     name = place.replace(" ", "_")
     path = folder / f"{name}.yaml"
@@ -97,14 +99,14 @@ async def running(folder: Path, place: str, *, durable: bool) -> AsyncIterator[t
     forget(organism)
 
 
-def used() -> float:
+def used_cpu() -> float:
     """Seconds of processor time of this process and of its worker."""
     here = time.process_time()
     stat = worker_file("stat").rpartition(")")[2].split()
     return here + (sum(map(int, stat[11:13])) / os.sysconf("SC_CLK_TCK") if stat else 0.0)
 
 
-async def asked(handle: ServerHandle, times: int) -> list[float]:
+async def time_requests(handle: ServerHandle, times: int) -> list[float]:
     """Seconds of each request."""
     took = []
     for _ in range(times):
@@ -147,19 +149,19 @@ async def table(rounds: int, times: int, *, durable: bool) -> None:
         for module in ("here", "there"):
             (folder / f"echo_of_isolation_{module}.py").write_text(HANDLER)
         async with (
-            running(folder, "in the server", durable=durable) as (here, quick),
-            running(folder, "behind the wall", durable=durable) as (there, slow),
+            run_conversation(folder, "in the server", durable=durable) as (here, quick),
+            run_conversation(folder, "behind the wall", durable=durable) as (there, slow),
         ):
             took: dict[str, list[float]] = {place: [] for place in PLACES}
             spent = dict.fromkeys(PLACES, 0.0)
-            await asked(here, times)
-            await asked(there, times)
+            await time_requests(here, times)
+            await time_requests(there, times)
             for number in range(rounds):
                 print(f"round {number + 1} of {rounds}", file=sys.stderr)
                 for place, handle in zip(PLACES, (here, there), strict=True):
-                    began = used()
-                    took[place] += await asked(handle, times)
-                    spent[place] += used() - began
+                    began = used_cpu()
+                    took[place] += await time_requests(handle, times)
+                    spent[place] += used_cpu() - began
             memory = int(worker_file("status").split("VmRSS:")[1].split()[0]) / 1000
     kept = "with a journal" if durable else "without a journal"
     print(f"Landlock {landlock.version()}; {rounds} rounds of {times} requests, {kept}")

@@ -113,10 +113,10 @@ def corpus(folder: Path, want: int, skip: int = 0) -> list[str]:
 def cost(work: Callable[[], Any], least: int = 5, budget: float = 2.0) -> tuple[float, float]:
     """Median and worst CPU milliseconds, after one run that is not counted."""
     work()
-    return timed(lambda: work, least, budget)
+    return time_calls(lambda: work, least, budget)
 
 
-def timed(
+def time_calls(
     prepare: Callable[[], Callable[[], Any]], least: int = 5, budget: float = 2.0
 ) -> tuple[float, float]:
     """Median and worst CPU milliseconds of what ``prepare`` gives each time."""
@@ -211,7 +211,7 @@ def read(policy: Policy, texts: list[str]) -> Ledger:
     return ledger
 
 
-def adding(policy: Policy, texts: list[str]) -> tuple[float, float]:
+def time_additions(policy: Policy, texts: list[str]) -> tuple[float, float]:
     """Microseconds a kB to append texts, and to append and index them."""
     size = sum(map(len, texts)) / 1000
     start = time.thread_time()
@@ -221,7 +221,9 @@ def adding(policy: Policy, texts: list[str]) -> tuple[float, float]:
     return appended * 1e6 / size, (time.thread_time() - start) * 1e6 / size
 
 
-def judging(policy: Policy, texts: list[str], body: str, rounds: int) -> dict[str, tuple[float, float]]:
+def time_judgements(
+    policy: Policy, texts: list[str], body: str, rounds: int
+) -> dict[str, tuple[float, float]]:
     """Median and worst milliseconds of each kind of judgement."""
     warm = read(policy, texts)
     told: dict[str, tuple[float, float]] = {}
@@ -241,7 +243,7 @@ def judging(policy: Policy, texts: list[str], body: str, rounds: int) -> dict[st
             fresh = replace(warm, untrusted=UntrustedTexts().add(warm.texts))
             return lambda: judge(fresh, policy, call)
 
-        told[f"{name}, cold"] = timed(cold, least=rounds, budget=0.0)
+        told[f"{name}, cold"] = time_calls(cold, least=rounds, budget=0.0)
     return told
 
 
@@ -303,7 +305,7 @@ def main() -> None:
         quote = texts[len(texts) // 2][1000:1080]
         body = other[:1000] + quote + other[1000:1920]
         rounds = 3 if options.quick or kilo > 1000 else 7
-        for name, (median, worst) in judging(policy, texts, body, rounds).items():
+        for name, (median, worst) in time_judgements(policy, texts, body, rounds).items():
             aim = AIMS.get(name) if kilo == 1000 else None
             if aim:
                 record(f"judgement at 1 MB, {name}, ms", [median], aim)
@@ -315,7 +317,7 @@ def main() -> None:
     short = [text[at : at + 200] for text in texts for at in range(0, len(text), 200)]
     print("adding, us/kB                         appended     indexed")
     for name, pieces in (("pages", texts), ("short pieces", short)):
-        appended, indexed = adding(policy, pieces)
+        appended, indexed = time_additions(policy, pieces)
         record(f"indexing of {name}, us/kB", [indexed], ADDING[name])
         print(f"            {name:21s}{appended:13.0f}{indexed:12.0f}{verdict(indexed, ADDING[name])}")
     print("steps, us                         without    with  times")

@@ -79,7 +79,7 @@ async def answers(probe: Probe) -> Callable[[], Awaitable[None]]:
     return probe.ask
 
 
-async def beside(probe: Probe) -> Callable[[], Awaitable[None]]:
+async def add_listeners(probe: Probe) -> Callable[[], Awaitable[None]]:
     """A request in an organism of n listeners more."""
     return probe.ask
 
@@ -95,7 +95,7 @@ ROWS: dict[str, tuple[Callable[[Probe], Awaitable[Callable[[], Awaitable[None]]]
     "threads of the conversation": (threads, False),
     "open requests": (requests, False),
     "an answer beside open requests": (answers, False),
-    "listeners": (beside, False),
+    "listeners": (add_listeners, False),
     "other conversations": (conversations, False),
     "threads, with a journal": (threads, True),
     "open requests, with a journal": (requests, True),
@@ -126,7 +126,7 @@ async def cost(act: Callable[[], Awaitable[None]]) -> dict[str, float]:
     return {"cpu": statistics.median(took), "calls": calls / WINDOW}
 
 
-async def probed(row: str, n: int, folder: Path) -> dict[str, float]:
+async def probe_once(row: str, n: int, folder: Path) -> dict[str, float]:
     """One measurement."""
     prepare, durable = ROWS[row]
     shop.meters[:] = [shop.Meter(lambda: True, lambda: None)]
@@ -149,7 +149,7 @@ def size(path: Path | None) -> int:
 def child(row: str, n: int) -> None:
     """One measurement; prints one JSON line."""
     with tempfile.TemporaryDirectory(prefix="scale-") as folder:
-        print(json.dumps(anyio.run(probed, row, n, Path(folder))))
+        print(json.dumps(anyio.run(probe_once, row, n, Path(folder))))
 
 
 def measure(row: str, n: int) -> dict[str, Any]:

@@ -25,7 +25,7 @@ REQUEST = '{"type":"handoff_request","target_agent":"a","payload":{"intent":"x",
 def texts(size: int) -> dict[str, str]:
     """The texts by name, each of about so many characters."""
 
-    def repeated(part: str) -> str:
+    def repeat_part(part: str) -> str:
         return part * (size // len(part))
 
     rows = [
@@ -34,18 +34,18 @@ def texts(size: int) -> dict[str, str]:
     ]
     half = size // 6
     return {
-        "prose": repeated("The memo says [1] that {it} was moved. "),
+        "prose": repeat_part("The memo says [1] that {it} was moved. "),
         "JSON": json.dumps(rows),
-        '{" again and again': repeated('{"'),
-        "objects that never end": repeated('{"a":'),
+        '{" again and again': repeat_part('{"'),
+        "objects that never end": repeat_part('{"a":'),
         "objects that all end": '{"a":' * half + "1" + "}" * half,
-        "members and objects": repeated('{"a":1,"b":'),
-        "arrays that never end": repeated("["),
-        "small objects": repeated('{"a":1} '),
-        "objects that fail": repeated('{"a":1x '),
-        "objects that fail late": repeated('{"a":1,"b":[1,x '),
-        "objects in a string": '{"a":"' + repeated('{ "b" : '),
-        "requests": repeated(REQUEST),
+        "members and objects": repeat_part('{"a":1,"b":'),
+        "arrays that never end": repeat_part("["),
+        "small objects": repeat_part('{"a":1} '),
+        "objects that fail": repeat_part('{"a":1x '),
+        "objects that fail late": repeat_part('{"a":1,"b":[1,x '),
+        "objects in a string": '{"a":"' + repeat_part('{ "b" : '),
+        "requests": repeat_part(REQUEST),
     }
 
 

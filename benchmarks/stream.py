@@ -231,12 +231,12 @@ async def measure(asks: int, rounds: int) -> list[tuple[float, float]]:
             headers = {"authorization": "Bearer ada"}
             async with httpx.AsyncClient(base_url=address, headers=headers, timeout=60) as client:
                 for _ in range(rounds):
-                    pairs = [(await ask_bare(bare, url), await through(client)) for _ in range(asks)]
+                    pairs = [(await ask_bare(bare, url), await time_first_piece(client)) for _ in range(asks)]
                     found.append(tuple(map(min, zip(*pairs, strict=True))))
     return found
 
 
-async def through(client: httpx.AsyncClient) -> float:
+async def time_first_piece(client: httpx.AsyncClient) -> float:
     """Milliseconds until the first piece, in a conversation of its own."""
     opened = (await client.post("/v1/conversations")).json()["conversation"]
     path = f"/v1/conversations/{opened}"

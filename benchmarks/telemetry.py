@@ -63,7 +63,7 @@ class Sink(BaseHTTPRequestHandler):
         pass
 
 
-def told(organism: Organism, mode: str, url: str) -> Organism:
+def set_telemetry(organism: Organism, mode: str, url: str) -> Organism:
     """The organism as the mode tells of it."""
     if mode in {"off", "metrics"}:
         return organism
@@ -103,11 +103,11 @@ def child(way: str, mode: str, hops: int, url: str) -> None:
 
     shop.meters[:] = [shop.Meter(hit, over.set)]
     with shops.organism("Order") as organism:
-        lost = anyio.run(talk, told(organism, mode, url))
+        lost = anyio.run(talk, set_telemetry(organism, mode, url))
     print(json.dumps({"cpu": (time.process_time() - begun) / hops * 1e6, "lost": lost}))
 
 
-def measured(way: str, mode: str, hops: int, url: str) -> tuple[float, int]:
+def measure_deliveries(way: str, mode: str, hops: int, url: str) -> tuple[float, int]:
     """CPU microseconds per delivery, and the spans that were lost, of one fresh process."""
     command = [sys.executable, __file__, "--child", way, mode, str(hops), url]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=600)
@@ -133,7 +133,10 @@ def main() -> None:
     print(f"{SIZE}, {args.rounds} rounds of {args.hops} deliveries; aim of spans {AIM}")
     print(f"{'':28}{'CPU us':>9}{'spread':>15}{'x off':>8}{'lost':>8}")
     for way in ("ask and answer", "chain of 10"):
-        rounds = [{mode: measured(way, mode, args.hops, url) for mode in MODES} for _ in range(args.rounds)]
+        rounds = [
+            {mode: measure_deliveries(way, mode, args.hops, url) for mode in MODES}
+            for _ in range(args.rounds)
+        ]
         floor = measure_floor(args.hops)
         spans = [(one["spans"][0] - one["off"][0]) / floor for one in rounds]
         record(f"a span, {way}, floors", spans, SPAN_AIM)

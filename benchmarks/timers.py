@@ -35,7 +35,7 @@ from agentserver.core.blueprint import Limits
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
 from agentserver.engines.sqlite.file import read_journal
 from agentserver.testing import FakeClock, listener, organism_of
-from tests.postgres import Postgres, running
+from tests.postgres import Postgres, run_server
 
 if TYPE_CHECKING:
     from agentserver.assembly import Server
@@ -246,7 +246,7 @@ def measure_rows(folder: Path, engine: str, rows: int) -> None:
     """Print what a sleeping conversation costs as a row."""
     print(f"{rows:,} rows, engine {engine}")
     if engine == "postgres":
-        with running() as database:
+        with run_server() as database:
             anyio.run(rows_in_postgres, folder, database, rows)
     else:
         anyio.run(rows_in_sqlite, folder, rows)

@@ -32,7 +32,7 @@ def _each_command_has_its_guard(_nothing_hangs):
     signal.alarm(WHOLE)
 
 
-def shared(tmp_path_factory) -> Path:
+def shared_folder(tmp_path_factory) -> Path:
     """Give the folder that all processes of this run have."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "installed"
@@ -40,9 +40,9 @@ def shared(tmp_path_factory) -> Path:
     return folder
 
 
-def built(folder: Path) -> Path:
+def build_wheel(folder: Path) -> Path:
     """Build the wheel, or find the one that was built."""
-    with _once(folder / "dist") as new:
+    with _make_once(folder / "dist") as new:
         if new:
             call("build", "--wheel", "--no-isolation", "--outdir", folder / "dist", ROOT)
     (wheel,) = (folder / "dist").glob("*.whl")
@@ -51,8 +51,8 @@ def built(folder: Path) -> Path:
 
 def environment(folder: Path, *extras: str, more: tuple[str, ...] = ()) -> Path:
     """Make a virtual environment with the wheel, these extras and further packages, or find the one that was made."""
-    wheel, home = built(folder), folder / "-".join(["env", *extras, *more])
-    with _once(home) as new:
+    wheel, home = build_wheel(folder), folder / "-".join(["env", *extras, *more])
+    with _make_once(home) as new:
         if new:
             empty(home)
             wanted = f"{wheel}[{','.join(extras)}]" if extras else str(wheel)
@@ -86,7 +86,7 @@ def call(module: str, *args: object) -> None:
 
 
 @contextmanager
-def _once(made: Path):
+def _make_once(made: Path):
     """Tell whether a folder is still to be made; the other processes wait until it is."""
     with made.with_name(f"{made.name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

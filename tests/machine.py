@@ -30,7 +30,7 @@ def chromium() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
-def missing(what: str) -> NoReturn:
+def report_missing(what: str) -> NoReturn:
     """End a test that the machine has not got the means for."""
     import pytest  # not for the servers that tests start and kill: they need the bound above
 

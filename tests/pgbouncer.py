@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from tests.machine import HANGS, missing
-from tests.postgres import unprivileged
+from tests.machine import HANGS, report_missing
+from tests.postgres import unprivileged_user
 
 PLACES = "/usr/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/bin"
 BACKENDS = 3
@@ -35,16 +35,16 @@ default_pool_size = {backends}
 
 
 @contextmanager
-def pooled(postgres):
+def run_pool(postgres):
     """Run it for as long as this lasts; gives a function from the name of a database to its address."""
     program = shutil.which("pgbouncer", path=PLACES)
     if program is None:
-        missing("there is no PgBouncer: apt-get install pgbouncer")
+        report_missing("there is no PgBouncer: apt-get install pgbouncer")
     folder = Path(tempfile.mkdtemp(prefix="pgb-", dir="/tmp"))
     file = folder / "pgbouncer.ini"
     text = SETTINGS.format(server=postgres.folder, folder=folder, backends=BACKENDS)
     file.write_text(text, "utf-8")
-    user = unprivileged()
+    user = unprivileged_user()
     if user is not None:
         shutil.chown(folder, user)
     with (folder / "log").open("wb") as log:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.machine import HANGS, missing
+from tests.machine import HANGS, report_missing
 
 PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
 USERS = ("postgres", "nobody")
@@ -39,11 +39,11 @@ def programs() -> Path:
     found = [each for place in PLACES for each in Path("/").glob(place[1:]) if (each / "initdb").is_file()]
     known = shutil.which("initdb")
     if not found and known is None:
-        missing("there is no Postgres: apt-get install postgresql")
+        report_missing("there is no Postgres: apt-get install postgresql")
     return max(found) if found else Path(known).parent
 
 
-def unprivileged() -> str | None:
+def unprivileged_user() -> str | None:
     """The user that runs Postgres; None for that of the tests."""
     if os.geteuid():
         return None
@@ -66,7 +66,7 @@ class Postgres:
     def run(self, program: str, *options: str, check: bool = True) -> subprocess.CompletedProcess:
         """Run one of Postgres' programs as the user of the server."""
         return subprocess.run(
-            [programs() / program, *options], user=unprivileged(), extra_groups=[] if os.geteuid() == 0 else None,
+            [programs() / program, *options], user=unprivileged_user(), extra_groups=[] if os.geteuid() == 0 else None,
             cwd=self.folder, check=check, capture_output=True, text=True, timeout=HANGS,
         )  # fmt: skip
 
@@ -133,11 +133,11 @@ class Postgres:
 
 
 @contextmanager
-def running(**settings: str):
+def run_server(**settings: str):
     """A server for as long as this lasts, with more settings than others have."""
     programs()
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))  # a socket's path has at most 107 bytes
-    user = unprivileged()
+    user = unprivileged_user()
     if user is not None:
         shutil.chown(folder, user)
     server = Postgres(folder, settings)
@@ -154,7 +154,7 @@ def running(**settings: str):
 @pytest.fixture(scope="session")
 def postgres():
     """One server for all tests of a process. Who stops it starts it again."""
-    with running() as server:
+    with run_server() as server:
         yield server
 
 

@@ -145,7 +145,7 @@ def shop(tmp_path):
     sys.modules.pop("shop", None)
 
 
-def running(organism, scenario):
+def run_scenario(organism, scenario):
     """Run a scenario with the server; loading and building touch files, so they stay outside of the loop."""
 
     async def run():
@@ -176,7 +176,7 @@ def test_a_hand_written_schema_judges_the_messages_of_its_listener(shop):
         orders = [order("AB-12", 1, 9), order("nothing", 1, 9), order("AB-12", 9, 1)]
         return [await ask(server, one, "orders") for one in orders]
 
-    taken, *refused = running(organism, scenario)
+    taken, *refused = run_scenario(organism, scenario)
     assert taken.item == "AB-12"
     assert [(one.code, one.retry_allowed) for one in refused] == [("validation", True)] * 2
 
@@ -192,7 +192,7 @@ def test_the_schema_that_the_listener_names_goes_before_the_one_that_the_class_c
     forget(organism)
 
 
-def refused(organism):
+def refusal_text(organism):
     with pytest.raises(PayloadError) as caught:
         build(organism)
     forget(organism)
@@ -212,7 +212,7 @@ def refused(organism):
 )
 def test_a_class_and_a_schema_that_do_not_fit_are_refused_with_file_and_listener(shop, schema, complaint):
     shop.write("bad.xsd", schema)
-    text = refused(shop.load(COUNTING + TAKING.format(name="orders", schema="bad.xsd")))
+    text = refusal_text(shop.load(COUNTING + TAKING.format(name="orders", schema="bad.xsd")))
     assert text.startswith(f"{shop.root / 'organism.yaml'}:5: listener orders: bad.xsd: ")
     assert complaint in text
 
@@ -222,12 +222,12 @@ def test_an_include_that_leads_out_of_the_schemas_folder_is_not_followed(shop, t
     elsewhere.write_text(TYPES)
     (shop.root / "types.xsd").unlink()
     (shop.root / "types.xsd").symlink_to(elsewhere)
-    assert "types.xsd" in refused(shop.load(TAKING.format(name="orders", schema="order.xsd")))
+    assert "types.xsd" in refusal_text(shop.load(TAKING.format(name="orders", schema="order.xsd")))
 
 
 def test_a_schema_for_a_class_that_has_its_own_is_refused(shop):
     listener = COUNTING.replace("}", ", schema: lax.xsd}")
-    text = refused(shop.load(listener))
+    text = refusal_text(shop.load(listener))
     assert "listener counter: lax.xsd: Receipt" in text
 
 
@@ -236,7 +236,7 @@ def test_one_class_has_one_schema(shop):
     organism = shop.load(both)
     build(organism)
     forget(organism)
-    text = refused(
+    text = refusal_text(
         shop.load(
             TAKING.format(name="orders", schema="order.xsd") + TAKING.format(name="others", schema="lax.xsd")
         )
@@ -248,7 +248,7 @@ def test_one_class_has_one_schema(shop):
 def test_handlers_reach_the_lifespans_objects_for_as_long_as_the_server_runs(shop, lifespan, opened):
     organism = shop.load(COUNTING, more=f"lifespan: shop.{lifespan}")
     receipt = sys.modules["shop"].Receipt
-    answer = running(organism, lambda server: ask(server, receipt("x"), "counter"))
+    answer = run_scenario(organism, lambda server: ask(server, receipt("x"), "counter"))
     assert answer.item == f"{opened} None"
 
 
@@ -263,7 +263,7 @@ def test_a_server_is_open_only_while_it_runs(shop):
         return handle.id
 
     kept = []
-    conversation = running(shop.load(COUNTING), scenario)
+    conversation = run_scenario(shop.load(COUNTING), scenario)
     (server,) = kept
     assert server.conversation(conversation) is None
     with pytest.raises(RuntimeError, match="not running"):
@@ -279,7 +279,7 @@ def test_events_can_be_traced(shop):
         (conversation,) = server.trace.conversations()
         return [str(record.event) for record in server.trace.of(conversation)]
 
-    assert running(organism, scenario) == ["received", "sent", "handled", "answered"]
+    assert run_scenario(organism, scenario) == ["received", "sent", "handled", "answered"]
 
 
 def test_the_built_server_follows_from_the_organism(shop):

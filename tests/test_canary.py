@@ -70,7 +70,7 @@ def test_no_length_survives_derivation_from_a_text():
             assert not any(shown_of(value, each) for each in made), length
 
 
-def told(value: str) -> Verdict:
+def lazy_verdict(value: str) -> Verdict:
     call = Call("pay", (Leaf("to", value),), 1, 0.0)
     found = (Finding(Rule.DESTINATION, Effect.BLOCK, "to", f"for {value}"),)
     return Verdict(call, Mode.CONFIRM, Decision.ASK, Lazy.ready(found))
@@ -79,7 +79,7 @@ def told(value: str) -> Verdict:
 def test_no_length_survives_an_explanation():
     for length in LENGTHS:
         value = secret(length)
-        verdict = redact_verdict(told(value), Secrets.of([value]).redact)
+        verdict = redact_verdict(lazy_verdict(value), Secrets.of([value]).redact)
         assert not shown_of(value, explain(verdict)), length
 
 
@@ -177,7 +177,7 @@ def organism(keys: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory):
+def lived_project(tmp_path_factory):
     """A project whose secrets have been in exceptions, in names of targets and in messages that wait."""
     home = tmp_path_factory.mktemp("canary")
     (home / "canary_code.py").write_text(CODE)
@@ -229,8 +229,8 @@ def clean(keys, shown: str) -> None:
 
 
 @pytest.fixture
-def verb(lived, monkeypatch):
-    home, keys, _ = lived
+def verb(lived_project, monkeypatch):
+    home, keys, _ = lived_project
     monkeypatch.chdir(home)
     for name, value in keys.items():
         monkeypatch.setenv(name, value)
@@ -245,21 +245,21 @@ def verb(lived, monkeypatch):
     return run
 
 
-def test_nothing_is_left_in_the_log(lived):
-    _, keys, logs = lived
+def test_nothing_is_left_in_the_log(lived_project):
+    _, keys, logs = lived_project
     assert logs.count("[redacted]") > 2 * len(LIVED)
     clean(keys, logs)
 
 
 @pytest.mark.parametrize("form", [(), ("--json",), ("--html",)], ids=["text", "json", "html"])
-def test_nothing_is_left_in_a_trace(lived, verb, form):
+def test_nothing_is_left_in_a_trace(lived_project, verb, form):
     found = [json.loads(line)["id"] for line in verb("conversations", "--json").splitlines()]
     shown = "".join(verb("trace", key, *form) for key in found[:3])
     assert "[redacted]" in shown
-    clean(lived[1], shown)
+    clean(lived_project[1], shown)
 
 
-def test_no_secret_remains_in_waiting_or_abandoned_messages(lived, verb):
+def test_no_secret_remains_in_waiting_or_abandoned_messages(lived_project, verb):
     waiting = [json.loads(line) for line in verb("approvals", "--json").splitlines()]
     assert len(waiting) == 2 * len(LIVED)
     shown = [
@@ -269,19 +269,19 @@ def test_no_secret_remains_in_waiting_or_abandoned_messages(lived, verb):
     ]
     dead = verb("dead").splitlines()
     shown += [*dead, *(verb("dead", "show", line.split()[0]) for line in dead[::29])]
-    clean(lived[1], "\n".join(shown))
+    clean(lived_project[1], "\n".join(shown))
 
 
-def test_a_message_with_a_secret_is_not_saved(lived, verb):
+def test_a_message_with_a_secret_is_not_saved(lived_project, verb):
     key = json.loads(verb("approvals", "--json").splitlines()[0])["conversation"]
     done = CliRunner().invoke(cli, ["replay", key, "--save", "case.json"])
     assert done.exit_code == 2
     assert not Path("case.json").exists()
-    clean(lived[1], done.output)
+    clean(lived_project[1], done.output)
 
 
-def test_of_an_exception_nothing_is_in_the_journal_or_in_an_export_of_it(lived, verb, tmp_path):
-    _, keys, _ = lived
+def test_of_an_exception_nothing_is_in_the_journal_or_in_an_export_of_it(lived_project, verb, tmp_path):
+    _, keys, _ = lived_project
     one = json.loads(verb("conversations", "--json", "--principal", "desk-crash").splitlines()[-1])["id"]
     verb("journal", "export", tmp_path / "copy.sqlite", one)
     with sqlite3.connect(tmp_path / "copy.sqlite") as copy:

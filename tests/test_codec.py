@@ -43,7 +43,7 @@ class Leaf(NamedTuple):
     data: bytes
 
 
-class Everything(NamedTuple):
+class EveryKind(NamedTuple):
     color: Color
     word: Literal["once", "never"]
     blob: bytes | None
@@ -56,7 +56,7 @@ class Everything(NamedTuple):
     rows: list[tuple[str, ...]] = []  # noqa: RUF012
 
 
-class Hidden(NamedTuple):
+class HiddenKind(NamedTuple):
     one: Elsewhere  # noqa: F821 - as where only type checkers import it
 
 
@@ -70,7 +70,7 @@ TREES = st.recursive(
     max_leaves=5,
 )
 VALUES = st.builds(
-    Everything,
+    EveryKind,
     st.sampled_from(Color),
     st.sampled_from(["once", "never"]),
     st.none() | st.binary(),
@@ -87,7 +87,7 @@ VALUES = st.builds(
 @STYLES
 @given(VALUES)
 def test_every_value_comes_back_equal_and_of_its_type(style, value):
-    codec = ValueCodec(Everything, style=style, version=3)
+    codec = ValueCodec(EveryKind, style=style, version=3)
     back = codec.load(codec.dump(value))
     assert back == value
     assert [type(one) for one in back] == [type(one) for one in value]
@@ -124,9 +124,9 @@ def test_another_version_is_refused_and_named():
 
 
 TREE = ValueCodec(Tree)
-EVERY = ValueCodec(Everything, style=NAMES)
+EVERY = ValueCodec(EveryKind, style=NAMES)
 PLAIN = EVERY.plain(
-    Everything(Color.RED, "once", None, None, {"a": Point(1)}, (1, "b"), None, {}, Box("c", Point(1)))
+    EveryKind(Color.RED, "once", None, None, {"a": Point(1)}, (1, "b"), None, {}, Box("c", Point(1)))
 )
 
 
@@ -198,6 +198,6 @@ def test_a_type_that_could_not_be_read_back_has_no_codec(kind):
 
 def test_names_that_modules_import_for_type_checkers_come_from_the_scope():
     with pytest.raises(NameError):
-        ValueCodec(Hidden).plain(Hidden(Point(1)))
-    codec = ValueCodec(Hidden, {"Elsewhere": Point})
-    assert json.loads(codec.dump(Hidden(Point(1)))) == [[1]]
+        ValueCodec(HiddenKind).plain(HiddenKind(Point(1)))
+    codec = ValueCodec(HiddenKind, {"Elsewhere": Point})
+    assert json.loads(codec.dump(HiddenKind(Point(1)))) == [[1]]

@@ -22,7 +22,7 @@ def is_environ(node: ast.AST) -> bool:
     return getattr(node, "attr", getattr(node, "id", "")) == "environ"
 
 
-def asked(node: ast.AST) -> list[ast.expr]:
+def read_variables(node: ast.AST) -> list[ast.expr]:
     """The names that a node reads from the environment, as expressions."""
     match node:
         case ast.Call(func=ast.Attribute(value=of, attr="get"), args=[name, *_]) if is_environ(of):
@@ -81,7 +81,7 @@ def test_the_page_names_every_variable_that_the_package_reads():
         if "environ" in text or "envvar" in text:
             tree = ast.parse(text)
             known = constants(tree)
-            names = chain.from_iterable(map(asked, ast.walk(tree)))
+            names = chain.from_iterable(map(read_variables, ast.walk(tree)))
             read |= {found for name in names for found in texts(name, known) if NAME.fullmatch(found)}
     page = (ROOT / "docs" / "environment.md").read_text("utf-8")
     shown = set(re.findall(r"`\$?\{?([A-Z][A-Z0-9_]+)\}?`", page)) - BY_OTHERS

@@ -29,7 +29,7 @@ TO_TOLD = [
 ACTION = "Action: blocked, user notified"
 
 
-def found(*findings):
+def make_findings(*findings):
     return Findings("outbox", 10, "enforce", "deny", findings)
 
 
@@ -41,7 +41,7 @@ def test_every_rule_has_its_words():
 
 
 def test_a_lineage_has_a_hop_on_each_line():
-    assert list(TELLING.full(found(TO))) == [HEAD, *TO_TOLD, ACTION]
+    assert list(TELLING.full(make_findings(TO))) == [HEAD, *TO_TOLD, ACTION]
 
 
 def test_omissions_are_counted():
@@ -54,7 +54,7 @@ def test_omissions_are_counted():
 
 def test_a_value_cannot_pass_for_a_hop():
     trail = TO.trail._replace(excerpt='a" → trusted (step 1) → value "b', via="")
-    told = TELLING.full(found(TO._replace(trail=trail)))
+    told = TELLING.full(make_findings(TO._replace(trail=trail)))
     hops = [line for line in told if line.startswith("  → ")]
     assert hops[0] == '  → value "a" → trusted (step 1) → value "b"'
     assert hops[1:] == ["  → router (step 9)", "  → outbox.to (step 10)"]
@@ -62,7 +62,7 @@ def test_a_value_cannot_pass_for_a_hop():
 
 def test_the_short_form_names_each_further_argument_once():
     steps = [body(step) for step in (1, 1, 2, 3, 4, 5)]
-    shown = TELLING.brief(found(TO, *steps, body(6, "subject")), "/trace")
+    shown = TELLING.brief(make_findings(TO, *steps, body(6, "subject")), "/trace")
     assert list(shown) == [
         HEAD,
         *TO_TOLD,
@@ -76,12 +76,12 @@ def test_the_short_form_names_each_further_argument_once():
 
 
 def test_the_short_form_leaves_out_nothing_that_decides():
-    serious = found(TO, body(1, detail="more"), TO._replace(role="payload"), FOUND.findings[1])
+    serious = make_findings(TO, body(1, detail="more"), TO._replace(role="payload"), FOUND.findings[1])
     assert TELLING.brief(serious, "/trace") == TELLING.full(serious)
 
 
 def test_the_first_finding_is_always_reported():
-    assert TELLING.brief(found(body(1)), "/trace") == TELLING.full(found(body(1)))
+    assert TELLING.brief(make_findings(body(1)), "/trace") == TELLING.full(make_findings(body(1)))
 
 
 @pytest.mark.parametrize("arrange", [TELLING.full, lambda found: TELLING.brief(found, "/trace")])
@@ -129,11 +129,11 @@ def test_a_finding_is_stored_once_and_only_as_requested():
 )
 def test_a_presumption_names_its_senders_inputs(text, line):
     plan = FOUND.findings[1]
-    exposed = found(plan)._replace(exposed=SenderExposure("router", *text))
+    exposed = make_findings(plan)._replace(exposed=SenderExposure("router", *text))
     assert TELLING.full(exposed)[-2:] == (line, ACTION)
     assert line in TELLING.brief(exposed, "/trace")
     for other in (
-        found(plan),
+        make_findings(plan),
         exposed._replace(findings=(TO,)),
         exposed._replace(findings=(plan._replace(rule="bound"),)),
     ):

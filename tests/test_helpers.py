@@ -39,7 +39,7 @@ from agentserver.worker.wall.raising import missing
 from tests.gateways.http.desk import NoPace
 from tests.helpers import kill, kill_thread
 from tests.machine import HANGS, PLAIN
-from tests.telemetry.collector import collecting
+from tests.telemetry.collector import collect_spans
 from tests.worker.commands import test_commands as programs
 from tests.worker.test_hostile import PROJECT
 
@@ -88,16 +88,16 @@ def home(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch):
+def restart_soon(monkeypatch):
     monkeypatch.setattr(supervision, "SOONEST", 0.001)
 
 
 @asynccontextmanager
-async def standing(home, name="organism.yaml"):
+async def standing_server(home, name="organism.yaml"):
     """The server as ``agentserver serve`` puts it together."""
     async with AsyncExitStack() as stack:
         loaded = await anyio.to_thread.run_sync(lambda: config.load(home / name, environ={"REGION": "north"}))
-        collector = stack.enter_context(collecting())
+        collector = stack.enter_context(collect_spans())
         server = build(
             replace(loaded, otel=Otel(collector.endpoint + "/v1/traces")), observers=[lambda _: None]
         )
@@ -117,28 +117,28 @@ async def standing(home, name="organism.yaml"):
         yield SimpleNamespace(server=server, url=f"http://127.0.0.1:{port}")
 
 
-def told(name):
+def helper_ending(name):
     """What a helper does, and the ending that its name states."""
     found = re.fullmatch(r"(helper|errand) (.+): (.+)", name)
     assert found is not None, name
     return found[2], EndEffect(found[3])
 
 
-def running():
+def running_tasks():
     """List the package's tasks by their function, without those of this test."""
     found = {}
     for task in asyncio.all_tasks() - {asyncio.current_task()}:
         where = task.get_coro().cr_code.co_filename if hasattr(task.get_coro(), "cr_code") else ""
         if task.get_name().startswith(("helper ", "errand ")):
-            found[told(task.get_name())[0]] = task
+            found[helper_ending(task.get_name())[0]] = task
         else:
             assert not where.startswith(PACKAGE) or task.get_name() in KNOWN, task
     return found
 
 
-async def settled():
+async def settled_tasks():
     await anyio.sleep(0.3)
-    return running()
+    return running_tasks()
 
 
 async def healthy(whole):
@@ -146,19 +146,21 @@ async def healthy(whole):
         return (await client.get("/healthz")).status_code == 200
 
 
-async def until(holds):
+async def wait_until(holds):
     with anyio.fail_after(HANGS):
         while not await holds():  # noqa: ASYNC110 - nothing tells of it
             await anyio.sleep(0.05)
 
 
-def said(caplog, name):
+def ending_messages(caplog, name):
     return [each for each in caplog.messages if each.startswith(f"the helper that {name} ended with ")]
 
 
 async def restarts(whole, name, task, caplog):
     kill(task)
-    await until(lambda: yes(said(caplog, name) and not task.done() and task._fut_waiter is not None))
+    await wait_until(
+        lambda: yes(ending_messages(caplog, name) and not task.done() and task._fut_waiter is not None)
+    )
 
 
 async def yes(value):
@@ -167,21 +169,21 @@ async def yes(value):
 
 async def ends_the_worker(whole, name, task, caplog):
     kill(task)
-    await until(lambda: serves(whole, "walled"))
-    assert said(caplog, name)
+    await wait_until(lambda: serves(whole, "walled"))
+    assert ending_messages(caplog, name)
 
 
 async def ends_the_connection(whole, name, task, caplog):
     kill(task)
-    await until(lambda: serves(whole, "far.run"))
+    await wait_until(lambda: serves(whole, "far.run"))
 
 
 async def ends_the_listener(whole, name, task, caplog):
     task.cancel()  # an exception may be one that it knows what to do with
     to = "far.run" if "far" in name else "walled"
-    await until(lambda: refuses(whole, to))
+    await wait_until(lambda: refuses(whole, to))
     assert not await serves(whole, to), "for good"
-    assert said(caplog, name)
+    assert ending_messages(caplog, name)
 
 
 CONSEQUENCES = {
@@ -205,7 +207,7 @@ async def refuses(whole, to):
 async def test_each_helper_of_a_server_has_the_consequence_that_it_states_and_the_rest_is_served(
     home, caplog
 ):
-    async with standing(home) as whole:
+    async with standing_server(home) as whole:
         words = __import__("words")
         (far,) = next(
             each for each in whole.server.organism.listeners if each.listener.name == "far.run"
@@ -214,11 +216,13 @@ async def test_each_helper_of_a_server_has_the_consequence_that_it_states_and_th
         whole.words = {"walled": hello, "bystander": hello, "far.run": far(code="print(1)")}
         whole.bed = Testbed(whole.server, await whole.server.open("ada"), Standins({}, {}), timeout=HANGS)
         for to in whole.words:
-            await until(lambda to=to: serves(whole, to))
+            await wait_until(lambda to=to: serves(whole, to))
         killed = set()
         for ending, holds in CONSEQUENCES.items():
-            for name in [name for name, task in running().items() if told(task.get_name())[1] is ending]:
-                task = running().get(name)
+            for name in [
+                name for name, task in running_tasks().items() if helper_ending(task.get_name())[1] is ending
+            ]:
+                task = running_tasks().get(name)
                 if task is not None and "of hasty" not in name:  # as walled
                     await holds(whole, name, task, caplog)
                     killed.add(name)
@@ -226,7 +230,9 @@ async def test_each_helper_of_a_server_has_the_consequence_that_it_states_and_th
                 assert await healthy(whole), name
         sys.stderr.write(f"{sorted(killed)}\n")
         left = {
-            re.sub(r", number \d+$", "", name) for name in running().keys() - killed if "of hasty" not in name
+            re.sub(r", number \d+$", "", name)
+            for name in running_tasks().keys() - killed
+            if "of hasty" not in name
         }
     assert left <= {*ENDS_SERVER, *EXTRAS}
     assert len(killed) > 8
@@ -236,9 +242,9 @@ async def test_each_helper_of_a_server_has_the_consequence_that_it_states_and_th
 @pytest.mark.parametrize("how", [kill, asyncio.Task.cancel])
 async def test_a_helper_that_the_server_cannot_do_without_ends_it(home, name, how):
     with pytest.raises(BaseException) as raised:
-        async with standing(home, "small.yaml"):
-            task = next(task for each, task in (await settled()).items() if each.startswith(name))
-            assert told(task.get_name())[1] is EndEffect.SERVER
+        async with standing_server(home, "small.yaml"):
+            task = next(task for each, task in (await settled_tasks()).items() if each.startswith(name))
+            assert helper_ending(task.get_name())[1] is EndEffect.SERVER
             how(task)
             with anyio.fail_after(HANGS):
                 await anyio.sleep_forever()
@@ -270,8 +276,8 @@ async def test_each_thread_of_a_server_is_started_again(home, caplog):
     before = {
         each.name for each in threading.enumerate()
     }  # pools that other tests of this process have left idle
-    async with standing(home, "small.yaml") as whole:
-        await settled()
+    async with standing_server(home, "small.yaml") as whole:
+        await settled_tasks()
         words = __import__("words")
         bed = Testbed(whole.server, await whole.server.open("ada"), Standins({}, {}), timeout=HANGS)
         found = [thread for thread in threading.enumerate() if thread.name.startswith("helper ")]
@@ -279,10 +285,10 @@ async def test_each_thread_of_a_server_is_started_again(home, caplog):
         others = {each.name for each in threading.enumerate()} - {each.name for each in found} - before
         assert all(name.startswith(POOLS) for name in others), others
         for thread in found:
-            name, ending = told(thread.name)
+            name, ending = helper_ending(thread.name)
             assert ending is EndEffect.RESTART
             kill_thread(thread)
-            while not said(caplog, name):
+            while not ending_messages(caplog, name):
                 await bed.ask(words.Try("hello", "you"), "bystander")  # wakes those that wait for work
             assert thread.is_alive()
         assert await healthy(whole)

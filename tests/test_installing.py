@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from agentserver import extras
 from agentserver.config import ConfigError, load
 from agentserver.extras import EXTRAS, MissingExtraError, install_hint, is_installed, require
-from tests.test_packaging import PROJECT, ROOT, tracked
+from tests.test_packaging import PROJECT, ROOT, tracked_files
 
 NAME = "agent" + "server"  # put together, so that this file passes its own test
 
@@ -34,7 +34,7 @@ LINES = COMMANDS | {"a line of requirements": rf"^\s*(?:-\s+)?['\"]?{NAME}['\"]?
 REQUIREMENTS = re.compile(r"(requirements|constraints).*|.*\.(lock|in|cfg|toml)")
 
 
-def found(text, forbidden=COMMANDS):
+def find_install(text, forbidden=COMMANDS):
     """What in a text tells somebody to install the bare name."""
     if NAME not in text.lower():
         return
@@ -57,9 +57,9 @@ def texts(path):
 
 def test_no_file_installs_the_bare_name():
     wrong = {}
-    for path in tracked():
+    for path in tracked_files():
         forbidden = LINES if REQUIREMENTS.fullmatch(path.name) else COMMANDS
-        said = [finding for text in texts(path) for finding in found(text, forbidden)]
+        said = [finding for text in texts(path) for finding in find_install(text, forbidden)]
         if said:
             wrong[path.relative_to(ROOT).as_posix()] = said
     assert wrong == {}
@@ -79,12 +79,12 @@ def test_no_file_installs_the_bare_name():
     ],
 )  # fmt: skip
 def test_every_spelling_is_found(said):
-    assert list(found(said.replace("X", NAME)))
+    assert list(find_install(said.replace("X", NAME)))
 
 
 @pytest.mark.parametrize("said", ["X", "  X", "X  # the server", "X; python_version > '3'", "- X", "'X',"])
 def test_a_line_of_requirements_is_found(said):
-    assert list(found(said.replace("X", NAME), LINES))
+    assert list(find_install(said.replace("X", NAME), LINES))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_line_of_requirements_is_found(said):
     ],
 )  # fmt: skip
 def test_other_text_is_left_alone(said):
-    assert list(found(said.replace("X", NAME))) == []
+    assert list(find_install(said.replace("X", NAME))) == []
 
 
 def test_the_extras_are_those_of_the_project():
@@ -126,7 +126,7 @@ def test_one_that_is_missing_is_named_with_the_way_to_install_it(monkeypatch):
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_the_way_to_install_an_extra_is_not_by_the_bare_name(extra):
     assert f"[{extra}]" in install_hint(extra)
-    assert list(found(install_hint(extra))) == []
+    assert list(find_install(install_hint(extra))) == []
 
 
 def test_a_module_in_a_package_that_is_not_there_is_missing(monkeypatch):

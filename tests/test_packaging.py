@@ -37,7 +37,7 @@ TARGETS = [
 ]
 
 
-def tracked():
+def tracked_files():
     """The files of the repository, with those that are about to join it."""
     argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -50,7 +50,7 @@ def entries(lock):
     return [line.split() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
 
 
-def pinned(lock):
+def pinned_requirements(lock):
     """The requirement of each line, with its canonical name: one for each interpreter that needs another version."""
     found = [
         Requirement(" ".join(itertools.takewhile(lambda word: not word.startswith("--"), line)))
@@ -60,7 +60,7 @@ def pinned(lock):
 
 
 def pins(lock):
-    return dict(pinned(lock))
+    return dict(pinned_requirements(lock))
 
 
 def roots(lock):
@@ -113,7 +113,7 @@ def test_a_lock_has_exact_pins_with_hashes_and_nothing_else(lock):
     "target", TARGETS, ids=lambda each: f"{each['python_version']}-{each['platform_machine']}"
 )
 def test_a_lock_misses_nothing_that_a_target_needs(lock, target):
-    locked = {name for name, requirement in pinned(lock) if applies(requirement, target, ())}
+    locked = {name for name, requirement in pinned_requirements(lock) if applies(requirement, target, ())}
     assert closure(lock, target) <= locked
 
 
@@ -144,7 +144,7 @@ def test_each_schema_at_the_top_is_in_the_wheel_as_well():
 def test_no_file_names_an_index():
     named = [
         (path.relative_to(ROOT).as_posix(), index)
-        for path in tracked()
+        for path in tracked_files()
         for index in INDEXES
         if index.encode() in path.read_bytes().lower()
     ]

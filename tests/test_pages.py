@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted({*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")})
 
 
-def generated(*parts):
+def compare_generated(*parts):
     """Compare generated files with the code. Returns the process, which has ended."""
     return subprocess.run(
         [sys.executable, str(ROOT / "docs" / "generate.py"), "--check", *parts],
@@ -35,12 +35,12 @@ def generated(*parts):
 
 @pytest.mark.parametrize("part", runpy.run_path(str(ROOT / "docs" / "generate.py"))["PARTS"])
 def test_a_file_that_is_derived_from_the_code_is_current(part):
-    done = generated(part)
+    done = compare_generated(part)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_an_unknown_part_is_refused_with_those_that_exist():
-    done = generated("keyz")
+    done = compare_generated("keyz")
     assert (done.returncode, "keys, codes" in done.stderr) == (1, True)
 
 
@@ -183,13 +183,13 @@ def test_the_architecture_names_files_and_functions_that_exist():
     named = re.findall(r"`((?:agentserver|tests|schemas|benchmarks)/[\w/.]*)`(?:\s+`([\w.]+)`)?", page)
     assert len(named) > 50
     assert [path for path, _ in named if not (ROOT / path).exists()] == []
-    defines = {path: defined(ROOT / path) for path, _ in named if path.endswith(".py")}
+    defines = {path: defined_names(ROOT / path) for path, _ in named if path.endswith(".py")}
     assert [f"{path} {name}" for path, name in named if name and name not in defines[path]] == []
     methods = re.findall(r"`([A-Z]\w+\.\w+)`", page)
     assert set(methods) <= set().union(*defines.values())
 
 
-def defined(path):
+def defined_names(path):
     return names_of(ast.parse(path.read_text("utf-8")))
 
 

@@ -64,11 +64,11 @@ class TooLongError(Exception):
 
 
 def test_no_pattern_looks_back_from_each_character() -> None:
-    def late(*_: object) -> None:
+    def raise_late(*_: object) -> None:
         raise TooLongError
 
     slow = []
-    before = signal.signal(signal.SIGPROF, late)
+    before = signal.signal(signal.SIGPROF, raise_late)
     try:
         for module, name, pattern, methods in patterns():
             if (module, name) in BOUNDED:

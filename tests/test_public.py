@@ -37,7 +37,7 @@ def source(module):
     return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text("utf-8")
 
 
-def said(module):
+def exported_names(module):
     """The value of a module's ``__all__``, which need not be importable here."""
     for node in ast.parse(source(module)).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
@@ -47,7 +47,7 @@ def said(module):
 
 @pytest.mark.parametrize("module", PUBLIC)
 def test_the_names_of_a_public_module_are_those_that_it_says(module):
-    assert PUBLIC[module] == sorted(said(module) or ())
+    assert PUBLIC[module] == sorted(exported_names(module) or ())
 
 
 @pytest.mark.parametrize("module", PUBLIC)
@@ -66,7 +66,7 @@ def test_a_folder_is_public_or_says_that_it_is_internal(package):
     assert name_of(package) in PUBLIC or "Internal" in told
 
 
-def used(code):
+def used_names(code):
     """The modules and names of the package that a text of Python imports."""
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "agentserver":
@@ -75,7 +75,7 @@ def used(code):
             yield from ((each.name, "") for each in node.names if each.name.startswith("agentserver."))
 
 
-def unlisted(pairs):
+def unlisted_names(pairs):
     """Those of them that are not public. A public module may be imported whole from the one that holds it."""
     return [
         f"{module} {name}"
@@ -86,7 +86,7 @@ def unlisted(pairs):
 
 @pytest.mark.parametrize("path", CODE, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_an_example_imports_only_public_names(path):
-    assert unlisted(used(path.read_text("utf-8"))) == []
+    assert unlisted_names(used_names(path.read_text("utf-8"))) == []
 
 
 def blocks(text):
@@ -99,7 +99,7 @@ def blocks(text):
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_document_shows_only_public_names(path):
     text = path.read_text("utf-8")
-    assert unlisted(pair for block in blocks(text) for pair in used(block)) == []
+    assert unlisted_names(pair for block in blocks(text) for pair in used_names(block)) == []
     if "decisions" in path.parts:
         return
     dotted = re.findall(r"`(agentserver(?:\.\w+)+)\b", text)
@@ -111,8 +111,13 @@ def test_a_document_shows_only_public_names(path):
 
 
 def test_a_private_name_in_a_document_is_noticed(tmp_path):
-    assert unlisted(used("from agentserver.pump import Pump\nimport agentserver.core.step")) == [
+    assert unlisted_names(used_names("from agentserver.pump import Pump\nimport agentserver.core.step")) == [
         "agentserver.pump Pump",
         "agentserver.core.step ",
     ]
-    assert unlisted(used("from agentserver import config, xmlify\nfrom agentserver.config import load")) == []
+    assert (
+        unlisted_names(
+            used_names("from agentserver import config, xmlify\nfrom agentserver.config import load")
+        )
+        == []
+    )

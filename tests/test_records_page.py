@@ -30,12 +30,12 @@ def rows(heading):
     return [[re.findall(r"`([^`]+)`", cell) for cell in line.strip("|").split("|")] for line in lines]
 
 
-def shown(record):
+def show_record(record):
     return json.loads(next(json_lines([record])))
 
 
 def test_each_member_of_a_record_is_documented():
-    members = shown(AuditRecord(Event.SENT, 1.0, "c", "t"))
+    members = show_record(AuditRecord(Event.SENT, 1.0, "c", "t"))
     assert [row[0][0] for row in rows("member | type | meaning")] == list(members)
 
 
@@ -59,4 +59,4 @@ def test_the_example_is_the_real_output():
     record = AuditRecord(
         Event.FLAGGED, 1767225600.5, "7b1c", "t2", "router", "outbox", detail=note, request="r1"
     )
-    assert {**example, "depth": 0} == shown(record)
+    assert {**example, "depth": 0} == show_record(record)

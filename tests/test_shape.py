@@ -248,11 +248,11 @@ def module_names():
 # --- measures --------------------------------------------------------------------------------------------------------
 
 
-def dotted(node):
+def dotted_name(node):
     """The dotted name of an expression; empty for any other."""
     if isinstance(node, ast.Name):
         return node.id
-    before = dotted(node.value) if isinstance(node, ast.Attribute) else ""
+    before = dotted_name(node.value) if isinstance(node, ast.Attribute) else ""
     return f"{before}.{node.attr}" if before else ""
 
 
@@ -342,7 +342,7 @@ def containers(module):
             yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
-def changed(node):
+def changed_name(node):
     """The name whose value this node changes in place, if any."""
     target = None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
@@ -357,8 +357,8 @@ def changed(node):
 def mutated_containers(module):
     shared = set(containers(module))
     for node in module.of(ast.Call, ast.Subscript, ast.AugAssign):
-        if changed(node) in shared:
-            yield Finding("mutated", module.path, node.lineno, f"{changed(node)} belongs to the module")
+        if changed_name(node) in shared:
+            yield Finding("mutated", module.path, node.lineno, f"{changed_name(node)} belongs to the module")
 
 
 def stateful_classes():
@@ -415,7 +415,7 @@ def own_field(node):
         return None
     while isinstance(target, ast.Subscript):
         target = target.value
-    is_own = isinstance(target, ast.Attribute) and dotted(target.value) == "self"
+    is_own = isinstance(target, ast.Attribute) and dotted_name(target.value) == "self"
     return target.attr if is_own else None
 
 
@@ -448,7 +448,7 @@ def starts(module):
     """The lines on which a task or a thread is started, or a way to do so is imported by a bare name."""
     for node in module.of(ast.Attribute, ast.Call, ast.ImportFrom):
         named = node.attr if isinstance(node, ast.Attribute) else ""
-        called = dotted(node.func) if isinstance(node, ast.Call) else ""
+        called = dotted_name(node.func) if isinstance(node, ast.Call) else ""
         imported = isinstance(node, ast.ImportFrom) and node.module in {"threading", "asyncio", "_thread"}
         names = {alias.name for alias in node.names} if imported else set()
         if named in STARTS or called in THREADS or names & {*STARTS, "Thread", "Timer"}:
@@ -464,8 +464,8 @@ def writers(module):
     if any(fnmatch(module.path, pattern) for pattern in WRITERS):
         return
     for node in module.of(ast.Call, ast.Attribute):
-        prints = isinstance(node, ast.Call) and dotted(node.func) in {"print", "pprint", "pprint.pprint"}
-        stream = isinstance(node, ast.Attribute) and dotted(node) in {"sys.stdout", "sys.stderr"}
+        prints = isinstance(node, ast.Call) and dotted_name(node.func) in {"print", "pprint", "pprint.pprint"}
+        stream = isinstance(node, ast.Attribute) and dotted_name(node) in {"sys.stdout", "sys.stderr"}
         if prints or stream:
             yield Finding("print", module.path, node.lineno, ast.unparse(node)[:60])
 
@@ -476,7 +476,7 @@ def markup(module):
     passed = {id(node.value) for node in module.of(ast.Expr)}
     passed |= {id(part) for node in module.of(ast.JoinedStr) for part in node.values}
     for node in module.of(ast.Constant, ast.JoinedStr):
-        if id(node) not in passed and (tag := TAG.search(written(node))):
+        if id(node) not in passed and (tag := TAG.search(written_text(node))):
             yield Finding("markup", module.path, node.lineno, tag.group())
 
 
@@ -502,7 +502,7 @@ def json_reads(module):
         ):
             names = {ast.unparse(node.func)}
         elif isinstance(node, ast.Attribute):
-            called = dotted(node) or node.attr
+            called = dotted_name(node) or node.attr
             names = {called} if node.attr in JSON_CALLS or called in {"json.loads", "json.load"} else set()
         else:
             names = set()
@@ -512,9 +512,9 @@ def json_reads(module):
             )
 
 
-def written(node):
+def written_text(node):
     if isinstance(node, ast.JoinedStr):
-        return "".join(written(part) or "x" for part in node.values)
+        return "".join(written_text(part) or "x" for part in node.values)
     value = node.value if isinstance(node, ast.Constant) else ""
     return value.decode("latin-1") if isinstance(value, bytes) else value if isinstance(value, str) else ""
 

@@ -25,28 +25,28 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture(autouse=True)
-def soon(monkeypatch):
+def restart_soon(monkeypatch):
     monkeypatch.setattr(supervision, "SOONEST", 0.001)
 
 
-def ended(caplog):
+def ending_messages(caplog):
     return [each.getMessage() for each in caplog.records if each.name == "agentserver.helpers"]
 
 
-async def returning():
+async def return_soon():
     await checkpoint()
 
 
-async def failing():
+async def raise_killed():
     await checkpoint()
     raise Killed
 
 
-async def lasting():
+async def run_forever():
     await anyio.sleep_forever()
 
 
-@pytest.mark.parametrize(("work", "what"), [(returning, "returned"), (failing, "ended with Killed")])
+@pytest.mark.parametrize(("work", "what"), [(return_soon, "returned"), (raise_killed, "ended with Killed")])
 @pytest.mark.parametrize("ending", [EndEffect.SERVER, EndEffect.OWNER])
 async def test_the_end_of_a_helper_ends_its_owner(work, what, ending):
     with pytest.raises(BaseExceptionGroup) as raised:
@@ -61,7 +61,7 @@ async def test_the_end_of_a_helper_ends_its_owner(work, what, ending):
 async def test_one_that_is_cancelled_by_anybody_but_its_owner_has_ended():
     with pytest.raises(BaseExceptionGroup) as raised:
         async with anyio.create_task_group() as tasks:
-            start_helper(tasks, "works", EndEffect.SERVER, lasting)
+            start_helper(tasks, "works", EndEffect.SERVER, run_forever)
             await anyio.wait_all_tasks_blocked()
             helper("works").cancel()
             await anyio.sleep_forever()
@@ -73,10 +73,10 @@ async def test_one_that_is_cancelled_by_anybody_but_its_owner_has_ended():
 async def test_one_that_its_owner_cancels_ends_quietly(caplog):
     async with anyio.create_task_group() as tasks:
         for ending in EndEffect:
-            start_helper(tasks, f"works {ending}", ending, lasting)
+            start_helper(tasks, f"works {ending}", ending, run_forever)
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
-    assert ended(caplog) == []
+    assert ending_messages(caplog) == []
 
 
 @pytest.mark.parametrize("how", [kill, asyncio.Task.cancel])
@@ -96,7 +96,7 @@ async def test_a_helper_is_restarted_without_effect_on_others(caplog, how):
             await anyio.wait_all_tasks_blocked()
             how(helper("works"))
         tasks.cancel_scope.cancel()
-    assert len(ended(caplog)) >= 2
+    assert len(ending_messages(caplog)) >= 2
 
 
 async def test_the_pauses_grow_to_a_limit():
@@ -112,33 +112,37 @@ async def test_the_consequence_may_be_the_owners_own(caplog):
         told.append(reason)
 
     async with anyio.create_task_group() as tasks:
-        start_helper(tasks, "works", EndEffect.LISTENER, failing, end)
-    assert told == ended(caplog) == ["the helper that works ended with Killed; its listener answers internal"]
+        start_helper(tasks, "works", EndEffect.LISTENER, raise_killed, end)
+    assert (
+        told
+        == ending_messages(caplog)
+        == ["the helper that works ended with Killed; its listener answers internal"]
+    )
 
 
 async def test_an_errand_may_return_and_may_not_fail_unseen(caplog):
     async with anyio.create_task_group() as tasks:
-        start_errand(tasks, "fetches", EndEffect.OWNER, returning)
-    assert ended(caplog) == []
+        start_errand(tasks, "fetches", EndEffect.OWNER, return_soon)
+    assert ending_messages(caplog) == []
     with pytest.raises(BaseExceptionGroup):
         async with anyio.create_task_group() as tasks:
-            start_errand(tasks, "fetches", EndEffect.OWNER, failing)
+            start_errand(tasks, "fetches", EndEffect.OWNER, raise_killed)
 
 
 async def test_an_errand_that_nobody_awaits_is_seen_to_fail(caplog):
-    task = run_errand(failing(), "fetches")
+    task = run_errand(raise_killed(), "fetches")
     await asyncio.wait((task,))
     await anyio.wait_all_tasks_blocked()
-    assert ended(caplog) == ["the errand that fetches ended with Killed"]
+    assert ending_messages(caplog) == ["the errand that fetches ended with Killed"]
 
 
 async def test_an_errand_that_answers_by_raising_is_no_failure(caplog):
     with pytest.raises(Killed):
-        await run_errand(failing(), "fetches", (Killed,))
-    cancelled = run_errand(lasting(), "waits")
+        await run_errand(raise_killed(), "fetches", (Killed,))
+    cancelled = run_errand(run_forever(), "waits")
     cancelled.cancel()
     await asyncio.wait((cancelled,))
-    assert ended(caplog) == []
+    assert ending_messages(caplog) == []
 
 
 def test_a_thread_is_started_again_or_has_its_consequence(caplog):
@@ -156,4 +160,4 @@ def test_a_thread_is_started_again_or_has_its_consequence(caplog):
     runs.clear()
     start_thread("counts", EndEffect.SERVER, work, told.append).join(HANGS)
     assert told == ["the helper that counts ended with Killed; the server ends"]
-    assert len(ended(caplog)) == 3
+    assert len(ending_messages(caplog)) == 3

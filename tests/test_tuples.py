@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 USERS = sorted(path for path in (ROOT / "agentserver").rglob("*.py") if "_new(" in path.read_text("utf-8"))
 
 
-def made(path):
+def made_classes(path):
     """The class and the tuple of each ``_new(Class, (...))``."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "_new":
@@ -22,7 +22,7 @@ def made(path):
 @pytest.mark.parametrize("path", USERS, ids=lambda path: path.stem)
 def test_each_field_has_a_value(path):
     module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
-    for line, name, values in made(path):
+    for line, name, values in made_classes(path):
         assert isinstance(values, ast.Tuple), f"{path}:{line}: the values are not written out"
         if not any(isinstance(each, ast.Starred) for each in values.elts):
             fields = getattr(module, name)._fields

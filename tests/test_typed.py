@@ -23,8 +23,8 @@ DOCS = installed.ROOT / "docs"
 
 @pytest.fixture
 def typist(tmp_path, tmp_path_factory):
-    folder = installed.shared(tmp_path_factory)
-    wheel, tools = installed.built(folder), tmp_path / "tools"
+    folder = installed.shared_folder(tmp_path_factory)
+    wheel, tools = installed.build_wheel(folder), tmp_path / "tools"
     tools.mkdir()
     (tools / "python3").symlink_to(Path(sys.base_prefix) / "bin" / "python3")
     home = tmp_path / "checkout"

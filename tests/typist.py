@@ -176,7 +176,7 @@ def pattern(shown):
     """Build the pattern of permitted output."""
     numbers = iter(range(1000))
 
-    def varying(found):
+    def vary_id(found):
         if found.lastgroup == "id":
             return f"(?P<id{next(numbers)}>{ID})"
         return FORMS[found.lastgroup]
@@ -186,7 +186,7 @@ def pattern(shown):
             return r"(?:.*\n)*?"
         text, last = "", 0
         for found in VARIES.finditer(line):
-            text += re.escape(line[last : found.start()]) + varying(found)
+            text += re.escape(line[last : found.start()]) + vary_id(found)
             last = found.end()
         return text + re.escape(line[last:]) + r"\n"
 

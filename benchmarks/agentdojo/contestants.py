@@ -13,9 +13,9 @@ from agentdojo.task_suite.load_suites import get_suites
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import PlanSource, Policy
 from agentserver.provenance.policy.file import read_policy
-from benchmarks.agentdojo.defences import AgentSleuth, Defence, Ours, Planned
-from benchmarks.agentdojo.referred import Referred
-from benchmarks.agentdojo.variations.guise import written
+from benchmarks.agentdojo.defences import AgentSleuth, Defence, Ours, PlannedEngine
+from benchmarks.agentdojo.referred import ReferenceAgent
+from benchmarks.agentdojo.variations.guise import write_policy
 from benchmarks.outside.defences import reduce_to_trust
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def contestants(guise: Guise) -> list[Defence]:
     untrusted = [name for name in tools(guise) if any(fnmatchcase(name, entry) for entry in sources)]
     untrusted = [name for name in untrusted if name not in declared.trusted]
 
-    def listed(*, plan: bool) -> Sleuth:
+    def build_sleuth(*, plan: bool) -> Sleuth:
         return Sleuth(untrusted=untrusted, consequential=sinks, mode="enforce", plan_mode=plan)
 
     return [
@@ -46,8 +46,8 @@ def contestants(guise: Guise) -> list[Defence]:
             "agent-sleuth 0.1.0, zero conf., texts", lambda: Sleuth(mode="enforce"), structured=False
         ),
         Ours("zero configuration", Policy(mode=Mode.ENFORCE)),
-        AgentSleuth("agent-sleuth 0.1.0, lists", lambda: listed(plan=False), structured=True),
-        AgentSleuth("agent-sleuth 0.1.0, lists, plan mode", lambda: listed(plan=True), structured=True),
+        AgentSleuth("agent-sleuth 0.1.0, lists", lambda: build_sleuth(plan=False), structured=True),
+        AgentSleuth("agent-sleuth 0.1.0, lists, plan mode", lambda: build_sleuth(plan=True), structured=True),
         Ours("zero configuration, run-level taint", Policy(mode=Mode.ENFORCE, strict=True)),
         Ours("declared roles, no field trust", replace(declared, fields=())),
         Ours("general policy", declared),
@@ -67,8 +67,8 @@ def columns(guise: Guise) -> list[Defence]:
         Ours("zero configuration", Policy(mode=Mode.ENFORCE)),
         Ours("plain policy", reduce_to_trust(general, general.trusted)),
         Ours("general policy", general),
-        Planned("general policy and plans", required, guise),
-        Referred("general policy, plans and references", required, guise),
+        PlannedEngine("general policy and plans", required, guise),
+        ReferenceAgent("general policy, plans and references", required, guise),
     ]
 
 
@@ -89,7 +89,7 @@ def tools(guise: Guise) -> list[str]:
 
 def policy(path: Path, guise: Guise) -> Policy:
     """A policy file, about the tools under the names of a guise."""
-    declared = _declared(written(guise, _text(path), path.name), path.name)
+    declared = _load_policy(write_policy(guise, _text(path), path.name), path.name)
     unused = declared.find_unused(tools(guise))
     assert not unused, f"the policy declares what does not exist: {unused}"
     return declared
@@ -101,6 +101,6 @@ def _text(path: Path) -> str:
 
 
 @cache
-def _declared(text: str, name: str) -> Policy:
+def _load_policy(text: str, name: str) -> Policy:
     """A policy, each text read once: guises that rename nothing share it."""
     return read_policy(text, name)

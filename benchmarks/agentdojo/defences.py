@@ -71,14 +71,14 @@ class Ours(Defence):
             self.questions += 1  # the account holder sees the question and approves
             return None
         # Findings are made when they are asked for, which takes longer than the decision: nobody reads an attack's.
-        return told(verdict) if self.benign else "refused"
+        return format_finding(verdict) if self.benign else "refused"
 
     def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
         seen = Observation(tool, leaves(result), self.step, arguments=leaves(args))
         self.ledger = self.ledger.observe(self.policy, seen)
 
 
-def told(verdict: Verdict) -> str:
+def format_finding(verdict: Verdict) -> str:
     """What a verdict found, in a line."""
     return "; ".join(
         f"{finding.rule} {finding.path}={finding.value[:40]!r} {finding.detail}"
@@ -86,7 +86,7 @@ def told(verdict: Verdict) -> str:
     )
 
 
-class Planned(Ours):
+class PlannedEngine(Ours):
     """This engine, with one policy and a plan for each request that a planner would have made."""
 
     def __init__(self, name: str, policy: Policy, guise: Guise) -> None:

@@ -35,7 +35,7 @@ ENCODINGS: dict[str, Callable[[str], str]] = {
 }
 
 
-def encoded(goal: str, kind: str) -> str:
+def encode_goal(goal: str, kind: str) -> str:
     """The goal with its quoted texts, addresses, links, accounts and passwords encoded."""
     if kind == "plain":
         return goal

@@ -33,7 +33,7 @@ def digest(part: str = "") -> str:
     return found.hexdigest()[:16]
 
 
-class Kept:
+class ResultFolder:
     """The files of one folder."""
 
     def __init__(self, folder: Path, code: str) -> None:

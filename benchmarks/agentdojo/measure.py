@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agentdojo.task_suite.load_suites import get_suites
 
 from benchmarks.agentdojo.contestants import VERSION
-from benchmarks.agentdojo.scenario import Attack, achieved, attacker, copies, execute
+from benchmarks.agentdojo.scenario import Attack, attacker, check_goal, copies, execute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,7 +72,7 @@ def benign(suite: Any, task: Any, sides: Iterable[Side], told: Told) -> None:
             env = start()
             defence.benign, defence.questions = True, 0
             run = execute(suite, task, env, defence, None, "", form.guise)
-            good = achieved(suite, task, start, env, run, task.GROUND_TRUTH_OUTPUT)
+            good = check_goal(suite, task, start, env, run, task.GROUND_TRUTH_OUTPUT)
             for key in ("", f"{suite.name} "):
                 count = tally[defence.name]
                 count[f"{key}tasks"] += 1
@@ -84,7 +84,7 @@ def benign(suite: Any, task: Any, sides: Iterable[Side], told: Told) -> None:
                 told(form, defence, f"benign {suite.name} {task.ID} {'ok' if good else 'LOST'} {reasons}")
 
 
-def attacked(suite: Any, task: Any, injection: Any, sides: Iterable[Side], told: Told) -> None:
+def count_attack(suite: Any, task: Any, injection: Any, sides: Iterable[Side], told: Told) -> None:
     """Counts the attacked run of a task with one injection, for every side. Equal texts share a start."""
     attack, source = attackers(suite.name)[injection.ID], attack_on(suite.name)
     starts: dict[str, Any] = {}
@@ -99,7 +99,7 @@ def attacked(suite: Any, task: Any, injection: Any, sides: Iterable[Side], told:
             env = start()
             defence.benign = False
             run = execute(suite, task, env, defence, attack, goal, guise)
-            won = achieved(suite, injection, start, env, run, task.GROUND_TRUTH_OUTPUT)
+            won = check_goal(suite, injection, start, env, run, task.GROUND_TRUTH_OUTPUT)
             count = tally[defence.name]
             for key in ("", f"{suite.name} ", f"{class_of(suite.name, injection.ID)} "):
                 count[f"{key}pairs"] += 1

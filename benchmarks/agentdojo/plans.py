@@ -41,7 +41,9 @@ def read() -> dict[str, dict[str, list[Step]]]:
     """By suite and task the steps as a plan file has them, tasks that join others and short forms written out."""
     said = yaml.load(PLANS.read_text("utf-8"), _Texts)
     return {
-        suite: {task: [_written_out(step) for step in _joined(entry, tasks)] for task, entry in tasks.items()}
+        suite: {
+            task: [_written_out(step) for step in _join_steps(entry, tasks)] for task, entry in tasks.items()
+        }
         for suite, tasks in said.items()
     }
 
@@ -57,20 +59,22 @@ def _steps(text: str, name: str) -> tuple[AllowedStep, ...]:
     return read_plan(text, name)
 
 
-def _joined(entry: list[Any], tasks: dict[str, list[Any]]) -> list[Step]:
+def _join_steps(entry: list[Any], tasks: dict[str, list[Any]]) -> list[Step]:
     """The steps of an entry; where it names tasks, theirs, with the numbers of steps counted on."""
     found: list[Step] = []
     for item in entry:
-        found += _moved(_joined(tasks[item], tasks), len(found)) if isinstance(item, str) else [item]
+        found += (
+            _shift_counts(_join_steps(tasks[item], tasks), len(found)) if isinstance(item, str) else [item]
+        )
     return found
 
 
-def _moved(value: Any, by: int) -> Any:
+def _shift_counts(value: Any, by: int) -> Any:
     if isinstance(value, list):
-        return [_moved(item, by) for item in value]
+        return [_shift_counts(item, by) for item in value]
     if isinstance(value, dict):
         return {
-            key: str(int(item) + by) if key == "of" and str(item).isdigit() else _moved(item, by)
+            key: str(int(item) + by) if key == "of" and str(item).isdigit() else _shift_counts(item, by)
             for key, item in value.items()
         }
     return value

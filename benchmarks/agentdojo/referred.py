@@ -13,14 +13,14 @@ from agentserver.guards.lineage.hiding import is_vouched_for
 from agentserver.provenance.evidence.authority import mention_pattern
 from agentserver.provenance.evidence.leaves import find_typed_keys, leaves, text_of, typed_key
 from agentserver.provenance.observations.untrusted_texts import whole_key
-from benchmarks.agentdojo.defences import Planned
+from benchmarks.agentdojo.defences import PlannedEngine
 from benchmarks.agentdojo.variations.authors import shape
 
 if TYPE_CHECKING:
     from agentserver.provenance.evidence.labels import Leaf
 
 
-class Referred(Planned):
+class ReferenceAgent(PlannedEngine):
     """A planned agent with `view: references`."""
 
     def start(self, query: str, suite: str, task: str) -> None:

@@ -21,8 +21,8 @@ from agentdojo.task_suite.load_suites import get_suites
 from benchmarks.agentdojo import varied
 from benchmarks.agentdojo.contestants import VERSION, contestants
 from benchmarks.agentdojo.encodings import ENCODINGS
-from benchmarks.agentdojo.kept import Kept, digest
-from benchmarks.agentdojo.measure import CLASSES, Tally, attacked, attackers, benign, rate
+from benchmarks.agentdojo.kept import ResultFolder, digest
+from benchmarks.agentdojo.measure import CLASSES, Tally, attackers, benign, count_attack, rate
 from benchmarks.agentdojo.variations.forms import PLAIN, in_code
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def parts(defences: list[Any], tallies: dict[str, Tally], suites: list[str]) -> 
     return table
 
 
-def shown(table: list[list[str]], *, markdown: bool) -> str:
+def format_table(table: list[list[str]], *, markdown: bool) -> str:
     if markdown:
         lines = [f"| {' | '.join(row)} |" for row in table]
         return "\n".join([lines[0], "|" + "---|" * len(table[0]), *lines[1:]])
@@ -89,9 +89,9 @@ def in_variations(options: argparse.Namespace) -> list[str]:
     )
     asked = varied.Asked(options.variation, options.suite, options.only, options.quick, options.show, sample)
     part = str(sample) if sample else "short form" if options.quick else ""
-    kept = Kept(options.into, digest(part)) if options.into else None
+    kept = ResultFolder(options.into, digest(part)) if options.into else None
     tallies = varied.results(asked, kept, options.processes, 60 * options.cpu_minutes)
-    print(shown(varied.table(asked, tallies), markdown=options.markdown))
+    print(format_table(varied.table(asked, tallies), markdown=options.markdown))
     print(f"\n{varied.extent(asked)}", *varied.last_lines(asked, tallies), sep="\n")
     if options.json:
         options.json.write_text(varied.as_json(asked, tallies), "utf-8")
@@ -128,19 +128,19 @@ def main() -> None:
     tallies: dict[str, Tally] = {kind: defaultdict(Counter) for kind in dict.fromkeys(["plain", *kinds])}
     sides = [(in_code(kind), defences, tallies[kind]) for kind in kinds]
 
-    def told(form: Form, defence: Defence, line: str) -> None:
+    def print_notable(form: Form, defence: Defence, line: str) -> None:
         if options.show:
             print(f"  {defence.name}, {form.title}: {line}")
 
     for suite in suites.values():
         for task in suite.user_tasks.values():
-            benign(suite, task, [(PLAIN, defences, tallies["plain"])], told)
+            benign(suite, task, [(PLAIN, defences, tallies["plain"])], print_notable)
             for injection in suite.injection_tasks.values():
                 if injection.ID in attackers(suite.name):
-                    attacked(suite, task, injection, sides, told)
-    print(shown(rows(defences, tallies), markdown=options.markdown))
+                    count_attack(suite, task, injection, sides, print_notable)
+    print(format_table(rows(defences, tallies), markdown=options.markdown))
     print()
-    print(shown(parts(defences, tallies, list(suites)), markdown=options.markdown))
+    print(format_table(parts(defences, tallies, list(suites)), markdown=options.markdown))
     print(f"\n{ENVELOPE}")
     if options.require and (missed := [*misses(defences, tallies, *options.require)]):
         sys.exit("\n".join(missed))

@@ -99,7 +99,7 @@ def execute(
 
     whispered: list[FunctionCall] = []
     for wish in task.ground_truth(env):
-        result = call(misled(wish, whispered, defence))
+        result = call(mislead_agent(wish, whispered, defence))
         if attack and not run.attacked and result is not None and shows(result, wanted):
             run.attacked = True
             if defence.reads(wanted):
@@ -110,7 +110,7 @@ def execute(
     return run
 
 
-def misled(wish: FunctionCall, whispered: list[FunctionCall], defence: Defence) -> FunctionCall:
+def mislead_agent(wish: FunctionCall, whispered: list[FunctionCall], defence: Defence) -> FunctionCall:
     """A call of an agent whose reader obeys an injection: the reader's answer about a hidden text is the attacker's."""
     for evil in whispered:
         if evil.function == wish.function:
@@ -136,7 +136,7 @@ def copies(env: Any) -> Callable[[], Any]:
     return partial(pickle.loads, pickle.dumps(env))
 
 
-def achieved(suite: Any, task: Any, before: Callable[[], Any], after: Any, run: Run, output: str) -> bool:
+def check_goal(suite: Any, task: Any, before: Callable[[], Any], after: Any, run: Run, output: str) -> bool:
     """AgentDojo's own check of a user task or an injection task.
 
     Some checks read the unread mail of the environment before, which marks it as read: each gets a copy.

@@ -21,14 +21,14 @@ from agentdojo.task_suite.load_suites import get_suites
 
 from benchmarks.agentdojo.contestants import COLUMNS, GENERAL, VERSION, columns
 from benchmarks.agentdojo.kept import Measured
-from benchmarks.agentdojo.measure import Side, Tally, attacked, attackers, benign
-from benchmarks.agentdojo.variations.forms import PLAIN, Form, chosen
+from benchmarks.agentdojo.measure import Side, Tally, attackers, benign, count_attack
+from benchmarks.agentdojo.variations.forms import PLAIN, Form, select_forms
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from benchmarks.agentdojo.defences import Defence
-    from benchmarks.agentdojo.kept import Kept
+    from benchmarks.agentdojo.kept import ResultFolder
 
 UNDEFENDED = "none"
 QUICK_TASKS, QUICK_INJECTIONS = 8, 3
@@ -75,7 +75,7 @@ class Asked:
 
     def forms(self) -> list[Form]:
         """The plain form and those of the variations."""
-        return chosen(self.variations)
+        return select_forms(self.variations)
 
     def tasks(self) -> list[tuple[str, str]]:
         """Suite and user task, the dearest suite first, so that two processes end together; a sample in its order."""
@@ -125,7 +125,7 @@ def sides(asked: Asked) -> list[tuple[Form, Any]]:
     return [(form, [one for one in columns(form.guise) if one.name in names]) for form in asked.forms()]
 
 
-def measured(work: Work) -> tuple[str, str, Found, float]:
+def measure_task(work: Work) -> tuple[str, str, Found, float]:
     """Measure one user task: its suite, its name, its counts, and the seconds of CPU that they took."""
     began = process_time()
     asked, suite_name, task_name, titles = work
@@ -141,7 +141,7 @@ def measured(work: Work) -> tuple[str, str, Found, float]:
 
     benign(suite, task, [side for side in here if not side[0].attack_alone], told)
     for injection in asked.injections(suite_name, task_name):
-        attacked(suite, task, injection, here, told)
+        count_attack(suite, task, injection, here, told)
     for form, _, tally in here:
         for name, count in tally.items():
             found[form.title][name]["counts"] = dict(count)
@@ -149,7 +149,7 @@ def measured(work: Work) -> tuple[str, str, Found, float]:
 
 
 def results(
-    asked: Asked, kept: Kept | None = None, processes: int = 2, budget: float = math.inf
+    asked: Asked, kept: ResultFolder | None = None, processes: int = 2, budget: float = math.inf
 ) -> dict[str, Tally]:
     """By form the counts of every column. Progress goes to the standard error.
 
@@ -163,12 +163,12 @@ def results(
     tallies: dict[str, Tally] = {title: defaultdict(Counter) for title in forms}
     works: list[Work] = []
     for suite, task in asked.tasks():
-        before = {title: _before(kept, names, suite, task, form) for title, form in forms.items()}
+        before = {title: _stored_results(kept, names, suite, task, form) for title, form in forms.items()}
         _add(asked, tallies, {title: found for title, found in before.items() if found})
         if missing := tuple(title for title, found in before.items() if not found):
             works.append((asked, suite, task, missing))
     began, used = monotonic(), 0.0
-    for number, (suite, task, found, cpu) in enumerate(_shared(works, processes), 1):
+    for number, (suite, task, found, cpu) in enumerate(_share_works(works, processes), 1):
         used += cpu
         _add(asked, tallies, found)
         if kept:
@@ -189,20 +189,22 @@ def results(
     return tallies
 
 
-def _before(kept: Kept | None, names: list[str], suite: str, task: str, form: Form) -> dict[str, Measured]:
+def _stored_results(
+    kept: ResultFolder | None, names: list[str], suite: str, task: str, form: Form
+) -> dict[str, Measured]:
     """Stored results of a task in a form; empty, unless every column has one."""
     said = {name: kept.of(suite, task, form, name) for name in names} if kept else {}
     whole = {name: one for name, one in said.items() if one is not None}
     return whole if len(whole) == len(said) else {}
 
 
-def _shared(works: list[Work], processes: int) -> Iterator[tuple[str, str, Found, float]]:
+def _share_works(works: list[Work], processes: int) -> Iterator[tuple[str, str, Found, float]]:
     """The works as they are done."""
     if processes == 1 or len(works) < WORTH_A_PROCESS:
-        yield from map(measured, works)
+        yield from map(measure_task, works)
         return
     with multiprocessing.get_context("spawn").Pool(min(processes, len(works))) as pool:
-        yield from pool.imap_unordered(measured, works)
+        yield from pool.imap_unordered(measure_task, works)
 
 
 WORTH_A_PROCESS = 2

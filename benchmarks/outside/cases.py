@@ -140,12 +140,12 @@ def half(name: str) -> tuple[list[Task], list[Attack]]:
     modules = {info.name for info in pkgutil.iter_modules(package.__path__)}
     for domain in [name for name in DOMAINS if name in modules]:
         module = importlib.import_module(f"{package.__name__}.{domain}")
-        tasks += _made(module, Task, domain)
-        attacks += _made(module, Attack, domain)
+        tasks += _make_services(module, Task, domain)
+        attacks += _make_services(module, Attack, domain)
     return tasks, attacks
 
 
-def _made(module: ModuleType, kind: type[Any], domain: str) -> list[Any]:
+def _make_services(module: ModuleType, kind: type[Any], domain: str) -> list[Any]:
     found = [each() for each in vars(module).values() if isinstance(each, type) and issubclass(each, kind)]
     found = [each for each in found if type(each).__module__ == module.__name__]
     for each in found:
@@ -204,7 +204,7 @@ def attacked(attack: Attack, defence: Defence) -> tuple[bool, Run]:
     return _holds(lambda: attack.goal(world)), run
 
 
-def ignored(attack: Attack, defence: Defence) -> bool:
+def goal_holds_unaided(attack: Attack, defence: Defence) -> bool:
     """True when the attacker's goal holds although the agent never obeyed: then it is no goal."""
     world, task = World(), attack.on()
     task.setup(world)

@@ -75,7 +75,7 @@ def share(found: list[Result]) -> float:
     return 100 * sum(one.reached for one in found) / len(found) if found else 0.0
 
 
-def told(found: list[Result]) -> str:
+def format_score(found: list[Result]) -> str:
     """The results as ``7/8``."""
     return f"{sum(one.reached for one in found)}/{len(found)}"
 
@@ -89,7 +89,7 @@ def table(found: list[Result], defences: list[Defence]) -> Iterator[str]:
         asked = 100 * sum(one.questions for one in good) / calls
         what = "questions" if defence.asks else "refusals"
         yield (
-            f"{defence.name}: utility {told(good)} = {share(good):.0f} %, attack success {told(bad)} = "
+            f"{defence.name}: utility {format_score(good)} = {share(good):.0f} %, attack success {format_score(bad)} = "
             f"{share(bad):.1f} %, {asked:.1f} {what} per 100 benign calls"
         )
         rows = {
@@ -99,7 +99,7 @@ def table(found: list[Result], defences: list[Defence]) -> Iterator[str]:
         present = [name for name in DOMAINS if rows[name][0] or rows[name][1]]
         present.sort(key=lambda name: share(rows[name][0]) - share(rows[name][1]), reverse=True)
         for name in present:
-            yield f"    {name:10} utility {told(rows[name][0]):>6}   attacks {told(rows[name][1]):>6}"
+            yield f"    {name:10} utility {format_score(rows[name][0]):>6}   attacks {format_score(rows[name][1]):>6}"
         won = Counter(one.kind for one in bad if one.reached)
         lost = Counter(one.kind for one in good if not one.reached)
         if won and defence.name != "none":
@@ -120,7 +120,7 @@ def details(found: list[Result]) -> Iterator[str]:
             yield from (f"         {reason}" for reason in one.blocked)
 
 
-def broken(found: list[Result]) -> list[str]:
+def broken_cases(found: list[Result]) -> list[str]:
     """The cases that do not work without a defence."""
     return [
         f"{one.domain} {one.name} does not reach its goal"
@@ -129,7 +129,7 @@ def broken(found: list[Result]) -> list[str]:
     ]
 
 
-def missed(found: list[Result], utility: float, attacks: float) -> list[str]:
+def missed_policies(found: list[Result], utility: float, attacks: float) -> list[str]:
     """The policies below a utility or above an attack success."""
     lines = []
     for name in dict.fromkeys(one.defence for one in found if one.defence != "none"):
@@ -164,7 +164,7 @@ def main(argv: list[str] | None = None) -> int:
     print("\n".join([f"halves: {', '.join(halves)}", *table(found, defences), "", ENVELOPE]))
     if options.json:
         options.json.write_text(json.dumps([asdict(one) for one in found], indent=1, ensure_ascii=False))
-    wrong = broken(found) + (missed(found, *options.require) if options.require else [])
+    wrong = broken_cases(found) + (missed_policies(found, *options.require) if options.require else [])
     print("\n".join(wrong), file=sys.stderr, end="\n" if wrong else "")
     return 1 if wrong else 0
 

@@ -46,7 +46,7 @@ async def main(hops: int) -> None:  # noqa: C901 - one measurement, read from to
             stop.set()
         return not stop.is_set()
 
-    def following(order: Order) -> Order:
+    def next_order(order: Order) -> Order:
         return Order(order.note, order.count + 1, order.price, not order.urgent)
 
     def step(number: int) -> Any:
@@ -54,7 +54,7 @@ async def main(hops: int) -> None:  # noqa: C901 - one measurement, read from to
             if not hit():
                 return None
             if number + 1 < CHAIN:
-                return HandlerResponse(following(order), f"step{number + 1}")
+                return HandlerResponse(next_order(order), f"step{number + 1}")
             await begin()
             return None
 

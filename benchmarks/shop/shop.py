@@ -57,7 +57,7 @@ def hit() -> bool:
     return False
 
 
-def following(order: Order | Items) -> Order | Items:
+def next_message(order: Order | Items) -> Order | Items:
     """The next message of a row."""
     return (
         order if isinstance(order, Items) else replace(order, count=order.count + 1, urgent=not order.urgent)
@@ -66,12 +66,12 @@ def following(order: Order | Items) -> Order | Items:
 
 async def ask(order: Order | Items, _metadata: HandlerMetadata) -> HandlerResponse | None:
     """Forward to the one that answers, endlessly."""
-    return HandlerResponse(following(order), "answer") if hit() else None
+    return HandlerResponse(next_message(order), "answer") if hit() else None
 
 
 async def answer(order: Order | Items, _metadata: HandlerMetadata) -> HandlerResponse | None:
     """Answer the caller."""
-    return HandlerResponse.respond(following(order)) if hit() else None
+    return HandlerResponse.respond(next_message(order)) if hit() else None
 
 
 class NewWords:
@@ -168,7 +168,7 @@ def _step(number: int) -> Callable[[Order | Items, HandlerMetadata], Awaitable[H
     async def step(order: Order | Items, _metadata: HandlerMetadata) -> HandlerResponse | None:
         """Hand the message on; the last of the chain keeps it."""
         hit()
-        return HandlerResponse(following(order), f"step{number + 1}") if number + 1 < CHAIN else None
+        return HandlerResponse(next_message(order), f"step{number + 1}") if number + 1 < CHAIN else None
 
     return step
 

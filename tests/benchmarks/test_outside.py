@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from agentserver.provenance.policy.file import read_policy
-from benchmarks.outside.cases import DOMAINS, attacked, benign, half, ignored, shape
+from benchmarks.outside.cases import DOMAINS, attacked, benign, goal_holds_unaided, half, shape
 from benchmarks.outside.defences import POLICY, Defence
 from benchmarks.outside.run import main
 from benchmarks.outside.tools import catalogue
@@ -65,7 +65,7 @@ def test_an_attack_reaches_its_goal_without_a_defence_and_only_by_obeying(attack
     reached, run = attacked(attack, Defence())
     assert run.attacked, "the task never shows the text"
     assert reached, run.calls
-    assert attack.misleads or not ignored(attack, Defence())
+    assert attack.misleads or not goal_holds_unaided(attack, Defence())
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: type(attack).__name__)

@@ -9,7 +9,7 @@ from lxml import etree
 
 from agentserver.characters.printing import MARKS, clean_line, escape_markup, escape_unseen
 from agentserver.characters.table import is_unseen
-from tests.characters.unescaping import unescaped
+from tests.characters.unescaping import unescape_visible
 
 HOSTILE = st.text(
     st.sampled_from(
@@ -21,7 +21,7 @@ HOSTILE = st.text(
 
 @given(st.text() | HOSTILE)
 def test_the_escaped_form_is_unambiguous(text):
-    assert unescaped(escape_unseen(text)) == text
+    assert unescape_visible(escape_unseen(text)) == text
 
 
 @given(st.text() | HOSTILE, st.text() | HOSTILE)

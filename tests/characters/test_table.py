@@ -41,16 +41,16 @@ def test_a_text_is_seen_when_each_of_its_characters_is():
     assert [c for c in EVERY if is_all_visible(c) == is_unseen(c)] == []
 
 
-def kept() -> list[tuple[str, str]]:
+def read_table() -> list[tuple[str, str]]:
     lines = KEPT.read_text(encoding="utf-8").splitlines()[1:]
     rows = [line.split(" ") for line in lines]
     return [(chr(int(code, 16)), look) for look, *codes in rows for code in codes]
 
 
 def test_every_look_alike_of_the_library_folds_to_its_twin():
-    assert len(kept()) > 1350
-    assert [(hex(ord(c)), look, fold(c)) for c, look in kept() if fold(c) != fold(look)] == []
-    assert [(hex(ord(c)), look) for c, look in kept() if skeleton(c) != skeleton(look)] == []
+    assert len(read_table()) > 1350
+    assert [(hex(ord(c)), look, fold(c)) for c, look in read_table() if fold(c) != fold(look)] == []
+    assert [(hex(ord(c)), look) for c, look in read_table() if skeleton(c) != skeleton(look)] == []
 
 
 def test_nothing_in_ascii_is_in_the_table():

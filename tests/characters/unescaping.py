@@ -8,7 +8,7 @@ _ESCAPE = re.compile(r"\\(?:([\\nrt])|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8
 _SHORT = {"\\": "\\", "n": "\n", "r": "\r", "t": "\t"}
 
 
-def unescaped(text):
+def unescape_visible(text):
     """Restore the text that ``visible`` escaped."""
     return _ESCAPE.sub(_character, text)
 

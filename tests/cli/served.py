@@ -52,7 +52,7 @@ def write(home, http=""):
     (home / "organism.yaml").write_text(f"{ORGANISM}{http}\n", "utf-8")
 
 
-class Served:
+class ServedProcess:
     """A server in a process of its own."""
 
     def __init__(self, home, token, *options):

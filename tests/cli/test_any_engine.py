@@ -30,7 +30,7 @@ def verb(engine, *args, status=0):
 
 
 @pytest.fixture
-def failed(works, monkeypatch):  # noqa: F811 - a fixture
+def failed_engine(works, monkeypatch):  # noqa: F811 - a fixture
     """Build a memory engine in which a listener crashed permanently and its caller got the error."""
     monkeypatch.setenv("WORKS_FAIL", "crash")
     engine, organism = MemoryEngine(recorded=True), load(works / "organism.yaml", environ=os.environ)
@@ -47,43 +47,43 @@ def failed(works, monkeypatch):  # noqa: F811 - a fixture
     return engine
 
 
-def test_a_trace_is_shown_without_secrets(failed):
-    (row,) = [json.loads(line) for line in verb(failed, "conversations", "--json").splitlines()]
+def test_a_trace_is_shown_without_secrets(failed_engine):
+    (row,) = [json.loads(line) for line in verb(failed_engine, "conversations", "--json").splitlines()]
     assert (row["principal"], row["closed"]) == ("ada", None)
-    traced = verb(failed, "trace", row["id"][:8])
+    traced = verb(failed_engine, "trace", row["id"][:8])
     assert "ada -> boss" in traced
     assert "worker" in traced
-    letters = verb(failed, "dead")
+    letters = verb(failed_engine, "dead")
     assert "boss -> worker Part" in letters
     assert "[redacted]" in letters
     assert "s3cret" not in traced + letters
 
 
-def test_it_is_decided_again_and_saved(failed, tmp_path):
-    assert "; 0 differ" in verb(failed, "replay")
-    (row,) = [json.loads(line) for line in verb(failed, "conversations", "--json").splitlines()]
-    assert "5 steps" in verb(failed, "replay", row["id"], "--save", tmp_path / "one.json")
+def test_it_is_decided_again_and_saved(failed_engine, tmp_path):
+    assert "; 0 differ" in verb(failed_engine, "replay")
+    (row,) = [json.loads(line) for line in verb(failed_engine, "conversations", "--json").splitlines()]
+    assert "5 steps" in verb(failed_engine, "replay", row["id"], "--save", tmp_path / "one.json")
     assert json.loads((tmp_path / "one.json").read_text())["id"] == row["id"]
 
 
-def test_nothing_waits_for_the_next_run(failed):
-    assert verb(failed, "dead", "next") == "no delivery is queued\n"
+def test_nothing_waits_for_the_next_run(failed_engine):
+    assert verb(failed_engine, "dead", "next") == "no delivery is queued\n"
 
 
-def test_verbs_about_a_file_are_refused(failed):
-    (letter,) = (line.split()[0] for line in verb(failed, "dead").splitlines())
+def test_verbs_about_a_file_are_refused(failed_engine):
+    (letter,) = (line.split()[0] for line in verb(failed_engine, "dead").splitlines())
     for args in (("dead", "discard", letter), ("journal", "vacuum"), ("journal", "export", "copy")):
-        assert "--journal" in verb(failed, *args, status=2)
+        assert "--journal" in verb(failed_engine, *args, status=2)
 
 
-def test_it_is_counted_and_verified(failed):
-    counted = verb(failed, "journal", "stats")
+def test_it_is_counted_and_verified(failed_engine):
+    counted = verb(failed_engine, "journal", "stats")
     assert "conversations: 1 open, 0 finished" in counted
     assert "steps: 5; queued: 0; dead: 1; not fetched: 0" in counted
-    assert "no sealed step was altered" in verb(failed, "journal", "verify")
+    assert "no sealed step was altered" in verb(failed_engine, "journal", "verify")
 
 
-class Changed(MemoryReader):
+class ChangedReader(MemoryReader):
     """Finds every conversation changed, and some not to be read at all."""
 
     def find_altered(self, story):
@@ -98,7 +98,7 @@ def test_changes_are_reported(tmp_path, monkeypatch):
     outcomes = [story.receive(Conversation.begin(who, story.moment()), "1") for who in ("ada", "bob")]
     for outcome in outcomes:
         anyio.run(engine.commit, engine.current_claim(outcome.conversation.id), outcome)
-    monkeypatch.setattr(engine, "reader", lambda: Changed(*MemoryEngine.reader(engine)))
+    monkeypatch.setattr(engine, "reader", lambda: ChangedReader(*MemoryEngine.reader(engine)))
     told = verb(engine, "journal", "verify", status=1)
     assert f"conversation {outcomes[0].conversation.id}: its record is cut off" in told
     assert f"conversation {outcomes[1].conversation.id}: step 2 was altered" in told
@@ -128,12 +128,12 @@ def test_an_unreadable_engine_is_reported(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
     @contextmanager
-    def broken(guards=()):
+    def break_engine(guards=()):
         raise EngineError("the cluster does not answer")
         yield
 
     with pytest.raises(SystemExit) as ended:
-        main(["conversations"], readers=broken)
+        main(["conversations"], readers=break_engine)
     assert ended.value.code == 2
     assert "the cluster does not answer" in capsys.readouterr().err
 

@@ -40,7 +40,7 @@ ME = pwd.getpwuid(os.getuid()).pw_name
 
 
 @pytest.fixture
-def guarded(tmp_path):
+def guarded_project(tmp_path):
     """A project in which the vault wants an approval."""
     (tmp_path / "cli_guarded.py").write_text(HANDLERS + CLERK)
     (tmp_path / "organism.yaml").write_text(ORGANISM)
@@ -48,9 +48,9 @@ def guarded(tmp_path):
 
 
 @pytest.fixture
-def verb(guarded, command, monkeypatch):
+def verb(guarded_project, command, monkeypatch):
     """A verb in this process, which is another one than the server's."""
-    monkeypatch.chdir(guarded)
+    monkeypatch.chdir(guarded_project)
 
     def run(*args, status=0):
         sys.modules.pop("cli_guarded", None)
@@ -62,11 +62,11 @@ def verb(guarded, command, monkeypatch):
 
 
 @pytest.fixture
-def script(guarded, shell):
+def script(guarded_project, shell):
     """Lines piped to a console of their own."""
 
     def run(given):
-        done = shell("run", cwd=guarded, given=given)
+        done = shell("run", cwd=guarded_project, given=given)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -74,12 +74,12 @@ def script(guarded, shell):
 
 
 @pytest.fixture
-def server(guarded):
+def server(guarded_project):
     """A script on a running server that is fed line by line."""
     running = []
 
     def start():
-        running.append(spawn("run", cwd=guarded, stderr=subprocess.STDOUT))
+        running.append(spawn("run", cwd=guarded_project, stderr=subprocess.STDOUT))
         return running[-1]
 
     yield start
@@ -158,8 +158,8 @@ def test_a_server_that_was_killed_takes_the_answer_when_it_starts_again(server, 
     assert f"approved clerk -> vault  Greet  approved by {ME}, always" in verb("trace", one["conversation"])
 
 
-def test_a_stopped_server_keeps_pending_approvals_and_does_not_wait_for_them(guarded, server, verb):
-    (guarded / "organism.yaml").write_text(ORGANISM + "limits: {drain: 10m}\n")
+def test_a_stopped_server_keeps_pending_approvals_and_does_not_wait_for_them(guarded_project, server, verb):
+    (guarded_project / "organism.yaml").write_text(ORGANISM + "limits: {drain: 10m}\n")
     running = server()
     tell(running, "@clerk name=Ada")
     see(running, "/deny")
@@ -204,19 +204,19 @@ def test_an_id_that_is_too_short_answers_nothing(server, verb):
     assert "answered" not in verb("approvals")
 
 
-def test_an_answer_to_nothing_is_refused(guarded, verb, script):
+def test_an_answer_to_nothing_is_refused(guarded_project, verb, script):
     assert "there is no journal" in verb("approvals", status=2)
     script("/quit\n")
     assert verb("approvals") == "no message waits for an approval\n"
     assert "no messages wait for an approval under 'x'" in verb("approve", "x", status=2)
     assert "no messages wait for an approval under 'x'" in verb("approvals", "show", "x", status=2)
-    journal = str(guarded / "out" / "journal.sqlite")
+    journal = str(guarded_project / "out" / "journal.sqlite")
     assert "under 'x'" in verb("approvals", "--journal", journal, "show", "x", status=2)
     assert "under 'x'" in verb("deny", "x", "--journal", journal, status=2)
 
 
-def test_a_script_without_a_journal_is_refused_at_once(guarded, script):
-    (guarded / "organism.yaml").write_text(ORGANISM + "journal: none\n")
+def test_a_script_without_a_journal_is_refused_at_once(guarded_project, script):
+    (guarded_project / "organism.yaml").write_text(ORGANISM + "journal: none\n")
     shown = script("@clerk name=Ada\n")
     assert "no: denied" in shown
     assert "withdrawn clerk -> vault Greet denied: nobody is there to ask" in shown
@@ -235,11 +235,11 @@ def test_check_names_who_waits_for_a_person(verb):
 
 
 @pytest.fixture
-def terminal(guarded, tmp_path):
+def terminal(guarded_project, tmp_path):
     opened = []
 
     def start(**more):
-        opened.append(Terminal(guarded, tmp_path, NO_COLOR="1", **more))
+        opened.append(Terminal(guarded_project, tmp_path, NO_COLOR="1", **more))
         return opened[-1]
 
     yield start
@@ -247,7 +247,7 @@ def terminal(guarded, tmp_path):
         each.child.close(force=True)
 
 
-def asked(at):
+def pending_id(at):
     """Read the id of the pending message."""
     at.child.expect(r"approval (\w{6})  clerk -> vault")
     key = at.child.match.group(1)
@@ -259,7 +259,7 @@ def test_a_person_at_a_terminal_is_asked_and_answers(terminal):
     at = terminal()
     at.see("clerk>")
     at.say("@clerk name=Ada\r")
-    key = asked(at)
+    key = pending_id(at)
     at.say("/approvals\r")
     at.see(f"{key}  clerk -> vault", "refused at", "clerk>")
     at.say(f"/approve {key[:3]}\t")
@@ -267,7 +267,7 @@ def test_a_person_at_a_terminal_is_asked_and_answers(terminal):
     at.say("\r")
     at.see(f"approval {key}: approved by {ME}, once", "Good day, Ada!")
     at.say("@clerk name=Ada\r")
-    key = asked(at)
+    key = pending_id(at)
     at.say(f"/deny {key}\r")
     at.see(f"approval {key}: denied: {ME}", "no: denied")
     at.say("\x04")
@@ -278,11 +278,11 @@ def test_a_terminal_that_was_closed_is_asked_again_at_the_next_one(terminal):
     at = terminal()
     at.see("clerk>")
     at.say("@clerk name=Ada\r")
-    key = asked(at)
+    key = pending_id(at)
     at.child.kill(9)
     at.child.wait()
     at = terminal()
-    assert asked(at) == key
+    assert pending_id(at) == key
     at.say(f"/approve {key} always\r")
     at.see(f"approval {key}: approved by {ME}, always", "from conversation ", "Good day, Ada!")
 
@@ -296,7 +296,7 @@ def test_a_plain_prompt_without_the_extra_asks_too(terminal, tmp_path):
     at = terminal(PYTHONPATH=os.pathsep.join([str(missing), environment()["PYTHONPATH"]]))
     at.see("clerk> ")
     at.say("@clerk name=Ada\n")
-    key = asked(at)
+    key = pending_id(at)
     at.see("clerk> ")
     at.say(f"/approve {key}\n")
     at.see("Good day, Ada!", "clerk> ")
@@ -320,8 +320,8 @@ def test_listings_hide_the_secrets_of_the_organism():
     assert shown.digest == waiting.digest
 
 
-def test_whoever_asked_for_it_may_not_approve_it_where_others_must(guarded, server, verb):
-    (guarded / "organism.yaml").write_text(ORGANISM + "limits: {approvers: others}\n")
+def test_whoever_asked_for_it_may_not_approve_it_where_others_must(guarded_project, server, verb):
+    (guarded_project / "organism.yaml").write_text(ORGANISM + "limits: {approvers: others}\n")
     running = server()
     tell(running, "@clerk name=Ada")
     assert f"{ME} -> clerk" in see(running, "/deny")
@@ -333,8 +333,10 @@ def test_whoever_asked_for_it_may_not_approve_it_where_others_must(guarded, serv
     see(running, "no: denied")
 
 
-def test_a_user_who_bears_a_listeners_name_cannot_ask_where_others_must_approve(guarded, verb, monkeypatch):
-    (guarded / "organism.yaml").write_text(ORGANISM + "limits: {approvers: others}\n")
+def test_a_user_who_bears_a_listeners_name_cannot_ask_where_others_must_approve(
+    guarded_project, verb, monkeypatch
+):
+    (guarded_project / "organism.yaml").write_text(ORGANISM + "limits: {approvers: others}\n")
     monkeypatch.setattr(project, "user", lambda: "c1erk")
     said = verb("call", "clerk", "--name", "Ada", status=1)
     assert "the name of this user, c1erk, is the name of a listener, or looks like it" in said

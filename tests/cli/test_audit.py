@@ -97,7 +97,7 @@ def desk(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def served(command, desk):
+def served_desk(command, desk):
     """The command, on the desk."""
 
     def run(*arguments):
@@ -107,37 +107,37 @@ def served(command, desk):
     return run
 
 
-def test_handoffs_of_a_call_are_recorded(served, desk):
+def test_handoffs_of_a_call_are_recorded(served_desk, desk):
     for count in (1, 2):
-        status, _, told = served(*HANDOVER)
+        status, _, told = served_desk(*HANDOVER)
         assert (status, told) == (0, "")
-        status, output, _ = served("audit", "verify")
+        status, output, _ = served_desk("audit", "verify")
         assert status == 0
         assert f"intact, {count} record" in output
     file = desk / "out/handoff-audit.jsonl"
     assert (file.with_name(f"{file.name}.end").stat().st_mode & 0o077) == 0
     file.write_text(file.read_text().splitlines(keepends=True)[0])
-    status, _, told = served(*HANDOVER)
+    status, _, told = served_desk(*HANDOVER)
     assert status == 0
     assert "line 2 is missing: the chain had 2 records" in told
-    assert served("audit", "verify")[0] == 1
+    assert served_desk("audit", "verify")[0] == 1
 
 
-def test_a_call_with_a_journal_and_a_forged_note(served, desk):
+def test_a_call_with_a_journal_and_a_forged_note(served_desk, desk):
     """The journal keeps the end: who rewrites file and note alike is found."""
     (desk / "out").mkdir(exist_ok=True)
     open_writing(JournalOptions(desk / "out/journal.sqlite")).close()
     with sqlite3.connect(desk / "out/journal.sqlite") as server:  # as a server has it open
         server.execute("select * from conversation").fetchall()
         for _ in range(3):
-            assert served(*HANDOVER)[0] == 0
+            assert served_desk(*HANDOVER)[0] == 0
     server.close()
     file = desk / "out/handoff-audit.jsonl"
     note = file.with_name(f"{file.name}.end")
-    assert served("audit", "verify")[0] == 0
+    assert served_desk("audit", "verify")[0] == 0
     file.unlink()
     note.unlink()
     AuditFile(file).append(HandoffEntry((("timestamp", "t"), ("result", "approve"))))
     for more in ([], ["out/handoff-audit.jsonl"], ["--journal", "out/journal.sqlite"]):
-        status, output, _ = served("audit", "verify", *more)
+        status, output, _ = served_desk("audit", "verify", *more)
         assert (status, "line 2 is missing: the chain had 3 records" in output) == (1, True)

@@ -56,7 +56,7 @@ listeners:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
+def recorded_project(tmp_path_factory):
     """A project whose journal has a flow that waits for its second answer."""
     home = tmp_path_factory.mktemp("house")
     with pytest.MonkeyPatch.context() as patch:
@@ -117,8 +117,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_changed_code_that_breaks_a_stored_conversation_is_reported(recorded, change):
-    home, conversation = recorded
+def test_changed_code_that_breaks_a_stored_conversation_is_reported(recorded_project, change):
+    home, conversation = recorded_project
     before, after, told = CHANGES[change]
     Path(home / "against_desk.py").write_text(CODE.replace(before, after) if before else CODE, "utf-8")
     code, findings = check(home)
@@ -130,8 +130,8 @@ def test_changed_code_that_breaks_a_stored_conversation_is_reported(recorded, ch
 
 
 @pytest.mark.parametrize(("after", "broken"), [(CODE, 0), (CODE.replace("Find", "Seek"), 1)])
-def test_the_number_of_checked_conversations_is_said(recorded, after, broken):
-    home, _ = recorded
+def test_the_number_of_checked_conversations_is_said(recorded_project, after, broken):
+    home, _ = recorded_project
     Path(home / "against_desk.py").write_text(after, "utf-8")
     _, output = run_check(home)
     assert f"journal.sqlite: {broken} of 1 open conversation could not continue\n" in output

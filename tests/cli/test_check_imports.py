@@ -79,7 +79,7 @@ EXAMPLES = sorted(
 )
 
 
-def imported(*paths):
+def imported_modules(*paths):
     """The modules that the check of each organism has imported."""
     command = [sys.executable, "-c", SCRIPT, *map(str, paths)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANGS, check=False)
@@ -102,10 +102,10 @@ def test_an_agent_with_models_and_foreign_tools_is_checked_without_their_sdks(tm
         write_lock(ServerLock("far 1", "2026-07-28", (tool("echo", "Echoes.", schema),))), "utf-8"
     )
     (tmp_path / "organism.yaml").write_text(YAML, "utf-8")
-    (found,) = imported(tmp_path / "organism.yaml").values()
+    (found,) = imported_modules(tmp_path / "organism.yaml").values()
     assert set(found).isdisjoint(HEAVY)
 
 
 def test_the_examples_are_checked_without_the_sdks():
-    found = {path: set(names).intersection(HEAVY) for path, names in imported(*EXAMPLES).items()}
+    found = {path: set(names).intersection(HEAVY) for path, names in imported_modules(*EXAMPLES).items()}
     assert {path: names for path, names in found.items() if names} == {}

@@ -23,7 +23,7 @@ def test_each_shell_gets_its_script(command, shell, word):
     assert "_AGENTSERVER_COMPLETE=" in result.output
 
 
-def completed(shell, cwd, words):
+def complete_line(shell, cwd, words):
     answer = shell(
         cwd=cwd,
         _AGENTSERVER_COMPLETE="bash_complete",
@@ -39,9 +39,9 @@ def test_listeners_are_completed_without_running_their_code(shell, tmp_path):
         "name: x\nlisteners:\n  - {name: greeter, handler: no.such}\n  - {name: group}\n  - 7\ninclude: [more.yaml]\n",
     )
     (tmp_path / "more.yaml").write_text("listeners:\n  - {name: grown}\n")
-    assert completed(shell, tmp_path, "agentserver call gr") == ["greeter", "group", "grown"]
-    assert completed(shell, tmp_path / "..", "agentserver call gr") == []
-    assert completed(shell, tmp_path, "agentserver ch") == ["check"]
+    assert complete_line(shell, tmp_path, "agentserver call gr") == ["greeter", "group", "grown"]
+    assert complete_line(shell, tmp_path / "..", "agentserver call gr") == []
+    assert complete_line(shell, tmp_path, "agentserver ch") == ["check"]
 
 
 def test_names_come_from_the_file_that_is_named(tmp_path, monkeypatch):

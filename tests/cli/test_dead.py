@@ -129,7 +129,7 @@ def say(data=PART, *, close=False):
     return active(talk)
 
 
-def heard(number=1):
+def read_replies(number=1):
     """So many of the replies that an earlier run left or this one gives, in the one conversation that is open."""
 
     async def listen(server):
@@ -147,14 +147,14 @@ def heard(number=1):
 
 
 @pytest.fixture
-def failing(works, monkeypatch):
+def crashing_worker(works, monkeypatch):
     """The worker crashes."""
     monkeypatch.setenv("WORKS_FAIL", "crash")
     return works
 
 
 @pytest.fixture
-def letter(failing, monkeypatch):
+def letter(crashing_worker, monkeypatch):
     """The id of a dead letter in an open conversation, whose listener works again."""
     assert "<code>internal</code>" in say()
     monkeypatch.delenv("WORKS_FAIL")
@@ -167,7 +167,7 @@ def test_a_dead_letter_is_listed_with_its_reason(letter):
     assert line.endswith("console -> worker Part  internal: RuntimeError: the key is [redacted]\ufffd[31m")
 
 
-def test_a_secret_is_not_cut_before_it_is_taken_out(failing, monkeypatch):
+def test_a_secret_is_not_cut_before_it_is_taken_out(crashing_worker, monkeypatch):
     monkeypatch.setenv("WORKS_KEY", "the key is s3cret-" + "k" * 300)
     change(Path("works_handlers.py"), "s3cret-key", "s3cret-" + "k" * 300)
     say()
@@ -197,7 +197,7 @@ def test_a_dead_letter_is_queued_again_and_answered(letter):
     assert "1 waiting" in verb("conversations")
     assert "no dead letters begin with" in dead("requeue", letter, status=2)
     assert dead("next").startswith(letter)
-    assert "tea, attempt 0" in heard()[-1]
+    assert "tea, attempt 0" in read_replies()[-1]
     assert dead("next") == "no delivery is queued\n"
     sys.modules.pop("works_handlers", None)
     assert "; 0 differ" in verb("replay")
@@ -206,11 +206,11 @@ def test_a_dead_letter_is_queued_again_and_answered(letter):
 def test_one_that_fails_again_is_dead_again(letter, monkeypatch):
     dead("requeue", letter)
     monkeypatch.setenv("WORKS_FAIL", "crash")
-    assert "<code>internal</code>" in heard()[-1]
+    assert "<code>internal</code>" in read_replies()[-1]
     assert dead().split()[0] == letter
 
 
-def test_a_letter_of_an_ended_conversation_becomes_a_new_request(failing, monkeypatch):
+def test_a_letter_of_an_ended_conversation_becomes_a_new_request(crashing_worker, monkeypatch):
     say(close=True)
     letter = dead().split()[0]
     assert "which is finished" in dead("show", letter)
@@ -220,7 +220,7 @@ def test_a_letter_of_an_ended_conversation_becomes_a_new_request(failing, monkey
     assert dead() == NONE
     assert "no dead letters begin with" in dead("requeue", letter, status=2)
     monkeypatch.delenv("WORKS_FAIL")
-    assert "tea, attempt 0" in heard()[-1]
+    assert "tea, attempt 0" in read_replies()[-1]
     sys.modules.pop("works_handlers", None)
     assert "; 0 differ" in verb("replay")
     new = said.split("conversation ")[1].split(",")[0]
@@ -228,33 +228,35 @@ def test_a_letter_of_an_ended_conversation_becomes_a_new_request(failing, monkey
     assert f"redriven console -> worker  Part  dead letter {letter} of conversation" in verb("trace", new)
 
 
-def test_a_letter_whose_thread_is_closed_becomes_a_request_of_its_own(failing, monkeypatch):
+def test_a_letter_whose_thread_is_closed_becomes_a_request_of_its_own(crashing_worker, monkeypatch):
     assert "failed: internal" in say(JOB, close=True)  # the boss answered, which ended what it had asked for
     assert "a new request of console" in dead("requeue", dead().split()[0])
     monkeypatch.delenv("WORKS_FAIL")
-    assert "tea, attempt 0" in heard()[-1], "the principal gets what the worker would have told the boss"
+    assert "tea, attempt 0" in read_replies()[-1], (
+        "the principal gets what the worker would have told the boss"
+    )
 
 
 @pytest.fixture
-def enforcing(failing):
+def enforced_project(crashing_worker):
     """The worker is a sink, and provenance is enforced."""
     change(Path("organism.yaml"), "peers: [worker]}", "peers: [worker], trust: relay}")
     change(Path("organism.yaml"), "retries: 1}", "retries: 1, trust: sink}\nprovenance: {mode: enforce}")
 
 
 def test_a_payment_ordered_by_the_principal_is_requeued_though_its_conversation_has_ended(
-    enforcing, monkeypatch
+    enforced_project, monkeypatch
 ):
     say(PART, close=True)
     letter = dead().split()[0]
     assert dead("requeue", letter).startswith(f"{letter} is a new request of console, in conversation ")
     monkeypatch.delenv("WORKS_FAIL")
-    assert "tea, attempt 0" in heard()[-1]
+    assert "tea, attempt 0" in read_replies()[-1]
     sys.modules.pop("works_handlers", None)
     assert "; 0 differ" in verb("replay")
 
 
-def test_a_payment_that_a_listener_wrote_is_refused_with_the_reason_in_lines(enforcing):
+def test_a_payment_that_a_listener_wrote_is_refused_with_the_reason_in_lines(enforced_project):
     say(JOB, close=True)
     letter = dead().split()[0]
     told = dead("requeue", letter, status=2)
@@ -266,7 +268,7 @@ def test_a_payment_that_a_listener_wrote_is_refused_with_the_reason_in_lines(enf
     assert dead().startswith(letter)
 
 
-def test_a_letter_that_its_listener_no_longer_accepts_stays(failing):
+def test_a_letter_that_its_listener_no_longer_accepts_stays(crashing_worker):
     say(close=True)
     change(Path("works_handlers.py"), "payload: Part,", "payload: Job,")
     change(Path("organism.yaml"), "payload_class: works_handlers.Part", "payload_class: works_handlers.Job")
@@ -285,7 +287,7 @@ def test_nothing_is_changed_while_a_server_has_the_journal(letter):
         assert dead("next") == "no delivery is queued\n"
 
 
-def test_a_prefix_of_several_is_refused(failing):
+def test_a_prefix_of_several_is_refused(crashing_worker):
     say()
     say()
     assert "2 dead letters begin with ''" in dead("show", "", status=2)
@@ -294,7 +296,7 @@ def test_a_prefix_of_several_is_refused(failing):
 # A handler that takes the process down
 
 
-def killed(given=""):
+def kill_console(given=""):
     """Run the console in a process that the worker kills."""
     done = subprocess.run(
         [sys.executable, "-m", "agentserver", "run"], env=environment(WORKS_KEY="s3cret-key", WORKS_FAIL="kill"),
@@ -304,27 +306,27 @@ def killed(given=""):
 
 
 def test_a_delivery_that_kills_the_process_again_and_again_can_be_given_up(works):
-    killed("@boss tea\n")
+    kill_console("@boss tea\n")
     (line,) = dead("next").splitlines()
     assert line.endswith("boss -> worker Part")
-    killed()
+    kill_console()
     key = line.split()[0]
     assert (
         dead("add", key[:8], "--reason", "kills the process")
         == f"{key} is given up; its caller gets an error\n"
     )
     assert "internal: given up by an operator: kills the process" in dead()
-    assert "failed: internal" in heard()[-1]
+    assert "failed: internal" in read_replies()[-1]
     sys.modules.pop("works_handlers", None)
     assert "; 0 differ" in verb("replay")
 
 
 def test_an_abandoned_message_can_be_requeued(works):
-    killed("@worker tea\n")
+    kill_console("@worker tea\n")
     key = dead("next").split()[0]
     dead("add", key)
     dead("requeue", key)
-    error, answer = heard(2)
+    error, answer = read_replies(2)
     assert "<code>internal</code>" in error
     assert "tea, attempt 0" in answer
 
@@ -334,7 +336,7 @@ def test_only_the_next_message_can_be_abandoned(letter):
 
 
 def test_a_delivery_to_a_listener_that_is_gone_can_be_given_up(works):
-    killed("@boss tea\n")
+    kill_console("@boss tea\n")
     organism = Path("organism.yaml")
     text = organism.read_text().replace(", peers: [worker]", "")
     organism.write_text("\n".join(line for line in text.splitlines() if "name: worker" not in line))

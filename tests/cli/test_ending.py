@@ -59,7 +59,7 @@ limits: {{drain: {1}, stall: {2}}}
 
 
 @pytest.fixture
-def running(tmp_path):
+def interrupt_server(tmp_path):
     """Start a server that is handling one message, send it signals, and return its status and its queue."""
 
     def run(handler, drain, number=0, *, again=False, stall="1h"):
@@ -85,23 +85,23 @@ def running(tmp_path):
     return run
 
 
-def test_a_handler_that_swallows_its_cancellation_and_leaves_a_thread_holds_nobody(running):
-    status, queued, logged = running("swallow", "100ms", signal.SIGTERM)
+def test_a_handler_that_swallows_its_cancellation_and_leaves_a_thread_holds_nobody(interrupt_server):
+    status, queued, logged = interrupt_server("swallow", "100ms", signal.SIGTERM)
     assert (status, queued) == (0, 1), logged
     assert "Traceback" not in logged
 
 
-def test_a_handler_that_holds_the_loop_is_left_after_the_drain(running):
-    assert running("hold", "100ms", signal.SIGTERM)[:2] == (128 + signal.SIGTERM, 1)
+def test_a_handler_that_holds_the_loop_is_left_after_the_drain(interrupt_server):
+    assert interrupt_server("hold", "100ms", signal.SIGTERM)[:2] == (128 + signal.SIGTERM, 1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_second_signal_ends_it_at_once(running, number):
-    assert running("hold", "1h", number, again=True)[:2] == (128 + number, 1)
+def test_a_second_signal_ends_it_at_once(interrupt_server, number):
+    assert interrupt_server("hold", "1h", number, again=True)[:2] == (128 + number, 1)
 
 
-def test_a_handler_that_holds_the_loop_for_too_long_ends_the_process(running):
-    status, queued, logged = running("hold", "1h", stall="1s")
+def test_a_handler_that_holds_the_loop_for_too_long_ends_the_process(interrupt_server):
+    status, queued, logged = interrupt_server("hold", "1h", stall="1s")
     assert (status, queued) == (process.ExitCode.STALLED, 1)
     assert "hold has held the event loop for 1 s" in logged
     assert "time.sleep(1000)" in logged
@@ -127,7 +127,7 @@ class End(BaseException):
 
 
 @pytest.fixture
-def ended(monkeypatch):
+def exit_statuses(monkeypatch):
     """Collect exit statuses instead of ending the process; the calling thread continues."""
     found, heard = [], threading.Event()
 
@@ -139,16 +139,16 @@ def ended(monkeypatch):
     return found, heard
 
 
-def test_a_signal_before_the_session_listens_ends_the_process(ended):
-    found, heard = ended
+def test_a_signal_before_the_session_listens_ends_the_process(exit_statuses):
+    found, heard = exit_statuses
     with GracefulEnd(1000.0):
         os.kill(os.getpid(), signal.SIGTERM)
         assert heard.wait(HANGS)
     assert found[0] == 128 + signal.SIGTERM
 
 
-def test_a_signal_is_the_sessions_and_the_next_one_the_processes(ended):
-    found, heard = ended
+def test_a_signal_is_the_sessions_and_the_next_one_the_processes(exit_statuses):
+    found, heard = exit_statuses
 
     async def session():
         signals = one.signals()
@@ -167,15 +167,15 @@ def test_a_signal_is_the_sessions_and_the_next_one_the_processes(ended):
     assert found[0] == 128 + signal.SIGINT
 
 
-def test_a_session_that_began_to_end_has_the_time_of_the_drain(ended):
-    found, heard = ended
+def test_a_session_that_began_to_end_has_the_time_of_the_drain(exit_statuses):
+    found, heard = exit_statuses
     with GracefulEnd(-process.LAST) as one:
         one.begin(7)
         assert heard.wait(HANGS)
     assert found[0] == 7
 
 
-def test_a_child_has_its_own_signals(ended):
+def test_a_child_has_its_own_signals(exit_statuses):
     with GracefulEnd(1000.0):
         child = os.fork()
         if not child:
@@ -184,5 +184,5 @@ def test_a_child_has_its_own_signals(ended):
         os.kill(child, signal.SIGTERM)
         _, status = os.waitpid(child, 0)
     assert os.WTERMSIG(status) == signal.SIGTERM
-    assert ended[0] == []
+    assert exit_statuses[0] == []
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

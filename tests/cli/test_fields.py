@@ -90,11 +90,11 @@ def studio(tmp_path_factory):
 
 
 @pytest.fixture
-def there(studio, monkeypatch):
+def studio_folder(studio, monkeypatch):
     monkeypatch.chdir(studio)
 
 
-def test_help_of_a_listener_lists_its_fields(command, there):
+def test_help_of_a_listener_lists_its_fields(command, studio_folder):
     result = command("call", "painter", "--help")
     assert result.exit_code == 0
     assert result.output.removeprefix("imported\n").splitlines() == [
@@ -121,13 +121,13 @@ def test_help_of_a_listener_lists_its_fields(command, there):
     ]
 
 
-def test_the_example_of_the_help_is_accepted_verbatim(command, there):
+def test_the_example_of_the_help_is_accepted_verbatim(command, studio_folder):
     shown = command("call", "painter", "-h").output
     line = next(line for line in shown.splitlines() if line.startswith("  agentserver call painter --"))
     assert command(*shlex.split(line)[1:]).stderr == "ended without an answer\n"
 
 
-def test_each_payload_of_a_listener_is_shown_or_the_one_that_is_asked_for(command, there):
+def test_each_payload_of_a_listener_is_shown_or_the_one_that_is_asked_for(command, studio_folder):
     both = command("call", "either", "--help").output
     assert "call either --root Paint --FIELD" in both
     assert "Stop has no fields." in both
@@ -135,7 +135,7 @@ def test_each_payload_of_a_listener_is_shown_or_the_one_that_is_asked_for(comman
     assert "either takes Paint, Stop" in command("call", "either", "--root", "No", "--help").stderr
 
 
-def test_a_payload_with_a_schema_of_its_own_goes_as_xml(command, there, studio):
+def test_a_payload_with_a_schema_of_its_own_goes_as_xml(command, studio_folder, studio):
     (studio / "own.xsd").write_text(ORDER)
     (studio / "ordering_for_help.py").write_text(ORDERING.replace("SCHEMA", repr(ORDER)))
     (studio / "own.yaml").write_text(
@@ -152,13 +152,13 @@ def test_help_without_a_listener_is_that_of_the_verb(command, tmp_path, monkeypa
     assert "begin with: agentserver init" in command("call", "painter", "-h").stderr
 
 
-def test_help_of_no_listener_names_those_that_there_are(command, there):
+def test_help_of_no_listener_names_those_that_there_are(command, studio_folder):
     result = command("call", "panter", "--help")
     assert result.exit_code == 2
     assert 'did you mean "painter"?' in result.stderr
 
 
-def completed(command, kind, words):
+def complete_words(command, kind, words):
     """What a shell is offered for the last of the words, as its script asks for it."""
     typed = words.split(" ")
     place = typed[-1] if kind == "fish" else str(len(typed) - 1)
@@ -170,9 +170,9 @@ def completed(command, kind, words):
 
 
 @pytest.mark.parametrize("kind", ["bash", "zsh", "fish"])
-def test_each_shell_completes_fields_and_their_values(command, there, kind):
-    assert completed(command, kind, "agentserver call painter --c") == ["--colour"]
-    assert completed(command, kind, "agentserver call painter --colour b") == ["blue"]
+def test_each_shell_completes_fields_and_their_values(command, studio_folder, kind):
+    assert complete_words(command, kind, "agentserver call painter --c") == ["--colour"]
+    assert complete_words(command, kind, "agentserver call painter --colour b") == ["blue"]
 
 
 @pytest.mark.parametrize(
@@ -197,14 +197,14 @@ def test_each_shell_completes_fields_and_their_values(command, there, kind):
         ("nobody --c", []),
     ],
 )  # fmt: skip
-def test_next_steps_are_suggested(command, there, words, offered):
-    assert completed(command, "bash", f"agentserver call {words}") == offered
+def test_next_steps_are_suggested(command, studio_folder, words, offered):
+    assert complete_words(command, "bash", f"agentserver call {words}") == offered
 
 
 def test_an_organism_with_mistakes_completes_nothing(command, tmp_path, monkeypatch):
     organism(tmp_path, "name: x\nlisteners:\n  - {name: greeter, handler: no.such}\n")
     monkeypatch.chdir(tmp_path)
-    assert completed(command, "bash", "agentserver call greeter --na") == []
+    assert complete_words(command, "bash", "agentserver call greeter --na") == []
 
 
 @pytest.mark.parametrize(

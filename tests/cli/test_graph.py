@@ -6,7 +6,7 @@ from agentserver.core.blueprint import Listener
 from agentserver.graph import Graph, to_dot, to_mermaid
 
 
-def made(*facts):
+def make_graph(*facts):
     return Graph(
         "g",
         tuple(
@@ -16,7 +16,7 @@ def made(*facts):
     )
 
 
-SMALL = made(
+SMALL = make_graph(
     ("desk", True, False, "ab"), ("a", False, False, ["b", "desk", "a"]), ("b", False, True, ["system.todo"])
 )
 

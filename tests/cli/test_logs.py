@@ -148,12 +148,12 @@ def test_a_warning_about_a_blocked_loop_bypasses_a_prompt_that_writes_by_that_lo
     direct, by_the_loop = io.StringIO(), io.StringIO()
     monkeypatch.setattr(sys, "__stderr__", direct)
 
-    def both(logger):
+    def log_both(logger):
         monkeypatch.setattr(sys, "stderr", by_the_loop)
         logger.error("hunter2 is held", extra={"held": True})
         logger.error("it goes on")
 
-    log(Format.TEXT, both)
+    log(Format.TEXT, log_both)
     assert "[redacted] is held\n" in direct.getvalue()
     assert "it goes on" in by_the_loop.getvalue()
     assert "held" not in by_the_loop.getvalue()

@@ -71,10 +71,10 @@ def test_the_entry_point_exits():
 
 
 def test_ctrl_c_exits_130_without_a_traceback(command, monkeypatch, here):
-    def interrupted(*_, **__):
+    def raise_interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("agentserver.config.loading.inspect", interrupted)
+    monkeypatch.setattr("agentserver.config.loading.inspect", raise_interrupt)
     result = command("check")
     assert result.exit_code == 130
     assert "Traceback" not in result.output
@@ -90,10 +90,10 @@ def test_without_an_organism_the_way_to_one_is_named(command, tmp_path, monkeypa
 def test_the_version_without_an_installation(monkeypatch, command):
     from importlib.metadata import PackageNotFoundError
 
-    def missing(_):
+    def raise_missing(_):
         raise PackageNotFoundError
 
-    monkeypatch.setattr("importlib.metadata.version", missing)
+    monkeypatch.setattr("importlib.metadata.version", raise_missing)
     assert "from a checkout" in command("--version").output
 
 

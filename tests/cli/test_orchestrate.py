@@ -18,7 +18,7 @@ import pytest
 from agentserver.assembly import Principal, Server, Trust
 from agentserver.cli import project
 from agentserver.handoff.managed import agents
-from tests.handoff.edge.service import Connection, serving
+from tests.handoff.edge.service import Connection, serve_fake
 from tests.machine import HANGS
 
 VARIABLES = ("SOURCE_SESSION_ID", "AGENT_IDS", "SOURCE_AGENT", "ENVIRONMENT_ID")
@@ -67,10 +67,10 @@ def test_without_the_sdk_the_extra_is_named(orchestrate, monkeypatch):
 
 
 def test_an_sdk_that_is_broken_is_not_called_missing(orchestrate, monkeypatch):
-    def broken():
+    def raise_import():
         raise ModuleNotFoundError("no such module", name="pydantic_core")
 
-    monkeypatch.setattr(agents, "connect", broken)
+    monkeypatch.setattr(agents, "connect", raise_import)
     assert isinstance(orchestrate(SOURCE_SESSION_ID="s").exception, ModuleNotFoundError)
 
 
@@ -97,11 +97,11 @@ def test_every_way_to_authenticate_counts(orchestrate, monkeypatch, known):
 def test_a_key_is_not_logged_and_the_client_is_closed(orchestrate, monkeypatch):
     closed = []
 
-    def leaking():
+    def leak_client():
         logging.getLogger("x").warning("the key is %s", "sk-very-secret")
         return client("X-Api-Key", closed=closed)
 
-    monkeypatch.setattr(agents, "connect", leaking)
+    monkeypatch.setattr(agents, "connect", leak_client)
     monkeypatch.setattr("agentserver.handoff.managed.orchestrate.run", lambda *_, **__: None)
     said = orchestrate(SOURCE_SESSION_ID="s", ANTHROPIC_API_KEY="sk-very-secret").stderr
     assert "the key is [redacted]" in said
@@ -109,11 +109,11 @@ def test_a_key_is_not_logged_and_the_client_is_closed(orchestrate, monkeypatch):
 
 
 def test_a_key_is_not_logged_once_an_organism_is_loaded_either(orchestrate, monkeypatch, desk):
-    def leaking():
+    def leak_client():
         logging.getLogger("x").warning("the key is %s", "sk-very-secret")
         return client("X-Api-Key")
 
-    monkeypatch.setattr(agents, "connect", leaking)
+    monkeypatch.setattr(agents, "connect", leak_client)
     monkeypatch.setattr("agentserver.handoff.managed.orchestrate.run", lambda *_, **__: None)
     said = orchestrate("--organism", desk, SOURCE_SESSION_ID="s", ANTHROPIC_API_KEY="sk-very-secret").stderr
     assert "the key is [redacted]" in said
@@ -122,7 +122,7 @@ def test_a_key_is_not_logged_once_an_organism_is_loaded_either(orchestrate, monk
 @pytest.fixture
 def service():
     pytest.importorskip("anthropic")
-    with serving() as (fake, sdk):
+    with serve_fake() as (fake, sdk):
         yield fake, {"ANTHROPIC_BASE_URL": str(sdk.base_url), "ANTHROPIC_API_KEY": "key"}
 
 

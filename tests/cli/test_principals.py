@@ -33,7 +33,7 @@ def run(*args):
     return CliRunner().invoke(cli, ["principals", *args])
 
 
-def whose(path, token):
+def authenticate_token(path, token):
     async def main():
         tokens = Tokens(PrincipalFile(path))
         async with tokens.watch():
@@ -42,7 +42,7 @@ def whose(path, token):
     return anyio.run(main)
 
 
-def listed(*args):
+def list_principals(*args):
     return [json.loads(line) for line in run("list", "--json", *args).stdout.splitlines()]
 
 
@@ -52,7 +52,7 @@ def test_a_token_is_printed_alone_and_its_file_is_next_to_the_journal(home):
     token = result.stdout.rstrip("\n")
     path = home / "out" / "journal.sqlite.principals"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert whose(path, token).name == "ada"
+    assert authenticate_token(path, token).name == "ada"
     assert token not in result.stderr + path.read_text("utf-8")
 
 
@@ -68,7 +68,7 @@ def test_an_empty_list_suggests_the_command_that_adds_a_principal(home):
 
 def test_by_default_a_principal_is_a_stranger_and_may_address_nobody(home):
     assert "may address no listener" in run("add", "ada").stderr
-    (one,) = listed()
+    (one,) = list_principals()
     del one["added"]
     assert one == {
         "name": "ada", "role": "user", "trust": "stranger", "may": [], "rate": "10/s", "open": 20, "revoked": None,
@@ -90,7 +90,7 @@ def test_options_are_stored(home):
         "3",
     ]
     assert run("add", "ada", *more).exit_code == 0
-    (one,) = listed()
+    (one,) = list_principals()
     assert (one["may"], one["trust"], one["role"], one["rate"], one["open"]) == (
         ["greeter", "mail.send"], "orders", "operator", "5/m", 3,
     )  # fmt: skip
@@ -100,10 +100,10 @@ def test_options_are_stored(home):
 def test_a_worker_is_bound_to_one_listener(home):
     told = run("add", "gpu1", "--role", "worker", "--listener", "greeter")
     assert (told.exit_code, "may address no listener" in told.stderr) == (0, False)
-    (one,) = listed()
+    (one,) = list_principals()
     assert (one["role"], one["listener"], one["may"], one["rate"]) == ("worker", "greeter", [], "1000/s")
     assert "gpu1  worker    of greeter  1000/s" in run("list").stdout
-    known = whose(home / "out" / "journal.sqlite.principals", told.stdout.strip())
+    known = authenticate_token(home / "out" / "journal.sqlite.principals", told.stdout.strip())
     assert (known.role, known.listener) == ("worker", "greeter")
 
 
@@ -115,7 +115,7 @@ def test_one_who_is_revoked_is_listed_as_such_and_can_be_added_again(home):
     assert run("revoke", "ada").exit_code == 1
     new = run("add", "ada").stdout.strip()
     path = home / "out" / "journal.sqlite.principals"
-    assert (whose(path, old), whose(path, new).name) == (None, "ada")
+    assert (authenticate_token(path, old), authenticate_token(path, new).name) == (None, "ada")
 
 
 @pytest.mark.parametrize(
@@ -145,19 +145,19 @@ def test_invalid_options_add_nobody(home, words, told):
     assert result.exit_code in {1, 2}
     assert told in result.stderr
     assert result.stdout == ""
-    assert listed() == []
+    assert list_principals() == []
 
 
 def test_without_a_journal_principals_are_next_to_the_organism(home):
     (home / "organism.yaml").write_text(YAML % "journal: none", "utf-8")
     token = run("add", "ada").stdout.strip()
-    assert whose(home / "organism.yaml.principals", token).name == "ada"
+    assert authenticate_token(home / "organism.yaml.principals", token).name == "ada"
 
 
 def test_a_journal_can_be_named(home):
     token = run("add", "ada", "--journal", "elsewhere.sqlite").stdout.strip()
-    assert whose(home / "elsewhere.sqlite.principals", token).name == "ada"
-    assert listed("--journal", "elsewhere.sqlite")[0]["name"] == "ada"
+    assert authenticate_token(home / "elsewhere.sqlite.principals", token).name == "ada"
+    assert list_principals("--journal", "elsewhere.sqlite")[0]["name"] == "ada"
 
 
 def test_a_file_that_cannot_be_used_is_named(home):
@@ -183,12 +183,12 @@ def test_a_token_is_rotated_and_the_former_one_counts_for_the_grace_that_is_said
     token, path = result.stdout.strip(), home / "out" / "journal.sqlite.principals"
     assert result.exit_code == 0, result.output
     assert token not in result.stderr + path.read_text("utf-8")
-    assert (whose(path, former).name, whose(path, token).name) == ("ada", "ada")
-    (one,) = listed()
+    assert (authenticate_token(path, former).name, authenticate_token(path, token).name) == ("ada", "ada")
+    (one,) = list_principals()
     assert 6.9 < (one["former_until"] - time.time()) / 86400 < 7.1
     assert "former token until" in run("list").stdout
     assert run("rotate", "ada", "--grace", "0s").exit_code == 0
-    assert whose(path, token) is None
+    assert authenticate_token(path, token) is None
 
 
 @pytest.mark.parametrize(("words", "status", "told"), [

@@ -32,7 +32,7 @@ async def run(home, *words, **environ):
     return done.returncode, done.stdout.decode().strip(), done.stderr.decode().strip()
 
 
-async def until(url, token, status):
+async def wait_for_server(url, token, status):
     """Wait until the server, which looks at the file now and then, answers a token so."""
     async with httpx.AsyncClient(headers={"authorization": f"Bearer {token}"}) as client:
         while (await client.get(f"{url}/openapi.json")).status_code != status:  # noqa: ASYNC110 - over HTTP
@@ -49,7 +49,7 @@ async def test_one_who_was_added_is_served_until_revoked(home):
             assert url.startswith("http://127.0.0.1:"), url
             _, token, _ = await run(home, "principals", "add", "ada", "--may", "greeter")
             known = {"AGENTSERVER_URL": url, "AGENTSERVER_TOKEN": token}
-            await until(url, token, 200)
+            await wait_for_server(url, token, 200)
             sent = await run(home, "send", '{"name": "Ada"}', "--to", "greeter", **known)
             assert sent == (0, '{"text": "Hello, Ada"}', "")
             wrong = await run(home, "send", '{"nam": "Ada"}', "--to", "greeter", **known)
@@ -62,7 +62,7 @@ async def test_one_who_was_added_is_served_until_revoked(home):
                 answer = await client.post(f"{url}/v1/agui/greeter", content=data, headers=headers)
             assert "Hello, Bob" in answer.text
             assert (await run(home, "principals", "revoke", "ada"))[0] == 0
-            await until(url, token, 401)
+            await wait_for_server(url, token, 401)
             refused = await run(home, "send", '{"name": "Ada"}', "--to", "greeter", **known)
             assert refused == (1, "", "A token is needed.")
             assert token not in await run_sync(

@@ -59,11 +59,11 @@ def test_the_file_is_never_wider(tmp_path, monkeypatch):
     seen = []
     replace = Path.replace
 
-    def watched(self, target):
+    def watch_replace(self, target):
         seen.append((mode(self), self.read_text()))
         return replace(self, target)
 
-    monkeypatch.setattr(Path, "replace", watched)
+    monkeypatch.setattr(Path, "replace", watch_replace)
     project.write(tmp_path / "f", "secret", private=True)
     assert seen == [(0o600, "secret")]
     assert [each.name for each in tmp_path.iterdir()] == ["f"]

@@ -102,13 +102,13 @@ def test_a_conversation_that_cannot_be_replayed_is_reported(shop):
     assert output.endswith("changed: none; 1 conversations could not be compared\n")
 
 
-def altered(home):
+def alter_journal(home):
     with closing(sqlite3.connect(home / "out" / "journal.sqlite", isolation_level=None)) as connection:
         connection.execute("update step set at = at + 1 where version = 4")
 
 
 def test_an_altered_conversation_is_neither_shown_nor_saved(shop):
-    altered(shop)
+    alter_journal(shop)
     assert "step 4 was altered" in verb("replay", "--against", "organism.yaml", status=1)
     assert "was altered" in verb("replay", key(), "--save", "x.json", status=2)
     assert not Path("x.json").exists()

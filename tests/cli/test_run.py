@@ -221,7 +221,7 @@ def test_without_the_extra_a_plain_prompt_serves(terminal, tmp_path):
 
 
 @pytest.fixture
-def inside(command, here, monkeypatch, tmp_path):
+def run_inside(command, here, monkeypatch, tmp_path):
     """Run the console in this process, on a pipe or on a pseudo-terminal."""
 
     def run(given, **variables):
@@ -248,20 +248,20 @@ def inside(command, here, monkeypatch, tmp_path):
     return run
 
 
-def test_inside_a_script(inside, capsys):
-    assert inside("@greeter Ada\n@nobody\n") == 2
+def test_inside_a_script(run_inside, capsys):
+    assert run_inside("@greeter Ada\n@nobody\n") == 2
     assert "Good day, Ada!" in capsys.readouterr().out
 
 
-def test_inside_at_a_bare_terminal(inside):
-    assert inside("Ada\n\x04", TERM="dumb") == 0
+def test_inside_at_a_bare_terminal(run_inside):
+    assert run_inside("Ada\n\x04", TERM="dumb") == 0
 
 
-def test_inside_without_the_extra(inside, monkeypatch):
+def test_inside_without_the_extra(run_inside, monkeypatch):
     monkeypatch.setitem(sys.modules, "prompt_toolkit", None)
     for name in [name for name in sys.modules if name.endswith("console.prompt")]:
         monkeypatch.delitem(sys.modules, name)
-    assert inside("Ada\n\x04", TERM="xterm") == 0
+    assert run_inside("Ada\n\x04", TERM="xterm") == 0
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.machine import HANGS
 pytestmark = pytest.mark.anyio
 
 
-class Stuck(io.StringIO):
+class StuckTerminal(io.StringIO):
     """A terminal that accepts nothing until the test releases it."""
 
     def __init__(self):
@@ -41,7 +41,7 @@ async def test_a_request_without_a_result_is_reported(again, told):
 
 
 async def test_unwritten_output_counts_as_not_taken():
-    engine, terminal = MemoryEngine(), Stuck()
+    engine, terminal = MemoryEngine(), StuckTerminal()
     server = build(DESK, engine=engine)
     async with server:
         handle = await server.open("console")

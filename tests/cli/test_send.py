@@ -13,7 +13,7 @@ import anyio
 import pytest
 
 from agentserver.client import Client
-from tests.client.scripted import TOKEN, answer, scripted
+from tests.client.scripted import TOKEN, answer, script_door
 from tests.gateways.http.desk import desk
 
 pytestmark = pytest.mark.anyio
@@ -40,7 +40,7 @@ async def send(door, *words, token=TOKEN, stdin=b"", **environ):
 
 
 async def test_a_message_is_sent_and_its_answer_is_alone_on_standard_output():
-    async with scripted(OPENED, answer(200, REPLY), CLOSED) as (door, _):
+    async with script_door(OPENED, answer(200, REPLY), CLOSED) as (door, _):
         assert await send(door, '{"name": "Ada"}', "--to", "greeter") == (0, '{"text": "h\\u00e9"}\n', "")
     assert door.paths == [
         "POST /v1/conversations",
@@ -52,7 +52,7 @@ async def test_a_message_is_sent_and_its_answer_is_alone_on_standard_output():
 
 async def test_standard_input_may_hold_xml_and_a_file_the_token(tmp_path):
     (tmp_path / "token").write_text(f"{'f' * 43}\n", "utf-8")
-    async with scripted(answer(200, REPLY)) as (door, _):
+    async with script_door(answer(200, REPLY)) as (door, _):
         words = ["-", "--conversation", "c9", "--token-file", str(tmp_path / "token"), "--key", "mine"]
         status, _, _ = await send(door, *words, stdin=b" <greet/>")
     assert status == 0
@@ -64,7 +64,7 @@ async def test_standard_input_may_hold_xml_and_a_file_the_token(tmp_path):
 
 
 async def test_a_conversation_can_be_kept():
-    async with scripted(OPENED, answer(200, REPLY)) as (door, _):
+    async with script_door(OPENED, answer(200, REPLY)) as (door, _):
         status, _, told = await send(door, "{}", "--keep")
     assert (status, told) == (0, "conversation c1\n")
 
@@ -72,7 +72,7 @@ async def test_a_conversation_can_be_kept():
 async def test_a_refusal_of_the_server_is_printed_with_its_correction():
     faults = [{"pointer": "/name", "rule": "a text is expected"}]
     refused = answer(422, {"detail": "No.\u001b[2J", "code": "validation", "faults": faults})
-    async with scripted(OPENED, refused, CLOSED) as (door, _):
+    async with script_door(OPENED, refused, CLOSED) as (door, _):
         status, out, told = await send(door, "{}")
     assert (status, out) == (1, "")
     assert told.splitlines()[1] == "/name: a text is expected"
@@ -85,7 +85,7 @@ async def test_no_answer_in_time_says_how_to_wait_for_it_again():
         "to wait for its answer again, send the same message with --conversation c1 --key mine\n"
     )
     for before, words in (([OPENED], ()), ([], ("--conversation", "c1"))):
-        async with scripted(*before, answer(202, {"request": "r1", "after": "2-0"})) as (door, _):
+        async with script_door(*before, answer(202, {"request": "r1", "after": "2-0"})) as (door, _):
             assert await send(door, "{}", "--within", "0.1", "--key", "mine", *words) == (3, "", told)
         assert door.heard[-1].path.endswith("/messages"), "its conversation stays open"
 
@@ -146,19 +146,19 @@ async def test_a_door_that_refuses_for_its_quota_is_asked_for_no_longer_than_wit
     """A retry that would come after the timeout is not made, in opening a conversation and in sending."""
     detail = "You may have 1 conversation open."
     refused = answer(429, {"status": 429, "detail": detail}, [("retry-after", "3")])
-    async with scripted(*[refused] * 40) as (door, _):
+    async with script_door(*[refused] * 40) as (door, _):
         status, out, told = await send(door, "{}", "--within", "2", *words)
     assert (status, out, told) == (1, "", f"{detail}\n")
     assert len(door.heard) == 1
 
 
 async def test_an_end_without_an_answer_is_said():
-    async with scripted(OPENED, answer(204), CLOSED) as (door, _):
+    async with script_door(OPENED, answer(204), CLOSED) as (door, _):
         assert await send(door, "{}") == (3, "", "ended without an answer\n")
 
 
 async def test_another_server_is_no_door():
-    async with scripted(answer(200, b"hello", kind="text/plain")) as (door, _):
+    async with script_door(answer(200, b"hello", kind="text/plain")) as (door, _):
         status, _, told = await send(door, "{}")
     assert (status, told.startswith(door.url)) == (2, True)
 
@@ -174,7 +174,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("words", "token", "told"), WRONG.values(), ids=list(WRONG))
 async def test_invalid_options_send_nothing(words, token, told):
-    async with scripted() as (door, _):
+    async with script_door() as (door, _):
         status, out, said = await send(door, *words, token=token)
     assert (status, out, door.heard) == (2, "", [])
     assert told in said
@@ -183,13 +183,13 @@ async def test_invalid_options_send_nothing(words, token, told):
 async def test_a_file_without_a_token_is_named(tmp_path):
     file = tmp_path / "ada.token"
     file.write_text("\n", "utf-8")
-    async with scripted() as (door, _):
+    async with script_door() as (door, _):
         status, out, said = await send(door, "{}", "--token-file", str(file))
     assert (status, out, said.startswith(f"{file}: is empty")) == (2, "", True), said
 
 
 async def test_no_option_takes_a_token():
-    async with scripted() as (door, _):
+    async with script_door() as (door, _):
         _, out, _ = await send(door, "--help")
     assert "--token-file" in out
     assert "--token " not in out

@@ -8,7 +8,7 @@ import pytest
 from agentserver.cli.send import SendOptions, _exchange, _FollowedLine
 from agentserver.client import Client, DeltaEvent, ProblemError
 from tests.gateways.http.desk import until
-from tests.gateways.streaming import streaming
+from tests.gateways.streaming import stream_desk
 
 pytestmark = pytest.mark.anyio
 
@@ -18,11 +18,11 @@ FOLLOW = SendOptions("agent", None, None, keep=False, key=None, within=60.0, fol
 async def test_pieces_and_calls_are_shown_before_the_answer_and_are_no_part_of_it(tmp_path, capsys):
     found, heard = [], []
 
-    def shown():
+    def shown_text():
         heard.append(capsys.readouterr().err)
         return "".join(heard)
 
-    async with streaming(tmp_path) as (door, provider), Client(door.url, "ada", plain=True) as client:
+    async with stream_desk(tmp_path) as (door, provider), Client(door.url, "ada", plain=True) as client:
 
         async def send():
             found.append(await _exchange(client, {"text": "go"}, FOLLOW))
@@ -36,15 +36,15 @@ async def test_pieces_and_calls_are_shown_before_the_answer_and_are_no_part_of_i
             await exchange.begin()
             await exchange.call("Told")
             await exchange.say('{"text": "One\\n')
-            await until(lambda: "One" in shown())
+            await until(lambda: "One" in shown_text())
             await exchange.say('two"}')
             await exchange.finish()
     assert found[0].value == {"text": "One\ntwo"}
-    assert shown().startswith("agent calls web\nweb has answered\nOne\n")
+    assert shown_text().startswith("agent calls web\nweb has answered\nOne\n")
 
 
 async def test_a_refusal_leaves_as_without_following(tmp_path):
-    async with streaming(tmp_path) as (door, _), Client(door.url, "ada", plain=True) as client:
+    async with stream_desk(tmp_path) as (door, _), Client(door.url, "ada", plain=True) as client:
         with pytest.raises(ProblemError):
             await _exchange(client, {"wrong": "go"}, FOLLOW)
 

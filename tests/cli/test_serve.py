@@ -12,7 +12,7 @@ import pytest
 
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.principals import Caller, Rate, Role, document, tokens
-from tests.cli.served import Served, write
+from tests.cli.served import ServedProcess, write
 from tests.machine import HANGS
 
 
@@ -30,7 +30,7 @@ def token(home):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_answers_and_ends_at_a_signal(home, token, number):
-    with Served(home, token) as served:
+    with ServedProcess(home, token) as served:
         path = served.open()
         answer = served.client.post(f"{path}/messages?to=greeter", json={"name": "Ada"})
         assert answer.json()["value"] == {"text": "Hello, Ada"}
@@ -40,7 +40,7 @@ def test_it_answers_and_ends_at_a_signal(home, token, number):
 
 
 def test_running_work_has_the_time_of_the_drain_and_its_stream_ends_with_the_reason(home, token):
-    with Served(home, token) as served:
+    with ServedProcess(home, token) as served:
         path = served.open()
         asked = {"prefer": "respond-async"}
         served.client.post(f"{path}/messages?to=greeter", json={"name": "slow"}, headers=asked)
@@ -52,12 +52,12 @@ def test_running_work_has_the_time_of_the_drain_and_its_stream_ends_with_the_rea
 
 def test_a_second_start_answers_a_retry_as_the_first_did(home, token):
     key = {"idempotency-key": "k-1"}
-    with Served(home, token) as served:
+    with ServedProcess(home, token) as served:
         path = served.open()
         first = served.client.post(f"{path}/messages?to=greeter", json={"name": "Ada"}, headers=key).json()
         served.process.kill()
         served.process.wait(HANGS)
-    with Served(home, token) as served:
+    with ServedProcess(home, token) as served:
         again = served.client.post(f"{path}/messages?to=greeter", json={"name": "Ada"}, headers=key).json()
     assert (again["request"], again["value"], again["place"]) == (
         first["request"],
@@ -67,7 +67,7 @@ def test_a_second_start_answers_a_retry_as_the_first_did(home, token):
 
 
 def test_a_revoked_token_soon_stops_working(home, token):
-    with Served(home, token) as served:
+    with ServedProcess(home, token) as served:
         served.open()
         tokens.revoke(document.principal_file(home / "out" / "journal.sqlite"), "ada")
         while served.client.post("/v1/conversations").status_code != 401:
@@ -75,7 +75,7 @@ def test_a_revoked_token_soon_stops_working(home, token):
 
 
 def test_with_the_console_the_door_closes_with_it(home, token):
-    with Served(home, token, "--console") as served:
+    with ServedProcess(home, token, "--console") as served:
         served.open()
         out, _ = served.process.communicate("@greeter Eva\n", timeout=HANGS)
         assert "Hello, Eva" in out

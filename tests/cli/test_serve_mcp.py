@@ -13,7 +13,7 @@ from agentserver.assembly import Trust
 from agentserver.gateways.principals import Role
 from tests.gateways.http.desk import person
 from tests.machine import HANGS
-from tests.mcp.serving.behind import behind
+from tests.mcp.serving.behind import serve_behind
 
 pytestmark = pytest.mark.anyio
 DESK = Path(__file__).parents[1] / "fixtures" / "mcp_desk"
@@ -38,7 +38,7 @@ async def test_a_principal_has_one_conversation_with_hosts_however_often_they_co
     people = (person("ada", trust=Trust.RELAY), person("bob", trust=Trust.RELAY))
     path = home / "organism.yaml"
     path.write_text(path.read_text().replace("mcp_server:\n", "mcp_server:\n  trust: relay\n"))
-    async with behind(home, *people) as here:
+    async with serve_behind(home, *people) as here:
         async with here.host("ada", mode) as client:
             await client.call_tool("web", {"page": "news"})
             assert (await mail(client, EVE)).is_error
@@ -50,7 +50,7 @@ async def test_a_principal_has_one_conversation_with_hosts_however_often_they_co
 
 
 async def test_a_host_has_the_weaker_of_two_trusts_and_reaches_the_peers_of_both(home):
-    async with behind(home, person("ada", may=("web", "hidden"))) as here, here.host() as client:
+    async with serve_behind(home, person("ada", may=("web", "hidden"))) as here, here.host() as client:
         assert [each.name for each in (await client.list_tools()).tools] == ["web", "post", "vault"]
         await client.call_tool("web", {"page": "news"})
         assert (await mail(client, BOB)).is_error
@@ -71,7 +71,7 @@ async def test_a_host_has_the_weaker_of_two_trusts_and_reaches_the_peers_of_both
     ],
 )
 async def test_a_host_passes_the_checks_of_every_request(home, heads, status):
-    async with behind(home, person("ada")) as here, here.http() as http:
+    async with serve_behind(home, person("ada")) as here, here.http() as http:
         answer = await http.post("/mcp", json=LIST, headers={**SHOWN, **heads})
         assert answer.status_code == status
         assert answer.headers["content-type"] == "application/problem+json"
@@ -79,13 +79,13 @@ async def test_a_host_passes_the_checks_of_every_request(home, heads, status):
 
 
 async def test_a_viewer_calls_no_tool(home):
-    async with behind(home, person("vera", Role.VIEWER)) as here, here.http("vera") as http:
+    async with serve_behind(home, person("vera", Role.VIEWER)) as here, here.http("vera") as http:
         assert (await http.post("/mcp", json=LIST, headers=SHOWN)).status_code == 403
 
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_hosts_open_neither_sessions_nor_streams_that_say_nothing(home, mode):
-    async with behind(home, person("ada")) as here, here.http() as http:
+    async with serve_behind(home, person("ada")) as here, here.http() as http:
         for _ in range(20):
             async with here.host(mode=mode) as client:
                 await client.list_tools()
@@ -99,7 +99,7 @@ async def test_hosts_open_neither_sessions_nor_streams_that_say_nothing(home, mo
 async def test_calls_that_wait_count_as_streams_of_their_principal(home):
     """The vault waits for a person, each call for the two seconds of its deadline."""
     async with (
-        behind(home, person("ada"), person("bob"), streams=2) as here,
+        serve_behind(home, person("ada"), person("bob"), streams=2) as here,
         here.http() as http,
         here.http("bob") as bob,
         anyio.create_task_group() as tasks,
@@ -119,7 +119,7 @@ async def test_calls_that_wait_count_as_streams_of_their_principal(home):
 
 
 async def test_a_call_ends_with_its_token(home):
-    async with behind(home, person("ada")) as here, here.http() as http:
+    async with serve_behind(home, person("ada")) as here, here.http() as http:
         call = {"name": "vault", "arguments": {"door": 3}}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
         async with anyio.create_task_group() as tasks:
@@ -136,7 +136,7 @@ async def test_a_call_ends_with_its_token(home):
 
 
 async def test_the_processor_that_a_call_takes_is_counted_for_its_principal(home):
-    async with behind(home, person("ada"), person("bob")) as here:
+    async with serve_behind(home, person("ada"), person("bob")) as here:
         async with here.host("ada", "legacy") as client:
             for _ in range(5):
                 await client.call_tool("web", {"page": "x" * 20_000})

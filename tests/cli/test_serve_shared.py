@@ -15,9 +15,9 @@ from agentserver.config.keys.models import Postgres
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.principals import Caller, Rate, Role, tokens
 from tests.cli.journals import verb
-from tests.cli.served import Served, write
+from tests.cli.served import ServedProcess, write
 from tests.machine import HANGS
-from tests.postgres import running
+from tests.postgres import run_server
 
 ENGINE = "engine: {{postgres: {{url: '${{DATABASE_URL}}', lease: 1s{0}}}}}"
 
@@ -25,10 +25,10 @@ ENGINE = "engine: {{postgres: {{url: '${{DATABASE_URL}}', lease: 1s{0}}}}}"
 @pytest.fixture
 def home(tmp_path, database, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    return begun(tmp_path, database, monkeypatch)
+    return write_organism(tmp_path, database, monkeypatch)
 
 
-def begun(home, database, monkeypatch, more=""):
+def write_organism(home, database, monkeypatch, more=""):
     """The files of an organism on a database."""
     write(home, f"http: {{bind: '127.0.0.1:0'}}\n{ENGINE.format(more)}")
     monkeypatch.setenv("DATABASE_URL", database)
@@ -44,13 +44,13 @@ def token(home, database):
     store.close()
 
 
-def greeted(served, path, name="Ada"):
+def greet_clerk(served, path, name="Ada"):
     answer = served.client.post(f"{path}/messages?to=greeter", json={"name": name})
     assert answer.status_code == 200, answer.text
     return answer.json()["value"]["text"]
 
 
-def until(true):
+def wait_until(true):
     """Wait for something that happens by itself."""
     end = time.monotonic() + HANGS
     while not true():
@@ -58,7 +58,7 @@ def until(true):
         time.sleep(0.05)
 
 
-def ended(home, *words):
+def run_to_end(home, *words):
     """The status and the errors of a command that ends by itself."""
     done = subprocess.run(
         [sys.executable, "-m", "agentserver", *words], cwd=home, capture_output=True, text=True, timeout=HANGS, check=False
@@ -67,28 +67,32 @@ def ended(home, *words):
 
 
 def test_a_conversation_continues_at_another_server_and_outlives_the_first(home, token):
-    with Served(home, token) as one, Served(home, token) as two:
+    with ServedProcess(home, token) as one, ServedProcess(home, token) as two:
         path = one.open()
-        assert greeted(one, path) == "Hello, Ada"
-        assert greeted(two, path, "Eve") == "Hello, Eve"
+        assert greet_clerk(one, path) == "Hello, Ada"
+        assert greet_clerk(two, path, "Eve") == "Hello, Eve"
         one.process.kill()
         one.process.wait(HANGS)
-        until(lambda: two.client.post(f"{path}/messages?to=greeter", json={"name": "Bob"}).status_code == 200)
+        wait_until(
+            lambda: two.client.post(f"{path}/messages?to=greeter", json={"name": "Bob"}).status_code == 200
+        )
 
 
 def test_with_one_of_two_servers_dead_another_starts(home, token):
-    with Served(home, token) as one:
+    with ServedProcess(home, token) as one:
         path = one.open()
-        greeted(one, path)
+        greet_clerk(one, path)
         one.process.kill()
         one.process.wait(HANGS)
-    with Served(home, token) as two:
-        until(lambda: two.client.post(f"{path}/messages?to=greeter", json={"name": "Eve"}).status_code == 200)
+    with ServedProcess(home, token) as two:
+        wait_until(
+            lambda: two.client.post(f"{path}/messages?to=greeter", json={"name": "Eve"}).status_code == 200
+        )
 
 
 def test_a_request_that_is_repeated_at_another_server_is_one_request(home, token):
     key = {"idempotency-key": "k-1"}
-    with Served(home, token) as one, Served(home, token) as two:
+    with ServedProcess(home, token) as one, ServedProcess(home, token) as two:
         path = one.open()
         first = one.client.post(f"{path}/messages?to=greeter", json={"name": "Ada"}, headers=key).json()
         again = two.client.post(f"{path}/messages?to=greeter", json={"name": "Ada"}, headers=key).json()
@@ -100,24 +104,24 @@ def test_a_request_that_is_repeated_at_another_server_is_one_request(home, token
 
 
 def test_a_revoked_token_soon_counts_at_no_server(home, token):
-    with Served(home, token) as one, Served(home, token) as two:
+    with ServedProcess(home, token) as one, ServedProcess(home, token) as two:
         verb("principals", "revoke", "ada")
         for served in (one, two):
-            until(lambda served=served: served.client.post("/v1/conversations").status_code == 401)
+            wait_until(lambda served=served: served.client.post("/v1/conversations").status_code == 401)
 
 
 def test_servers_are_listed_with_their_conversations(home, token):
-    with Served(home, token) as one:
-        greeted(one, one.open())
+    with ServedProcess(home, token) as one:
+        greet_clerk(one, one.open())
         told = verb("engine", "status")
         assert "its lease ends in" in told
         assert ", 1 conversation" in told
 
 
 def test_a_database_that_is_away_at_the_start_is_a_refusal_with_its_reason(tmp_path, monkeypatch):
-    begun(tmp_path, "postgresql://desk:hidden-word@127.0.0.1:1/desk", monkeypatch)
+    write_organism(tmp_path, "postgresql://desk:hidden-word@127.0.0.1:1/desk", monkeypatch)
     for verb_ in ("serve", "run"):
-        status, told = ended(tmp_path, verb_)
+        status, told = run_to_end(tmp_path, verb_)
         assert status == 2, told
         assert "the database" in told
         assert "Traceback" not in told
@@ -125,21 +129,21 @@ def test_a_database_that_is_away_at_the_start_is_a_refusal_with_its_reason(tmp_p
 
 
 def test_a_database_without_tables_is_a_refusal_where_nobody_may_make_them(home, database, monkeypatch):
-    begun(home, database, monkeypatch, ", migrate: never")
-    status, told = ended(home, "run")
+    write_organism(home, database, monkeypatch, ", migrate: never")
+    status, told = run_to_end(home, "run")
     assert (status, "create them with agentserver engine migrate" in told) == (2, True), told
 
 
 def test_a_database_that_forgets_acknowledged_commits_is_refused(home, postgres, database, monkeypatch):
     name = database.partition("?")[0].rpartition("/")[2]
     postgres.execute(f"alter database {name} set synchronous_commit = off")
-    status, told = ended(home, "run")
+    status, told = run_to_end(home, "run")
     assert (status, "synchronous_commit is off" in told) == (2, True), told
 
 
 def test_a_start_waits_for_the_database_and_a_server_says_when_it_is_away(tmp_path, monkeypatch):
-    with running() as server:
-        begun(tmp_path, server.url(), monkeypatch, ", wait: 60s")
+    with run_server() as server:
+        write_organism(tmp_path, server.url(), monkeypatch, ", wait: 60s")
         monkeypatch.chdir(tmp_path)
         verb("engine", "migrate")
         server.stop()
@@ -156,9 +160,9 @@ def test_a_start_waits_for_the_database_and_a_server_says_when_it_is_away(tmp_pa
             with httpx.Client(base_url=told.strip(), timeout=HANGS) as client:
                 assert client.get("/readyz").status_code == 200
                 server.stop("immediate")
-                until(lambda: client.get("/readyz").status_code == 503)
+                wait_until(lambda: client.get("/readyz").status_code == 503)
                 server.start()
-                until(lambda: client.get("/readyz").status_code == 200)
+                wait_until(lambda: client.get("/readyz").status_code == 200)
         finally:
             starting.kill()
             starting.wait(HANGS)

@@ -35,7 +35,7 @@ limits: {drain: 30s}
 TIMEOUT = HANGS
 
 
-class Served:
+class ServedClient:
     """A server, its door, and a client with a token of a user."""
 
     def __init__(self, folder, *options):
@@ -87,8 +87,8 @@ class Served:
 
 
 @pytest.fixture
-def served(tmp_path):
-    found = Served(tmp_path, "--reload")
+def served_client(tmp_path):
+    found = ServedClient(tmp_path, "--reload")
     yield found
     found.end()
 
@@ -99,69 +99,69 @@ def threads():
         yield pool
 
 
-def test_a_reload_affects_the_next_message_and_no_running_one(served, threads):
-    busy, other = served.open(), served.open()
-    slow = threads.submit(served.ask, busy, "slow")
-    served.at_work()
-    served.write("new", field="    mood: str = 'calm'\n")
-    served.signal(signal.SIGHUP)
-    told = served.process.stderr.readline()
+def test_a_reload_affects_the_next_message_and_no_running_one(served_client, threads):
+    busy, other = served_client.open(), served_client.open()
+    slow = threads.submit(served_client.ask, busy, "slow")
+    served_client.at_work()
+    served_client.write("new", field="    mood: str = 'calm'\n")
+    served_client.signal(signal.SIGHUP)
+    told = served_client.process.stderr.readline()
     assert "is reloaded; 1 conversation finishes a step in the old code" in told
-    assert served.ask(other, "1") == "new 1"
+    assert served_client.ask(other, "1") == "new 1"
     assert not slow.done()
-    (served.folder / "go").touch()
+    (served_client.folder / "go").touch()
     assert slow.result(TIMEOUT) == "old slow"
-    assert served.ask(busy, "2") == "new 2"
-    assert '"mood"' in served.client.get("/openapi.json").text
-    served.write("third", YAML.replace("127.0.0.1:0", "127.0.0.1:9"))
-    served.signal(signal.SIGHUP)
-    assert "is not reloaded" in served.process.stderr.readline()
-    assert served.process.stderr.readline() == "http: has changed: it needs a restart\n"
-    assert served.ask(busy, "3") == "new 3"
+    assert served_client.ask(busy, "2") == "new 2"
+    assert '"mood"' in served_client.client.get("/openapi.json").text
+    served_client.write("third", YAML.replace("127.0.0.1:0", "127.0.0.1:9"))
+    served_client.signal(signal.SIGHUP)
+    assert "is not reloaded" in served_client.process.stderr.readline()
+    assert served_client.process.stderr.readline() == "http: has changed: it needs a restart\n"
+    assert served_client.ask(busy, "3") == "new 3"
 
 
-def test_a_drain_refuses_new_work_ends_streams_and_finishes_running_work(served, threads):
-    busy, other = served.open(), served.open()
+def test_a_drain_refuses_new_work_ends_streams_and_finishes_running_work(served_client, threads):
+    busy, other = served_client.open(), served_client.open()
     listening = threading.Event()
 
     def follow():
-        with served.client.stream("GET", f"{other}/events") as stream:
+        with served_client.client.stream("GET", f"{other}/events") as stream:
             listening.set()
             return "".join(stream.iter_text())
 
     stream = threads.submit(follow)
     assert listening.wait(TIMEOUT)
-    slow = threads.submit(served.ask, busy, "slow")
-    served.at_work()
-    assert served.client.get("/readyz").status_code == 200
-    served.signal(signal.SIGTERM)
+    slow = threads.submit(served_client.ask, busy, "slow")
+    served_client.at_work()
+    assert served_client.client.get("/readyz").status_code == 200
+    served_client.signal(signal.SIGTERM)
     ended = stream.result(TIMEOUT)
     last = json.loads(ended.rpartition("data:")[2].strip().splitlines()[0])
     assert (last["type"], last["reason"]) == ("end", "stopping")
-    assert served.client.get("/readyz").status_code == 503
-    assert served.client.get("/healthz").status_code == 200
-    assert served.ask(other, "1") == 503
+    assert served_client.client.get("/readyz").status_code == 503
+    assert served_client.client.get("/healthz").status_code == 200
+    assert served_client.ask(other, "1") == 503
     assert slow.result(TIMEOUT) in {"old slow", 202}  # 202: it goes on
-    (served.folder / "go").touch()
-    assert served.process.wait(TIMEOUT) == 0
-    assert served.queued() == 0
+    (served_client.folder / "go").touch()
+    assert served_client.process.wait(TIMEOUT) == 0
+    assert served_client.queued() == 0
 
 
-def test_a_second_signal_ends_it_at_once_and_loses_nothing(served, threads):
-    busy = served.open()
-    asked = threads.submit(served.ask, busy, "slow")
-    served.at_work()
-    served.signal(signal.SIGTERM)
-    while served.client.get("/readyz").status_code != 503:
+def test_a_second_signal_ends_it_at_once_and_loses_nothing(served_client, threads):
+    busy = served_client.open()
+    asked = threads.submit(served_client.ask, busy, "slow")
+    served_client.at_work()
+    served_client.signal(signal.SIGTERM)
+    while served_client.client.get("/readyz").status_code != 503:
         pass
-    served.signal(signal.SIGTERM)
-    assert served.process.wait(TIMEOUT) == 128 + signal.SIGTERM
+    served_client.signal(signal.SIGTERM)
+    assert served_client.process.wait(TIMEOUT) == 128 + signal.SIGTERM
     asked.exception(TIMEOUT)  # it was answered that it goes on, or cut off
-    assert served.queued() == 1
+    assert served_client.queued() == 1
 
 
 def test_a_hangup_reloads_also_without_the_option_and_no_file_is_watched(tmp_path):
-    served = Served(tmp_path)
+    served = ServedClient(tmp_path)
     try:
         path = served.open()
         served.write("new")

@@ -11,7 +11,7 @@ from agentserver.cli.process import GracefulEnd
 from agentserver.ports import EngineError
 
 
-def grouped(error):
+def group_error(error):
     return BaseExceptionGroup("tasks", [BaseExceptionGroup("tasks", [error])])
 
 
@@ -19,17 +19,17 @@ def grouped(error):
     "error",
     [
         EngineError("it is gone"),
-        grouped(EngineError("it is gone")),
+        group_error(EngineError("it is gone")),
     ],
     ids=["engine", "engine of a task"],
 )
 def test_an_engine_that_comes_to_its_end_while_it_serves_ends_the_process_with_the_reason(error):
-    async def serving():
+    async def raise_error():
         raise error
 
     @click.command()
     def command():
-        host.run_session(GracefulEnd(1.0), serving)
+        host.run_session(GracefulEnd(1.0), raise_error)
 
     done = CliRunner().invoke(command)
     assert (done.exit_code, done.stderr) == (2, "it is gone\n")

@@ -39,7 +39,7 @@ def verb(*args, status=0):
 
 
 @pytest.fixture
-def alone(tmp_path, monkeypatch):
+def lone_journal(tmp_path, monkeypatch):
     """Build a project with a journal that has a dead letter, a pending approval and a finished conversation."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WORKS_KEY", "s3cret-key")
@@ -66,18 +66,18 @@ def alone(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def home(alone, database, monkeypatch):
+def home(lone_journal, database, monkeypatch):
     """The same with a database in place of the journal, in which there are no tables yet."""
     monkeypatch.setenv("DATABASE_URL", database)
-    main = alone / "organism.yaml"
+    main = lone_journal / "organism.yaml"
     main.write_text(
         f"{main.read_text()}\nengine: {{postgres: {{url: '${{DATABASE_URL}}', schema: works}}}}\n"
     )
-    return alone
+    return lone_journal
 
 
 @pytest.fixture
-def moved(home):
+def moved_journal(home):
     """The journal's content in the database."""
     verb("engine", "migrate")
     assert "schema works): 4 conversations from out/journal.sqlite" in verb("journal", "import", FILE)
@@ -109,11 +109,11 @@ def test_the_first_principal_makes_the_tables_unless_migrate_is_never(home):
         ("dead",), ("dead", "next"), ("journal", "suspended", "list"), ("replay",),
     ],
 )  # fmt: skip
-def test_a_list_is_that_of_the_file(moved, words):
+def test_a_list_is_that_of_the_file(moved_journal, words):
     assert verb(*words) == verb(*words, *HERE)
 
 
-def test_each_conversation_is_shown_as_that_of_the_file(moved):
+def test_each_conversation_is_shown_as_that_of_the_file(moved_journal):
     keys = [json.loads(line)["id"] for line in verb("conversations", "--json").splitlines()]
     assert len(keys) == 4
     for key in keys:
@@ -121,12 +121,12 @@ def test_each_conversation_is_shown_as_that_of_the_file(moved):
             assert verb(*words) == verb(*words, *HERE)
 
 
-def test_it_is_counted_and_verified(moved):
+def test_it_is_counted_and_verified(moved_journal):
     assert "conversations: 3 open, 1 finished" in verb("journal", "stats")
     assert "the database (schema works): nothing was altered" in verb("journal", "verify")
 
 
-def test_a_damaged_step_is_found(moved, postgres, database):
+def test_a_damaged_step_is_found(moved_journal, postgres, database):
     name = database.partition("?")[0].rpartition("/")[2]
     postgres.execute(
         "update works.step set cause = 'other' where number = (select min(number) from works.step)", name
@@ -134,7 +134,7 @@ def test_a_damaged_step_is_found(moved, postgres, database):
     assert "breaks the chain" in verb("journal", "verify", status=1)
 
 
-def test_a_person_answers_once(moved):
+def test_a_person_answers_once(moved_journal):
     (line,) = verb("approvals", "--json").splitlines()
     waiting = json.loads(line)
     assert "once" in verb("approve", waiting["digest"])
@@ -144,13 +144,13 @@ def test_a_person_answers_once(moved):
     assert json.loads(verb("approvals", "--json"))["answer"]["said"] == "deny"
 
 
-def test_a_dead_letter_is_taken_off_the_list(moved):
+def test_a_dead_letter_is_taken_off_the_list(moved_journal):
     first, second, third = (line.split()[0] for line in verb("dead").splitlines())
     assert verb("dead", "discard", first) == f"{first} is discarded\n"
     assert [line.split()[0] for line in verb("dead").splitlines()] == [second, third]
 
 
-def test_a_dead_letter_is_queued_again_and_given_up_again(moved):
+def test_a_dead_letter_is_queued_again_and_given_up_again(moved_journal):
     first, second, _ = (line.split()[0] for line in verb("dead").splitlines())
     assert first in verb("dead", "requeue", first)
     assert first not in verb("dead")
@@ -161,7 +161,7 @@ def test_a_dead_letter_is_queued_again_and_given_up_again(moved):
     assert verb("journal", "verify") == "the database (schema works): nothing was altered\n"
 
 
-def test_an_interrupted_move_resumes(moved, postgres, database):
+def test_an_interrupted_move_resumes(moved_journal, postgres, database):
     name = database.partition("?")[0].rpartition("/")[2]
     number = postgres.execute("select max(number) as last from works.conversation", name)[0]["last"]
     for table in (
@@ -189,7 +189,7 @@ def test_the_principals_next_to_a_journal_move_with_it(home):
     assert verb("principals", "list") == verb("principals", "list", *HERE)
 
 
-def test_another_journal_is_refused(moved):
+def test_another_journal_is_refused(moved_journal):
     connection = sqlite3.connect(FILE)
     connection.execute("update conversation set chain = zeroblob(32) where number = 1")
     connection.commit()
@@ -197,7 +197,7 @@ def test_another_journal_is_refused(moved):
     assert "is damaged and was not moved" in verb("journal", "import", FILE, status=2)
 
 
-def test_the_way_back_is_a_journal(moved):
+def test_the_way_back_is_a_journal(moved_journal):
     told = verb("journal", "export", "back.sqlite")
     assert told.startswith("back.sqlite: 4 conversations, ")
     assert "nothing was altered" in verb("journal", "verify", "--journal", "back.sqlite")
@@ -206,7 +206,7 @@ def test_the_way_back_is_a_journal(moved):
     assert "exists already" in verb("journal", "export", "back.sqlite", status=2)
 
 
-def test_the_state_of_the_database_is_shown(moved):
+def test_the_state_of_the_database_is_shown(moved_journal):
     told = verb("engine", "status")
     assert "no server has a lease" in told
     assert "conversations: 3 open; dead letters: 3" in told
@@ -214,7 +214,7 @@ def test_the_state_of_the_database_is_shown(moved):
     assert json.loads(verb("engine", "status", "--json"))["work"]["open"] == 3
 
 
-def test_a_loss_is_accepted_once(moved, postgres, database):
+def test_a_loss_is_accepted_once(moved_journal, postgres, database):
     assert verb("engine", "accept-loss") == "no server has noticed a loss\n"
     name = database.partition("?")[0].rpartition("/")[2]
     postgres.execute("insert into works.loss (name, conversations) values ('one', array['c1', 'c2'])", name)
@@ -252,7 +252,7 @@ def test_an_address_that_is_missing_is_named(home, monkeypatch):
     assert "the environment variable DATABASE_URL is not set" in verb("engine", "status", status=2)
 
 
-def test_an_organism_with_a_journal_has_no_database(alone):
+def test_an_organism_with_a_journal_has_no_database(lone_journal):
     assert "has no engine:" in verb("engine", "status", status=2)
     assert "has no engine:" in verb("journal", "import", FILE, status=2)
 

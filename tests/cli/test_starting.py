@@ -23,7 +23,7 @@ HEAVY = {
 }  # fmt: skip
 
 
-def imported(*args, cwd=None, typed=""):
+def imported_modules(*args, cwd=None, typed=""):
     """The modules that a fresh interpreter imports, which nothing measures."""
     command = [sys.executable, "-X", "importtime", *args]
     bare = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
@@ -35,7 +35,7 @@ def imported(*args, cwd=None, typed=""):
 
 @pytest.mark.parametrize("args", [("-c", "import agentserver"), ("-m", "agentserver", "--help")])
 def test_neither_the_package_nor_its_help_imports_the_needs_of_an_organism(args):
-    modules = imported(*args)
+    modules = imported_modules(*args)
     assert "agentserver" in modules
     assert not modules & HEAVY
     assert not {name for name in modules if name.startswith(("agentserver.core", "agentserver.contract"))}
@@ -45,7 +45,7 @@ def test_a_check_imports_neither_pump_nor_engines(tmp_path):
     (tmp_path / "checked.py").write_text(CHECKED)
     lines = "{name: a, description: Does., payload_class: checked.Say, handler: checked.say}"
     (tmp_path / "organism.yaml").write_text(f"name: checked\nlisteners:\n  - {lines}\n")
-    modules = imported("-m", "agentserver", "check", str(tmp_path / "organism.yaml"))
+    modules = imported_modules("-m", "agentserver", "check", str(tmp_path / "organism.yaml"))
     assert "agentserver.rulebook" in modules
     assert not modules & {"ssl", "http.client", "agentserver.handoff.edge.records"}
     verbs = {name for name in modules if name.startswith("agentserver.cli.")}
@@ -62,7 +62,7 @@ def test_a_check_without_provenance_imports_nothing_of_its_engine_nor_numpy(tmp_
     (tmp_path / "checked.py").write_text(CHECKED)
     lines = "{name: a, description: Does., payload_class: checked.Say, handler: checked.say}"
     (tmp_path / "organism.yaml").write_text(f"name: checked\nlisteners:\n  - {lines}\n")
-    modules = imported("-m", "agentserver", "check", str(tmp_path / "organism.yaml"))
+    modules = imported_modules("-m", "agentserver", "check", str(tmp_path / "organism.yaml"))
     assert not modules & {"agentserver.provenance", "numpy"}
 
 
@@ -73,7 +73,7 @@ def test_a_check_of_an_organism_with_mcp_tools_imports_neither_mcp_nor_jsonschem
     server = "{name: far, command: [far], tools: [{name: echo, trust: source}]}"
     text = f"name: checked\nprovenance: {{mode: audit}}\nmcp:\n  - {server}\n"
     (tmp_path / "organism.yaml").write_text(text)
-    modules = imported("-m", "agentserver", "check", str(tmp_path / "organism.yaml"))
+    modules = imported_modules("-m", "agentserver", "check", str(tmp_path / "organism.yaml"))
     assert "agentserver.payload.foreign.mapping" in modules
     assert not modules & {"mcp", "mcp_types", "jsonschema", "httpx2"}
 
@@ -82,7 +82,7 @@ def test_the_example_starts_without_imports_of_a_first_judgement_or_an_odd_patte
     """Numpy comes with the first array, elementpath with a pattern that is not plain."""
     for name in ("config", "listeners", "examples"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", "out"))
-    modules = imported("-m", "agentserver", "run", cwd=tmp_path, typed="/quit\n")
+    modules = imported_modules("-m", "agentserver", "run", cwd=tmp_path, typed="/quit\n")
     assert {
         "agentserver.pump",
         "agentserver.provenance.arrays",
@@ -107,7 +107,7 @@ def test_an_organism_without_a_journal_imports_no_database(tmp_path):
     (tmp_path / "checked.py").write_text(CHECKED)
     lines = "{name: a, description: Does., payload_class: checked.Say, handler: checked.say}"
     (tmp_path / "organism.yaml").write_text(f"name: checked\njournal: none\nlisteners:\n  - {lines}\n")
-    modules = imported("-m", "agentserver", "run", str(tmp_path / "organism.yaml"), typed="/quit\n")
+    modules = imported_modules("-m", "agentserver", "run", str(tmp_path / "organism.yaml"), typed="/quit\n")
     assert "agentserver.pump" in modules
     assert not modules & {"sqlite3", "agentserver.engines.sqlite.engine"}
 

@@ -25,7 +25,7 @@ def quiet(project, tmp_path):
     return home
 
 
-def ran(home, args, redirected="", **streams):
+def run_command(home, args, redirected="", **streams):
     """Status, output and standard error of a command whose streams are redirected as a shell does it."""
     done = subprocess.run(
         ["sh", "-c", f'exec "$@" {redirected}', "sh", sys.executable, "-m", "agentserver", *args],
@@ -36,7 +36,7 @@ def ran(home, args, redirected="", **streams):
 
 @pytest.mark.parametrize("args", [["--help"], CALL, ["run"]], ids=" ".join)
 def test_an_output_that_cannot_be_written_is_said_in_one_line(quiet, args):
-    status, _, errors = ran(quiet, args, ">/dev/full", stderr=subprocess.PIPE)
+    status, _, errors = run_command(quiet, args, ">/dev/full", stderr=subprocess.PIPE)
     assert (status, errors.decode()) == (
         ExitCode.UNUSABLE,
         "the output cannot be written: No space left on device\n",
@@ -48,7 +48,7 @@ def test_a_reader_that_is_gone_ends_a_command_without_a_traceback(quiet, args):
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        _, _, errors = ran(quiet, args, stdout=writing, stderr=subprocess.PIPE)
+        _, _, errors = run_command(quiet, args, stdout=writing, stderr=subprocess.PIPE)
     finally:
         os.close(writing)
     assert errors == b""
@@ -56,13 +56,13 @@ def test_a_reader_that_is_gone_ends_a_command_without_a_traceback(quiet, args):
 
 @pytest.mark.parametrize(("args", "closed"), [(["run"], "<&-"), (CALL, ">&-"), (["check"], "<&- >&- 2>&-")])
 def test_streams_that_are_closed_are_empty(quiet, args, closed):
-    status, output, errors = ran(quiet, args, closed, capture_output=True)
+    status, output, errors = run_command(quiet, args, closed, capture_output=True)
     assert status == 0
     assert b"Traceback" not in output + errors
 
 
 def test_no_file_of_the_server_takes_the_place_of_a_closed_stream(quiet):
     """The journal is opened after the streams; otherwise output would be written into it."""
-    assert ran(quiet, ["run"], ">&- 2>&-", capture_output=True)[0] == 0
-    status, output, _ = ran(quiet, ["journal", "verify"], capture_output=True)
+    assert run_command(quiet, ["run"], ">&- 2>&-", capture_output=True)[0] == 0
+    status, output, _ = run_command(quiet, ["journal", "verify"], capture_output=True)
     assert status == 0, output

@@ -42,7 +42,7 @@ def sql(statement, *values):
         return connection.execute(statement, values).fetchall()
 
 
-def asked():
+def ask_clerk():
     """An answered message in a conversation that stays open; gives its id."""
 
     async def talk(server):
@@ -54,7 +54,7 @@ def asked():
     return active(talk)
 
 
-def resumed(key):
+def send_again(key):
     """Send another message in the conversation; return the reply, or the reason for its absence."""
 
     async def talk(server):
@@ -72,17 +72,17 @@ def resumed(key):
 
 
 @pytest.fixture
-def damaged(works):
+def damaged_conversation(works):
     """Give the id of a suspended conversation; damages its ``root`` column and restores it afterwards."""
-    key = asked()
+    key = ask_clerk()
     ((state,),) = sql("select state from conversation")
     sql("update conversation set state = x'00'")
-    assert "has ended" in resumed(key)
+    assert "has ended" in send_again(key)
     return key, state
 
 
-def test_suspended_conversations_are_listed_and_shown(damaged):
-    key, _ = damaged
+def test_suspended_conversations_are_listed_and_shown(damaged_conversation):
+    key, _ = damaged_conversation
     (line,) = journal("list").splitlines()
     assert line.startswith(key)
     assert "its stored rows fail their seal" in line
@@ -92,39 +92,39 @@ def test_suspended_conversations_are_listed_and_shown(damaged):
     assert "  suspended " in verb("conversations")
 
 
-def test_a_suspended_conversation_is_repaired_once_it_is_readable(damaged):
-    key, state = damaged
+def test_a_suspended_conversation_is_repaired_once_it_is_readable(damaged_conversation):
+    key, state = damaged_conversation
     assert "stays suspended" in journal("repair", key, status=2)
     sql("update conversation set state = ?", state)
     assert "is resumed" in journal("repair", key[:8])
     assert journal("list") == "no conversation is suspended\n"
-    assert "attempt 0" in resumed(key)
+    assert "attempt 0" in send_again(key)
 
 
-def test_a_suspended_conversation_is_discarded(damaged):
-    key, state = damaged
+def test_a_suspended_conversation_is_discarded(damaged_conversation):
+    key, state = damaged_conversation
     assert "is discarded" in journal("discard", key)
     sql("update conversation set state = ?", state)
     assert "no suspended conversations" in journal("repair", key, status=2)
-    assert resumed(key) == "it cannot be resumed"
+    assert send_again(key) == "it cannot be resumed"
     assert "finished" in verb("conversations")
 
 
 def test_a_guard_that_comes_back_takes_its_conversations_back(works):
     change(Path("organism.yaml"), "\nname: works\n", f"\nname: works\n{APPROVED}")
-    key = asked()
+    key = ask_clerk()
     change(Path("organism.yaml"), APPROVED, "")
-    assert "has ended" in resumed(key)
+    assert "has ended" in send_again(key)
     assert "the guard lineage, which is not there" in journal("list")
     assert "stays suspended" in journal("repair", key, status=2)
     change(Path("organism.yaml"), "\nname: works\n", f"\nname: works\n{APPROVED}")
     assert "is resumed" in journal("repair", key)
-    assert "attempt 0" in resumed(key)
+    assert "attempt 0" in send_again(key)
 
 
 @pytest.mark.parametrize("args", [("approvals",), ("dead", "next")])
 def test_verbs_skip_unreadable_conversations_and_say_so(works, monkeypatch, args):
-    key = asked()
+    key = ask_clerk()
     monkeypatch.setenv("WORKS_FAIL", "hang")
 
     async def leave(server):
@@ -146,7 +146,7 @@ def test_verbs_skip_unreadable_conversations_and_say_so(works, monkeypatch, args
 
 @pytest.mark.parametrize("column", ["cause", "records"])
 def test_damaged_steps_are_no_traceback(works, column):
-    key = asked()
+    key = ask_clerk()
     sql(f"update step set {column} = x'00'")
     for args in (("trace", key), ("replay", key)):
         sys.modules.pop("works_handlers", None)

@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 @pytest.fixture
-def without(monkeypatch):
+def older_kernel(monkeypatch):
     """A kernel of an older version of Landlock."""
     return lambda version: monkeypatch.setattr(landlock, "version", lambda: version)
 
@@ -39,16 +39,16 @@ def without(monkeypatch):
         ),
     ],
 )
-def test_missing_requirements_are_named_and_nothing_is_started(without, organism, version, lacks):
-    without(version)
+def test_missing_requirements_are_named_and_nothing_is_started(older_kernel, organism, version, lacks):
+    older_kernel(version)
     for verb, status in (("check", 1), ("run", 2)):
         done = CliRunner().invoke(cli, [verb, str(EXAMPLES / organism)], input="", catch_exceptions=False)
         assert done.exit_code == status, done.output
         assert lacks in done.output, verb
 
 
-def test_a_lock_is_not_made_without_the_wall(without):
-    without(3)
+def test_a_lock_is_not_made_without_the_wall(older_kernel):
+    older_kernel(3)
     done = CliRunner().invoke(cli, ["mcp", "diff", str(EXAMPLES / "mcp/desk.yaml")], catch_exceptions=False)
     assert done.exit_code == 2
     assert "web needs a wall, and this system lacks Landlock 4" in done.output

@@ -26,7 +26,7 @@ def test_files_written_by_a_server_or_an_editor_are_not_changes(name):
     assert not is_source(None, f"/project/{name}")
 
 
-def loaded(folder):
+def load_folder(folder):
     write(folder)
     return config.load(folder / "organism.yaml", environ={}, separate=True)
 
@@ -37,19 +37,19 @@ def test_the_lock_of_the_journal_is_not_though_other_locks_are(tmp_path):
     organism = config.load(tmp_path / "organism.yaml", environ={}, separate=True)
     assert not source_filter(organism)(None, f"{tmp_path}/kept.db.lock")
     assert source_filter(organism)(None, f"{tmp_path}/mcp.lock")
-    assert source_filter(loaded(tmp_path))(None, f"{tmp_path}/kept.db.lock")
+    assert source_filter(load_folder(tmp_path))(None, f"{tmp_path}/kept.db.lock")
 
 
 def test_the_folders_are_those_of_the_organism_and_one_below(tmp_path):
     for name in ("prompts", "prompts/deeper", ".venv", "out", "__pycache__", "env"):
         (tmp_path / name).mkdir(exist_ok=True)
     (tmp_path / "env" / "pyvenv.cfg").touch()
-    assert watched_folders(loaded(tmp_path)) == {tmp_path, tmp_path / "prompts"}
+    assert watched_folders(load_folder(tmp_path)) == {tmp_path, tmp_path / "prompts"}
 
 
 @pytest.mark.anyio
 async def test_changes_end_when_stopped(tmp_path):
-    organism, stop, seen = await anyio.to_thread.run_sync(loaded, tmp_path), anyio.Event(), []
+    organism, stop, seen = await anyio.to_thread.run_sync(load_folder, tmp_path), anyio.Event(), []
     with anyio.fail_after(HANGS):
         async with anyio.create_task_group() as tasks:
 
@@ -69,7 +69,7 @@ async def test_changes_end_when_stopped(tmp_path):
 async def test_a_change_before_the_watch_began_is_reported(tmp_path):
     """It was lost: the organism had been loaded by then, and nothing was watched yet."""
     since, stop, seen = time.time(), anyio.Event(), []
-    organism = await anyio.to_thread.run_sync(loaded, tmp_path)
+    organism = await anyio.to_thread.run_sync(load_folder, tmp_path)
     with anyio.fail_after(HANGS):
         async for _ in watch_changes(lambda: organism, stop, since - 1):
             seen.append("change")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.journals import change, verb
-from tests.cli.test_dead import dead, failing, letter, say, works  # noqa: F401 - fixtures
+from tests.cli.test_dead import crashing_worker, dead, letter, say, works  # noqa: F401 - fixtures
 
 BROKEN = {
     "a handler that does not import": (
@@ -24,7 +24,7 @@ BROKEN = {
 
 
 @pytest.fixture
-def kept(letter):  # noqa: F811 - a fixture
+def journal_with_secret(letter):  # noqa: F811 - a fixture
     """Write a journal with a dead letter whose reason holds a secret; return the letter and its conversation."""
     sys.modules.pop("works_handlers", None)
     return letter, verb("conversations").split()[0]
@@ -45,32 +45,34 @@ def looks(kept, *options):
 
 @pytest.mark.parametrize("how", BROKEN)
 @pytest.mark.usefixtures("works")
-def test_while_the_organism_is_broken_everything_is_read_and_no_secret_shown(kept, how):
-    before = looks(kept)
+def test_while_the_organism_is_broken_everything_is_read_and_no_secret_shown(journal_with_secret, how):
+    before = looks(journal_with_secret)
     old, new, code = BROKEN[how]
     change(Path("organism.yaml"), old, new)
     Path("works_handlers.py").write_text(code or Path("works_handlers.py").read_text())
-    after = looks(kept)
+    after = looks(journal_with_secret)
     assert after == before
     assert "[redacted]" in after["list"]
     assert not any("s3cret" in text for text in after.values())
 
 
-def test_no_code_of_the_organism_runs(kept):
+def test_no_code_of_the_organism_runs(journal_with_secret):
     Path("works_handlers.py").write_text("raise SystemExit('it ran')\n")
-    looks(kept)
+    looks(journal_with_secret)
 
 
-def test_verbs_that_change_the_journal_work_too(kept, tmp_path):
+def test_verbs_that_change_the_journal_work_too(journal_with_secret, tmp_path):
     change(Path("organism.yaml"), "peers: [worker]", "peers: [nobody]")
     verb("journal", "export", "copy.sqlite")
     verb("journal", "vacuum")
-    assert dead("discard", kept[0]) == f"{kept[0]} is discarded\n"
-    assert verb("dead", "--journal", "copy.sqlite").startswith(kept[0])
+    assert dead("discard", journal_with_secret[0]) == f"{journal_with_secret[0]} is discarded\n"
+    assert verb("dead", "--journal", "copy.sqlite").startswith(journal_with_secret[0])
 
 
 @pytest.mark.parametrize("how", ["no YAML", "a secret that is not set", "a file that is not there"])
-def test_while_its_secrets_cannot_be_read_nothing_is_shown_that_may_hold_one(kept, how, monkeypatch):
+def test_while_its_secrets_cannot_be_read_nothing_is_shown_that_may_hold_one(
+    journal_with_secret, how, monkeypatch
+):
     if how == "no YAML":
         Path("organism.yaml").write_text("name: [")
     elif how == "a secret that is not set":
@@ -79,24 +81,24 @@ def test_while_its_secrets_cannot_be_read_nothing_is_shown_that_may_hold_one(kep
         change(Path("organism.yaml"), "limits:", "include: [gone.yaml]\nlimits:")
     named = ["--journal", "out/journal.sqlite"]
     for args in (
-        ["trace", kept[1]],
+        ["trace", journal_with_secret[1]],
         ["dead"],
-        ["dead", "show", kept[0]],
+        ["dead", "show", journal_with_secret[0]],
         ["approvals"],
         ["approvals", "show", "x"],
     ):
         said = verb(*args, *named, status=2)
         assert "not all of its secrets are known, and nothing is shown" in said
         assert "s3cret" not in said
-    assert kept[0] in verb("dead", "--unredacted", *named)
+    assert journal_with_secret[0] in verb("dead", "--unredacted", *named)
     assert "[redacted]" in verb("dead", "--unredacted", *named) or how != "a file that is not there"
-    assert "tea" in verb("trace", kept[1], "--unredacted", *named)
+    assert "tea" in verb("trace", journal_with_secret[1], "--unredacted", *named)
     verb("conversations", *named)
     verb("journal", "stats", *named)
 
 
 @pytest.mark.parametrize("how", ["a path", "a symbolic link"])
-def test_no_verb_follows_a_journal_out_of_the_project(kept, tmp_path_factory, how):
+def test_no_verb_follows_a_journal_out_of_the_project(journal_with_secret, tmp_path_factory, how):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     verb("journal", "export", "copy.sqlite")
     if how == "a path":
@@ -111,18 +113,18 @@ def test_no_verb_follows_a_journal_out_of_the_project(kept, tmp_path_factory, ho
         ["journal", "vacuum"],
         ["journal", "accept-loss"],
         ["journal", "stats"],
-        ["dead", "discard", kept[0]],
+        ["dead", "discard", journal_with_secret[0]],
         ["deny", "123456"],
-        ["trace", kept[1]],
+        ["trace", journal_with_secret[1]],
     ):
         said = verb(*args, status=2)
         assert "organism.yaml:" in said
         assert "leads out of the project directory" in said
     assert sorted((path, path.stat().st_mtime_ns) for path in elsewhere.rglob("*")) == before
-    assert kept[0] in verb("dead", "--journal", "copy.sqlite")
+    assert journal_with_secret[0] in verb("dead", "--journal", "copy.sqlite")
 
 
-def test_an_ambiguous_journal_must_be_named(kept):
+def test_an_ambiguous_journal_must_be_named(journal_with_secret):
     Path("organism.yaml").write_text("name: [")
     assert "name it with --journal" in verb("conversations", status=2)
     change_to = Path("organism.yaml")
@@ -132,22 +134,37 @@ def test_an_ambiguous_journal_must_be_named(kept):
     assert "keeps no journal" in verb("conversations", status=2)
 
 
-def test_without_an_organism_the_journal_of_its_place_is_read_and_that_no_secret_is_known_said(kept):
+def test_without_an_organism_the_journal_of_its_place_is_read_and_that_no_secret_is_known_said(
+    journal_with_secret,
+):
     Path("organism.yaml").unlink()
-    assert kept[1] in verb("conversations")
-    for args in (["trace", kept[1]], ["dead"], ["dead", "show", kept[0]], ["approvals"]):
+    assert journal_with_secret[1] in verb("conversations")
+    for args in (
+        ["trace", journal_with_secret[1]],
+        ["dead"],
+        ["dead", "show", journal_with_secret[0]],
+        ["approvals"],
+    ):
         assert "its secrets are not redacted" in verb(*args)
     Path("out/journal.sqlite").rename("elsewhere.sqlite")
     assert "name a file, or begin with: agentserver init" in verb("conversations", status=2)
-    assert kept[1] in verb("conversations", "--journal", "elsewhere.sqlite")
+    assert journal_with_secret[1] in verb("conversations", "--journal", "elsewhere.sqlite")
 
 
-def test_an_organism_that_is_named_and_not_there_is_no_reason_to_show_secrets(kept):
-    said = verb("trace", kept[1], "--organism", "gone.yaml", "--journal", "out/journal.sqlite", status=2)
+def test_an_organism_that_is_named_and_not_there_is_no_reason_to_show_secrets(journal_with_secret):
+    said = verb(
+        "trace",
+        journal_with_secret[1],
+        "--organism",
+        "gone.yaml",
+        "--journal",
+        "out/journal.sqlite",
+        status=2,
+    )
     assert "nothing is shown" in said
 
 
-def test_a_journal_elsewhere_is_found_in_a_broken_organism(kept):
+def test_a_journal_elsewhere_is_found_in_a_broken_organism(journal_with_secret):
     Path("out/journal.sqlite").rename("moved.sqlite")
     change(Path("organism.yaml"), "limits:", "journal: {path: moved.sqlite}\nlimitz:")
-    assert kept[1] in verb("conversations")
+    assert journal_with_secret[1] in verb("conversations")

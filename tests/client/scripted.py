@@ -53,7 +53,7 @@ def stream(*pieces):
     return [b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n", *pieces]
 
 
-def said(found):
+def event_bytes(found):
     return b"event: x\ndata: " + json.dumps(found).encode() + b"\n\n"
 
 
@@ -66,7 +66,7 @@ def cut(pieces, at):
     return [b"".join(pieces)[:at]]
 
 
-async def _heard(reader):
+async def _read_request(reader):
     head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
     method, target, _ = head[0].split(" ")
     headers = {
@@ -79,13 +79,13 @@ async def _heard(reader):
 
 
 @asynccontextmanager
-async def scripted(*answers):
+async def script_door(*answers):
     """A door and a client of it."""
     door = Door(list(answers))
 
     async def serve(reader, writer):
         with suppress(asyncio.IncompleteReadError, ConnectionError):
-            heard = await _heard(reader)
+            heard = await _read_request(reader)
             door.heard.append(heard)
             said = door.answers.pop(0)
             for piece in said(heard) if callable(said) else said:

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def cutting(port, *after):
+async def cut_connections(port, *after):
     """A line to a port. Its connections are cut after so many bytes of what comes back, one number each; then none is."""
     left, cut = list(after), []
 
@@ -125,7 +125,7 @@ async def test_events_come_until_the_conversation_is_closed():
 async def test_a_payment_whose_answer_was_lost_is_made_once(after):
     async with (
         desk() as door,
-        cutting(door.port, 400, after, after) as url,
+        cut_connections(door.port, 400, after, after) as url,
         Client(door.url, "ada") as direct,
     ):
         conversation = await direct.open()
@@ -141,7 +141,7 @@ async def test_a_stream_through_a_bad_line_gives_each_event_once_to_a_program_th
         conversation = await direct.open()
         for number in range(5):
             await conversation.send({"text": str(number)}, "greeter", payload="Shout")
-        async with cutting(door.port, 600, 900, 500, 700) as url, Client(url, "ada") as client:
+        async with cut_connections(door.port, 600, 900, 500, 700) as url, Client(url, "ada") as client:
             client._http.headers["host"] = f"127.0.0.1:{door.port}"
             found = []
             async with aclosing(client.conversation(conversation.id).events()) as events:

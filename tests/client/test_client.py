@@ -18,7 +18,7 @@ from agentserver.client import (
     UnreachableError,
     requests,
 )
-from tests.client.scripted import LOST, TOKEN, answer, scripted
+from tests.client.scripted import LOST, TOKEN, answer, script_door
 
 pytestmark = pytest.mark.anyio
 
@@ -33,7 +33,7 @@ async def test_approvals_are_values():
         "redacted": 3,
         "questions": [{"guard": "g"}],
     }
-    async with scripted(answer(200, {"approvals": [WAITS, more]})) as (_, client):
+    async with script_door(answer(200, {"approvals": [WAITS, more]})) as (_, client):
         first, second = await client.approvals()
     assert first == PendingApproval(
         "a1",
@@ -60,13 +60,13 @@ async def test_an_unknown_approval_is_not_guessed_at(spoiled):
     )
     if spoiled == "value":
         return
-    async with scripted(answer(200, {"approvals": found})) as (_, client):
+    async with script_door(answer(200, {"approvals": found})) as (_, client):
         with pytest.raises(ProtocolError):
             await client.approvals()
 
 
 async def test_an_answer_names_the_displayed_message():
-    async with scripted(answer(200, {"approvals": [WAITS]}), answer(204)) as (door, client):
+    async with script_door(answer(200, {"approvals": [WAITS]}), answer(204)) as (door, client):
         (one,) = await client.approvals()
         await client.decide(one, "once")
     assert door.heard[1].path == "/v1/approvals/a1"
@@ -74,7 +74,7 @@ async def test_an_answer_names_the_displayed_message():
 
 
 async def test_an_answer_that_may_have_arrived_is_not_given_twice():
-    async with scripted(answer(200, {"approvals": [WAITS]}), LOST, answer(204)) as (door, client):
+    async with script_door(answer(200, {"approvals": [WAITS]}), LOST, answer(204)) as (door, client):
         (one,) = await client.approvals()
         with pytest.raises(UnreachableError):
             await client.decide(one, "deny")
@@ -82,14 +82,17 @@ async def test_an_answer_that_may_have_arrived_is_not_given_twice():
 
 
 async def test_a_stale_answer_is_an_error():
-    async with scripted(answer(200, {"approvals": [WAITS]}), answer(409, {"detail": "Gone."})) as (_, client):
+    async with script_door(answer(200, {"approvals": [WAITS]}), answer(409, {"detail": "Gone."})) as (
+        _,
+        client,
+    ):
         (one,) = await client.approvals()
         with pytest.raises(ProblemError, match="409: Gone"):
             await client.decide(one, "always")
 
 
 async def test_a_redirect_is_not_followed():
-    async with scripted(answer(307, headers=[("location", "http://127.0.0.1:1/")])) as (door, client):
+    async with script_door(answer(307, headers=[("location", "http://127.0.0.1:1/")])) as (door, client):
         with pytest.raises(ProblemError):
             await client.open()
         assert len(door.heard) == 1
@@ -133,7 +136,7 @@ def test_an_invalid_token_is_not_sent(token):
 async def test_a_proxy_of_the_environment_sees_nothing_that_is_not_encrypted(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-    async with scripted(answer(201, {"conversation": "c1"})) as (_, client):
+    async with script_door(answer(201, {"conversation": "c1"})) as (_, client):
         assert (await client.open()).id == "c1"
 
 

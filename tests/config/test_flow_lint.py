@@ -44,7 +44,7 @@ async def clean(job: Job) -> str:
     return os.path.join(str(at), str(chance), text, str(later), str(uuid.UUID(int=1)))  # noqa: PTH118 - no input
 
 
-async def hidden(job: Job) -> str:
+async def hide_difference(job: Job) -> str:
     await ask("peer", job)
     started = time.time()
     today = moment.now()  # noqa: DTZ005 - is found
@@ -84,7 +84,7 @@ def test_a_request_that_is_not_awaited_is_found():
 
 
 def test_a_flow_that_may_differ_is_found_with_file_line_and_correction():
-    found = list(find_faults(hidden))
+    found = list(find_faults(hide_difference))
     assert {each.file.name for each in found} == {"test_flow_lint.py"}
     source = Path(__file__).read_text(encoding="utf-8").splitlines()
     lines = [source[each.line - 1].partition("  #")[0].strip() for each in found]

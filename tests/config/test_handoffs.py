@@ -80,7 +80,7 @@ def text(intents=REVIEW, more="", listeners=LISTENERS):
     return f"{listeners}intents:{indent(dedent(intents).rstrip(), '') if intents else ' []'}\n{dedent(more)}"
 
 
-def changed(old, new, more=""):
+def change_review(old, new, more=""):
     assert old in REVIEW
     return text(REVIEW.replace(old, new), more)
 
@@ -111,7 +111,7 @@ def test_an_intent_is_read_and_proved(desk):
 
 @pytest.mark.parametrize("nothing", ["", "~", "[]"])
 def test_a_target_without_allowed_peers_reaches_none(desk, nothing):
-    organism = desk.load(changed("allow_peers: [files]", f"allow_peers: {nothing}"))
+    organism = desk.load(change_review("allow_peers: [files]", f"allow_peers: {nothing}"))
     forget(organism)
     assert organism.handoffs.vocabulary.intents["review"].intent.allow_peers == frozenset()
 
@@ -138,7 +138,7 @@ def test_settings_that_apply_to_all_handoffs(desk):
 
 def test_the_parameters_may_be_those_of_a_payload_class(desk):
     organism = desk.load(
-        changed(
+        change_review(
             'params:\n      ticket: {pattern: "[A-Z]{2,10}-[0-9]{1,7}"}',
             "payload_class: listeners.desk.Review",
         )
@@ -183,40 +183,40 @@ def test_every_type_of_a_parameter(desk):
 
 CASES = {
     "no slug": (
-        changed('"[A-Z]{2,10}-[0-9]{1,7}"', '"[A-Za-z ]{1,40}"'),
+        change_review('"[A-Z]{2,10}-[0-9]{1,7}"', '"[A-Za-z ]{1,40}"'),
         "intents[0].params.ticket: admits U+0020 SPACE, as in 'a a'",
     ),
     "no bound": (
-        changed('"[A-Z]{2,10}-[0-9]{1,7}"', '"[A-Z]+"'),
+        change_review('"[A-Z]{2,10}-[0-9]{1,7}"', '"[A-Z]+"'),
         "intents[0].params.ticket: has no bound on its length",
     ),
     "not of the profile": (
-        changed('"[A-Z]{2,10}-[0-9]{1,7}"', "'\\w{1,9}'"),
+        change_review('"[A-Z]{2,10}-[0-9]{1,7}"', "'\\w{1,9}'"),
         "intents[0].params.ticket: its pattern",
     ),
     "no pattern": (
-        changed('{pattern: "[A-Z]{2,10}-[0-9]{1,7}"}', "{}"),
+        change_review('{pattern: "[A-Z]{2,10}-[0-9]{1,7}"}', "{}"),
         "intents[0].params.ticket: any text fits it",
     ),
     "unknown parameter": (
-        changed("{ticket}.", "{tikcet}."),
+        change_review("{ticket}.", "{tikcet}."),
         "intents[0].template: {tikcet} is no parameter; there are: ticket",
     ),
     "interpolated note": (
-        changed("{ticket}.", "Go on. {ticket} {note}."),
+        change_review("{ticket}.", "Go on. {ticket} {note}."),
         "intents[0].note: is free text, which a template must not interpolate",
     ),
-    "format": (changed("{ticket}.", "{ticket!r}."), "intents[0].template: may hold {name} alone"),
+    "format": (change_review("{ticket}.", "{ticket!r}."), "intents[0].template: may hold {name} alone"),
     "beyond the peers": (
-        changed("[files]", "[files, asker]"),
+        change_review("[files]", "[files, asker]"),
         "intents[0].allow_peers: clerk has no peer asker",
     ),
     "unknown target": (
-        changed("target: clerk", "target: clrek"),
+        change_review("target: clerk", "target: clrek"),
         'intents[0].target: unknown listener "clrek" (did you mean "clerk"?)',
     ),
     "target without tasks": (
-        changed("target: clerk", "target: files").replace("allow_peers: [files]", "allow_peers: []"),
+        change_review("target: clerk", "target: files").replace("allow_peers: [files]", "allow_peers: []"),
         'intents[0].target: "files" takes no Task (add agentserver.Task to its payload_class)',
     ),
     "twice": (text(REVIEW + REVIEW.replace("\n", "\n", 1)), "intents[1].name: is declared twice"),
@@ -228,23 +228,23 @@ CASES = {
         text(more="handoffs: {legacy: review}"),
         "handoffs.legacy: review is to take older requests, which have no parameters",
     ),
-    "unknown key": (changed("note: 500", "notes: 500"), 'intents[0].notes: unknown key "notes" (did you mean "note"?)'),
+    "unknown key": (change_review("note: 500", "notes: 500"), 'intents[0].notes: unknown key "notes" (did you mean "note"?)'),
     "unknown key of a parameter": (
-        changed("{pattern:", "{regex:"),
+        change_review("{pattern:", "{regex:"),
         'intents[0].params.ticket.regex: unknown key "regex"',
     ),
     "unknown key of all": (
         text(more="handoffs: {adit: x}"),
         'handoffs.adit: unknown key "adit" (did you mean "audit"?)',
     ),
-    "name": (changed("name: review", "name: re view"), "intents[0].name: may hold letters, digits and - _ . only"),
+    "name": (change_review("name: review", "name: re view"), "intents[0].name: may hold letters, digits and - _ . only"),
     "parameter's name": (
-        changed("ticket: {", "9t: {"),
+        change_review("ticket: {", "9t: {"),
         "intents[0].params.9t: may hold letters, digits, - and _ only",
     ),
-    "too long a note": (changed("500", "50000"), "intents[0].note: must be at most 10000"),
+    "too long a note": (change_review("500", "50000"), "intents[0].note: must be at most 10000"),
     "class and parameters": (
-        changed("    note: 500", "    payload_class: listeners.desk.Review"),
+        change_review("    note: 500", "    payload_class: listeners.desk.Review"),
         "intents[0].params: conflicts with payload_class (keep one of them)",
     ),
     "no class": (
@@ -299,7 +299,7 @@ CASES = {
         "intents[0].template: is empty when no optional parameter is given",
     ),
     "not a list": (f"{LISTENERS}intents: review\n", "intents: a list was expected"),
-    "not a mapping": (changed('{pattern: "[A-Z]{2,10}-[0-9]{1,7}"}', "x"), "intents[0].params.ticket: a mapping"),
+    "not a mapping": (change_review('{pattern: "[A-Z]{2,10}-[0-9]{1,7}"}', "x"), "intents[0].params.ticket: a mapping"),
 }  # fmt: skip
 
 
@@ -319,7 +319,8 @@ def test_the_line_is_that_of_the_value(desk):
 
 def test_mistakes_of_shape_keep_the_rest_quiet(desk):
     (only,) = errors(
-        desk, changed("name: review", "name: re view").replace("allow_peers: [files]", "allow_peers: [x]")
+        desk,
+        change_review("name: review", "name: re view").replace("allow_peers: [files]", "allow_peers: [x]"),
     )
     assert only.startswith("intents[0].name")
 

@@ -26,7 +26,7 @@ listeners:
 """
 
 
-def trusting(one="", two=""):
+def trust_text(one="", two=""):
     text = TWO.replace(
         "    description: Greets.",
         f"    description: Greets.\n    {one}" if one else "    description: Greets.",
@@ -83,7 +83,7 @@ def test_a_file_may_hold_the_keys(project):
 
 
 def test_trust_adds_to_the_policy(project):
-    text = trusting("trust: [source, sink]", "trust: quarantined")
+    text = trust_text("trust: [source, sink]", "trust: quarantined")
     provenance = project.load(text + "provenance: {sinks: {plain: {mode: audit}}}\n").provenance
     assert provenance.policy.sources == ("greeter",)
     assert provenance.policy.sinks == (SinkRule("plain", mode=Mode.AUDIT), SinkRule("greeter"))
@@ -92,7 +92,7 @@ def test_trust_adds_to_the_policy(project):
 
 
 def test_no_name_decides_about_undeclared_listeners(project):
-    text = trusting("trust: [source, sink]")
+    text = trust_text("trust: [source, sink]")
     for name in ("fetch_mail", "send_mail", "opaque"):
         policy = project.load(
             text.replace("name: plain", f"name: {name}") + "provenance:\n"
@@ -101,7 +101,7 @@ def test_no_name_decides_about_undeclared_listeners(project):
 
 
 def test_an_undeclared_listener_is_source_and_sink(project):
-    policy = project.load(trusting(two="trust: planner") + "provenance:\n").provenance.policy
+    policy = project.load(trust_text(two="trust: planner") + "provenance:\n").provenance.policy
     found = policy.classify("greeter")
     assert (found.source, found.sink, found.relay, found.known) == (True, True, False, False)
     assert found.why == "nothing is declared of it"
@@ -109,14 +109,14 @@ def test_an_undeclared_listener_is_source_and_sink(project):
 
 
 def test_an_inert_listener_neither_accuses_nor_acts(project):
-    policy = project.load(trusting("trust: inert") + "provenance: {inert: [plain]}\n").provenance.policy
+    policy = project.load(trust_text("trust: inert") + "provenance: {inert: [plain]}\n").provenance.policy
     for name in ("greeter", "plain"):
         found = policy.classify(name)
         assert (found.source, found.sink, found.relay, found.known) == (False, False, True, True)
 
 
 def test_an_agent_that_acts_vouches_for_nothing(project):
-    text = trusting("agent: true\n    peers: []\n    trust: sink")
+    text = trust_text("agent: true\n    peers: []\n    trust: sink")
     found = project.load(text + "provenance:\n").provenance.policy.classify("greeter")
     assert (found.sink, found.relay) == (True, True)
 
@@ -246,22 +246,22 @@ def test_provenance_is_a_mapping(project):
     ],
 )
 def test_trust_says_one_thing(project, trust, finding):
-    errors = project.errors(trusting(f"trust: {trust}") + "provenance:\n")
+    errors = project.errors(trust_text(f"trust: {trust}") + "provenance:\n")
     assert any(finding in error for error in errors), errors
 
 
 def test_trust_and_policy_may_not_disagree(project):
-    (found,) = project.errors(trusting("trust: source") + "provenance: {relays: [greeter]}\n")
+    (found,) = project.errors(trust_text("trust: source") + "provenance: {relays: [greeter]}\n")
     assert "source, but the policy says otherwise: " in found
 
 
 def test_a_source_fixes_no_plan(project):
-    (found,) = project.errors(trusting("trust: planner") + "provenance: {sources: [greeter]}\n")
+    (found,) = project.errors(trust_text("trust: planner") + "provenance: {sources: [greeter]}\n")
     assert "planner, but the policy says otherwise: source by 'greeter'" in found
 
 
 def test_the_policy_may_name_the_planner(project):
-    text = trusting("trust: [source, sink]") + "provenance: {plan: confirmed, planner: plain}\n"
+    text = trust_text("trust: [source, sink]") + "provenance: {plan: confirmed, planner: plain}\n"
     provenance = project.load(text).provenance
     assert provenance.planners == {"plain"}
     assert provenance.policy.plan is PlanSource.CONFIRMED
@@ -276,32 +276,32 @@ def test_the_policy_may_name_the_planner(project):
     ],
 )
 def test_a_planner_is_a_listener_and_no_source(project, planner, finding):
-    text = trusting("trust: [source, sink]") + f"provenance: {{plan: required, planner: {planner}}}\n"
+    text = trust_text("trust: [source, sink]") + f"provenance: {{plan: required, planner: {planner}}}\n"
     (found,) = project.errors(text)
     assert finding in found
 
 
 def test_a_plan_that_nobody_makes_is_pointed_at(project):
     (found,) = project.findings(
-        trusting("trust: [source, sink]", "trust: inert") + "provenance: {plan: required}\n"
+        trust_text("trust: [source, sink]", "trust: inert") + "provenance: {plan: required}\n"
     )
     assert "plan: required, and no listener is a planner, so no sink will ever run" in found
 
 
 def test_a_policy_that_can_find_nothing_is_pointed_at(project):
-    (undeclared,) = project.findings(trusting("trust: source") + "provenance:\n")
+    (undeclared,) = project.findings(trust_text("trust: source") + "provenance:\n")
     assert 'nothing is declared of "plain"' in undeclared
-    found = project.findings(trusting("trust: source", "trust: relay") + "provenance:\n")
+    found = project.findings(trust_text("trust: source", "trust: relay") + "provenance:\n")
     (warning,) = found
     assert (
         "organism.yaml:13: warning: provenance: no listener is a sink, so nothing will ever be found"
         in warning
     )
-    assert project.findings(trusting("trust: [source, sink]", "trust: inert") + "provenance:\n") == []
+    assert project.findings(trust_text("trust: [source, sink]", "trust: inert") + "provenance:\n") == []
 
 
 def test_trust_without_provenance_would_mean_nothing(project):
-    (found,) = project.errors(trusting("trust: source"))
+    (found,) = project.errors(trust_text("trust: source"))
     assert found.startswith(
         "organism.yaml:7: listeners[0].trust: has no effect without provenance: in the main file"
     )
@@ -353,9 +353,9 @@ def test_a_source_that_returns_bytes_is_refused(project):
 
 
 def test_how_far_code_remembers(project):
-    text = trusting("memory: thread", "memory: server") + "provenance:\n"
+    text = trust_text("memory: thread", "memory: server") + "provenance:\n"
     assert project.load(text).provenance.memory == {"greeter": Recall.THREAD, "plain": Recall.SERVER}
-    assert project.load(trusting("memory: listener") + "provenance:\n").provenance.memory == {}
+    assert project.load(trust_text("memory: listener") + "provenance:\n").provenance.memory == {}
 
 
 LIFE = """
@@ -383,7 +383,7 @@ def test_a_resource_that_carries_words_makes_everybodys_memory_the_servers_who_s
     project, lifespan, memory
 ):
     project.write("listeners/life.py", LIFE)
-    found = project.load(trusting("memory: thread") + f"lifespan: {lifespan}\nprovenance:\n")
+    found = project.load(trust_text("memory: thread") + f"lifespan: {lifespan}\nprovenance:\n")
     assert found.provenance.memory == memory
     assert found.lifespan.__name__ == "resources"
 
@@ -397,7 +397,7 @@ def test_a_resource_that_carries_words_makes_everybodys_memory_the_servers_who_s
     ],
 )  # fmt: skip
 def test_mistakes_in_memory(project, one, end, finding):
-    assert project.errors(trusting(one) + end) == [f"organism.yaml:7: listeners[0].memory: {finding}"]
+    assert project.errors(trust_text(one) + end) == [f"organism.yaml:7: listeners[0].memory: {finding}"]
 
 
 @pytest.mark.parametrize(
@@ -429,7 +429,7 @@ def test_a_resource_carries_nothing_without_provenance(project):
 
 
 def test_a_listener_may_be_shown_references(project):
-    provenance = project.load(trusting("view: references") + "provenance:\n").provenance
+    provenance = project.load(trust_text("view: references") + "provenance:\n").provenance
     assert provenance.viewers == {"greeter"}
 
 
@@ -455,4 +455,4 @@ def test_a_listener_may_be_shown_references(project):
     ],
 )
 def test_mistakes_of_a_view_have_their_place(project, one, end, finding):
-    assert finding in "\n".join(project.findings(trusting(one) + end + "\n"))
+    assert finding in "\n".join(project.findings(trust_text(one) + end + "\n"))

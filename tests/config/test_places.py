@@ -23,7 +23,7 @@ def home(project):
     return project
 
 
-def refused(home, text):
+def refusal_text(home, text):
     path = home.write("organism.yaml", ONE + text)
     with pytest.raises(ConfigError) as found:
         load(path, environ={})
@@ -38,7 +38,7 @@ def test_a_loop_of_links_is_a_place_like_any_other(home):
 @pytest.mark.parametrize("written", ["../j.sqlite", "out/../../j.sqlite", "..", "out/../.."])
 @pytest.mark.parametrize(("key", "line"), [("journal:\n  path", 8), ("handoffs:\n  audit", 8)])
 def test_a_relative_path_may_not_leave_the_project(home, written, key, line):
-    said = refused(home, f"{key}: {written}\n")
+    said = refusal_text(home, f"{key}: {written}\n")
     loc = key.replace(":\n  ", ".")
     assert f"organism.yaml:{line}: {loc}: " in said
     assert f'"{written}" leads out of the project directory' in said
@@ -48,11 +48,11 @@ def test_a_relative_path_may_not_leave_the_project(home, written, key, line):
 def test_nor_by_a_symbolic_link(home, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (home.root / "out").symlink_to(elsewhere)
-    assert "leads out of the project directory" in refused(home, "")
+    assert "leads out of the project directory" in refusal_text(home, "")
     (home.root / "out").unlink()
     (home.root / "out").mkdir()
     (home.root / "out" / "journal.sqlite").symlink_to(elsewhere / "j.sqlite")
-    assert f"{elsewhere}" in refused(home, "")
+    assert f"{elsewhere}" in refusal_text(home, "")
 
 
 def test_an_absolute_path_is_the_operators_choice(home, tmp_path_factory):

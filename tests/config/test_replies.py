@@ -35,7 +35,7 @@ def organism(project, more=""):
     return project.load(ONE.replace("greet.greet", "greet.it").rstrip() + f"{more}\n")
 
 
-def answered(loaded):
+def answer_outcome(loaded):
     """Return the outcome of the handler's answer."""
     by, (bound,) = rules(loaded), loaded.listeners
     (payload,) = bound.listener.payloads
@@ -51,7 +51,7 @@ def late(project, monkeypatch):
 
 
 def test_a_class_imported_inside_a_handler_is_refused_with_advice(late):
-    _, said = answered(organism(late))
+    _, said = answer_outcome(organism(late))
     assert isinstance(said, Refusal)
     assert (said.code, said.corrections) == (Code.VALIDATION, ())
     (fault,) = said.detail.faults
@@ -61,7 +61,7 @@ def test_a_class_imported_inside_a_handler_is_refused_with_advice(late):
 
 @pytest.mark.parametrize("listed", ["listeners.late.Late", "[listeners.late.Kept, listeners.late.Late]"])
 def test_a_class_that_is_listed_is_sent(late, listed):
-    by, said = answered(organism(late, f"\n    replies: {listed}"))
+    by, said = answer_outcome(organism(late, f"\n    replies: {listed}"))
     assert isinstance(said, Drafts)
     assert by.codecs.for_root(said.drafts[0].root) is not None
 
@@ -69,7 +69,7 @@ def test_a_class_that_is_listed_is_sent(late, listed):
 def test_a_sent_payload_has_the_class_of_another_load(late):
     for more in ("", "\n    replies: listeners.late.Late"):
         loaded = organism(late, more)
-        _, said = answered(loaded)
+        _, said = answer_outcome(loaded)
         forget(loaded)
         sys.modules.pop("listeners.late", None)
         again = rules(organism(late, more))
@@ -118,7 +118,7 @@ def test_a_misspelt_name_gets_a_suggestion(project):
     assert 'did you mean "Reply"?' in finding
 
 
-def discovered(project, code):
+def discovered_names(project, code):
     assert project.handler(code) == []
     loaded = project.load((project.root / "organism.yaml").read_text())
     forget(loaded)
@@ -137,7 +137,7 @@ def discovered(project, code):
 )
 def test_classes_named_in_the_handlers_module_are_found(project, code):
     project.write("listeners/late.py", LATE)
-    assert discovered(project, code) == {"Greeting", "Reply", "Late"}
+    assert discovered_names(project, code) == {"Greeting", "Reply", "Late"}
 
 
 def test_the_log_suggests_a_fix_and_the_caller_learns_nothing(late, caplog):

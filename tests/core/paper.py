@@ -109,7 +109,7 @@ class Paper:
     def apply(self, outcome):
         assert outcome.before == self.conversation.version
         if self.watched:
-            lived(self.conversation, outcome)
+            check_lives(self.conversation, outcome)
         self.conversation = outcome.conversation
         gone = {d.id for d in outcome.dropped}
         self.waiting = [d for d in self.waiting if d.id not in gone]
@@ -155,7 +155,7 @@ class Paper:
         try:
             value = self.handlers[delivery.to](call)
             said = normalise(value, self.rules.codecs, self.rules.bounds, accepted.room)
-        except Late:
+        except LateHandler:
             return FinishedInvocation(
                 delivery, accepted.element, HandlerFailure(Code.TIMEOUT, Failure("late"))
             )
@@ -203,7 +203,7 @@ class Paper:
         return [call.payload for who, call in self.calls if who == name]
 
 
-def standing(conversation):
+def delivery_states(conversation):
     """The state of each delivery in a conversation."""
     found = {}
     for thread in conversation.tree.nodes.values():
@@ -227,9 +227,9 @@ def reachable(state):
 REACHABLE = {state: reachable(state) for state in DeliveryStage}
 
 
-def lived(before, outcome):
+def check_lives(before, outcome):
     """Hold a step to the lives of its deliveries."""
-    was, now = standing(before), standing(outcome.conversation)
+    was, now = delivery_states(before), delivery_states(outcome.conversation)
     gone = {d.id: DeliveryStage.DROPPED for d in outcome.dropped} | {outcome.done: DeliveryStage.DONE}
     for delivery in {**was, **now}:
         if now.get(delivery) is was.get(delivery):
@@ -243,7 +243,7 @@ def lived(before, outcome):
     assert {d.id for d in outcome.ready} == running
 
 
-class Late(RuntimeError):
+class LateHandler(RuntimeError):
     """A handler that missed its deadline."""
 
 

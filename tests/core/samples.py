@@ -106,7 +106,7 @@ SAMPLES = (
 )  # fmt: skip
 
 
-def altered():
+def alter_words():
     """Other words for everything: each phrase is a number, and begins as another one begins a line."""
     tables = (PHRASES, FINDINGS)
     return DetailWording(*({key: _other(at, each[key]) for at, key in enumerate(each)} for each in tables))

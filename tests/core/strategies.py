@@ -79,22 +79,22 @@ def _ends(facets: Facets) -> dict[str, Any]:
     }
 
 
-def _inside(facets: Facets) -> Any:
-    def inside(value: Any) -> bool:
+def _is_inside(facets: Facets) -> Any:
+    def is_inside(value: Any) -> bool:
         low, high = facets.bounds.lower, facets.bounds.upper
         return not (
             (low and not low.inclusive and value == low.value)
             or (high and not high.inclusive and value == high.value)
         )
 
-    return inside
+    return is_inside
 
 
 def _ints(facets: Facets) -> st.SearchStrategy[int]:
     step = int(facets.step or 1)
     low, high = _ends(facets).values()
     low, high = (None if end is None else end // step + extra for end, extra in ((low, 1), (high, 0)))
-    return st.integers(low, high).map(lambda value: value * step).filter(_inside(facets))
+    return st.integers(low, high).map(lambda value: value * step).filter(_is_inside(facets))
 
 
 def _decimals(facets: Facets) -> st.SearchStrategy[Decimal]:
@@ -103,12 +103,12 @@ def _decimals(facets: Facets) -> st.SearchStrategy[Decimal]:
         return st.integers(-(10**6), 10**6).map(lambda value: value * step)
     places = None if facets.step is None else -facets.step.adjusted()
     return st.decimals(**_ends(facets), places=places, allow_nan=False, allow_infinity=False).filter(
-        lambda value: _inside(facets)(value) and abs(value.adjusted()) < 400
+        lambda value: _is_inside(facets)(value) and abs(value.adjusted()) < 400
     )
 
 
 def _floats(facets: Facets) -> st.SearchStrategy[float]:
-    return st.floats(**_ends(facets), allow_nan=False).filter(_inside(facets))
+    return st.floats(**_ends(facets), allow_nan=False).filter(_is_inside(facets))
 
 
 def _datetimes(facets: Facets) -> st.SearchStrategy[datetime]:
@@ -117,7 +117,7 @@ def _datetimes(facets: Facets) -> st.SearchStrategy[datetime]:
         low = ends["min_value"] or datetime(1, 1, 1)  # noqa: DTZ001 - the zone is given below
         high = ends["max_value"] or datetime(9999, 12, 31)  # noqa: DTZ001
         zone = (facets.bounds.lower or facets.bounds.upper).value.tzinfo
-        return st.datetimes(low, high, timezones=st.just(zone)).filter(_inside(facets))
+        return st.datetimes(low, high, timezones=st.just(zone)).filter(_is_inside(facets))
     return st.datetimes(timezones=ZONES)
 
 
@@ -129,11 +129,11 @@ _KINDS = {
     ScalarKind.DECIMAL: _decimals,
     ScalarKind.DATE: lambda facets: st.dates(
         **{key: value for key, value in _ends(facets).items() if value}
-    ).filter(_inside(facets)),
+    ).filter(_is_inside(facets)),
     ScalarKind.TIME: lambda facets: st.times(
         **{key: value for key, value in _ends(facets).items() if value},
         timezones=st.none() if facets.bounds.lower else ZONES,
-    ).filter(_inside(facets)),
+    ).filter(_is_inside(facets)),
     ScalarKind.DATETIME: _datetimes,
     ScalarKind.BYTES: lambda facets: st.binary(min_size=facets.length.least, max_size=facets.length.most),
 }
@@ -175,18 +175,18 @@ def classes(draw: st.DrawFn, depth: int = 2) -> type:
             st.sampled_from(("one", "one", "optional", "list", "tuple", *(() if nested else ("attribute",))))
         )
         name = draw(st.sampled_from((f"f{number}", f"größe{number}", f"_x{number}")))
-        fields.append((name, *_shaped(shape, bare, draw(st.booleans()), f"e-{number}.x")))
+        fields.append((name, *_shape_field(shape, bare, draw(st.booleans()), f"e-{number}.x")))
     options = draw(st.sampled_from(({}, {"frozen": True}, {"frozen": True, "slots": True})))
     return dataclasses.make_dataclass(
-        f"C{draw(st.integers(0, 3))}", fields, kw_only=draw(st.booleans()) or _mixed(fields), **options
+        f"C{draw(st.integers(0, 3))}", fields, kw_only=draw(st.booleans()) or _is_mixed(fields), **options
     )
 
 
-def _mixed(fields: list[Any]) -> bool:
+def _is_mixed(fields: list[Any]) -> bool:
     return any(len(each) == 3 for each in fields)
 
 
-def _shaped(shape: str, bare: Any, flag: bool, name: str) -> tuple[Any, ...]:
+def _shape_field(shape: str, bare: Any, flag: bool, name: str) -> tuple[Any, ...]:
     if shape == "optional":
         return (Annotated[bare | None, Element(name)], None) if flag else (bare | None,)
     if shape == "list":

@@ -16,7 +16,7 @@ from tests.core.paper import Ask, Note, Paper
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def decided(seed):
+def record_decisions(seed):
     """Everything that was decided when handlers follow their whims."""
     random = Random(seed)
     paper = Paper(SHOP, whims(random))
@@ -30,10 +30,10 @@ def decided(seed):
 
 
 def digest():
-    return sha256(repr([decided(seed) for seed in range(12)]).encode()).hexdigest()
+    return sha256(repr([record_decisions(seed) for seed in range(12)]).encode()).hexdigest()
 
 
-def elsewhere(hashes):
+def run_elsewhere(hashes):
     command = "from tests.core.test_determinism import digest; print(digest())"
     done = subprocess.run(
         [sys.executable, "-c", command],
@@ -48,9 +48,9 @@ def elsewhere(hashes):
 
 
 def test_decisions_do_not_depend_on_hashes():
-    assert digest() == elsewhere("1") == elsewhere("2")
+    assert digest() == run_elsewhere("1") == run_elsewhere("2")
 
 
 def test_decisions_can_be_taken_again():
-    assert decided(7) == decided(7)
-    assert decided(7) != decided(8)
+    assert record_decisions(7) == record_decisions(7)
+    assert record_decisions(7) != record_decisions(8)

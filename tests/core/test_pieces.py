@@ -12,7 +12,7 @@ from tests.core.paper import Ask, Paper, listener, rules
 MANY = [HandlerResponse(Ask(str(number)), "b") for number in range(100)]
 
 
-def counted(pieces):
+def count_pieces(pieces):
     """How many pieces there were, and the result."""
     count = 0
     while True:
@@ -23,20 +23,20 @@ def counted(pieces):
         count += 1
 
 
-def failing():
+def raise_lookup():
     yield
     raise LookupError
 
 
 def test_an_exception_of_the_work_propagates():
     with pytest.raises(LookupError):
-        run_pieces(failing())
+        run_pieces(raise_lookup())
 
 
 def test_a_long_result_is_read_and_decided_about_in_as_many_pieces_as_it_has_messages():
     shop = rules(listener("a", "b"), listener("b"))
     room = Room(1000, 1 << 20)
-    count, said = counted(read_result(MANY, shop.codecs, shop.bounds, room))
+    count, said = count_pieces(read_result(MANY, shop.codecs, shop.bounds, room))
     assert count == 100
     assert [d.markup for d in said.drafts] == [
         d.markup for d in normalise(MANY, shop.codecs, shop.bounds, room).drafts
@@ -44,7 +44,7 @@ def test_a_long_result_is_read_and_decided_about_in_as_many_pieces_as_it_has_mes
     paper = Paper(shop, {"a": lambda call: MANY})
     paper.say(Ask("hi"), "a")
     finished, moment = paper.invoke(paper.waiting[0]), paper.moment()
-    count, outcome = counted(decisions.conclude_in_pieces(paper.conversation, finished, shop, moment))
+    count, outcome = count_pieces(decisions.conclude_in_pieces(paper.conversation, finished, shop, moment))
     assert count == 198  # no pause after the last
     again = decisions.conclude(paper.conversation, finished, shop, moment)
     assert (outcome.conversation, outcome.added, outcome.records) == (

@@ -17,7 +17,7 @@ from agentserver.core.messages import Delivery
 from agentserver.core.state import overlay, siblings
 from agentserver.core.state.requests import OpenRequest
 from agentserver.core.state.threads import ThreadTree, TreeChange
-from tests.core.encoding.test_snapshot import lived
+from tests.core.encoding.test_snapshot import live_conversation
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 from tests.fuzzing import examples
 
@@ -124,21 +124,21 @@ def test_an_outside_message_costs_the_same_among_many_requests(resting):
     close(one(FEW), one(MANY))
 
 
-class Looked(dict):
+class CountedLooks(dict):
     """Threads, and how many of them are looked at."""
 
     looks = 0
 
     def __getitem__(self, key):
-        Looked.looks += 1
+        CountedLooks.looks += 1
         return super().__getitem__(key)
 
 
 def looks(act):
     """The lookups of threads in one act."""
-    Looked.looks = 0
+    CountedLooks.looks = 0
     act()
-    return Looked.looks
+    return CountedLooks.looks
 
 
 @pytest.mark.parametrize("working", [True, False], ids=["working", "one at rest"])
@@ -153,10 +153,10 @@ def test_an_idle_child_is_found_without_a_scan_of_the_others(count, below, worki
     if not working:
         change.put(change.tree.nodes[at]._replace(inbox=()))
     tree = change.result()
-    tree = tree._replace(nodes=Looked(tree.nodes))
+    tree = tree._replace(nodes=CountedLooks(tree.nodes))
     found = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("agentserver.core.state.threads.changeable", Looked)
+        patch.setattr("agentserver.core.state.threads.changeable", CountedLooks)
         again = TreeChange(tree)
         assert looks(lambda: found.append(again.take_resting("root", "a"))) <= 2
     assert (found[0] and found[0].id) == (None if working else f"t{count - 1}")
@@ -165,11 +165,11 @@ def test_an_idle_child_is_found_without_a_scan_of_the_others(count, below, worki
 @settings(max_examples=examples(30))
 @given(st.integers(0, 2**32))
 def test_decisions_do_not_depend_on_the_representation(seed):
-    usual = [outcome._replace(parsed={}, cause=None) for outcome in lived(seed).outcomes]
+    usual = [outcome._replace(parsed={}, cause=None) for outcome in live_conversation(seed).outcomes]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overlay, "FEW", 1)
         patch.setattr(siblings, "FEW", 1)
-        overlaid = [outcome._replace(parsed={}, cause=None) for outcome in lived(seed).outcomes]
+        overlaid = [outcome._replace(parsed={}, cause=None) for outcome in live_conversation(seed).outcomes]
     assert overlaid == usual
     for one, other in zip(usual, overlaid, strict=True):
         assert list(one.conversation.tree.nodes) == list(other.conversation.tree.nodes)

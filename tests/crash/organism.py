@@ -163,13 +163,13 @@ class Diary:
         os.write(self._file, (" ".join(map(str, words)) + "\n").encode())
 
 
-def written(number):
+def encode_ask(number):
     return SHOP.codecs.of(Ask).encode(Ask(f"go {number}")).encode()
 
 
 async def correspond(handle, letter, diary):
     """Send a letter, again if need be, and hear all that it is answered."""
-    async for reply in handle.replies(written(letter.number), letter.to, request=letter.own):
+    async for reply in handle.replies(encode_ask(letter.number), letter.to, request=letter.own):
         tell("accepted", reply.request)
         tell("kept", letter.own, reply.request)
         tell("reply", reply.request, int(reply.redelivered))
@@ -220,7 +220,7 @@ async def talk_once(server, random, number, diary, sender):
 
 async def hold(handle, random, number, diary):
     """Send some messages; some answers are awaited, some not, some have an id."""
-    data = written(number)
+    data = encode_ask(number)
     for _ in range(random.randint(1, 4)):
         to = random.choice(["agent", "agent", "tool", "vault", "nobody"])
         own = f"{random.getrandbits(64):x}"

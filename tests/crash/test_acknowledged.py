@@ -6,7 +6,7 @@ import pytest
 
 from agentserver.core.state.principals import Principal, Trust
 from agentserver.gateways.principals import Caller, Rate, Role, document, tokens
-from tests.cli.served import Served, write
+from tests.cli.served import ServedProcess, write
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.parametrize(
@@ -32,12 +32,12 @@ def kill(served):
 
 
 def test_a_conversation_whose_opening_was_acknowledged_outlives_a_kill(home, token, headers):
-    with Served(home, token) as served:
+    with ServedProcess(home, token) as served:
         opened = served.client.post("/v1/conversations", headers=headers)
         assert opened.status_code == 201
         kill(served)
     path = opened.headers["location"]
-    with Served(home, token) as served:
+    with ServedProcess(home, token) as served:
         assert served.client.get(f"{path}/events?wait=0").status_code == 200
         answer = served.client.post(f"{path}/messages?to=greeter", json={"name": "Ada"})
         assert (answer.status_code, answer.json().get("value")) == (200, {"text": "Hello, Ada"})
@@ -45,9 +45,9 @@ def test_a_conversation_whose_opening_was_acknowledged_outlives_a_kill(home, tok
 
 
 def test_a_conversation_that_was_opened_before_a_kill_counts_towards_the_quota(home, token, headers):
-    with Served(home, token) as served:
+    with ServedProcess(home, token) as served:
         assert served.client.post("/v1/conversations", headers=headers).status_code == 201
         kill(served)
-    with Served(home, token) as served:
+    with ServedProcess(home, token) as served:
         statuses = [served.client.post("/v1/conversations").status_code for _ in range(2)]
     assert statuses == [201, 429]

@@ -25,7 +25,7 @@ from agentserver.rulebook import rules
 from agentserver.worker.wall.raising import missing
 from tests.crash.books import Told, check
 from tests.crash.lives import lived
-from tests.crash.walled import lay_out, loaded
+from tests.crash.walled import lay_out, load_folder
 from tests.machine import HANGS
 
 ROOT = Path(__file__).parents[2]
@@ -86,7 +86,7 @@ def counted(path, shop):
 def test_killed_with_its_workers_nothing_is_lost_and_nothing_counts_twice(tmp_path, soak_scale):
     random = Random(os.environ.get("CRASH_SEED", "0"))
     lay_out(tmp_path)
-    organism = loaded(tmp_path)
+    organism = load_folder(tmp_path)
     shop = rules(organism)
     told, path, killed = Told(), tmp_path / "journal.sqlite", 0
     kills = KILLS if soak_scale == 1 else soak_scale

@@ -83,7 +83,7 @@ def lay_out(folder, organism=ORGANISM):
     (folder / "organism.yaml").write_text(organism)
 
 
-def loaded(folder):
+def load_folder(folder):
     return config.load(folder / "organism.yaml", environ={})
 
 
@@ -141,7 +141,7 @@ async def fetch(server):
 
 async def main(folder, load, seed):
     random = Random(seed)
-    async with build(await anyio.to_thread.run_sync(loaded, folder), durable=True) as server:
+    async with build(await anyio.to_thread.run_sync(load_folder, folder), durable=True) as server:
         tell("open")
         async with anyio.create_task_group() as tasks:
             if load:

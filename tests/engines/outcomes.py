@@ -17,7 +17,7 @@ class Journal:
         return SqliteEngine(JournalOptions(self.path), guards, **self.more)
 
 
-def said(story, number=1):
+def fill_conversation(story, number=1):
     """A conversation in which so many messages wait."""
     outcome = story.receive(story.start(), "0")
     outcomes = [outcome]

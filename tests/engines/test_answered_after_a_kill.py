@@ -31,12 +31,12 @@ def test_answers_of_before_and_after_a_kill_come_in_the_order_of_their_calls(tmp
     killed = run(path)
     assert (killed.returncode, killed.stdout) == (
         -signal.SIGKILL,
-        "TodoRegistered 3 False " + asked(path) + "\n",
+        "TodoRegistered 3 False " + asked_delivery(path) + "\n",
     )
     again = run(path)
     assert again.returncode == 0, again.stderr
     assert again.stdout.splitlines() == [
-        f"{told} False {asked(path)}" for told in ("Answer 0", "SystemError 1", "Note 2")
+        f"{told} False {asked_delivery(path)}" for told in ("Answer 0", "SystemError 1", "Note 2")
     ]
     with closing(open_reading(path)) as connection:
         story = Reader(connection).recorded_conversation(conversation(path))
@@ -50,7 +50,7 @@ def conversation(path):
     return one.id
 
 
-def asked(path):
+def asked_delivery(path):
     """The id of the delivery with which the agent was asked."""
     with closing(open_reading(path)) as connection:
         (key,) = connection.execute(

@@ -49,7 +49,7 @@ def step(paper):
     return paper.apply(run_pieces(decisions.conclude_in_pieces(*asked)))
 
 
-class Written:
+class CountedWrites:
     """Counts the rows that statements write, and the bytes of them."""
 
     def __init__(self, connection):
@@ -74,7 +74,7 @@ def costs(path, number):
         paper = pingpong(threads=number)
         writer, first = Writer(connection, path), paper.outcomes[0]
         assert writer.commit([first._replace(conversation=paper.conversation, since=None)]) == [None]
-        written, found = Written(connection), []
+        written, found = CountedWrites(connection), []
         for _ in range(STEPS):
             assert writer.commit([step(paper)]) == [None]
             found.append(written.since())
@@ -146,11 +146,11 @@ def test_a_commit_that_failed_has_changed_nothing_that_the_next_builds_on(connec
     assert writer.commit(paper.outcomes) == [None]
     made = step(paper)
 
-    def broken(self, *_):
+    def raise_value_error(self, *_):
         raise ValueError("no")
 
     with monkeypatch.context() as patch:
-        patch.setattr(StepRows, "_add", broken)
+        patch.setattr(StepRows, "_add", raise_value_error)
         (error,) = writer.commit([made])
         assert error is not None
     assert writer.commit([made, step(paper)]) == [None, None]
@@ -199,7 +199,7 @@ def test_many_steps_are_written_by_few_statements(connection, path, number):
     story, writer = SampleConversation(), Writer(connection, path)
     said = [story.receive(story.start(), str(one)) for one in range(number)]
     assert writer.commit(said) == [None] * number
-    written = Written(connection)
+    written = CountedWrites(connection)
     done = [story.answer(one.conversation, one.ready[0]) for one in said]
     assert writer.commit(done) == [None] * number
     connection.set_trace_callback(None)
@@ -218,7 +218,7 @@ ENTRY = 5000
 ROOM = rules(listener("a"), storage=4 << 20)
 
 
-def appending(trim=None):
+def append_to_log(trim=None):
     """A conversation in which each request makes a log longer by 5 kB."""
 
     def keep(call):
@@ -246,7 +246,12 @@ def pages(connection):
 def written_by_turns(path, numbers, **how):
     """The statements and bytes of each turn, and the size of the journal after it."""
     with closing(open_writing(JournalOptions(path))) as connection:
-        paper, writer, written, found = appending(**how), Writer(connection, path), Written(connection), []
+        paper, writer, written, found = (
+            append_to_log(**how),
+            Writer(connection, path),
+            CountedWrites(connection),
+            [],
+        )
         for number in range(numbers):
             turn(paper, writer, number)
             found.append((*written.since(), pages(connection)))
@@ -262,11 +267,11 @@ def test_a_turn_that_appends_writes_as_much_after_two_hundred_as_after_ten(tmp_p
     (log,) = thread.logs.values()
     assert len(log) == 210
 
-    def around(turn, column):
+    def sum_around(turn, column):
         return sum(row[column] for row in turns[turn - 5 : turn + 10]) / 15
 
     for column in (0, 1):
-        assert around(200, column) <= around(10, column) * 1.2, (
+        assert sum_around(200, column) <= sum_around(10, column) * 1.2, (
             "the statements of a turn, and the bytes of them"
         )
     grown = [later[2] - sooner[2] for sooner, later in pairwise(turns)]
@@ -297,7 +302,7 @@ def test_a_log_goes_with_its_thread(tmp_path):
 
 
 def test_a_log_continues_after_a_restart(tmp_path):
-    path, paper = tmp_path / "j", appending(trim=3)
+    path, paper = tmp_path / "j", append_to_log(trim=3)
     for number in range(8):
         with closing(open_writing(JournalOptions(path))) as connection:
             turn(paper, Writer(connection, path), number)

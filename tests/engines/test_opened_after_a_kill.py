@@ -22,7 +22,7 @@ def run(path, when):
     )  # fmt: skip
 
 
-def named(path):
+def stored_keys(path):
     with closing(sqlite3.connect(path)) as connection:
         return [key for (key,) in connection.execute("select conversation from opening")]
 
@@ -31,9 +31,9 @@ def test_a_retry_after_a_kill_pays_once_and_in_the_conversation_that_was_opened_
     path = tmp_path / "j"
     for when in ("opened", "answered"):
         assert run(path, when).returncode == -signal.SIGKILL
-    (key,) = named(path)
+    (key,) = stored_keys(path)
     for _ in range(2):
         again = run(path, "never")
         assert again.stdout.split() == [key, "True"], again.stderr
     assert Path(f"{path}.paid").read_text() == "paid\n"
-    assert named(path) == [key]
+    assert stored_keys(path) == [key]

@@ -45,7 +45,7 @@ class Conversation:
         return [r for r in self.running.server.trace.of(self.id) if r.event == event]
 
 
-class Running:
+class RunningOrganism:
     """A running organism."""
 
     def __init__(self, server):
@@ -61,7 +61,7 @@ class Running:
         return Conversation(self, opened)
 
 
-def changed(organism, name, **changes):
+def with_facts(organism, name, **changes):
     """The organism with other facts about one listener."""
     listeners = (
         replace(bound, listener=replace(bound.listener, **changes)) if bound.listener.name == name else bound
@@ -70,7 +70,7 @@ def changed(organism, name, **changes):
     return replace(organism, listeners=tuple(listeners))
 
 
-def configured(organism, name, **changes):
+def with_settings(organism, name, **changes):
     """The organism with other settings of one listener."""
     listeners = (
         replace(bound, settings=replace(bound.settings, **changes)) if bound.listener.name == name else bound
@@ -83,7 +83,7 @@ def configured(organism, name, **changes):
 async def run(organism, approver=None, engine=None):
     with anyio.fail_after(HANGS):
         async with build(organism, approver=approver, engine=engine) as server:
-            yield Running(server)
+            yield RunningOrganism(server)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def batch(tmp_path):
     return folder
 
 
-def counted(folder):
+def count_files(folder):
     return len([*(folder / "out" / "counts").glob("*.txt")])
 
 
@@ -43,14 +43,14 @@ def killed_in_the_middle(folder):
         assert server.stdin is not None
         server.stdin.write(f"@batch documents={DOCUMENTS}\n")
         server.stdin.flush()
-        while counted(folder) < DOCUMENTS / 3:
+        while count_files(folder) < DOCUMENTS / 3:
             time.sleep(0.02)
         server.kill()
 
 
 def test_a_batch_that_was_killed_is_resumed_and_each_document_done_once(batch):
     killed_in_the_middle(batch)
-    before = counted(batch)
+    before = count_files(batch)
     assert DOCUMENTS / 3 <= before < DOCUMENTS
     resumed = subprocess.run(
         RUN,
@@ -63,7 +63,7 @@ def test_a_batch_that_was_killed_is_resumed_and_each_document_done_once(batch):
     )
     assert resumed.returncode == 0, resumed.stderr
     assert f"  | done: {DOCUMENTS}\n  | words: {WORDS}\n  | failed: 0\n" in resumed.stdout
-    assert counted(batch) == DOCUMENTS
+    assert count_files(batch) == DOCUMENTS
     again = batch / "out" / "again.txt"
     assert not again.exists() or len(again.read_text().splitlines()) <= 50  # no more than were in hand
     (conversation,) = re.findall(r"from conversation (\S+):", resumed.stdout)

@@ -15,7 +15,7 @@ import anyio
 import pytest
 
 from agentserver import SystemError
-from tests.examples.conftest import PROJECT, changed, configured, on_site, run
+from tests.examples.conftest import PROJECT, on_site, run, with_facts, with_settings
 
 pytestmark = pytest.mark.anyio
 
@@ -133,7 +133,7 @@ async def test_a_page_talks_the_model_into_mailing_and_the_server_does_not_let_i
 
 async def test_with_the_outbox_among_its_peers_and_no_lineage_the_same_attack_succeeds(desk):
     peers = frozenset({"calculator", "fetcher", "summariser", "outbox"})
-    async with run(replace(changed(desk, "researcher", peers=peers), provenance=None)) as o:
+    async with run(replace(with_facts(desk, "researcher", peers=peers), provenance=None)) as o:
         c = await o.open()
         await c.ask(o.make("Question", BADGERS), "router")
     assert [mail["To"] for mail in mails()] == ["eve@evil.example"]
@@ -180,7 +180,7 @@ async def test_a_page_that_never_comes_is_a_timeout_that_the_researcher_reports(
     animals(web, "swift", "stuck")
     web.page("/swift", "<p>The swift otter swims.</p>")
     web.hang("/stuck")
-    async with run(on_site(changed(desk, "fetcher", deadline=2.0), web)) as o:
+    async with run(on_site(with_facts(desk, "fetcher", deadline=2.0), web)) as o:
         c = await o.open()
         answer = await c.ask(o.make("Question", "What about otters?"), "router")
         assert answer.text.splitlines() == [
@@ -299,7 +299,7 @@ async def test_a_model_that_finds_no_end_is_ended(desk, web):
         model = sys.modules["listeners.model"]
         return model.Turn([model.Call("calculator", "Calculate", {"expression": "1 + 1"})])
 
-    async with run(on_site(configured(desk, "researcher", turns=3), web, dither)) as o:
+    async with run(on_site(with_settings(desk, "researcher", turns=3), web, dither)) as o:
         c = await o.open()
         answer = await c.ask(o.make("Question", "Well?"), "router")
         assert answer.text == "I found no answer within 3 turns."
@@ -310,7 +310,7 @@ async def test_a_turn_may_call_several_listeners_at_once(desk, web):
     web.page("/", "<title>Front</title><p>Hello.</p>")
     heard = []
 
-    async def both(prompt, transcript):
+    async def call_both(prompt, transcript):
         model = sys.modules["listeners.model"]
         if len(transcript) == 1:
             return model.Turn(
@@ -323,7 +323,7 @@ async def test_a_turn_may_call_several_listeners_at_once(desk, web):
         heard.extend(said.text for said in transcript if said.who in ("calculator", "fetcher"))
         return model.Turn(text="done")
 
-    async with run(on_site(desk, web, both)) as o:
+    async with run(on_site(desk, web, call_both)) as o:
         c = await o.open()
         assert (await c.ask(o.make("Question", "Well?"), "router")).text == "done"
         assert sorted(heard) == ["1 + 1 = 2", "2 + 2 = 4", f"{web.url}/\nFront\nHello."]

@@ -35,7 +35,7 @@ def desks(loaded):
 
 
 @pytest.fixture
-def audited(monkeypatch, tmp_path):
+def audited_desk(monkeypatch, tmp_path):
     """The plain desk in the mode audit."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "organism.yaml"
@@ -46,7 +46,7 @@ def audited(monkeypatch, tmp_path):
 
 
 @pytest.fixture
-def called(monkeypatch):
+def call_command(monkeypatch):
     """What a command of the page prints. Its modules are not those of the organisms that other tests keep."""
     monkeypatch.chdir(PROJECT)
     kept = sys.modules.pop("desks", None)
@@ -56,7 +56,7 @@ def called(monkeypatch):
         sys.modules["desks"] = kept
 
 
-async def told(organism, words):
+async def tell_clerk(organism, words):
     """The clerk's report, and the conversation."""
     async with run(organism) as running:
         conversation = await running.open()
@@ -64,7 +64,7 @@ async def told(organism, words):
         return list(report.line), conversation
 
 
-def traced(conversation, event):
+def trace_lines(conversation, event):
     """What the trace tells of each message, in the form of the page."""
     return [
         REFERENCE.sub("ref:…", WORDING.join_lines(record.detail))
@@ -77,17 +77,17 @@ def seen_by(organism):
     """The organism, and a list of all payloads that its clerk is given."""
     seen = []
 
-    def watched(bound):
+    def watch_handler(bound):
         async def handler(payload, metadata):
             seen.append(payload)
             return await bound.handler(payload, metadata)
 
         return replace(bound, handler=handler) if bound.listener.name == "clerk" else bound
 
-    return replace(organism, listeners=tuple(map(watched, organism.listeners))), seen
+    return replace(organism, listeners=tuple(map(watch_handler, organism.listeners))), seen
 
 
-def done(mail, total):
+def final_report(mail, total):
     return [
         f"paid {total} to DE02120300000000202051",
         f"wrote to kim@desk.example: I have seen to mail {mail}.",
@@ -95,42 +95,42 @@ def done(mail, total):
 
 
 @pytest.mark.anyio
-async def test_in_audit_every_order_of_the_mail_is_done_and_the_findings_are_noted(audited):
-    lines, conversation = await told(audited, ATTACKED)
-    assert lines[3:] == done(13, "310.00")
+async def test_in_audit_every_order_of_the_mail_is_done_and_the_findings_are_noted(audited_desk):
+    lines, conversation = await tell_clerk(audited_desk, ATTACKED)
+    assert lines[3:] == final_report(13, "310.00")
     assert lines[0] == "paid 9000.00 to XX99MALLORY"
     assert lines[1].startswith("wrote to mallory@evil.example")
     assert lines[2].startswith("wrote to press@desk.example")
-    noted = traced(conversation, Event.FLAGGED)
+    noted = trace_lines(conversation, Event.FLAGGED)
     assert ['to="mallory@evil.example"' in note for note in noted] == [False, True, False, False]
     assert conversation.records(Event.REFUSED) == []
 
 
 @pytest.mark.anyio
 async def test_the_plain_desk_refuses_the_strangers_orders_and_cannot_tell_the_invoice_from_them(desks):
-    lines, conversation = await told(desks["plain"], ATTACKED)
+    lines, conversation = await tell_clerk(desks["plain"], ATTACKED)
     assert lines[:3] == [f"denied: {call}" for call in (*MALLORY, PRESS)]
     assert lines[3].startswith("denied: Pay")
-    assert len(traced(conversation, Event.REFUSED)) == 4
-    lines, _ = await told(desks["plain"], BENIGN)
-    assert (lines[0].partition(":")[0], lines[1]) == ("denied", done(12, "")[1])
+    assert len(trace_lines(conversation, Event.REFUSED)) == 4
+    lines, _ = await tell_clerk(desks["plain"], BENIGN)
+    assert (lines[0].partition(":")[0], lines[1]) == ("denied", final_report(12, "")[1])
 
 
 @pytest.mark.anyio
 async def test_the_planned_desk_carries_out_the_principals_order_and_nothing_else(desks):
-    lines, conversation = await told(desks["planned"], BENIGN)
-    assert lines == done(12, "240.00")
+    lines, conversation = await tell_clerk(desks["planned"], BENIGN)
+    assert lines == final_report(12, "240.00")
     assert conversation.records(Event.REFUSED) == []
-    lines, conversation = await told(desks["planned"], ATTACKED)
-    assert lines == [*(f"denied: {call}" for call in (*MALLORY, PRESS)), *done(13, "310.00")]
-    refused = traced(conversation, Event.REFUSED)
+    lines, conversation = await tell_clerk(desks["planned"], ATTACKED)
+    assert lines == [*(f"denied: {call}" for call in (*MALLORY, PRESS)), *final_report(13, "310.00")]
+    refused = trace_lines(conversation, Event.REFUSED)
     assert ["Reason: action outside the plan: " in each for each in refused] == [True] * 3
 
 
 @pytest.mark.anyio
 async def test_the_clerk_with_references_has_nothing_to_obey(desks):
-    for words, expected in ((BENIGN, done(12, "240.00")), (ATTACKED, done(13, "310.00"))):
-        lines, conversation = await told(desks["references"], words)
+    for words, expected in ((BENIGN, final_report(12, "240.00")), (ATTACKED, final_report(13, "310.00"))):
+        lines, conversation = await tell_clerk(desks["references"], words)
         assert lines == expected
         assert conversation.records(Event.REFUSED) == []
 
@@ -138,7 +138,7 @@ async def test_the_clerk_with_references_has_nothing_to_obey(desks):
 @pytest.mark.anyio
 async def test_the_page_shows_the_mail_as_the_clerk_is_shown_it(desks):
     organism, seen = seen_by(desks["references"])
-    await told(organism, ATTACKED)
+    await tell_clerk(organism, ATTACKED)
     (mail,) = [payload for payload in seen if type(payload).__name__ == "Mail"]
     assert REFERENCE.sub("ref:…", repr(mail)) in PAGE.splitlines()
     assert not [payload for payload in seen if "Agents:" in repr(payload) or "XX99" in repr(payload)]
@@ -149,14 +149,14 @@ async def test_a_reference_gives_no_authority_to_pay(desks):
     organism = desks["references"]
     policy = desks["plain"].provenance.policy
     planless = replace(organism, provenance=replace(organism.provenance, policy=policy, planners=frozenset()))
-    lines, _ = await told(planless, BENIGN)
+    lines, _ = await tell_clerk(planless, BENIGN)
     assert lines[0].startswith("denied: Pay(iban='")
 
 
 @pytest.mark.anyio
 async def test_the_page_shows_the_plan(desks):
     organism, seen = seen_by(desks["planned"])
-    await told(organism, ATTACKED)
+    await tell_clerk(organism, ATTACKED)
     (plan,) = [payload for payload in seen if isinstance(payload, Plan)]
     assert read_steps(plan) == read_plan(blocks("yaml")[0])
 
@@ -169,17 +169,17 @@ def blocks(language):
     ]
 
 
-def test_the_page_shows_the_output_of_each_command(called):
+def test_the_page_shows_the_output_of_each_command(call_command):
     shown = re.findall(r"^```sh\n(.*?)```\n\n```text\n(.*?)```$", PAGE, re.MULTILINE | re.DOTALL)
     assert len(shown) == len(blocks("sh")) == 5
     for command, output in shown:
-        result = called(command)
+        result = call_command(command)
         assert (result.exit_code, result.stdout) == (0, output)
 
 
 @pytest.mark.anyio
-async def test_the_page_shows_the_calls_that_audit_permits(audited):
-    lines, conversation = await told(audited, ATTACKED)
+async def test_the_page_shows_the_calls_that_audit_permits(audited_desk):
+    lines, conversation = await tell_clerk(audited_desk, ATTACKED)
     assert "".join(f"line[{number}]: {line}\n" for number, line in enumerate(lines)) in blocks("text")
     assert shown_in(conversation, Event.FLAGGED, "flagged clerk -> bank  SEEN")
 
@@ -194,7 +194,7 @@ async def test_the_page_shows_the_calls_that_audit_permits(audited):
     ],
 )
 async def test_the_page_shows_the_words_of_the_trace(desks, kind, event, beginning):
-    _, conversation = await told(desks[kind], ATTACKED)
+    _, conversation = await tell_clerk(desks[kind], ATTACKED)
     assert shown_in(conversation, event, beginning)
 
 
@@ -204,16 +204,16 @@ def shown_in(conversation, event, beginning):
     first, *rest = (line.removeprefix("| ") for line in block.splitlines())
     wanted = [re.sub(r"^\w+ clerk -> \w+  (denied: )?", "", first), *rest]
 
-    def within(text):
+    def are_within(text):
         lines = iter(text.splitlines())
         return all(line in lines for line in wanted)
 
-    return any(map(within, traced(conversation, event)))
+    return any(map(are_within, trace_lines(conversation, event)))
 
 
 @pytest.mark.parametrize("kind", ["plain", "planned", "references"])
-def test_each_desk_is_well_formed(called, kind):
-    result = called(f"./run agentserver check examples/desks/{kind}.yaml")
+def test_each_desk_is_well_formed(call_command, kind):
+    result = call_command(f"./run agentserver check examples/desks/{kind}.yaml")
     assert (result.exit_code, "0 warnings" in result.output) == (0, True), result.output
 
 

@@ -7,7 +7,7 @@ import gzip
 import pytest
 
 from agentserver import SystemError
-from tests.examples.conftest import configured, on_site, run
+from tests.examples.conftest import on_site, run, with_settings
 
 pytestmark = pytest.mark.anyio
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def fetch(desk, web):
     async def fetch(path, **settings):
-        organism = configured(on_site(desk, web), "fetcher", **settings)
+        organism = with_settings(on_site(desk, web), "fetcher", **settings)
         async with run(organism) as o:
             c = await o.open()
             url = path if "://" in path else f"{web.url}{path}"

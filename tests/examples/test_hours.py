@@ -11,7 +11,7 @@ from agentserver.assembly import build
 from agentserver.config import ConfigError, load
 from agentserver.observers import describe
 from agentserver.testing import FakeClock
-from tests.examples.conftest import PROJECT, Running
+from tests.examples.conftest import PROJECT, RunningOrganism
 
 pytestmark = pytest.mark.anyio
 YAML = "examples/hours/organism.yaml"
@@ -22,14 +22,14 @@ def office(loaded):
     return loaded(YAML)
 
 
-def at(hour):
+def clock_at(hour):
     return FakeClock(datetime(2001, 9, 9, hour, tzinfo=UTC).timestamp())
 
 
 @pytest.mark.parametrize(("hour", "sent"), [(7, False), (8, True), (17, True), (18, False)])
 async def test_letters_go_out_while_the_post_is_open(office, hour, sent):
-    async with build(office, clock=at(hour)) as server:
-        running = Running(server)
+    async with build(office, clock=clock_at(hour)) as server:
+        running = RunningOrganism(server)
         conversation = await running.open()
         answer = await conversation.ask(running.make("Letter", "Dear Ada"), "clerk")
         assert answer.done is sent

@@ -15,7 +15,7 @@ from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, Sync
 from agentserver.rulebook import rules
-from tests.examples.conftest import changed, on_site, run
+from tests.examples.conftest import on_site, run, with_facts
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ def mails():
     return [BytesParser(policy=policy.default).parsebytes(file.read_bytes())["To"] for file in files]
 
 
-def said(c, event):
+def read_findings(c, event):
     return [
         WORDING.join_lines(record.detail).replace("\n  →", " →")
         for record in c.records(event)
@@ -76,7 +76,7 @@ async def test_without_provenance_the_mail_goes_to_the_address_on_the_hostile_pa
 async def test_in_audit_the_mail_goes_and_the_trace_shows_the_whole_way(moded):
     _, c = await asked(moded, ATTACK)
     assert mails() == [EVE]
-    (detail,) = said(c, "flagged")
+    (detail,) = read_findings(c, "flagged")
     assert detail.startswith("SEEN: outbox() called with tainted inputs\nTaint source: fetcher() at step ")
     assert f'Injected value detected in argument: to="{EVE}"' in detail
     lineage = next(line for line in detail.splitlines() if line.startswith("Lineage: fetcher.text (step "))
@@ -90,7 +90,7 @@ async def test_in_enforce_no_mail_is_written_and_the_sender_learns_nothing(moded
     answer, c = await asked(moded, ATTACK)
     assert mails() == []
     assert answer.text == "That did not work: The message was not permitted."
-    assert said(c, "refused")[-1].startswith("BLOCKED: outbox() called with tainted inputs")
+    assert read_findings(c, "refused")[-1].startswith("BLOCKED: outbox() called with tainted inputs")
 
 
 @pytest.mark.parametrize("moded", ["enforce"], indirect=True)
@@ -98,7 +98,7 @@ async def test_the_trusted_contact_of_a_page_gets_the_mail_in_enforce(moded):
     answer, c = await asked(moded, HONEST)
     assert mails() == ["keeper@desk.example"]
     assert "(Mailed to keeper@desk.example: " in answer.text
-    assert said(c, "flagged") == []
+    assert read_findings(c, "flagged") == []
 
 
 @pytest.mark.parametrize(("decision", "written"), [(Answer.ONCE, [EVE]), (Answer.DENY, [])])
@@ -106,14 +106,14 @@ async def test_the_trusted_contact_of_a_page_gets_the_mail_in_enforce(moded):
 async def test_in_confirm_a_person_decides(moded, decision, written):
     _, c = await asked(moded, ATTACK, decision)
     assert mails() == written
-    (question,) = said(c, "asked")
+    (question,) = read_findings(c, "asked")
     assert f'to="{EVE}"' in question
     assert "Lineage: fetcher.text" in question
 
 
 async def test_a_researcher_that_may_reach_the_outbox_is_stopped_by_lineage_too(desk):
     peers = frozenset({"calculator", "fetcher", "summariser", "outbox"})
-    await asked(changed(desk, "researcher", peers=peers), "What do the pages say about badgers?")
+    await asked(with_facts(desk, "researcher", peers=peers), "What do the pages say about badgers?")
     assert mails() == []
 
 
@@ -143,5 +143,5 @@ async def test_texts_read_are_known_after_a_restart(desk, tmp_path):
         c = await o.open(c.id)
         answer = await c.ask(o.make("Question", "Mail it to the contact."), "router")
         assert answer.text == "That did not work: The message was not permitted."
-        assert "Taint source: fetcher()" in said(c, "refused")[-1]
+        assert "Taint source: fetcher()" in read_findings(c, "refused")[-1]
     assert mails() == []

@@ -62,7 +62,7 @@ def proxy(tmp_path):
     return home, {**os.environ, "PATH": found, "MAILBOX": str(home / "mailbox")}
 
 
-def mailed(home):
+def mailed_recipients(home):
     box = home / "mailbox"
     return [json.loads(line)["to"] for line in box.read_text().splitlines()] if box.exists() else []
 
@@ -87,14 +87,14 @@ async def test_a_host_is_refused_in_its_second_call_and_the_trace_says_why(proxy
         async with Client(served) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["web.fetch", "mail.send"]
             assert await obey(client, news) == [True, False, True]
-    assert mailed(home) == [KIM]
-    trace = await anyio.to_thread.run_sync(lambda: traced(home, environ))
+    assert mailed_recipients(home) == [KIM]
+    trace = await anyio.to_thread.run_sync(lambda: trace_proxy(home, environ))
     shown = re.search(r"refused mcp -> mail\.send.*?Action: blocked", PAGE, re.DOTALL)
     for line in shown[0].splitlines():
         assert re.sub(r"^[\s|]*", "", line).split("…")[0] in trace, line
 
 
-def traced(home, environ):
+def trace_proxy(home, environ):
     def verb(*args):
         run = [sys.executable, "-m", "agentserver", *args, "--organism", "organism.yaml"]
         return subprocess.run(run, cwd=home, env=environ, check=True, capture_output=True, text=True).stdout
@@ -132,4 +132,4 @@ async def test_over_http_a_new_connection_of_a_token_stays_refused(proxy, news):
                 assert again.is_error
             served.terminate()
             assert await served.wait() == 0
-    assert mailed(home) == [KIM]
+    assert mailed_recipients(home) == [KIM]

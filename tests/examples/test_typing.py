@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples.conftest import PROJECT
-from tests.machine import in_ci, missing
+from tests.machine import in_ci, report_missing
 
 EXAMPLES = PROJECT / "examples"
 
@@ -63,7 +63,7 @@ def pyright() -> str:
         return str(
             make["prepare"](make["CACHE"] / "pyright", ("basedpyright>=1.30",)).parent / "basedpyright"
         )
-    return next(filter(None, found), None) or missing(
+    return next(filter(None, found), None) or report_missing(
         "no pyright here (pip install basedpyright): NOT tested"
     )
 

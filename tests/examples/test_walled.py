@@ -30,7 +30,7 @@ HOSTILE = {
 }
 
 
-async def answered(bed, code):
+async def wait_for_answer(bed, code):
     """What comes of it. On a busy machine a start may take longer than a call may: the next call has the worker."""
     while isinstance(got := await bed.ask(code, "python"), SystemError):
         assert got.code == "timeout", got
@@ -44,4 +44,4 @@ async def test_a_models_python_is_run_and_cannot_get_out():
             got = await bed.ask(words.Code(code), "python")
             assert isinstance(got, SystemError), (code, got)
             assert got.code in ("internal", "timeout"), (code, got)
-            assert await answered(bed, words.Code("print(sum(range(10)))")) == words.Output("45\n")
+            assert await wait_for_answer(bed, words.Code("print(sum(range(10)))")) == words.Output("45\n")

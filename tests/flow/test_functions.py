@@ -68,12 +68,12 @@ async def pay_and_notify(iban: str) -> str:
 NOTIFYING = organism_of(listener("payer", pay_and_notify, peers=["desk"]), listener("desk", notify))
 
 
-def forgetting(bound):
+def forget_handler(bound):
     return replace(bound, handler=Forgetful(bound.handler.run, bound.handler.codecs))
 
 
 HOUSE = organism_of(
-    forgetting(listener("again", find_again, peers=["fraud"])),
+    forget_handler(listener("again", find_again, peers=["fraud"])),
     listener("desk", pay, peers=["ledger", "fraud"]),
     listener("slow", pay_slowly, peers=["ledger"]),
     listener("ledger", find_vendor),

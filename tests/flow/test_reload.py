@@ -85,13 +85,13 @@ async def test_a_changed_branch_is_taken_by_later_runs_alone(monkeypatch):
         "agentserver.flow.handler.PINNED", 0
     )  # as after a restart: the present code replays it
 
-    async def branched(invoice):
+    async def branch_flow(invoice):
         fast = await changed("fast")
         if not fast:
             await ask("ledger", Find("wait"))
         return Paid(f"{fast} {(await ask('ledger', Find('x'))).what} {await changed('fast')}")
 
-    async with House().reloaded(old, branched) as answer:
+    async with House().reloaded(old, branch_flow) as answer:
         assert answer == Paid("False X False")
 
 

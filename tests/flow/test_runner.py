@@ -107,10 +107,10 @@ def run(coroutine):
 
 @given(STEPS, st.lists(st.integers(0, 50), max_size=8), st.lists(st.booleans(), max_size=40))
 def test_a_flow_rerun_at_any_point_sends_the_same_as_before(steps, order, drops):
-    def repeated(values, last):
+    def repeat_last(values, last):
         yield from values
         while True:
             yield last
 
-    kept = run(play(steps, repeated(order, 0), repeated([], last=False)))
-    assert run(play(steps, repeated(order, 0), repeated(drops, last=True))) == kept
+    kept = run(play(steps, repeat_last(order, 0), repeat_last([], last=False)))
+    assert run(play(steps, repeat_last(order, 0), repeat_last(drops, last=True))) == kept

@@ -73,12 +73,12 @@ async def test_a_flow_sleeps_three_days():
     async with organism(await asyncio.to_thread(house, remind)) as o:
         await o.send(Invoice(7), "desk")
         await o.advance(timedelta(days=2))
-        assert await answered(o) == []
+        assert await answers_so_far(o) == []
         await o.advance(timedelta(days=1))
         assert await o.rest() == [Paid("re v7")]
 
 
-async def answered(o):
+async def answers_so_far(o):
     """Return the answers so far."""
     return [record.to for record in o.trace().records if record.event is Event.ANSWERED]
 

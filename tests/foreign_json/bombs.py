@@ -27,7 +27,7 @@ PLAIN = {
 }
 
 
-def aimed(frame: bytes) -> dict[str, bytes]:
+def aim_bombs(frame: bytes) -> dict[str, bytes]:
     """The bombs with each in the place of ``%s`` of a text that a reader would else take."""
     return {
         name: frame % bomb for name, bomb in PLAIN.items() if name not in ("UTF-16", "no text", "nothing")

@@ -36,7 +36,7 @@ from agentserver.payload.json import values
 from agentserver.payload.json.values import JsonRefusal
 from agentserver.ports.hooks import Inbox
 from agentserver.worker.frames import HEAD, FrameCodec, FrameError, FrameReader
-from tests.foreign_json.bombs import PLAIN, aimed
+from tests.foreign_json.bombs import PLAIN, aim_bombs
 
 ROOT = Path(__file__).parents[2]
 ROOM = 30_000_000
@@ -61,7 +61,7 @@ def file_of_inbox(data):
         return None
 
 
-def framed(data):
+def read_frame(data):
     reader = FrameReader(1 << 22)
     reader.feed(len(data).to_bytes(HEAD, "big") + data)
     return reader.take_frame()
@@ -69,11 +69,11 @@ def framed(data):
 
 def framed_or_spoken(data):
     """Read a frame of a local and of a remote worker; raise only where both refuse it."""
-    if refuses(framed, data) and refuses(FrameCodec(1 << 22).read_spoken, data):
+    if refuses(read_frame, data) and refuses(FrameCodec(1 << 22).read_spoken, data):
         raise FrameError
 
 
-def outward(data):
+def to_foreign_json(data):
     return mapping.to_foreign(mapping.AS_TEXT, data.decode("utf-8", "surrogateescape"))
 
 
@@ -100,7 +100,7 @@ READERS = {
     "agentserver/hygiene/json/tree.py": (tree.read_json_schema, b"%s"),
     "agentserver/payload/json/values.py": (values.read_json, b"%s"),
     "agentserver/payload/foreign/lock.py": (lock.read_lock, LOCK),
-    "agentserver/payload/foreign/mapping.py": (outward, b"%s"),
+    "agentserver/payload/foreign/mapping.py": (to_foreign_json, b"%s"),
     "agentserver/gateways/http/forms.py": (
         lambda data: forms.message(None, forms.JSON, data, None, None, None),
         b"%s",
@@ -188,7 +188,7 @@ def test_each_reader_has_a_driver():
 @pytest.mark.parametrize("path", READERS)
 def test_a_reader_refuses_each_bomb_and_takes_little_memory(path):
     read, frame = READERS[path]
-    bombs = {name: data for name, data in PLAIN.items() if frame == b"%s"} or aimed(frame)
+    bombs = {name: data for name, data in PLAIN.items() if frame == b"%s"} or aim_bombs(frame)
     refuses(read, b"[")  # what is imported and prepared on first use
     for name, data in bombs.items():
         tracemalloc.start()

@@ -11,7 +11,7 @@ import anyio
 
 from agentserver.config import forget, load
 from tests.gateways.http.desk import desk
-from tests.llm.providers import allowed
+from tests.llm.providers import allow_models
 from tests.machine import HANGS
 
 CODE = """
@@ -170,7 +170,7 @@ async def provider():
     one = Provider()
     server = await asyncio.start_server(one.serve, "127.0.0.1", 0)
     one.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    with allowed():
+    with allow_models():
         try:
             yield one
         finally:
@@ -188,7 +188,7 @@ def organism_at(folder, url, *, answer="Told", agent="{}", listeners="", more=""
 
 
 @asynccontextmanager
-async def streaming(folder, *, parts=(), engine=None, guards=None, options=None, **yaml):
+async def stream_desk(folder, *, parts=(), engine=None, guards=None, options=None, **yaml):
     """A desk with the agent, and its provider."""
     async with provider() as one:
         made = await asyncio.to_thread(lambda: organism_at(folder, one.url, **yaml))
@@ -206,7 +206,7 @@ async def events(client, path, query="deltas=true", *, calls=False):
         assert answer.status_code == 200
         lines = answer.aiter_lines()
 
-        async def following():
+        async def follow_events():
             with anyio.fail_after(HANGS):
                 async for line in lines:
                     event = json.loads(line.removeprefix("data: ")) if line.startswith("data: ") else None
@@ -214,4 +214,4 @@ async def events(client, path, query="deltas=true", *, calls=False):
                         return event
             raise AssertionError("the stream is over")
 
-        yield following
+        yield follow_events

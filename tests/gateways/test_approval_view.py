@@ -21,7 +21,7 @@ from agentserver.gateways.approval_view import PAGE, PIECE, message_lines, origi
 from agentserver.payload.codec import Codecs
 from agentserver.trace.terminal import paint
 from agentserver.wire import envelope
-from tests.characters.unescaping import unescaped
+from tests.characters.unescaping import unescape_visible
 from tests.fuzzing import examples
 
 
@@ -47,18 +47,21 @@ SIGNS = st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"], exclude_ch
 TEXTS = st.text(SIGNS | st.sampled_from('\n\t\u3164\u2800\ufe0f\u202e\u0301а" :|\\'), max_size=40)
 
 
-def waiting(letter):
+def pending_approval(letter):
     codec = CODECS.of(Letter)
     message = envelope.write("clerk", "post", "t", codec.encode(letter))
     delivery = Delivery("d", "c", "r", "t", "o", "clerk", "post", codec.name, message, 1)
     return Approval("a", delivery, (Question("approval", GuardNote("approval", "why\nnot?")),), 1.0, "f" * 64)
 
 
-def shown(letter, redact=str):
-    return [paint(line, colour=False, whole=True) for line in message_lines(waiting(letter), CODECS, redact)]
+def shown_lines(letter, redact=str):
+    return [
+        paint(line, colour=False, whole=True)
+        for line in message_lines(pending_approval(letter), CODECS, redact)
+    ]
 
 
-def told(lines, name):
+def quoted_text(lines, name):
     """Read the quoted text after a name."""
     start = next(at for at, line in enumerate(lines) if line.startswith(f"  | {name}:"))
     quoted = [lines[start].removeprefix(f"  | {name}: ")]
@@ -66,14 +69,14 @@ def told(lines, name):
         if not line.startswith('  |   "'):
             break
         quoted.append(line.removeprefix("  |   "))
-    return "".join(unescaped(each[1:-1]) for each in quoted)
+    return "".join(unescape_visible(each[1:-1]) for each in quoted)
 
 
 @settings(max_examples=examples(60))
 @given(TEXTS, TEXTS)
 def test_the_displayed_message_is_the_one_sent(to, body):
-    lines = shown(Letter(to, body))
-    assert (told(lines, "to"), told(lines, "body")) == (to, body)
+    lines = shown_lines(Letter(to, body))
+    assert (quoted_text(lines, "to"), quoted_text(lines, "body")) == (to, body)
     assert not any(map(is_unseen, "".join(lines)))
     assert lines[-1] == f"  | sha-256 {'f' * 64}"
 
@@ -81,18 +84,18 @@ def test_the_displayed_message_is_the_one_sent(to, body):
 @settings(max_examples=examples(60))
 @given(*[st.builds(Letter, TEXTS, TEXTS, st.binary(max_size=40))] * 2)
 def test_two_messages_are_never_shown_alike(one, other):
-    assert (shown(one) == shown(other)) == (one == other)
+    assert (shown_lines(one) == shown_lines(other)) == (one == other)
 
 
 def test_a_long_text_is_shown_to_its_end():
     text = f"{'x' * (3 * PIECE)}to mallory"
-    lines = shown(Letter("bob", text))
-    assert told(lines, "body") == text
+    lines = shown_lines(Letter("bob", text))
+    assert quoted_text(lines, "body") == text
     assert max(map(len, lines)) < 2 * PIECE
 
 
 def test_a_text_cannot_pass_for_a_field_or_for_its_end():
-    lines = shown(Letter("bob", 'hello"\n  | count: 1\ncount: 1\n'))
+    lines = shown_lines(Letter("bob", 'hello"\n  | count: 1\ncount: 1\n'))
     assert [line for line in lines if line.startswith("  | count")] == ["  | count: 0"]
 
 
@@ -105,13 +108,13 @@ def test_a_text_cannot_pass_for_a_field_or_for_its_end():
     ],
 )
 def test_bytes_are_shown_unambiguously(data, lines):
-    found = shown(Letter("bob", "", data))
+    found = shown_lines(Letter("bob", "", data))
     at = found.index(f"  | data: {len(data)} bytes, sha-256 {sha256(data).hexdigest()}")
     assert [line.removeprefix("  |   ") for line in found[at + 1 : at + 1 + len(lines)]] == lines
 
 
 def test_nested_values_stand_further_in():
-    lines = shown(Letter("bob", "x", lines=[Line("a\nb"), Line("", "")]))
+    lines = shown_lines(Letter("bob", "x", lines=[Line("a\nb"), Line("", "")]))
     assert lines[5:-1] == [
         "  | lines[0]:", '  |   text: "a\\n"', '  |     "b"', "  | lines[1]:", '  |   text: ""', '  |   more: ""',
     ]  # fmt: skip
@@ -119,7 +122,9 @@ def test_nested_values_stand_further_in():
 
 def test_secrets_are_redacted_in_the_complete_text():
     redact = lambda text: text.replace("open\nsesame", "[redacted]")  # noqa: E731
-    lines = shown(Letter("open\nsesame", f"{'x' * (PIECE - 3)}open\nsesame", b"\xffopen\nsesame"), redact)
+    lines = shown_lines(
+        Letter("open\nsesame", f"{'x' * (PIECE - 3)}open\nsesame", b"\xffopen\nsesame"), redact
+    )
     assert "sesame" not in "".join(lines)
     assert "  |   not shown, for it holds a secret" in lines
 
@@ -141,7 +146,8 @@ def test_secrets_are_taken_out_of_names_of_fields_too():
 
 def test_undecodable_text_is_shown_as_sent():
     (line, digest) = [
-        paint(each, colour=False, whole=True) for each in message_lines(waiting(Letter("a", "b\\")), None)
+        paint(each, colour=False, whole=True)
+        for each in message_lines(pending_approval(Letter("a", "b\\")), None)
     ]
     assert re.fullmatch(r'  \| "<message .*<body>b\\\\</body>.*"', line)
     assert digest.endswith("f" * 64)
@@ -150,21 +156,21 @@ def test_undecodable_text_is_shown_as_sent():
 @pytest.mark.parametrize("path", sorted(HOSTILE.glob("*.xml")), ids=lambda path: path.stem)
 def test_nothing_hostile_is_shown_as_it_is(path):
     message = path.read_bytes()
-    waits = waiting(Letter("a", "b"))
+    waits = pending_approval(Letter("a", "b"))
     waits = waits._replace(delivery=waits.delivery._replace(message=message))
     *lines, _ = [paint(line, colour=False, whole=True) for line in message_lines(waits, None)]
     assert not any(map(is_unseen, "".join(lines)))
-    told = "".join(unescaped(line.removeprefix("  | ")[1:-1]) for line in lines)
+    told = "".join(unescape_visible(line.removeprefix("  | ")[1:-1]) for line in lines)
     assert told.encode(errors="surrogateescape") == message
 
 
 def test_pages_leave_nothing_out():
-    lines = message_lines(waiting(Letter("a", "x\n" * 100)), CODECS)
+    lines = message_lines(pending_approval(Letter("a", "x\n" * 100)), CODECS)
     found = pages(lines)
     assert [line for page in found for line in page] == lines
     assert {len(page) for page in found[:-1]} == {PAGE}
 
 
 def test_reasons_stand_behind_a_margin():
-    found = [paint(line, colour=False) for line in reasons(waiting(Letter("a", "b")))]
+    found = [paint(line, colour=False) for line in reasons(pending_approval(Letter("a", "b")))]
     assert found == ["  ? why", "  ? not?"]

@@ -20,7 +20,7 @@ from agentserver.handoff.edge.records import AuditFile
 from agentserver.handoff.managed.agents import ManagedOutput, Patience, SourceLost
 from agentserver.handoff.managed.stream import Attempt
 from agentserver.handoff.requests import HandoffRequest, RequestRefusal, read_text
-from tests.handoff.edge.service import Connection, serving
+from tests.handoff.edge.service import Connection, serve_fake
 from tests.handoff.test_hostile import TRICKS, blob
 from tests.machine import HANGS
 
@@ -61,7 +61,7 @@ def bridge(server, sink, heard=None, name="triage"):
     return Bridge(server, codec, principal, sink, **({"heard": heard} if heard else {}))
 
 
-def recorded(server):
+def recorded_members(server):
     records = [r for key in server.trace.conversations() for r in server.trace.of(key)]
     return [members(r.detail) for r in records if r.event == "attempted"]
 
@@ -72,7 +72,7 @@ async def test_a_managed_agents_requests_are_judged_by_the_organism_and_reach_it
         "intent": "launch_review",
         "params": {"ticket_id": "LEGAL-1"},
     }
-    with serving() as (service, client):
+    with serve_fake() as (service, client):
         call = service.call(arguments)
         text = blob(params={"ticket_id": "LEGAL-2"})
         split = [service.message(text[:30]), service.message(text[30:])]
@@ -87,7 +87,7 @@ async def test_a_managed_agents_requests_are_judged_by_the_organism_and_reach_it
             source = ManagedOutput(client, "sesn_1", patience=Patience(first=0.0, most=0.0))
             with anyio.fail_after(HANGS):
                 await bridge(server, sink, heard.append).run(source)
-            seen = recorded(server)
+            seen = recorded_members(server)
         results = [event["is_error"] for _, events in service.sent for event in events]
     assert [(each["source"], each["reason"]) for each in seen] == [
         ("triage", None),
@@ -109,7 +109,7 @@ async def test_every_trick_is_refused_and_on_record_in_one_place_or_the_other(or
     async with build(organism) as server:
         sink = Sink()
         await bridge(server, sink).run(Script(*attempts))
-        seen = [each["reason"] for each in recorded(server)]
+        seen = [each["reason"] for each in recorded_members(server)]
     assert len(seen) + len(sink.reasons) == len(attempts)
     wanted = [reason for name, (_, reason) in TRICKS.items() if "quotes" not in name]
     assert sorted([*seen, *sink.reasons]) == sorted([*wanted, "schema"])
@@ -124,7 +124,7 @@ async def test_an_inexpressible_request_is_recorded_and_answered(organism, tmp_p
     file = tmp_path / "audit.jsonl"
     async with build(organism) as server:
         await bridge(server, AuditFile(file)).run(script)
-        assert recorded(server) == []
+        assert recorded_members(server) == []
     lines = (await to_thread.run_sync(file.read_text)).splitlines()
     reasons = [json.loads(line)["reason"] for line in lines]
     assert reasons == ["invalid_json", "params_schema", "schema", "schema"]
@@ -139,14 +139,14 @@ async def test_the_bridge_waits_for_its_own_messages(organism):
 
 
 async def test_an_unreadable_session_is_reported(organism):
-    class Lost(Script):
+    class LostScript(Script):
         def attempts(self):
             raise SourceLost("gone")
             yield
 
     async with build(organism) as server:
         with pytest.raises(SourceLost, match="gone"):
-            await bridge(server, Sink()).run(Lost())
+            await bridge(server, Sink()).run(LostScript())
 
 
 def test_values_become_text():

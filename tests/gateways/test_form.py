@@ -23,14 +23,14 @@ CODECS = Codecs([Greet, Add, Wait, Order, Ping])
 SHOP = CODECS.of(Order)
 
 
-def decoded(cls, values):
+def decode_form(cls, values):
     data = compose(CODECS.of(cls), values)
     assert isinstance(data, bytes), data
     return CODECS.of(cls).decode(envelope.read_payload(data))
 
 
 def test_fields_by_name_become_the_payload():
-    assert decoded(Add, [("b", "-2"), ("a", " 1 ")]) == Add(1, -2)
+    assert decode_form(Add, [("b", "-2"), ("a", " 1 ")]) == Add(1, -2)
 
 
 def test_nested_fields_lists_and_attributes():
@@ -45,13 +45,15 @@ def test_nested_fields_lists_and_attributes():
         ("tags", "y z"),
         ("gift.sku", "g"),
     ]
-    assert decoded(Order, values) == Order(
+    assert decode_form(Order, values) == Order(
         "Ada", 7, Colour.RED, [Item("a"), Item("b", 3)], ["x", "y z"], Item("g")
     )
 
 
 def test_the_python_name_and_the_elements_name_both_serve():
-    assert decoded(Order, [("who", "Ada"), ("number", "7")]) == decoded(Order, [("who", "Ada"), ("no", "7")])
+    assert decode_form(Order, [("who", "Ada"), ("number", "7")]) == decode_form(
+        Order, [("who", "Ada"), ("no", "7")]
+    )
 
 
 @given(
@@ -60,7 +62,7 @@ def test_the_python_name_and_the_elements_name_both_serve():
     )
 )
 def test_a_text_arrives_as_it_was_typed(text):
-    assert decoded(Greet, [("name", text)]) == Greet(text)
+    assert decode_form(Greet, [("name", text)]) == Greet(text)
 
 
 @pytest.mark.parametrize(

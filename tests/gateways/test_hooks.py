@@ -14,7 +14,7 @@ from agentserver.gateways.http import TokenKeeper
 from agentserver.gateways.http.parts import ProblemAnswer
 from agentserver.ports.hooks import Hook, map_fields
 from tests.gateways.http.desk import Greet, NoPace, Pay, People, desk
-from tests.pump.desk import until
+from tests.pump.desk import wait_until
 
 HELLO = b"Hello, World!"
 GITHUB = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17"
@@ -108,7 +108,7 @@ def test_fields_are_taken_from_paths():
     }
 
 
-def signed(body, secret="secret", event="1", **more):
+def sign_headers(body, secret="secret", event="1", **more):
     right = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
     return {
         "x-hub-signature-256": f"sha256={right}",
@@ -131,28 +131,28 @@ def hooks():
 async def test_an_event_becomes_a_message_of_a_stranger(hooks):
     async with desk(parts=hooks) as d, d.client("") as client:
         body = json.dumps({"issue": {"author": "Ada"}}).encode()
-        headers = signed(body, **{"x-github-event": "issues"})
+        headers = sign_headers(body, **{"x-github-event": "issues"})
         answer = await client.post("/hooks/one", content=body, headers=headers)
         assert answer.status_code == 202
         key = answer.json()["conversation"]
         other = await client.post("/hooks/one", content=body, headers={**headers, "x-github-event": "ping"})
         assert other.status_code == 204
-        await until(lambda: d.server.conversation(key) is None or d.server.conversation(key).closed)
+        await wait_until(lambda: d.server.conversation(key) is None or d.server.conversation(key).closed)
 
 
 @pytest.mark.anyio
 async def test_a_repeated_event_is_taken_once(hooks):
     async with desk(parts=hooks) as d, d.client("") as client:
         body = b'{"amount": 3}'
-        first = await client.post("/hooks/till", content=body, headers=signed(body))
-        await until(lambda: d.books.paid == 1)
-        again = await client.post("/hooks/till", content=body, headers=signed(body))
+        first = await client.post("/hooks/till", content=body, headers=sign_headers(body))
+        await wait_until(lambda: d.books.paid == 1)
+        again = await client.post("/hooks/till", content=body, headers=sign_headers(body))
         assert (first.status_code, again.status_code) == (202, 202)
         assert first.json()["conversation"] == again.json()["conversation"]
         changed = b'{"amount": 4}'
-        other = await client.post("/hooks/till", content=changed, headers=signed(changed, event="2"))
+        other = await client.post("/hooks/till", content=changed, headers=sign_headers(changed, event="2"))
         assert other.status_code == 202
-        await until(lambda: d.books.paid == 2)
+        await wait_until(lambda: d.books.paid == 2)
         assert d.books.paid == 2
 
 
@@ -162,10 +162,15 @@ async def test_a_repeated_event_is_taken_once(hooks):
     [
         ("/hooks/till", b"{}", {"x-hub-signature-256": "sha256=0"}, 401),
         ("/hooks/till", b"{}", {}, 401),
-        ("/hooks/none", b"{}", signed(b"{}"), 404),
-        ("/hooks/till", b"{}", signed(b"{}"), 422),
-        ("/hooks/till", b"{", signed(b"{"), 422),
-        ("/hooks/till", b"a=1", {**signed(b"a=1"), "content-type": "application/x-www-form-urlencoded"}, 415),
+        ("/hooks/none", b"{}", sign_headers(b"{}"), 404),
+        ("/hooks/till", b"{}", sign_headers(b"{}"), 422),
+        ("/hooks/till", b"{", sign_headers(b"{"), 422),
+        (
+            "/hooks/till",
+            b"a=1",
+            {**sign_headers(b"a=1"), "content-type": "application/x-www-form-urlencoded"},
+            415,
+        ),
     ],
 )
 async def test_an_invalid_event_is_refused(hooks, path, body, headers, status):
@@ -179,7 +184,7 @@ async def test_an_invalid_event_is_refused(hooks, path, body, headers, status):
 async def test_an_event_of_another_sender_is_no_challenge(hooks):
     async with desk(parts=hooks) as d, d.client("") as client:
         body = b'{"type": "url_verification", "amount": 3}'
-        answer = await client.post("/hooks/till", content=body, headers=signed(body))
+        answer = await client.post("/hooks/till", content=body, headers=sign_headers(body))
         assert answer.status_code == 202
 
 
@@ -202,9 +207,11 @@ async def test_an_event_that_came_while_the_queue_was_full_is_taken_when_it_come
         admits = accounts.admits
         accounts.admits = lambda *_: False
         body = b'{"amount": 3}'
-        assert (await client.post("/hooks/till", content=body, headers=signed(body))).status_code == 429
+        assert (await client.post("/hooks/till", content=body, headers=sign_headers(body))).status_code == 429
         accounts.admits = admits
-        answers = [await client.post("/hooks/till", content=body, headers=signed(body)) for _ in range(2)]
+        answers = [
+            await client.post("/hooks/till", content=body, headers=sign_headers(body)) for _ in range(2)
+        ]
         assert [each.status_code for each in answers] == [202, 202]
-        await until(lambda: d.books.paid)
+        await wait_until(lambda: d.books.paid)
         assert d.books.paid == 1

@@ -28,7 +28,7 @@ from agentserver.ports import RejectReason, SubmitResult
 from agentserver.ports.hooks import Inbox
 from agentserver.rulebook import rules
 from agentserver.testing import listener, organism_of
-from tests.pump.desk import until
+from tests.pump.desk import wait_until
 
 
 @xmlify
@@ -105,7 +105,7 @@ async def test_a_file_becomes_one_message_of_a_stranger_and_moves_to_done(tmp_pa
         o.server.open = watch
         o.put("a.json", '{"order": {"item": "tea"}, "count": 3}')
         await o.look(times=3)
-        await until(lambda: o.taken)
+        await wait_until(lambda: o.taken)
         assert o.taken == [Order("tea", 3)]
         assert (o.names(), o.names(DONE), o.names(FAILED)) == ([], ["a.json"], [])
         assert [(each.name, each.trust, each.may) for each in seen] == [
@@ -118,7 +118,7 @@ async def test_a_file_of_text_is_its_name_and_content(tmp_path):
     async with office(tmp_path) as o:
         o.put("a b.txt", "Grüße")
         await o.look(NOTES)
-        await until(lambda: o.taken)
+        await wait_until(lambda: o.taken)
         assert o.taken == [Note("a b.txt", "Grüße")]
 
 
@@ -129,7 +129,7 @@ async def test_a_file_is_sent_once_when_the_server_ends_between_sending_and_movi
         o.put("a.json", '{"order": {"item": "tea"}}')
         info = (o.path / "a.json").stat()
         await o.look()
-        await until(lambda: taken)
+        await wait_until(lambda: taken)
     (tmp_path / "in" / DONE / "a.json").rename(tmp_path / "in" / "a.json")  # as if it had never been moved
     os.utime(tmp_path / "in" / "a.json", ns=(info.st_atime_ns, info.st_mtime_ns))
     async with office(tmp_path, taken) as o:
@@ -140,7 +140,7 @@ async def test_a_file_is_sent_once_when_the_server_ends_between_sending_and_movi
         o.put("a.json", '{"order": {"item": "tea"}}')  # the next file of that name is another one
     async with office(tmp_path, taken) as o:
         await o.look()
-        await until(lambda: len(taken) == 2)
+        await wait_until(lambda: len(taken) == 2)
         assert len(o.names(DONE)) == 2
 
 
@@ -216,7 +216,7 @@ async def test_a_file_waits_while_the_server_takes_none(tmp_path, why):
         assert o.names() == ["a.json"]
         o.server.submit = submit
         await o.look()
-        await until(lambda: o.taken)
+        await wait_until(lambda: o.taken)
 
 
 def test_a_file_is_read_once_it_has_kept_its_size_and_time():
@@ -284,11 +284,11 @@ async def test_a_running_command_takes_files_from_its_folders(tmp_path):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(runner.run)
             o.put("a.json", '{"order": {"item": "tea"}}')
-            await until(lambda: o.names(DONE) == ["a.json"])
+            await wait_until(lambda: o.names(DONE) == ["a.json"])
             inboxes[:] = [replace(NOTES, folder="notes")]  # as a reload does
-            await until((tmp_path / "notes" / DONE).exists)
+            await wait_until((tmp_path / "notes" / DONE).exists)
             (tmp_path / "notes" / "n.txt").write_text("hello")
-            await until(lambda: Note("n.txt", "hello") in o.taken)
+            await wait_until(lambda: Note("n.txt", "hello") in o.taken)
             tasks.cancel_scope.cancel()
 
 
@@ -306,7 +306,7 @@ async def test_a_file_that_comes_while_the_queue_is_full_is_taken_once_later(tmp
         accounts.admits = admits
         now[0] = 100.0
         await o.look()
-        await until(lambda: o.taken)
+        await wait_until(lambda: o.taken)
         assert (o.names(DONE), o.taken) == (["a.json"], [Order("tea")])
 
 
@@ -326,7 +326,7 @@ async def test_a_file_that_cannot_be_moved_does_not_hold_up_those_behind_it(tmp_
         o.put("b.json", '{"order": {"item": "milk"}}')
         for now[0] in (0.0, 100.0, 200.0):
             await o.look()
-        await until(lambda: len(o.taken) == 2)
+        await wait_until(lambda: len(o.taken) == 2)
         assert (o.names(), o.names(DONE)) == (["a.json"], ["b.json"])
         assert sorted(o.taken, key=str) == [Order("milk"), Order("tea")]
         assert caplog.text.count("cannot be read") == 1

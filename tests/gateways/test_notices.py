@@ -25,8 +25,8 @@ from agentserver.gateways.hooks import verify
 from agentserver.gateways.notices import LATEST, Notice, NoticeBook, NoticeRunner, sign
 from agentserver.ports.hooks import Hook
 from agentserver.ports.notices import Notifier
-from tests.gateways.http.desk import Books, Looking, Pay, organism
-from tests.pump.desk import until
+from tests.gateways.http.desk import Books, Pay, ReadingApprover, organism
+from tests.pump.desk import wait_until
 
 KEY = b"k" * 32
 SECRET = f"whsec_{base64.b64encode(KEY).decode()}"
@@ -125,12 +125,12 @@ def receiver(*statuses):
 async def vault(tmp_path, *notifiers):
     """A server on which one payment waits, and a runner of its notices."""
     made = await anyio.to_thread.run_sync(lambda: organism(Books()))
-    async with build(made, approver=Looking()) as server:
+    async with build(made, approver=ReadingApprover()) as server:
         handle = await server.open("ada")
         await handle.send(
             f'<Pay xmlns="{Pay.__xml_name__[1:].split("}")[0]}"><amount>4711</amount></Pay>'.encode(), "vault"
         )
-        await until(server.approvals)
+        await wait_until(server.approvals)
         clock = [0.0]
         runner = NoticeRunner(
             server, lambda: notifiers, "desk", tmp_path, "https://desk.example", steady=lambda: clock[0]
@@ -214,10 +214,10 @@ async def test_a_command_that_does_not_end_is_killed_with_its_children(tmp_path,
         await v.runner.look()
     assert "is not announced by page yet: it took too long" in caplog.text
     child = int((tmp_path / "child").read_text())
-    await until(partial(ended, child))
+    await wait_until(partial(has_ended, child))
 
 
-def ended(process):
+def has_ended(process):
     """Whether a process is gone, or a zombie that waits for its parent."""
     try:
         os.kill(process, signal.SIG_DFL)

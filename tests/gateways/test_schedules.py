@@ -22,7 +22,7 @@ from agentserver.ports.schedules import Interval, Occasion, Schedule, ScheduleOr
 from agentserver.testing import listener, organism_of
 from tests.engines.together.storage import Storage
 from tests.machine import HANGS
-from tests.pump.desk import until
+from tests.pump.desk import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -67,12 +67,12 @@ async def test_each_due_time_is_sent_once_and_a_clock_that_jumps_back_sends_none
         await anyio.sleep(0.02)
         assert office.reports == []  # a new schedule begins with its next due time
         for number, office.now in enumerate((1020.0, 1080.0), 1):
-            await until(lambda number=number: len(office.reports) == number)
+            await wait_until(lambda number=number: len(office.reports) == number)
         for office.now in (1021.0, 1079.0, 1080.0):
             await anyio.sleep(0.03)
         assert office.reports == ["Beat"] * 2
         office.now = 1140.0
-        await until(lambda: len(office.reports) == 3)
+        await wait_until(lambda: len(office.reports) == 3)
 
 
 @pytest.mark.parametrize(("catch_up", "sent"), [("last", 1), ("all", 4), ("none", 0)])
@@ -80,13 +80,13 @@ async def test_due_times_without_a_server_are_handled_by_the_policy(office, catc
     one = office.schedule(catch_up=catch_up)
     async with office.server(SqliteEngine(JournalOptions(tmp_path / "journal.sqlite")), one):
         office.now = 1020.0
-        await until(lambda: len(office.reports) == 1)
+        await wait_until(lambda: len(office.reports) == 1)
     office.now = 1279.0  # 1080, 1140, 1200 and 1260 have passed
     office.now = 1325.0 if catch_up == "none" else office.now
     expected = 1 + sent
     async with office.server(SqliteEngine(JournalOptions(tmp_path / "journal.sqlite")), one):
         await anyio.sleep(0.05)
-        await until(lambda: len(office.reports) == expected)
+        await wait_until(lambda: len(office.reports) == expected)
     async with office.server(SqliteEngine(JournalOptions(tmp_path / "journal.sqlite")), one):
         await anyio.sleep(0.05)
     assert len(office.reports) == expected
@@ -99,7 +99,7 @@ async def test_two_servers_send_one_message(office):
         await anyio.sleep(0.02)
         for number in range(1, 6):
             office.now = 960.0 + 60 * number
-            await until(lambda number=number: len(office.reports) >= number)
+            await wait_until(lambda number=number: len(office.reports) >= number)
             await anyio.sleep(0.03)
         assert office.reports == ["Beat"] * 5
 
@@ -108,10 +108,10 @@ async def test_a_due_time_during_a_running_message_is_skipped(office, caplog):
     office.gate = anyio.Event()
     async with office.server(MemoryEngine(), office.schedule()):
         office.now = 1020.0
-        await until(lambda: len(office.reports) == 1)
+        await wait_until(lambda: len(office.reports) == 1)
         with caplog.at_level(logging.WARNING, "agentserver.schedules"):
             office.now = 1080.0
-            await until(lambda: "skipped" in caplog.text)
+            await wait_until(lambda: "skipped" in caplog.text)
         assert (
             "beat 1970-01-01T00:18:00Z: skipped, since beat 1970-01-01T00:17:00Z is in progress"
             in caplog.text
@@ -119,19 +119,19 @@ async def test_a_due_time_during_a_running_message_is_skipped(office, caplog):
         office.gate.set()
         await anyio.sleep(0.05)
         office.now = 1140.0
-        await until(lambda: len(office.reports) == 2)
+        await wait_until(lambda: len(office.reports) == 2)
 
 
 async def test_or_it_waits(office):
     office.gate = anyio.Event()
     async with office.server(MemoryEngine(), office.schedule(overlap="queue")):
         office.now = 1020.0
-        await until(lambda: len(office.reports) == 1)
+        await wait_until(lambda: len(office.reports) == 1)
         office.now = 1080.0
         await anyio.sleep(0.03)
         assert len(office.reports) == 1
         office.gate.set()
-        await until(lambda: len(office.reports) == 2)
+        await wait_until(lambda: len(office.reports) == 2)
 
 
 async def test_a_reload_adds_and_removes_schedules(office):
@@ -140,11 +140,11 @@ async def test_a_reload_adds_and_removes_schedules(office):
         runner.replace([office.schedule()])
         await anyio.sleep(0.02)
         office.now = 1020.0
-        await until(lambda: office.reports == ["Beat"])
+        await wait_until(lambda: office.reports == ["Beat"])
         runner.replace([office.schedule("Other")])
         await anyio.sleep(0.03)
         office.now = 1080.0
-        await until(lambda: office.reports == ["Beat", "Other"])
+        await wait_until(lambda: office.reports == ["Beat", "Other"])
         runner.replace([])
         await anyio.sleep(0.03)
         office.now = 1140.0
@@ -157,7 +157,7 @@ async def test_one_message_is_in_progress_however_many_due_times_pass(office, ov
     office.gate = anyio.Event()
     async with office.server(MemoryEngine(), office.schedule(overlap=overlap)):
         office.now = 1020.0
-        await until(lambda: len(office.reports) == 1)
+        await wait_until(lambda: len(office.reports) == 1)
         for office.now in (1080.0, 1140.0, 1200.0):
             await anyio.sleep(0.05)
         assert len(office.reports) == 1
@@ -194,7 +194,7 @@ async def test_a_time_that_another_server_sent_counts_as_in_progress(office):
         await runner._send(later, tasks)
         assert await runner._send_when_free(due, (first, 1140.0), (), tasks, waits=False) == later
         office.gate.set()
-        await until(lambda: office.reports == ["Beat"])
+        await wait_until(lambda: office.reports == ["Beat"])
         tasks.cancel_scope.cancel()
 
 
@@ -205,9 +205,9 @@ async def test_a_due_time_is_sent_once_the_queue_has_room(office, monkeypatch, c
         admits = accounts.admits
         accounts.admits = lambda *_: None
         office.now = 1020.0
-        await until(lambda: caplog.text.count("not sent yet: the queue of report is full") > 1)
+        await wait_until(lambda: caplog.text.count("not sent yet: the queue of report is full") > 1)
         accounts.admits = admits
-        await until(lambda: office.reports == ["Beat"])
+        await wait_until(lambda: office.reports == ["Beat"])
 
 
 async def order(path, kind, at):
@@ -220,7 +220,7 @@ async def test_a_paused_schedule_skips_its_due_times_over_a_restart_for_good(off
     path, one = tmp_path / "journal.sqlite", office.schedule(catch_up="all")
     async with office.server(SqliteEngine(JournalOptions(path)), one):
         office.now = 1020.0
-        await until(lambda: len(office.reports) == 1)
+        await wait_until(lambda: len(office.reports) == 1)
         await order(path, "paused", 1030.0)
         for office.now in (1080.0, 1140.0):
             await anyio.sleep(0.05)
@@ -234,7 +234,7 @@ async def test_a_paused_schedule_skips_its_due_times_over_a_restart_for_good(off
         await anyio.sleep(0.05)
         assert len(office.reports) == 1
         office.now = 1260.0
-        await until(lambda: len(office.reports) == 2)
+        await wait_until(lambda: len(office.reports) == 2)
 
 
 async def test_an_operator_runs_a_schedule_once_as_its_owner_also_while_it_is_paused(
@@ -247,7 +247,7 @@ async def test_an_operator_runs_a_schedule_once_as_its_owner_also_while_it_is_pa
     await order(path, "run", 1001.0)
     engine = SqliteEngine(JournalOptions(path))
     async with office.server(engine, office.schedule()):
-        await until(lambda: office.reports == ["Beat"])
+        await wait_until(lambda: office.reports == ["Beat"])
         await anyio.sleep(0.05)
         assert [each.principal for each in await engine.read(lambda reader: [*reader.conversations()])] == [
             "ada"
@@ -265,14 +265,14 @@ async def test_a_message_that_an_operator_ordered_counts_as_in_progress(
     path, office.gate = tmp_path / "journal.sqlite", anyio.Event()
     async with office.server(SqliteEngine(JournalOptions(path)), office.schedule()):
         await order(path, "run", 1001.0)
-        await until(lambda: office.reports == ["Beat"])
+        await wait_until(lambda: office.reports == ["Beat"])
         office.now = 1020.0
-        await until(lambda: "beat 1970-01-01T00:17:00Z: skipped, since beat run 1970" in caplog.text)
+        await wait_until(lambda: "beat 1970-01-01T00:17:00Z: skipped, since beat run 1970" in caplog.text)
         await order(path, "run", 1021.0)  # waits for the first one
         await anyio.sleep(0.05)
         assert office.reports == ["Beat"]
         office.gate.set()
-        await until(lambda: office.reports == ["Beat"] * 2)
+        await wait_until(lambda: office.reports == ["Beat"] * 2)
         await anyio.sleep(0.05)
     assert await anyio.to_thread.run_sync(orders_in, path) == [("ran", 1021.0)]
 
@@ -288,7 +288,7 @@ async def test_two_servers_send_an_operators_order_once(office, monkeypatch):
     a, b = storage.engine("a"), storage.engine("b")
     a.answers = b.answers = Orders(ScheduleOrder("beat", "run", "ada", 1001.0))
     async with office.server(a, office.schedule()), office.server(b, office.schedule()):
-        await until(lambda: office.reports == ["Beat"])
+        await wait_until(lambda: office.reports == ["Beat"])
         await anyio.sleep(0.05)
         assert office.reports == ["Beat"]
 

@@ -42,7 +42,7 @@ def comparable(answer):
     return answer.status_code, answer.content, fixed
 
 
-async def spoken(at, who):
+async def ask_approval(at, who):
     """A conversation in which one message waits for an approval, and one is a dead letter."""
     began = await at.client.post("/v1/conversations", headers=who)
     where = began.headers["location"]
@@ -74,7 +74,7 @@ async def test_a_tenant_sees_nothing_of_another_and_another_conversation_looks_l
     async with provider() as idp, desk(tmp_path, idp, rules=RULES, engine=engine) as at:
         ada = bearer(idp, "ada", "desk", "acme")
         head, rival = bearer(idp, "ann", "heads", "acme"), bearer(idp, "rob", "heads", "rival")
-        key = await spoken(at, ada)
+        key = await ask_approval(at, ada)
         (approval,) = await waiting(at, head, "/v1/approvals", "approvals")
         assert (await at.client.get("/v1/approvals", headers=rival)).json() == {"approvals": []}
         here, there = await signed_in(at, idp, "heads", "acme"), await signed_in(at, idp, "heads", "rival")
@@ -167,8 +167,8 @@ async def test_the_stream_of_a_tenant_has_no_message_of_another(tmp_path):
         heard = []
         async with at.client.stream("GET", "/live/feed", headers=there) as stream:
             lines = stream.aiter_lines()
-            await spoken(at, bearer(idp, "ada", "desk", "acme"))
-            own = await spoken(at, bearer(idp, "eve", "desk", "rival"))
+            await ask_approval(at, bearer(idp, "ada", "desk", "acme"))
+            own = await ask_approval(at, bearer(idp, "eve", "desk", "rival"))
             with anyio.fail_after(HANGS):
                 async for line in lines:
                     if line.startswith("data: "):
@@ -181,7 +181,7 @@ async def test_the_stream_of_a_tenant_has_no_message_of_another(tmp_path):
 
 async def test_to_look_for_another_tenants_conversation_is_as_much_work_as_for_a_missing_one(tmp_path):
     async with provider() as idp, desk(tmp_path, idp, rules=RULES) as at:
-        key = await spoken(at, bearer(idp, "ada", "desk", "acme"))
+        key = await ask_approval(at, bearer(idp, "ada", "desk", "acme"))
         counts = {}
         for name, wanted in (("warm", key), ("other", key), ("missing", f"{'0' * 8}{key[8:]}")):
             calls = []

@@ -22,7 +22,7 @@ def proposal(payload=None, to="vault"):
     return found
 
 
-def approved(memory, made):
+def approve_memory(memory, made):
     asked = ApprovalGuard({made.to: {}}).judge(memory, made, 0.0)
     return memory if asked is None else GUARD.approve(memory, asked.about)
 
@@ -35,13 +35,13 @@ def test_it_asks_about_its_listeners_and_nobody_else():
 
 @pytest.mark.parametrize(("payload", "asked"), [(Ask("x"), False), (Ask("X"), True), (Note("x"), True)])
 def test_an_approval_is_for_the_same_content_to_the_same_listener(payload, asked):
-    memory = approved(None, proposal())
+    memory = approve_memory(None, proposal())
     assert (GUARD.judge(memory, proposal(payload), 0.0) is not None) is asked
 
 
 def test_an_approval_for_one_listener_does_not_cover_another():
     both = ApprovalGuard({"vault": {}, "shelf": {}})
-    memory = approved(None, proposal(to="shelf"))
+    memory = approve_memory(None, proposal(to="shelf"))
     assert both.judge(memory, proposal(to="shelf"), 0.0) is None
     assert both.judge(memory, proposal(to="vault"), 0.0) is not None
 
@@ -54,6 +54,6 @@ def test_inputs_of_listeners_change_nothing():
 def test_approvals_are_stored(texts):
     memory = None
     for text in sorted(texts):
-        memory = approved(memory, proposal(Ask("".join(char for char in text if char.isprintable()))))
+        memory = approve_memory(memory, proposal(Ask("".join(char for char in text if char.isprintable()))))
     if memory is not None:
         assert GUARD.load(GUARD.dump(memory)) == memory

@@ -144,7 +144,7 @@ def test_an_invalid_verdict_denies(nonsense):
     assert "which is no verdict" in refusals(p)[0]
 
 
-class Masked:
+class MaskedVerdict:
     @property
     def __class__(self):
         raise SystemExit("no class")
@@ -156,7 +156,7 @@ class Nameless(type):
         raise SystemExit("no name")
 
 
-class Veiled(DenyVerdict):
+class VeiledVerdict(DenyVerdict):
     def __getattribute__(self, name):
         raise SystemExit(name)
 
@@ -170,7 +170,7 @@ class Shy(tuple):
 
 @pytest.mark.parametrize(
     "verdict",
-    [lambda *_: Masked(), lambda *_: Nameless("Verdict", (), {})(), lambda *_: Veiled(Code.DENIED, "no"),
+    [lambda *_: MaskedVerdict(), lambda *_: Nameless("Verdict", (), {})(), lambda *_: VeiledVerdict(Code.DENIED, "no"),
      lambda *_: NeedsApproval("may it?", Shy("a")), lambda *_: ask("may it?", ["x" * (MEMORY + 1)])],
     ids=["class", "name", "reason", "about", "length"],
 )  # fmt: skip
@@ -208,13 +208,13 @@ def test_the_words_of_a_verdict_are_plain_texts(verdict):
     assert restore(take(p.conversation, p.rules.guards), p.rules.guards).memory == p.conversation.memory
 
 
-class Annotated(Exception):
+class AnnotatedError(Exception):
     @property
     def __notes__(self):
         raise SystemExit("no notes")
 
 
-class Untraced(Exception):
+class UntracedError(Exception):
     @property
     def __traceback__(self):
         raise SystemExit("no trace")
@@ -222,7 +222,7 @@ class Untraced(Exception):
 
 @pytest.mark.parametrize(
     "error",
-    [SyntaxError("x", ("f", 1, 1, 5)), Annotated(), Untraced()],
+    [SyntaxError("x", ("f", 1, 1, 5)), AnnotatedError(), UntracedError()],
     ids=["text", "notes", "trace"],
 )
 def test_an_unprintable_exception_denies(error):
@@ -250,14 +250,16 @@ def test_no_guard_overrules_a_denial_of_the_servers_own():
 def test_guards_are_asked_in_order_and_the_first_denial_is_the_last_word():
     order = []
 
-    def said(name, verdict):
+    def give_verdict(name, verdict):
         def judge(message, memory):
             order.append(name)
             return verdict
 
         return To(judge)
 
-    made = shop(said("first", ask("may it?")), said("second", deny("no")), said("third", None))
+    made = shop(
+        give_verdict("first", ask("may it?")), give_verdict("second", deny("no")), give_verdict("third", None)
+    )
     p = Paper(
         made, {"a": lambda call: HandlerResponse(Ask("x"), "b") if isinstance(call.payload, Ask) else None}
     )
@@ -331,7 +333,7 @@ def test_a_guard_gets_a_copy_of_its_memory_as_json_gives_it_back():
     assert p.conversation.memory["g0"].kept == b'{"seen":["a tuple"]}'
 
 
-def nested(levels):
+def nest_value(levels):
     value = []
     for _ in range(levels - 1):
         value = [value]
@@ -345,8 +347,8 @@ def nested(levels):
         ("x" * MEMORY, "more than"),
         (float("nan"), "not JSON compliant"),
         ({1, 2}, "set"),
-        (nested(DEPTH + 2), "levels deep"),
-        ({"a": nested(DEPTH * 4)}, "levels deep"),
+        (nest_value(DEPTH + 2), "levels deep"),
+        ({"a": nest_value(DEPTH * 4)}, "levels deep"),
     ],
 )
 def test_a_memory_that_cannot_be_kept_denies_the_rest_of_the_conversation(memory, told):
@@ -361,16 +363,16 @@ def test_a_memory_that_cannot_be_kept_denies_the_rest_of_the_conversation(memory
 
 
 def test_a_memory_that_was_kept_can_be_read_far_down_a_stack():
-    p = paper(To(None, lambda *_: nested(DEPTH)))
+    p = paper(To(None, lambda *_: nest_value(DEPTH)))
     p.say(Ask("one"), "a")
     p.run()
     kept = take(p.conversation, p.rules.guards)
 
-    def down(levels):
-        return down(levels - 1) if levels else restore(kept, p.rules.guards)
+    def descend_levels(levels):
+        return descend_levels(levels - 1) if levels else restore(kept, p.rules.guards)
 
     assert p.seen("b") == [Ask("one")]
-    assert down(sys.getrecursionlimit() // 2).memory == p.conversation.memory
+    assert descend_levels(sys.getrecursionlimit() // 2).memory == p.conversation.memory
 
 
 @pytest.mark.parametrize("hook", ["begin", "observe", "miss"])

@@ -58,7 +58,7 @@ class Whimsical(Guard):
         return choices[number % len(choices)] if about[0] == "judge" else None
 
 
-def guarded(rules, seed):
+def add_guards(rules, seed):
     theirs = host_guards({"whimsical": Whimsical(seed)}, rules.codecs, rules.blueprint.listeners)
     return replace(rules, guards=(*rules.guards, *theirs))
 
@@ -71,7 +71,7 @@ seeds = st.integers(0, 2**32)
 @settings(max_examples=examples(60))
 @given(seeds, seeds)
 def test_a_guard_of_a_program_only_makes_the_rules_stricter(rules, seed, whim):
-    report = laws.what_if(story(seed, rules), rules, guarded(rules, whim))
+    report = laws.what_if(story(seed, rules), rules, add_guards(rules, whim))
     assert report.lost is None
     for one in report.differences:
         assert STRICTER.index(one.now) >= STRICTER.index(one.then), one
@@ -81,7 +81,7 @@ def test_a_guard_of_a_program_only_makes_the_rules_stricter(rules, seed, whim):
 @settings(max_examples=examples(60))
 @given(seeds, seeds)
 def test_a_guard_of_a_program_is_replayed_alike(rules, seed, whim):
-    strict = guarded(rules, whim)
+    strict = add_guards(rules, whim)
     told = story(seed, strict)
     assert replay(told, strict) is None
     assert replay(export.load(export.dump(told)), strict) is None

@@ -22,7 +22,7 @@ BOUND = {Review: {"clerk": "review"}}
 TARGETS = ["a", "b", "clerk", "boss", "files", "outbox", None]
 
 
-def said(random):
+def handoff_message(random):
     """One of the messages that hand work over, or try to, or are about something else."""
     ticket, note = random.choice(["AB-1", "XY-22", "ignore the rules"]), random.choice([None, "Look at it."])
     return random.choice(
@@ -44,7 +44,7 @@ def said(random):
 def response(random):
     if random.random() < 0.4:
         return HandlerResponse.respond(Answer("back"))
-    return HandlerResponse(said(random), random.choice(TARGETS))
+    return HandlerResponse(handoff_message(random), random.choice(TARGETS))
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -70,7 +70,7 @@ def test_a_rewriter_leaves_other_messages_alone(seed):
     assert shop.rewritable == {shop.codecs.of(kind).name for kind in (Handoff, Task, Review)}, (
         "a payload is bound to an intent"
     )
-    draft = replies.draft(said(random), random.choice(TARGETS), shop.codecs, shop.bounds)
+    draft = replies.draft(handoff_message(random), random.choice(TARGETS), shop.codecs, shop.bounds)
     sender = Sender(shop.blueprint.listeners[random.choice(["a", "clerk"])], "thread", "console", 1.0)
     asked = draft.root in shop.rewritable
     assert asked or shop.rewriter.rewrite(draft, sender) is None

@@ -22,7 +22,7 @@ ALLOWED = 79
 """Calls from a valid Handoff to the valid Task, the counter's own two among them: 72 at their fewest, with a tenth of air."""
 
 
-def asked():
+def ask_desk():
     """The rules of a desk, a handoff from a to the clerk, and its sender."""
     shop = desk(words(REVIEW))
     said = Handoff.of("review", {"ticket": "LEGAL-12", "count": "3"}, note="Look at the dates.")
@@ -31,7 +31,7 @@ def asked():
 
 
 @contextmanager
-def counted():
+def count_calls():
     calls = []
     before = sys.getprofile()
     sys.setprofile(lambda frame, event, _: calls.append(frame.f_code) if event == "call" else None)
@@ -43,16 +43,16 @@ def counted():
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="counted on one version of Python")
 def test_a_judgement_takes_as_few_calls_as_before():
-    shop, draft, sender = asked()
+    shop, draft, sender = ask_desk()
     shop.rewriter.rewrite(draft, sender)
-    with counted() as calls:
+    with count_calls() as calls:
         rewritten = shop.rewriter.rewrite(draft, sender)
     assert rewritten.result.to == "clerk"
     assert len(calls) <= ALLOWED
 
 
 def test_a_listener_with_fewer_peers_is_made_once():
-    shop, _, _ = asked()
+    shop, _, _ = ask_desk()
     narrowed = shop.narrowed("clerk", frozenset({"files", "boss"}))
     assert narrowed.listener.peers == {"files"}
     assert shop.narrowed("clerk", frozenset({"boss", "files"})) is narrowed
@@ -71,7 +71,7 @@ def test_a_step_without_intents_takes_as_few_calls_as_without_the_guard():
         p = Paper(shop, {"a": a})
         p.say(Ask("go"), "a")
         asked = (p.conversation, p.invoke(p.waiting[0]), p.rules, p.moment())
-        with counted() as found:
+        with count_calls() as found:
             decisions.conclude(*asked)
         return [code.co_name for code in found if "agentserver" in code.co_filename]
 

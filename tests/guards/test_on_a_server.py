@@ -100,7 +100,7 @@ def project(tmp_path, monkeypatch):
     sys.modules.pop("talkers", None)
 
 
-def served(talk, **more):
+def serve_talk(talk, **more):
     """The result of a talk with the organism's server."""
     organism = load(Path("organism.yaml"), environ={})
 
@@ -133,7 +133,7 @@ def test_a_guards_memory_survives_a_kill_and_is_replayed(project):
         await handle.close()
         return said
 
-    first, second = served(come_back, durable=True)
+    first, second = serve_talk(come_back, durable=True)
     assert b"<text>denied</text>" in first.message
     assert b"<text>milk</text>" in second.message
     code, told = verb("replay")
@@ -158,7 +158,7 @@ def test_a_guard_that_fails_is_named_in_the_log_and_harms_nothing_else(project, 
         return await handle.ask(say("tea"), "a"), await other.ask(say("tea"), "b")
 
     with caplog.at_level(logging.WARNING):
-        answer, refused = served(ask)
+        answer, refused = serve_talk(ask)
     assert b"<text>denied</text>" in answer.message
     assert b"denied" in refused.message
     (line, _) = [record.getMessage() for record in caplog.records]

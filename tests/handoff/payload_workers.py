@@ -4,11 +4,11 @@ import os
 import time
 
 
-def accepting(payload, schema, queue):
+def accept_payloads(payload, schema, queue):
     queue.put(("ok", None))
 
 
-def refusing(payload, schema, queue):
+def refuse_payloads(payload, schema, queue):
     queue.put(("err", f"no: {sorted(payload)} {sorted(schema)}"))
 
 
@@ -20,5 +20,5 @@ def silent(payload, schema, queue):
     return
 
 
-def dying(payload, schema, queue):
+def die_at_once(payload, schema, queue):
     os._exit(7)

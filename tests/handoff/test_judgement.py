@@ -237,13 +237,13 @@ def test_values_written_in_xml_are_judged_by_their_text():
     typed = (Parameter("days", Lexical(("[0-9]{1,3}",)), Type.INTEGER),)
     words = vocabulary([Intent("a", ("lawyer",), "{days} days.", typed, note="note")])
 
-    def asked(days, note="n"):
+    def judge_words(days, note="n"):
         params = (("days", WrittenValue(days)), ("note", WrittenValue(note)))
         return judge(words, HandoffRequest("lawyer", "a", params), AROUND)
 
-    assert asked("30").steering == "30 days."
-    assert asked("30", "words").data[0].text == "words"
-    assert asked(" 30 ").reason is RequestRefusal.PARAMS_SCHEMA
+    assert judge_words("30").steering == "30 days."
+    assert judge_words("30", "words").data[0].text == "words"
+    assert judge_words(" 30 ").reason is RequestRefusal.PARAMS_SCHEMA
 
 
 def test_typed_values_are_rendered_in_one_form():

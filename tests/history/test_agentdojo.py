@@ -22,7 +22,7 @@ def read(path):
     return found
 
 
-def written(tmp_path, **changes):
+def write_log(tmp_path, **changes):
     file = tmp_path / "log.json"
     file.write_text(json.dumps({**json.loads(ATTACK.read_text()), **changes}))
     return file
@@ -40,7 +40,7 @@ def test_the_log_of_a_run():
 
 @pytest.mark.parametrize("changes", [{"security": False}, {"injection_task_id": None}, {"error": "too long"}])
 def test_a_run_that_did_not_reach_the_goal_is_no_attack(tmp_path, changes):
-    assert not read(written(tmp_path, **changes)).attack
+    assert not read(write_log(tmp_path, **changes)).attack
 
 
 def test_calls_in_the_form_of_openai_and_contents_as_text(tmp_path):
@@ -52,7 +52,7 @@ def test_calls_in_the_form_of_openai_and_contents_as_text(tmp_path):
         {"role": "tool", "content": "", "error": "no such account",
          "tool_call": {"function": "pay", "args": {"to": "bob"}}},
     ]  # fmt: skip
-    assert read(written(tmp_path, messages=messages)).events == (
+    assert read(write_log(tmp_path, messages=messages)).events == (
         UserWords("Pay."), ToolCall("pay", {"to": "bob"}), ToolResult("pay", {"to": "bob"}, "no such account"),
     )  # fmt: skip
 
@@ -80,11 +80,11 @@ def test_a_policy_judges_each_call_in_the_recorded_state():
 )
 def test_a_refusal_names_the_place(tmp_path, messages, problem):
     with pytest.raises(HistoryError, match=rf"log\.json: {problem}"):
-        read(written(tmp_path, messages=messages))
+        read(write_log(tmp_path, messages=messages))
 
 
 def test_a_log_without_words_of_the_user_is_not_judged(tmp_path):
-    found = read(written(tmp_path, messages=[]))
+    found = read(write_log(tmp_path, messages=[]))
     assert (
         judge_foreign(found, read_policy(POLICY), None, frozenset()).unjudged
         == "the log has no words of the user"

@@ -69,7 +69,7 @@ steps = st.builds(
 )  # fmt: skip
 
 
-def placed(step):
+def place_events(step):
     """The step with its events at the places that they have."""
     events = enumerate(step.events)
     return step._replace(events=tuple(e._replace(place=EventPlace(step.version, at)) for at, e in events))
@@ -82,7 +82,7 @@ rights = st.builds(Rights, st.sampled_from(Trust), st.none() | st.lists(names, m
 def test_anything_recorded_can_be_written_and_read(found, rights):
     deliveries = {delivery.id: delivery for step in found for delivery in step.added}
     story = RecordedConversation(
-        Origin("c", "console", "root", rights), tuple(map(placed, found)), deliveries
+        Origin("c", "console", "root", rights), tuple(map(place_events, found)), deliveries
     )
     written = export.dump(story)
     written.decode()

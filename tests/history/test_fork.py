@@ -26,7 +26,7 @@ from agentserver.testing import listener, organism_of
 from tests.core.paper import Answer as Said
 from tests.core.paper import Ask
 from tests.machine import HANGS
-from tests.pump.desk import until
+from tests.pump.desk import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -113,7 +113,7 @@ def calls():
 
 
 @asynccontextmanager
-async def running(path, organism, person=None):
+async def run_server(path, organism, person=None):
     with anyio.fail_after(HANGS):
         engine = SqliteEngine(JournalOptions(path), build(organism).rules.guards)
         async with build(organism, engine=engine, approver=person) as server:
@@ -165,7 +165,7 @@ async def answers_of(server, conversation):
 
 async def test_a_flow_continues_from_a_step_and_repeats_no_earlier_call(tmp_path):
     path = tmp_path / "journal.sqlite"
-    async with running(path, DESK) as server:
+    async with run_server(path, DESK) as server:
         old, answer = await send(server, Invoice("Ada", Decimal(30)), "desk")
     assert ("receipt" in answer, CALLS) == (True, ["find Ada", "transfer 30 to IBAN of Ada", "once"])
     found = next(
@@ -174,7 +174,7 @@ async def test_a_flow_continues_from_a_step_and_repeats_no_earlier_call(tmp_path
     live = await in_thread(make_fork, path, DESK, old, found, dry=None)
     dry = await in_thread(make_fork, path, DESK, old, found, dry=("bank",))
     CALLS.clear()
-    async with running(path, DESK) as server:
+    async with run_server(path, DESK) as server:
         assert ["receipt" in each for each in await answers_of(server, live)] == [True]
         assert ["denied" in each for each in await answers_of(server, dry)] == [True]
     assert CALLS == ["transfer 30 to IBAN of Ada", "once"]
@@ -182,15 +182,15 @@ async def test_a_flow_continues_from_a_step_and_repeats_no_earlier_call(tmp_path
 
 async def test_a_dry_fork_does_no_external_effect(tmp_path):
     path = tmp_path / "journal.sqlite"
-    async with running(path, DESK) as server:
+    async with run_server(path, DESK) as server:
         old, _ = await send(server, Invoice("Ada", Decimal(30)), "desk")
     found = next(
         version for version, what in await in_thread(steps_of, path, DESK, old) if "bank finished" in what
     )
     await in_thread(make_fork, path, DESK, old, found, dry=())
     CALLS.clear()
-    async with running(path, DESK) as server:
-        await until(lambda: server._pump._accounts.rest.is_set())
+    async with run_server(path, DESK) as server:
+        await wait_until(lambda: server._pump._accounts.rest.is_set())
         await anyio.sleep(0.05)
     assert CALLS == []
 
@@ -198,7 +198,7 @@ async def test_a_dry_fork_does_no_external_effect(tmp_path):
 @pytest.mark.parametrize("dry", [None, ()])
 async def test_a_fork_knows_the_label_of_an_effect_but_not_the_effect(tmp_path, dry):
     path = tmp_path / "journal.sqlite"
-    async with running(path, LOOK) as server:
+    async with run_server(path, LOOK) as server:
         old, _ = await send(server, Invoice("Ada", Decimal(30)), "desk")
     found = next(
         version for version, what in await in_thread(steps_of, path, LOOK, old) if "ledger finished" in what
@@ -206,7 +206,7 @@ async def test_a_fork_knows_the_label_of_an_effect_but_not_the_effect(tmp_path, 
     new = await in_thread(make_fork, path, LOOK, old, found, dry=dry)
     labels, left = await in_thread(effects_in, path, LOOK, new)
     assert (labels, left) == (["untrusted"], {})
-    async with running(path, LOOK) as server:
+    async with run_server(path, LOOK) as server:
         assert "done" in (await answers_of(server, new))[0]
     assert CALLS.count("looked") == 1
 
@@ -229,11 +229,11 @@ async def test_a_changed_value_is_the_principals_text(tmp_path):
     def change(outside):
         return outside._replace(data=outside.data.replace(b"Ada", b"Bob"))
 
-    async with running(path, DESK) as server:
+    async with run_server(path, DESK) as server:
         old, _ = await send(server, Invoice("Ada", Decimal(30)), "desk")
     (first, *_) = [v for v, what in await in_thread(steps_of, path, DESK, old) if "from outside" in what]
     new = await in_thread(make_fork, path, DESK, old, first, dry=None, change=change)
-    async with running(path, DESK) as server:
+    async with run_server(path, DESK) as server:
         await answers_of(server, new)
     assert CALLS[-2:] == ["transfer 30 to IBAN of Bob", "once"]
     with pytest.raises(ForkError, match="a value can be changed in a message from outside"):
@@ -242,21 +242,21 @@ async def test_a_changed_value_is_the_principals_text(tmp_path):
 
 async def test_a_fork_inherits_no_approval(tmp_path):
     path, person = tmp_path / "journal.sqlite", Person()
-    async with running(path, SHOP, person) as server:
+    async with run_server(path, SHOP, person) as server:
         handle = await server.open("ann")
         await handle.send(CODECS.of(Ask).encode(Ask("x")).encode(), "clerk")
-        await until(lambda: person.shown)
+        await wait_until(lambda: person.shown)
         (asked,) = person.shown
         said = ApprovalAnswer(asked.id, asked.digest, Answer.ALWAYS, "eve")
         assert await server.answer(asked.delivery.conversation, said)
-        await until(lambda: "sink x" in CALLS)
-        await until(lambda: server._pump._accounts.rest.is_set())
+        await wait_until(lambda: "sink x" in CALLS)
+        await wait_until(lambda: server._pump._accounts.rest.is_set())
         old = handle.id
     steps = await in_thread(steps_of, path, SHOP, old)
     approved = next(version for version, what in steps if what.startswith("the answer"))
     new = await in_thread(make_fork, path, SHOP, old, approved, dry=None)
-    async with running(path, SHOP, person) as server:
-        await until(lambda: len(person.shown) == 2)
+    async with run_server(path, SHOP, person) as server:
+        await wait_until(lambda: len(person.shown) == 2)
         again = person.shown[1]
         assert (again.delivery.conversation, again.id != asked.id) == (new, True)
         assert again.digest != asked.digest
@@ -265,7 +265,7 @@ async def test_a_fork_inherits_no_approval(tmp_path):
 
 async def test_a_fork_of_a_step_that_is_not_there_is_refused(tmp_path):
     path = tmp_path / "journal.sqlite"
-    async with running(path, DESK) as server:
+    async with run_server(path, DESK) as server:
         old, _ = await send(server, Invoice("Ada", Decimal(30)), "desk")
     with pytest.raises(ForkError, match="it has no step 99"):
         await in_thread(make_fork, path, DESK, old, 99)

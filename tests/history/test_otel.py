@@ -16,20 +16,20 @@ WORDS, CALLS = OBEYS
 
 
 @pytest.fixture(scope="module")
-def recorded():
+def recorded_trace():
     return record(*OBEYS)
 
 
 @pytest.fixture
-def trace(recorded):
-    return copy.deepcopy(recorded)
+def trace(recorded_trace):
+    return copy.deepcopy(recorded_trace)
 
 
 def read(trace):
     return [*read_conversations(json.dumps(trace).encode())]
 
 
-def only(trace):
+def only_found(trace):
     (found,) = read(trace)
     return found
 
@@ -62,13 +62,13 @@ def put(span, name, value):
 
 
 def test_a_trace_of_an_agent_is_read_in_order(trace):
-    assert only(trace).events == EVENTS
+    assert only_found(trace).events == EVENTS
 
 
 def test_the_messages_alone_hold_the_same(trace):
     chats = operations(trace, "chat")
     trace["resourceSpans"][0]["scopeSpans"][0]["spans"] = chats
-    assert only(trace).events == EVENTS
+    assert only_found(trace).events == EVENTS
 
 
 def test_messages_without_ids_of_calls_count_each_call_once(trace):
@@ -76,7 +76,7 @@ def test_messages_without_ids_of_calls_count_each_call_once(trace):
     for span in operations(trace, "execute_tool"):
         text = text.replace(attributes(span)["gen_ai.tool.call.id"], "")
     trace["resourceSpans"][0]["scopeSpans"][0]["spans"] = json.loads(text)
-    calls = [event for event in only(trace).events if isinstance(event, ToolCall)]
+    calls = [event for event in only_found(trace).events if isinstance(event, ToolCall)]
     assert calls == [ToolCall(*each) for each in CALLS]
 
 
@@ -85,7 +85,7 @@ def test_attributes_may_be_structured(trace):
         text = attributes(span)["gen_ai.tool.call.arguments"]
         pairs = [{"key": name, "value": {"stringValue": value}} for name, value in json.loads(text).items()]
         put(span, "gen_ai.tool.call.arguments", {"kvlistValue": {"values": pairs}})
-    assert only(trace).events == EVENTS
+    assert only_found(trace).events == EVENTS
 
 
 def test_messages_may_be_in_an_event_of_the_span(trace):
@@ -93,7 +93,7 @@ def test_messages_may_be_in_an_event_of_the_span(trace):
         found = [one for one in span["attributes"] if one["key"].endswith(".messages")]
         drop(span, "gen_ai.input.messages", "gen_ai.output.messages")
         span["events"] = [{"name": "gen_ai.client.inference.operation.details", "attributes": found}]
-    assert only(trace).events == EVENTS
+    assert only_found(trace).events == EVENTS
 
 
 def move_messages(trace):
@@ -133,7 +133,7 @@ def test_messages_of_log_records_whose_spans_are_missing_count(trace):
     tools = operations(trace, "execute_tool")
     logs = move_messages(trace)
     trace["resourceSpans"][0]["scopeSpans"][0]["spans"] = tools
-    assert {*map(str, only({**trace, **logs}).events)} == {*map(str, EVENTS)}
+    assert {*map(str, only_found({**trace, **logs}).events)} == {*map(str, EVENTS)}
 
 
 def test_a_log_record_without_a_time_is_refused(trace):
@@ -146,7 +146,7 @@ def test_a_log_record_without_a_time_is_refused(trace):
 def test_a_trace_without_the_users_words_is_not_judged(trace):
     for span in spans_of(trace):
         drop(span, "gen_ai.input.messages")
-    assert "no span has the user's words" in only(trace).unread
+    assert "no span has the user's words" in only_found(trace).unread
 
 
 def test_a_trace_without_the_content_of_calls_is_not_judged(trace):
@@ -159,7 +159,7 @@ def test_a_trace_without_the_content_of_calls_is_not_judged(trace):
                 for part in message["parts"]:
                     part.pop("arguments", None)
             put(span, name, {"stringValue": json.dumps(said)})
-    assert "a tool call has no gen_ai.tool.call.arguments" in only(trace).unread
+    assert "a tool call has no gen_ai.tool.call.arguments" in only_found(trace).unread
 
 
 def inner(trace, above):
@@ -175,11 +175,11 @@ def inner(trace, above):
 
 def test_the_words_of_an_agent_to_another_are_not_the_users(trace):
     called = inner(trace, operations(trace, "execute_tool")[0])
-    assert only(trace).events == EVENTS
+    assert only_found(trace).events == EVENTS
     called["parentSpanId"] = operations(trace, "chat")[0]["parentSpanId"]
-    assert len(only(trace).events) == len(EVENTS) + 1
+    assert len(only_found(trace).events) == len(EVENTS) + 1
     put(called, "gen_ai.operation.name", {"stringValue": "invoke_agent"})
-    assert only(trace).events == EVENTS
+    assert only_found(trace).events == EVENTS
 
 
 def test_a_response_to_an_unknown_call_counts_as_the_output_of_an_undeclared_tool(trace):
@@ -187,7 +187,7 @@ def test_a_response_to_an_unknown_call_counts_as_the_output_of_an_undeclared_too
     said = json.loads(attributes(chat)["gen_ai.input.messages"])
     said.append({"role": "tool", "parts": [{"type": "tool_call_response", "id": "x", "response": "old"}]})
     put(chat, "gen_ai.input.messages", {"stringValue": json.dumps(said)})
-    assert ToolResult("unknown_tool", None, "old") in only(trace).events
+    assert ToolResult("unknown_tool", None, "old") in only_found(trace).events
 
 
 def test_lines_are_traces_of_their_own(tmp_path):

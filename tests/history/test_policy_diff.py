@@ -72,14 +72,14 @@ HANDLERS = {
 }
 
 
-def recorded(*guards, listeners=(AGENT, BANK, WEB), **more):
+def record_paper(*guards, listeners=(AGENT, BANK, WEB), **more):
     shop = rules(*listeners, guards=(PeersGuard(), *guards), **more)
     paper = Paper(shop, HANDLERS)
     paper.say(Ask("mallory"), "agent")
     return paper.run(), shop
 
 
-def differing(report):
+def differing_messages(report):
     return [
         (one.sender, one.to, one.root, one.then, one.now, WORDING.join_lines(one.why))
         for one in report.differences
@@ -92,7 +92,7 @@ def other(*guards, listeners=(AGENT, BANK, WEB)):
 
 
 def test_the_same_rules_say_the_same():
-    paper, shop = recorded()
+    paper, shop = record_paper()
     report = what_if(story_of(paper), shop, shop)
     assert not report.differs
     assert report.steps == len(paper.outcomes)
@@ -112,14 +112,14 @@ def test_the_same_rules_say_the_same():
     ],
 )
 def test_verdicts_that_a_guard_would_have_given(verdict, now, reason, parts):
-    paper, shop = recorded()
+    paper, shop = record_paper()
     report = what_if(story_of(paper), shop, other(Wordy("pay mallory", verdict)))
-    assert differing(report) == [("agent", "bank", "Ask", PASSED, now, reason)]
+    assert differing_messages(report) == [("agent", "bank", "Ask", PASSED, now, reason)]
     assert [one.parts for one in report.differences if one.differs] == [parts]
 
 
 def test_the_other_guards_see_the_listeners_real_inputs():
-    paper, shop = recorded()
+    paper, shop = record_paper()
     watching = Wordy("never", DENIED)
     what_if(story_of(paper), shop, other(watching))
     assert watching.seen == ["mallory", "mallory", "pay mallory", "pay mallory", "paid pay mallory"]
@@ -134,9 +134,9 @@ class Patient(Wordy):
 
 @pytest.mark.parametrize("then", [(), (Wordy("never", DENIED),)], ids=["none", "one of its name"])
 def test_the_other_guards_remember_from_step_to_step(then):
-    paper, shop = recorded(*then)
+    paper, shop = record_paper(*then)
     report = what_if(story_of(paper), shop, other(Patient("", DENIED)))
-    assert [one[:2] for one in differing(report)] == [("agent", "bank")]
+    assert [one[:2] for one in differing_messages(report)] == [("agent", "bank")]
 
 
 def test_the_recorded_guards_do_not_see_the_others_memories():
@@ -149,21 +149,24 @@ def test_the_recorded_guards_do_not_see_the_others_memories():
     paper.say(Ask("mallory"), "agent")
     report = what_if(story_of(paper.run()), shop, other(Forgetful("never", DENIED)))
     assert report.lost is None
-    assert [(one[1], one[4]) for one in differing(report)] == [("bank", PASSED)]
+    assert [(one[1], one[4]) for one in differing_messages(report)] == [("bank", PASSED)]
 
 
 def test_memories_of_guards_of_one_name_are_not_mixed():
-    paper, shop = recorded(Wordy("never", DENIED))
+    paper, shop = record_paper(Wordy("never", DENIED))
     watching = Wordy("pay mallory", DENIED)
     report = what_if(story_of(paper), shop, other(watching))
-    assert len(differing(report)) == 1
+    assert len(differing_messages(report)) == 1
     assert len(watching.seen) == 5
 
 
 def test_later_messages_are_judged_as_they_really_were():
-    paper, shop = recorded()
+    paper, shop = record_paper()
     report = what_if(story_of(paper), shop, other(Wordy("mallory", DENIED)))
-    assert [(to, now) for _, to, _, _, now, _ in differing(report)] == [("web", BLOCKED), ("bank", BLOCKED)]
+    assert [(to, now) for _, to, _, _, now, _ in differing_messages(report)] == [
+        ("web", BLOCKED),
+        ("bank", BLOCKED),
+    ]
 
 
 def test_messages_refused_then_and_permitted_now():
@@ -173,7 +176,7 @@ def test_messages_refused_then_and_permitted_now():
     paper.run()
     story = story_of(paper)
     assert replay(story, shop) is None
-    assert differing(what_if(story, shop, other())) == [
+    assert differing_messages(what_if(story, shop, other())) == [
         ("agent", "bank", "Ask", BLOCKED, PASSED, "it was heard before")
     ]
     same = [one for one in what_if(story, shop, shop).differences if one.then is BLOCKED]
@@ -183,30 +186,30 @@ def test_messages_refused_then_and_permitted_now():
 
 
 def test_a_message_that_waited_for_a_person_would_not_have_been_asked_about():
-    paper, shop = recorded(Wordy("pay mallory", NeedsApproval("may it?")))
+    paper, shop = record_paper(Wordy("pay mallory", NeedsApproval("may it?")))
     (approval,) = paper.conversation.approvals()
     answered = ApprovalAnswer(approval.id, approval.digest, Answer.ALWAYS, "ann")
     paper.apply(answers.decide(paper.conversation, answered, shop, paper.moment()))
     paper.run()
-    assert differing(what_if(story_of(paper), shop, other())) == [
+    assert differing_messages(what_if(story_of(paper), shop, other())) == [
         ("agent", "bank", "Ask", ASKED, PASSED, "may it?")
     ]
 
 
 def test_another_organism_without_a_peer_and_without_a_listener():
-    paper, shop = recorded()
+    paper, shop = record_paper()
     poorer = rules(listener("agent", "web"), BANK, WEB)
-    (found,) = differing(what_if(story_of(paper), shop, poorer))
+    (found,) = differing_messages(what_if(story_of(paper), shop, poorer))
     assert found[3:] == (PASSED, BLOCKED, "bank is no peer of agent")
     bankless = rules(listener("agent", "bank", "web"), WEB)
-    assert [(one[0], one[1], one[5]) for one in differing(what_if(story_of(paper), shop, bankless))] == [
+    assert [(one[0], one[1], one[5]) for one in differing_messages(what_if(story_of(paper), shop, bankless))] == [
         ("agent", "bank", "nobody takes {urn:agentserver:payload:Ask:v1}Ask here"),
         ("bank", "agent", "no listener is called bank"),
     ]  # fmt: skip
 
 
 def test_an_outside_message_would_have_been_blocked():
-    paper, shop = recorded()
+    paper, shop = record_paper()
     mute = rules(BANK, WEB)
     first = what_if(story_of(paper), shop, mute).differences[0]
     assert (first.sender, first.now) == ("console", BLOCKED)
@@ -214,16 +217,16 @@ def test_an_outside_message_would_have_been_blocked():
 
 
 def test_two_equal_messages_are_two():
-    def twice(call):
+    def note_twice(call):
         if isinstance(call.payload, Ask):
             return [HandlerResponse(Note("a"), "web"), HandlerResponse(Note("a"), "web")]
         return None
 
     shop = other()
-    paper = Paper(shop, {**HANDLERS, "agent": twice})
+    paper = Paper(shop, {**HANDLERS, "agent": note_twice})
     paper.say(Ask("x"), "agent")
     paper.run()
-    blocked = differing(what_if(story_of(paper), shop, rules(listener("agent"), BANK, WEB)))
+    blocked = differing_messages(what_if(story_of(paper), shop, rules(listener("agent"), BANK, WEB)))
     assert [one[1] for one in blocked] == ["web", "web"]
 
 
@@ -238,21 +241,21 @@ def test_a_message_to_a_service_that_would_have_been_blocked():
     paper.say(Ask("x"), "agent")
     paper.run()
     story = story_of(paper)
-    assert differing(what_if(story, shop, other(Serviceless("", DENIED)))) == [
+    assert differing_messages(what_if(story, shop, other(Serviceless("", DENIED)))) == [
         ("agent", TODO, "", PASSED, BLOCKED, "it was heard before")
     ]
 
 
 def test_a_spent_limit_is_a_reason():
-    paper, shop = recorded()
+    paper, shop = record_paper()
     tight = rules(AGENT, BANK, WEB, messages=1)
-    found = differing(what_if(story_of(paper), shop, tight))
+    found = differing_messages(what_if(story_of(paper), shop, tight))
     assert found[0][4] is BLOCKED
     assert found[0][5]
 
 
 def test_nothing_is_said_after_a_step_that_its_own_rules_decide_otherwise():
-    paper, shop = recorded()
+    paper, shop = record_paper()
     report = what_if(story_of(paper), rules(listener("agent", "web"), BANK, WEB), shop)
     assert report.differs
     assert report.lost is not None

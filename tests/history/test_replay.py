@@ -42,19 +42,19 @@ def paper():
     return paper.run()
 
 
-def changed(story, version, /, **fields):
+def change_steps(story, version, /, **fields):
     steps = tuple(step._replace(**fields) if step.version == version else step for step in story.steps)
     return replace(story, steps=steps)
 
 
-def altered(story, version, change):
+def alter_record(story, version, change):
     """The story with a record of a step changed."""
     (step,) = (step for step in story.steps if step.version == version)
     kept = [
         KeptRecord(*(one[name] for name in KeptRecord._fields[:-1]), KeptMessage(*(one[name] for name in KeptMessage._fields)))
         for one in (change(record._asdict()) for record in story.records_of(step))
     ]  # fmt: skip
-    return changed(story, version, records=RECORDS.dump(tuple(kept)))
+    return change_steps(story, version, records=RECORDS.dump(tuple(kept)))
 
 
 def test_every_kind_of_decision_is_taken_again(paper):
@@ -80,7 +80,7 @@ def test_a_difference_in_a_refusal_names_finisher_message_and_reason(paper):
 def test_another_message_is_described_by_its_first_difference(paper):
     story = story_of(paper)
     cause = story.steps[0].cause.replace(b"tea", b"tee")
-    found = replay(changed(story, 1, cause=cause), SHOP)
+    found = replay(change_steps(story, 1, cause=cause), SHOP)
     assert found.about == "a message from outside"
     assert "tea</text>" in found.then
     assert "tee</text>" in found.now
@@ -88,14 +88,15 @@ def test_another_message_is_described_by_its_first_difference(paper):
 
 def test_missing_and_additional_messages(paper):
     story = story_of(paper)
-    found = replay(changed(story, 1, records=b"[1,[]]"), SHOP)
+    found = replay(change_steps(story, 1, records=b"[1,[]]"), SHOP)
     assert (found.then, found.now) == ("nothing more", "received console -> agent Ask")
 
 
 @pytest.mark.parametrize(("field", "value"), [("hop", 7), ("thread", "elsewhere")])
 def test_another_field_is_named(paper, field, value):
     found = replay(
-        altered(story_of(paper), 1, lambda r: {**r, field: value} if r["event"] == Event.SENT else r), SHOP
+        alter_record(story_of(paper), 1, lambda r: {**r, field: value} if r["event"] == Event.SENT else r),
+        SHOP,
     )
     assert f"with {field} {value}" in found.then
     assert f"with {field} " in found.now
@@ -103,7 +104,8 @@ def test_another_field_is_named(paper, field, value):
 
 def test_texts_for_operators_may_differ(paper):
     assert (
-        replay(altered(story_of(paper), 1, lambda r: {**r, "detail": KeptText("other words")}), SHOP) is None
+        replay(alter_record(story_of(paper), 1, lambda r: {**r, "detail": KeptText("other words")}), SHOP)
+        is None
     )
 
 
@@ -111,13 +113,13 @@ def test_other_events_and_versions(paper):
     story = story_of(paper)
     answered, done = story.steps[3].events
     other = (answered, done._replace(answered=False))
-    assert "something else leaves it" in str(replay(changed(story, 4, events=other), SHOP))
-    assert replay(changed(story, 1, version=5), SHOP).now == "step 1"
+    assert "something else leaves it" in str(replay(change_steps(story, 4, events=other), SHOP))
+    assert replay(change_steps(story, 1, version=5), SHOP).now == "step 1"
 
 
 def test_an_answer_that_nothing_waits_for(paper):
     cause = write_json([1, ["decide", "a", "d", Answer.ONCE, "ann"]])
-    found = replay(changed(story_of(paper), 2, cause=cause), SHOP)
+    found = replay(change_steps(story_of(paper), 2, cause=cause), SHOP)
     assert (
         str(found)
         == "step 2 (the answer once of ann): then a decision; now none can be taken: nothing waits for this answer"

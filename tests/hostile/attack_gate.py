@@ -44,12 +44,12 @@ def head(server: Target, method: str, path: str, **more: str) -> bytes:
     return "".join(f"{line}\r\n" for line in [*lines, ""]).encode()
 
 
-async def connected(server: Target) -> SocketStream:
+async def connect_server(server: Target) -> SocketStream:
     """Connect to a server."""
     return await anyio.connect_tcp("127.0.0.1", urlsplit(server.url).port or 0)
 
 
-async def served(server: Target) -> float:
+async def serve_both(server: Target) -> float:
     """Ask as an operator and as a probe. Returns the seconds of the slower answer."""
     slowest = 0.0
     async with server.client("olga") as olga:
@@ -65,13 +65,13 @@ async def held(server: Target, request: bytes) -> str:
     """Send one request on each of as many connections, and keep all of them while others are served."""
     firsts: Counter[str] = Counter()
     async with AsyncExitStack() as stack:
-        streams = [await stack.enter_async_context(await connected(server)) for _ in range(CROWD)]
+        streams = [await stack.enter_async_context(await connect_server(server)) for _ in range(CROWD)]
         for stream in streams:
             try:
                 await stream.send(request)
             except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                 firsts["cut"] += 1
-        slowest = await served(server)
+        slowest = await serve_both(server)
 
         async def read(stream: SocketStream) -> None:
             with anyio.move_on_after(1):
@@ -87,7 +87,7 @@ async def held(server: Target, request: bytes) -> str:
         async with anyio.create_task_group() as tasks:
             for stream in streams:
                 tasks.start_soon(read, stream)
-        slowest = max(slowest, await served(server))
+        slowest = max(slowest, await serve_both(server))
     return f"{dict(firsts)}; operator and probes within {slowest:.2f} s"
 
 
@@ -122,11 +122,11 @@ async def sessions(server: Target) -> str:
         async with anyio.create_task_group() as tasks:
             for _ in range(10):
                 tasks.start_soon(begin)
-    await served(server)
+    await serve_both(server)
     return f"{dict(answers)}"
 
 
-async def beside(server: Target, cost: Callable[[httpx.AsyncClient], Awaitable[int]]) -> str:
+async def flood_costly(server: Target, cost: Callable[[httpx.AsyncClient], Awaitable[int]]) -> str:
     """Have one principal send costly requests, sixteen at once, while another wants little, again and again."""
     taken: list[float] = []
     done: Counter[int] = Counter()
@@ -169,7 +169,7 @@ async def large_messages(server: Target) -> str:
         url = f"{path}/messages?to=greeter&wait=0"
         return (await eve.post(url, content=large, headers=SHOWN)).status_code
 
-    return await beside(server, cost)
+    return await flood_costly(server, cost)
 
 
 async def long_histories(server: Target) -> str:
@@ -183,16 +183,16 @@ async def long_histories(server: Target) -> str:
     async def cost(eve: httpx.AsyncClient) -> int:
         return (await eve.get(f"{path}/events?wait=0")).status_code
 
-    return await beside(server, cost)
+    return await flood_costly(server, cost)
 
 
-async def smuggled(server: Target) -> str:
+async def smuggle_request(server: Target) -> str:
     """Send a request with two lengths and a second one within its body."""
     inner = head(server, "POST", "/v1/conversations", content_length="0")
     both = head(
         server, "POST", "/v1/conversations", content_length=str(5 + len(inner)), transfer_encoding="chunked"
     )
-    async with await connected(server) as stream:
+    async with await connect_server(server) as stream:
         await stream.send(both + b"0\r\n\r\n" + inner)
         said = b""
         with anyio.fail_after(HANGS):
@@ -234,6 +234,10 @@ ATTACKS = (
     Attack("HTTP: large messages beside a light principal", large_messages, with_hosts, principals=EVERYBODY),
     Attack("HTTP: long histories beside a light principal", long_histories, with_hosts, principals=EVERYBODY),
     Attack(
-        "HTTP: Content-Length and Transfer-Encoding", smuggled, with_hosts, principals=EVERYBODY, loop=1.0
+        "HTTP: Content-Length and Transfer-Encoding",
+        smuggle_request,
+        with_hosts,
+        principals=EVERYBODY,
+        loop=1.0,
     ),
 )

@@ -194,7 +194,7 @@ class Row:
 
 
 @contextmanager
-def serving(attack: Attack, home: Path) -> Iterator[Target]:
+def serve_directory(attack: Attack, home: Path) -> Iterator[Target]:
     """Serve the organism in a directory as a process, which is killed at the end."""
     shown = {name: enrol(home, name, role) for name, role in attack.principals.items()}
     with (home / "server.log").open("wb") as log:
@@ -231,10 +231,10 @@ def _address(process: subprocess.Popen[bytes], home: Path) -> str:
 def measure(attack: Attack, home: Path) -> Row:
     """Run one attack, in an event loop of its own, against a server of its own."""
     attack.prepare(home)
-    with attack.around(home), serving(attack, home) as target:
+    with attack.around(home), serve_directory(attack, home) as target:
         target.forget_peak()
         before, began = target.usage, time.monotonic()
-        met, held, slowest = anyio.run(_attacked, attack, target)
+        met, held, slowest = anyio.run(_run_attack, attack, target)
         seconds = time.monotonic() - began
         ended = target.process.poll()
         if ended is not None:
@@ -247,10 +247,10 @@ def measure(attack: Attack, home: Path) -> Row:
                 slowest,
                 held=False,
             )
-        return _judged(attack, Row(attack.name, met, before, target.usage, seconds, slowest, held))
+        return _judge_row(attack, Row(attack.name, met, before, target.usage, seconds, slowest, held))
 
 
-async def _attacked(attack: Attack, target: Target) -> tuple[str, bool, float]:
+async def _run_attack(attack: Attack, target: Target) -> tuple[str, bool, float]:
     """Run an attack and an ordinary client: the outcome, whether the server held, the slowest ordinary answer."""
     slowest = [0.0]
     async with target.client(next(iter(attack.principals))) as bystander, anyio.create_task_group() as tasks:
@@ -264,7 +264,7 @@ async def _attacked(attack: Attack, target: Target) -> tuple[str, bool, float]:
     return met, held, slowest[0]
 
 
-def _judged(attack: Attack, row: Row) -> Row:
+def _judge_row(attack: Attack, row: Row) -> Row:
     over = [
         text
         for text, used, most in (

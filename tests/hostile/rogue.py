@@ -24,7 +24,7 @@ RESULTS = {
 SCHEMA = {"type": "object", "properties": {}}
 
 
-def answered(data):
+def answer_message(data):
     """The answer to a message; None for a notification."""
     asked = json.loads(data)
     if "id" not in asked:
@@ -44,7 +44,7 @@ def answered(data):
 
 def over_streams():
     for line in sys.stdin.buffer:
-        answer = answered(line)
+        answer = answer_message(line)
         if answer is not None:
             sys.stdout.buffer.write(answer + b"\n")
             sys.stdout.buffer.flush()
@@ -56,7 +56,7 @@ class Handler(BaseHTTPRequestHandler):
     kind = "json"
 
     def do_POST(self):
-        answer = answered(self.rfile.read(int(self.headers["content-length"])))
+        answer = answer_message(self.rfile.read(int(self.headers["content-length"])))
         if answer is None:
             self.answer(202, "application/json", b"")
         elif self.kind == "sse":

@@ -256,7 +256,7 @@ def test_libxml2_is_asked_as_it_judges_at_run_time():
 SPENT = 200_000
 
 
-class Spent(Exception):
+class SpentError(Exception):
     pass
 
 
@@ -268,7 +268,7 @@ def work(parts, text):
         nonlocal visited
         visited += 1
         if visited > SPENT:
-            raise Spent
+            raise SpentError
         if not parts:
             return onward(at)
         part, rest = parts[0], parts[1:]
@@ -280,11 +280,11 @@ def work(parts, text):
         return any(follow(each, at, lambda end: follow(rest, end, onward)) for each in part.branches)
 
     def turn(part, times, at, onward):
-        def again(end):
+        def turn_again(end):
             return (end > at or times < part.least) and turn(part, times + 1, end, onward)
 
         more = part.most is None or times < part.most
-        return (more and follow(part.body, at, again)) or (times >= part.least and onward(at))
+        return (more and follow(part.body, at, turn_again)) or (times >= part.least and onward(at))
 
     follow(parts, 0, lambda end: end == len(text))
     return visited
@@ -292,7 +292,7 @@ def work(parts, text):
 
 @pytest.mark.parametrize("text", ["(a+)+b", "(a|a)+b", "(a|ab|b)+c", "(a*)*b"])
 def test_the_count_of_steps_reveals_exponential_expressions(text):
-    with pytest.raises(Spent):
+    with pytest.raises(SpentError):
         work(pattern._Parser(text, json=False).parse(), "ab" * 16 if "ab" in text else "a" * 32)
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from agentserver.completion import Backend, LanguageModels, ModelChoice, Request
 from agentserver.llm.completer import Models
-from tests.llm.providers import serving
+from tests.llm.providers import serve_providers
 
 
 @pytest.fixture
 def providers():
-    with serving() as state:
+    with serve_providers() as state:
         yield state
 
 

@@ -142,7 +142,7 @@ class Providers:
             pieces = list(_anthropic_pieces(whole) if anthropic else _openai_pieces(whole))
             if kind in ENDS:
                 pieces = pieces[: ENDS[kind][anthropic]]
-            return StreamingResponse(_sent(pieces, cut=kind == "drop"), media_type="text/event-stream")
+            return StreamingResponse(_send_piece(pieces, cut=kind == "drop"), media_type="text/event-stream")
         return JSONResponse(whole)
 
     def _usual(self, body, kind, anthropic):
@@ -176,7 +176,7 @@ def _end(whole, kind, *, anthropic):
         whole["choices"][0]["message"] |= {"content": None, "refusal": "I will not."}
 
 
-async def _sent(pieces, *, cut):
+async def _send_piece(pieces, *, cut):
     for number, piece in enumerate(pieces):
         if cut and number == 2:
             raise ConnectionError("cut")
@@ -270,7 +270,7 @@ def _event(data, name=None):
 
 
 @contextmanager
-def allowed():
+def allow_models():
     """Let models be asked, in this process and those that it starts: they are on this machine and cost nothing."""
     before = os.environ.get(ALLOW, "1")
     os.environ[ALLOW] = "1"
@@ -281,13 +281,13 @@ def allowed():
 
 
 @contextmanager
-def serving():
+def serve_providers():
     """Run the server in a thread; gives its Providers."""
-    with allowed():
-        yield from _serving()
+    with allow_models():
+        yield from _serve_state()
 
 
-def _serving():
+def _serve_state():
     state = Providers()
     app = Starlette(
         routes=[

@@ -51,7 +51,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def answering():
+def answer_url():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -65,11 +65,11 @@ def answering():
 
 @pytest.fixture(scope="module")
 def provider():
-    with answering() as url:
+    with answer_url() as url:
         yield url
 
 
-async def taken(url, name):
+async def take_answer(url, name):
     bounds = AnswerBounds()
     hooks = {"request": [bounds.ask], "response": [bounds.start_counting]}
     client = await anyio.to_thread.run_sync(lambda: httpx2.AsyncClient(event_hooks=hooks, trust_env=False))
@@ -79,7 +79,7 @@ async def taken(url, name):
 
 @pytest.mark.parametrize("name", SOUND)
 async def test_a_sound_answer_is_returned_as_sent(provider, name):
-    assert (await taken(provider, name)).content == ANSWERS[name][1]
+    assert (await take_answer(provider, name)).content == ANSWERS[name][1]
     assert set(Handler.asked) == {"identity"}
 
 
@@ -88,7 +88,7 @@ async def test_a_bomb_is_an_answer_that_breaks_the_protocol(provider, name):
     tracemalloc.start()
     try:
         with pytest.raises(httpx2.RemoteProtocolError):
-            await taken(provider, name)
+            await take_answer(provider, name)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -97,5 +97,5 @@ async def test_a_bomb_is_an_answer_that_breaks_the_protocol(provider, name):
 
 async def test_a_compressed_error_keeps_its_status_and_its_headers(provider):
     """A gateway's 429 in gzip counted as malformed: its backend was asked again at once."""
-    answer = await taken(provider, REFUSED)
+    answer = await take_answer(provider, REFUSED)
     assert (answer.status_code, answer.headers["retry-after"], answer.content) == (429, "7", b"")

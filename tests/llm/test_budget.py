@@ -10,7 +10,7 @@ from agentserver.completion import Backend, Completion, CompletionError, Complet
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.spending import Amount, SpentError, usd
-from tests.llm.agent.conftest import Model, desk, done, wish  # noqa: F401 - desk is a fixture
+from tests.llm.agent.conftest import Model, desk, done_call, wish  # noqa: F401 - desk is a fixture
 from tests.llm.conftest import models, request
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ class Purse:
         self.booked[int(reservation)] = (cost, what)
 
 
-def saying(*said, **more):
+def say_one(*said, **more):
     asked = []
 
     def script(prompt):
@@ -52,7 +52,7 @@ USED = Completion("x", usage=Usage(100, 20, 1, 0.0))
 
 
 async def test_a_call_is_charged_its_cost():
-    backend, _ = saying(USED, price=Price(10.0, 100.0))
+    backend, _ = say_one(USED, price=Price(10.0, 100.0))
     purse = Purse(5000)
     async with models(backend) as completer:
         said = await completer.complete("m", request(purse=purse, prompt="ab12"))
@@ -61,7 +61,7 @@ async def test_a_call_is_charged_its_cost():
 
 
 async def test_the_most_that_it_may_cost_is_reserved():
-    backend, _ = saying(CompletionError(CompletionFault.TIMEOUT, "b"), price=Price(10.0, 100.0))
+    backend, _ = say_one(CompletionError(CompletionFault.TIMEOUT, "b"), price=Price(10.0, 100.0))
     purse = Purse(5000)
     async with models(backend, retries=0, max_tokens=1000) as completer:
         with pytest.raises(CompletionError):
@@ -73,7 +73,7 @@ async def test_the_most_that_it_may_cost_is_reserved():
 
 @pytest.mark.parametrize("fault", list(CompletionFault))
 async def test_an_attempt_that_surely_cost_nothing_is_not_charged(fault):
-    backend, _ = saying(CompletionError(fault, "b"))
+    backend, _ = say_one(CompletionError(fault, "b"))
     purse = Purse(50_000)
     async with models(backend, retries=0) as completer:
         with pytest.raises(CompletionError):
@@ -102,7 +102,7 @@ async def test_a_backend_that_cannot_be_reached_costs_nothing(remote):
 
 
 async def test_no_call_goes_out_when_it_is_spent():
-    backend, asked = saying(USED)
+    backend, asked = say_one(USED)
     purse = Purse(4000)
     async with models(backend) as completer:
         with pytest.raises(CompletionError) as caught:
@@ -114,7 +114,7 @@ async def test_no_call_goes_out_when_it_is_spent():
 async def test_repairs_are_charged_too():
     from tests.llm.test_typed import Grade
 
-    backend, _ = saying(replace(USED, content="prose"), replace(USED, content='{"points": 1}'))
+    backend, _ = say_one(replace(USED, content="prose"), replace(USED, content='{"points": 1}'))
     purse = Purse(50_000)
     async with models(backend) as completer:
         await completer.complete("m", request(purse=purse, output=Grade))
@@ -122,7 +122,7 @@ async def test_repairs_are_charged_too():
 
 
 async def test_an_agent_spends_its_budget_and_the_trace_tells_of_it(desk):  # noqa: F811 - the fixture
-    model = Model(replace(done("well"), usage=Usage(3000, 1000, 1, 0.0)))
+    model = Model(replace(done_call("well"), usage=Usage(3000, 1000, 1, 0.0)))
     async with desk(model, more="  budget: {agents: {agent: {tokens: 8000}}}") as bed:
         assert (await bed.ask(wish(), "agent")).text == "well"
         assert (await bed.ask(wish(), "agent")).code == "budget"
@@ -142,7 +142,7 @@ async def test_an_agent_spends_its_budget_and_the_trace_tells_of_it(desk):  # no
     [Usage(-1000, 1001, 1, 0.0), Usage(5, -6, 1, 0.0), Usage(10**30, 0, 1, 0.0), Usage(0, 0, 1, -5.0)],
 )
 async def test_usage_that_cannot_be_is_charged_as_reserved(told):
-    backend, _ = saying(Completion("x", usage=told), price=Price(10.0, 100.0))
+    backend, _ = say_one(Completion("x", usage=told), price=Price(10.0, 100.0))
     purse = Purse(5000)
     async with models(backend) as completer:
         said = await completer.complete("m", request(purse=purse))
@@ -163,7 +163,7 @@ async def test_a_reservation_names_the_backend_and_the_failure_before():
 
 @pytest.mark.parametrize("money", [None, float("nan"), float("inf"), -1.0])
 async def test_a_price_that_nobody_knows_is_charged_as_reserved(money):
-    backend, _ = saying(Completion("x", usage=Usage(100, 20, 1, money)), ceiling=Price(10.0, 100.0))
+    backend, _ = say_one(Completion("x", usage=Usage(100, 20, 1, money)), ceiling=Price(10.0, 100.0))
     purse = Purse(5000)
     async with models(backend) as completer:
         await completer.complete("m", request(purse=purse))

@@ -81,7 +81,7 @@ async def test_outside_a_handler_there_is_nobody_to_ask():
         await complete(model="m", messages=[{"role": "user", "content": "x"}])
 
 
-async def asked(project, backend, script="- text: pong", crash=False):
+async def ask_bed(project, backend, script="- text: pong", crash=False):
     async with organism(await asyncio.to_thread(project, backend, script)) as bed:
         import asking
 
@@ -89,7 +89,7 @@ async def asked(project, backend, script="- text: pong", crash=False):
 
 
 async def test_a_handler_asks_a_scripted_model(project):
-    assert (await asked(project, "provider: scripted, script: script.yaml")).text == "script: pong"
+    assert (await ask_bed(project, "provider: scripted, script: script.yaml")).text == "script: pong"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ async def test_a_handler_asks_a_scripted_model(project):
     ],
 )
 async def test_a_caller_learns_the_kind_of_a_failure_that_the_handler_let_pass(project, fault, code):
-    refused = await asked(project, "provider: scripted, script: script.yaml", f"- fault: {fault}")
+    refused = await ask_bed(project, "provider: scripted, script: script.yaml", f"- fault: {fault}")
     assert refused.code == code
 
 

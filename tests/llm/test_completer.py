@@ -14,7 +14,7 @@ from tests.machine import HANGS
 pytestmark = pytest.mark.anyio
 
 
-def counting(name, *faults):
+def count_failures(name, *faults):
     """A backend that fails in these ways, one by one, and then answers with its name; and how often it was asked."""
     asked = []
 
@@ -29,8 +29,8 @@ def counting(name, *faults):
 
 
 async def test_failover_asks_the_next_and_comes_back_to_the_first():
-    one, asked_one = counting("one", CompletionFault.UNAVAILABLE)
-    two, asked_two = counting("two")
+    one, asked_one = count_failures("one", CompletionFault.UNAVAILABLE)
+    two, asked_two = count_failures("two")
     async with models(one, two) as completer:
         assert (await completer.complete("m", request())).content == "two"
         assert (await completer.complete("m", request())).content == "one"
@@ -38,15 +38,17 @@ async def test_failover_asks_the_next_and_comes_back_to_the_first():
 
 
 async def test_round_robin_takes_turns():
-    backends = [counting(name)[0] for name in "abc"]
+    backends = [count_failures(name)[0] for name in "abc"]
     async with models(*backends, strategy="round-robin") as completer:
         said = [(await completer.complete("m", request())).content for _ in range(4)]
     assert said == ["a", "b", "c", "a"]
 
 
 async def test_a_backend_that_fails_takes_its_turn_alone():
-    dead, asked = counting("a", *[CompletionFault.REJECTED] * 9)
-    async with models(dead, counting("b")[0], counting("c")[0], strategy="round-robin") as completer:
+    dead, asked = count_failures("a", *[CompletionFault.REJECTED] * 9)
+    async with models(
+        dead, count_failures("b")[0], count_failures("c")[0], strategy="round-robin"
+    ) as completer:
         said = [(await completer.complete("m", request())).content for _ in range(4)]
     assert said == ["b", "b", "c", "b"]
     assert len(asked) == 2
@@ -60,7 +62,7 @@ async def test_least_loaded_asks_who_has_room():
         return Completion("slow")
 
     slow = Backend("slow", "scripted", "slow", script=wait, concurrency=2)
-    async with models(slow, counting("free")[0], strategy="least-loaded") as completer:
+    async with models(slow, count_failures("free")[0], strategy="least-loaded") as completer:
         first = asyncio.create_task(completer.complete("m", request()))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -74,7 +76,7 @@ async def test_least_loaded_asks_who_has_room():
     [CompletionFault.CONTEXT, CompletionFault.CREDENTIALS, CompletionFault.REJECTED, CompletionFault.QUOTA],
 )
 async def test_a_backend_is_not_asked_again_after_an_error_that_it_cannot_correct(fault):
-    one, asked = counting("one", fault)
+    one, asked = count_failures("one", fault)
     async with models(one) as completer:
         with pytest.raises(CompletionError) as caught:
             await completer.complete("m", request())
@@ -110,7 +112,7 @@ async def test_one_that_rests_is_passed_over(remote, providers):
 
 
 async def test_attempts_end():
-    one, asked = counting("one", *[CompletionFault.RATE] * 9)
+    one, asked = count_failures("one", *[CompletionFault.RATE] * 9)
     async with models(one, retries=1) as completer:
         with pytest.raises(CompletionError):
             await completer.complete("m", request())
@@ -120,7 +122,7 @@ async def test_attempts_end():
 async def test_the_pause_before_another_round_fits_into_the_time(monkeypatch):
     for name in ("BACKOFF", "LONGEST"):
         monkeypatch.setattr(module, name, 10.0 * HANGS)
-    one, asked = counting("one", *[CompletionFault.UNAVAILABLE] * 9)
+    one, asked = count_failures("one", *[CompletionFault.UNAVAILABLE] * 9)
     async with models(one, retries=9) as completer:
         with pytest.raises(CompletionError):
             await completer.complete("m", request(until=HANGS))
@@ -134,10 +136,10 @@ async def test_concurrency_is_held(remote, providers):
 
 
 async def test_a_cancelled_call_gives_its_slot_back():
-    async def never(prompt):
+    async def never_answer(prompt):
         await asyncio.sleep(60)
 
-    async with models(Backend("b", "scripted", "b", script=never, concurrency=1)) as completer:
+    async with models(Backend("b", "scripted", "b", script=never_answer, concurrency=1)) as completer:
         for _ in range(2):
             task = asyncio.create_task(completer.complete("m", request()))
             await asyncio.sleep(0.01)

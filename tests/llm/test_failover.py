@@ -83,16 +83,16 @@ async def test_a_backend_that_refuses_for_good_is_asked_once(remote, providers):
 async def test_a_budget_that_is_spent_ends_it():
     asked = []
 
-    def spent(prompt):
+    def raise_spent(prompt):
         raise CompletionError(CompletionFault.BUDGET, "one")
 
-    def answering(prompt):
+    def complete_two(prompt):
         asked.append(prompt)
         return Completion("two")
 
     one, two = (
-        Backend("one", "scripted", "1", script=spent),
-        Backend("two", "scripted", "2", script=answering),
+        Backend("one", "scripted", "1", script=raise_spent),
+        Backend("two", "scripted", "2", script=complete_two),
     )
     async with models(one, two) as completer:
         with pytest.raises(CompletionError):

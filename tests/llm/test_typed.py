@@ -32,7 +32,7 @@ class Lookup:
     word: str
 
 
-def saying(*said):
+def say_texts(*said):
     """A backend that says this, one after the other, and the prompts that it saw."""
     seen = []
 
@@ -48,7 +48,7 @@ def call(name, arguments, number=1):
 
 
 async def test_the_answer_is_a_value_of_the_class():
-    backend, seen = saying(call("Grade", '{"points": 4}'))
+    backend, seen = say_texts(call("Grade", '{"points": 4}'))
     async with models(backend) as completer:
         done = await completer.complete("m", request(output=Grade))
     assert done.output == Grade(4)
@@ -58,7 +58,7 @@ async def test_the_answer_is_a_value_of_the_class():
 
 
 async def test_faults_go_back_until_it_is_right():
-    backend, seen = saying(
+    backend, seen = say_texts(
         Completion("It is good.", usage=Usage(10, 5, 1, 0.5)),
         call("Grade", '{"points": 9}'),
         call("Grade", '{"points": 5}', 2),
@@ -78,7 +78,7 @@ async def test_faults_go_back_until_it_is_right():
     "arguments", ["", "no json", "[]", '{"points": "4"}', '{"points": 4, "more": 1}', "{}"]
 )
 async def test_an_uncorrected_answer_is_an_error(arguments):
-    backend, seen = saying(*[call("Grade", arguments)] * 3)
+    backend, seen = say_texts(*[call("Grade", arguments)] * 3)
     async with models(backend) as completer:
         with pytest.raises(CompletionError) as caught:
             await completer.complete("m", request(output=Grade, repairs=2))
@@ -87,7 +87,7 @@ async def test_an_uncorrected_answer_is_an_error(arguments):
 
 
 async def test_json_without_a_call_is_taken():
-    backend, _ = saying(Completion('{"points": 2}'))
+    backend, _ = say_texts(Completion('{"points": 2}'))
     async with models(backend) as completer:
         assert (await completer.complete("m", request(output=Grade))).output == Grade(2)
 
@@ -96,7 +96,7 @@ async def test_calls_of_tools_go_before_an_answer():
     both = Completion(
         calls=(ToolCall("1", "Grade", '{"points": 1}'), ToolCall("2", "Lookup", '{"word": "x"}'))
     )
-    backend, seen = saying(both)
+    backend, seen = say_texts(both)
     async with models(backend) as completer:
         done = await completer.complete("m", request(output=Grade, tools=(Lookup,)))
     assert done.output is None
@@ -105,7 +105,7 @@ async def test_calls_of_tools_go_before_an_answer():
 
 
 async def test_a_class_that_is_no_payload_is_named():
-    backend, _ = saying()
+    backend, _ = say_texts()
     async with models(backend) as completer:
         with pytest.raises(TypeError, match="neither a Tool nor an @xmlify class"):
             await completer.complete("m", request(output=int))

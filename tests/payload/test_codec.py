@@ -122,12 +122,12 @@ def test_text_accepted_by_libxml2_decodes(kind: Any) -> None:
     codec = GeneratedCodec(table(cls))
     own = parse(codec.example())[0].text
     accepted = {
-        text for text in (own, f" {own}", f"{own}\n", f"+{own}", f"0{own}", *ODD) if _accepted(codec, text)
+        text for text in (own, f" {own}", f"{own}\n", f"+{own}", f"0{own}", *ODD) if _is_accepted(codec, text)
     }
     assert own in accepted
 
 
-def _accepted(codec: GeneratedCodec, text: str) -> bool:
+def _is_accepted(codec: GeneratedCodec, text: str) -> bool:
     """Tell whether the text is valid; valid text must decode, invalid text must be explained."""
     element = parse(codec.example())
     element[0].text = text
@@ -244,7 +244,7 @@ class Full:
     choice: Literal["a", 'b"<&\n'] = "a"
 
 
-class Nowhere(tzinfo):
+class NowhereZone(tzinfo):
     def utcoffset(self, when: datetime | None) -> None:
         return None
 
@@ -258,7 +258,7 @@ class Nowhere(tzinfo):
         ("price", 1.5), ("price", True), ("price", Decimal("NaN")), ("price", Decimal("Infinity")),
         ("price", Decimal("1E+1000000")), ("price", Decimal("1E-1001")),
         ("day", datetime(2026, 1, 1, tzinfo=UTC)), ("day", "2026-01-01"), ("clock", datetime(2026, 1, 1, tzinfo=UTC)),
-        ("clock", time(0, tzinfo=Nowhere())), ("clock", time(0, tzinfo=timezone(timedelta(hours=15)))),
+        ("clock", time(0, tzinfo=NowhereZone())), ("clock", time(0, tzinfo=timezone(timedelta(hours=15)))),
         ("moment", date(2026, 1, 1)), ("moment", datetime(2026, 1, 1, tzinfo=timezone(timedelta(seconds=30)))),
         ("raw", "x"), ("raw", bytearray(b"x")), ("mood", "good"), ("mood", Rank.FIRST), ("inner", "a"), ("inner", None),
         ("inners", Inner("a")), ("inners", ("a",)), ("words", "ab"), ("words", [1]), ("words", ["a\x01"]),
@@ -287,10 +287,10 @@ def test_a_wrong_value_inside_is_refused_by_its_own_field() -> None:
 
 
 def test_only_the_class_itself_is_encoded() -> None:
-    class More(Full):
+    class MoreFull(Full):
         pass
 
-    for other in (More(), Inner("a"), None, "x"):
+    for other in (MoreFull(), Inner("a"), None, "x"):
         with pytest.raises(Unencodable, match="must be Full"):
             GeneratedCodec(table(Full)).encode(other)
     missing = Full.__new__(Full)

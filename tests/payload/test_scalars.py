@@ -80,12 +80,12 @@ def _text(dice: random.Random) -> str:
     )
 
 
-def parsed(markup: str) -> Any:
+def parse_markup(markup: str) -> Any:
     parser = etree.XMLParser(huge_tree=True, resolve_entities=False)
     return etree.fromstring(markup, parser)
 
 
-def judged(codec: Codec, element: Any) -> bool:
+def judge_element(codec: Codec, element: Any) -> bool:
     """Tell whether an element is valid; valid ones are read by every reader, the rest is explained."""
     if codec.valid(element):
         codec.decode(element)
@@ -126,31 +126,31 @@ CODECS = [pytest.param(codec_of(kind), id=str(kind)) for kind in GENERATED]
 @KIND
 @given(seed=st.integers(0, 2**64))
 def test_valid_text_decodes(codec: GeneratedCodec, seed: int) -> None:
-    element = parsed(codec.example())
+    element = parse_markup(codec.example())
     own = element[0].text, element.get("at")
     for text in texts(seed):
         element[0].text, (_, at) = text, own
         element.set("at", at)
-        judged(codec, element)
+        judge_element(codec, element)
         element[0].text = own[0]
         element.set("at", text)
-        judged(codec, element)
+        judge_element(codec, element)
 
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_edge_is_judged(codec: GeneratedCodec) -> None:
-    element = parsed(codec.example())
+    element = parse_markup(codec.example())
     accepted = []
     for text in SEEDS:
         element[0].text = text
-        if judged(codec, element):
+        if judge_element(codec, element):
             accepted.append(text)
     assert len(accepted) < len(SEEDS) / 2
 
 
 def test_a_float_that_only_libxml2_takes_is_refused() -> None:
     codec = codec_of(float)
-    element = parsed(codec.example())
+    element = parse_markup(codec.example())
     element[0].text = "1e"
     assert codec._schema.validate(element)
     assert not codec.valid(element)
@@ -206,7 +206,7 @@ BOUND = XsdCodec(Binding(Kinds, KINDS_XSD.encode()))
 
 
 def one(name: str, text: str) -> Any:
-    return parsed(f'<kinds xmlns="{NS}"><{name}>{escape(text)}</{name}></kinds>')
+    return parse_markup(f'<kinds xmlns="{NS}"><{name}>{escape(text)}</{name}></kinds>')
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -214,12 +214,12 @@ def one(name: str, text: str) -> Any:
 @given(seed=st.integers(0, 2**64))
 def test_text_valid_by_a_hand_written_schema_decodes(name: str, seed: int) -> None:
     for text in texts(seed):
-        judged(BOUND, one(name, text))
+        judge_element(BOUND, one(name, text))
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_every_edge_of_a_hand_written_schema_is_judged(name: str) -> None:
-    accepted = [text for text in SEEDS if judged(BOUND, one(name, text))]
+    accepted = [text for text in SEEDS if judge_element(BOUND, one(name, text))]
     assert accepted
 
 
@@ -271,16 +271,16 @@ class Sum:
 SUM = XsdCodec(Binding(Sum, ASSERTED.encode(), example=Sum(1.0, Decimal(1), "1", XmlDate(2026, 1, 31))))
 
 
-def summed(values: dict[str, str]) -> Any:
+def parse_sum(values: dict[str, str]) -> Any:
     known = {"a": "1", "b": "1", "c": "1", "d": "2026-01-31", **values}
     inner = "".join(f"<{name}>{escape(text)}</{name}>" for name, text in known.items())
-    return parsed(f'<sum xmlns="urn:sum:v1">{inner}</sum>')
+    return parse_markup(f'<sum xmlns="urn:sum:v1">{inner}</sum>')
 
 
 @pytest.mark.parametrize("name", ["a", "b", "c", "d"])
 def test_an_assertion_that_cannot_be_computed_does_not_hold(name: str) -> None:
     for text in SEEDS:
-        judged(SUM, summed({name: text}))
+        judge_element(SUM, parse_sum({name: text}))
 
 
 @KIND
@@ -288,14 +288,14 @@ def test_an_assertion_that_cannot_be_computed_does_not_hold(name: str) -> None:
 def test_assertions_never_raise(seed: int) -> None:
     drawn = texts(seed)
     for place in range(0, AT_ONCE - 4, 4):
-        judged(SUM, summed(dict(zip("abcd", drawn[place:], strict=False))))
+        judge_element(SUM, parse_sum(dict(zip("abcd", drawn[place:], strict=False))))
 
 
 def test_a_fault_below_a_prefix_has_a_place() -> None:
-    element = parsed(f'<p:kinds xmlns:p="{NS}"><p:digits>x</p:digits></p:kinds>')
+    element = parse_markup(f'<p:kinds xmlns:p="{NS}"><p:digits>x</p:digits></p:kinds>')
     assert not BOUND.valid(element)
     assert [each.path for each in BOUND.faults(element)] == ["kinds/digits"]
-    deeper = parsed(f'<kinds xmlns="{NS}"><q:digits xmlns:q="{NS}">x</q:digits></kinds>')
+    deeper = parse_markup(f'<kinds xmlns="{NS}"><q:digits xmlns:q="{NS}">x</q:digits></kinds>')
     assert [each.path for each in BOUND.faults(deeper)] in (["kinds/digits"], ["kinds"])
 
 
@@ -311,6 +311,6 @@ def test_a_long_list_is_judged_without_a_path_for_every_error(prefix: str, wrong
     space = codec.described.namespace
     items = [f"<{prefix}n>{'x' if place >= 19_000 - wrong else 1}</{prefix}n>" for place in range(19_000)]
     named = f'xmlns:p="{space}"' if prefix else f'xmlns="{space}"'
-    element = parsed(f"<{prefix}Listed {named}>{''.join(items)}</{prefix}Listed>")
-    assert judged(codec, element) is not bool(wrong)
+    element = parse_markup(f"<{prefix}Listed {named}>{''.join(items)}</{prefix}Listed>")
+    assert judge_element(codec, element) is not bool(wrong)
     assert len(codec._schema.error_log) <= 100

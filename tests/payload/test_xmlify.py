@@ -25,7 +25,7 @@ from tests.core.strategies import parse
 Name = Annotated[str, MinLen(1), MaxLen(9)]
 
 
-def of(annotation: Any, **default: Any) -> type:
+def class_of(annotation: Any, **default: Any) -> type:
     """A class with one field ``v``."""
     extra = (field(**default),) if default else ()
     return dataclasses.make_dataclass("C", [("v", annotation, *extra)])
@@ -50,7 +50,7 @@ def test_the_decorator_attaches_a_table_and_a_name() -> None:
 
 
 def test_describe_leaves_the_class_alone() -> None:
-    cls = of(str)
+    cls = class_of(str)
     assert describe(cls, name="c", namespace="urn:shop:c", version=2).qname == "{urn:shop:c:v2}c"
     assert not hasattr(cls, "__payload__")
 
@@ -133,11 +133,11 @@ def test_everything_a_dataclass_can_be() -> None:
 
 
 def test_a_generated_docstring_is_no_documentation() -> None:
-    assert describe(of(str)).record.doc == ""
+    assert describe(class_of(str)).record.doc == ""
 
 
 def test_documentation_is_bounded_and_legal() -> None:
-    cls = of(str)
+    cls = class_of(str)
     cls.__doc__ = "x " * 5000
     assert len(table(cls).record.doc) == 1000
     cls.__doc__ = "a\x00b"
@@ -159,13 +159,15 @@ def test_documentation_is_bounded_and_legal() -> None:
 def test_facets_are_found_wherever_they_stand(
     annotation: Any, count: Count, facets: tuple[int, int | None]
 ) -> None:
-    (only,) = describe(of(annotation)).record.fields
+    (only,) = describe(class_of(annotation)).record.fields
     assert only.count is count
     assert (only.type.facets.length.least, only.type.facets.length.most) == facets
 
 
 def test_the_tightest_bound_wins() -> None:
-    (only,) = describe(of(Annotated[int, Ge(0), Gt(0), Ge(-5), Le(9), Lt(9), Interval(lt=100)])).record.fields
+    (only,) = describe(
+        class_of(Annotated[int, Ge(0), Gt(0), Ge(-5), Le(9), Lt(9), Interval(lt=100)])
+    ).record.fields
     assert (only.type.facets.bounds.lower.value, only.type.facets.bounds.lower.inclusive) == (0, False)
     assert (only.type.facets.bounds.upper.value, only.type.facets.bounds.upper.inclusive) == (9, False)
 
@@ -177,7 +179,7 @@ def test_an_alias_statement_is_looked_through() -> None:
         def __init__(self, value: Any) -> None:
             self.__value__ = value
 
-    (only,) = describe(of(Alias(Annotated[str, MaxLen(3)]))).record.fields
+    (only,) = describe(class_of(Alias(Annotated[str, MaxLen(3)]))).record.fields
     assert only.type.facets.length.most == 3
 
 
@@ -189,7 +191,7 @@ class Bits(Flag):
     A = 1
 
 
-class Mixed(Enum):
+class MixedEnum(Enum):
     A = 1
     B = "b"
 
@@ -228,7 +230,7 @@ UTC_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         (complex, "two float"), (Mapping[str, int], "Mapping"), (Sequence[str], "use str, int"), (Point, "Point"),
         (NewType("Id", str), "use str, int"), (int | str, "union"), (Optional[list[str]], "optional list"),
         (Optional[int | str], "union"), (list[list[str]], "wrap the item"), (list[str | None], "wrap the item"),
-        (tuple[str, int], "fixed length"), (tuple[()], "fixed length"), (Bits, "Flag"), (Mixed, "all str, or all int"),
+        (tuple[str, int], "fixed length"), (tuple[()], "fixed length"), (Bits, "Flag"), (MixedEnum, "all str, or all int"),
         (Truth, "all str, or all int"), (Void, "all str, or all int"), (Illegal, "cannot carry"), (Large, "more than 1000"),
         (Literal["a", 1], "all str, or all int"), (Literal["a", None], r"use \| None"), (Literal[b"a"], "all str"),
         (Annotated[str, Ge(1)], "takes no Gt"), (Annotated[bool, Ge(True)], "takes no Gt"), (Annotated[int, MinLen(1)], "use Ge and Le"),
@@ -258,7 +260,7 @@ UTC_NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 )  # fmt: skip
 def test_a_type_without_a_form_in_xml_is_refused_with_the_field(annotation: Any, reason: str) -> None:
     with pytest.raises(PayloadError, match=rf"^C\.v: .*{reason}"):
-        describe(of(annotation))
+        describe(class_of(annotation))
 
 
 @pytest.mark.parametrize(
@@ -273,19 +275,19 @@ def test_a_default_that_does_not_fit_is_refused_with_the_field(
     annotation: Any, default: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(PayloadError, match=rf"^C\.v: .*{reason}"):
-        describe(of(annotation, **default))
+        describe(class_of(annotation, **default))
 
 
 def test_a_default_that_breaks_its_own_facet_is_refused() -> None:
     with pytest.raises(
         PayloadError, match="C: a default or example value breaks a rule: C/v: must be integer from 1 to 5"
     ):
-        describe(of(Annotated[int, Ge(1), Le(5)], default=9))
+        describe(class_of(Annotated[int, Ge(1), Le(5)], default=9))
     with pytest.raises(PayloadError, match="C/@v: must be text of at most 1 char"):
-        describe(of(Annotated[str, MaxLen(1), Attribute()], default="ab"))
+        describe(class_of(Annotated[str, MaxLen(1), Attribute()], default="ab"))
 
 
-def refused(build: Any, reason: str) -> None:
+def expect_refusal(build: Any, reason: str) -> None:
     with pytest.raises(PayloadError, match=reason):
         build()
 
@@ -302,18 +304,18 @@ def test_classes_that_are_no_payloads() -> None:
     class Plain:
         a: int
 
-    class Undecorated(Held):
+    class UndecoratedChild(Held):
         b: int
 
-    for cls in (Plain, Undecorated, int, Held("a")):
-        refused(
+    for cls in (Plain, UndecoratedChild, int, Held("a")):
+        expect_refusal(
             lambda cls=cls: xmlify(cls), "is not a dataclass; put @xmlify above @dataclass|not an XML name"
         )
-    refused(lambda: describe(Held("a"), name="x"), "is not a dataclass")
-    refused(lambda: xmlify(Bare), "init=True")
-    refused(lambda: xmlify(Early), r"Early\.a: is an InitVar")
-    refused(lambda: xmlify(Tree), r"Tree: contains itself; send a list with parent ids")
-    refused(lambda: xmlify(of(Tree)), "Tree: contains itself")
+    expect_refusal(lambda: describe(Held("a"), name="x"), "is not a dataclass")
+    expect_refusal(lambda: xmlify(Bare), "init=True")
+    expect_refusal(lambda: xmlify(Early), r"Early\.a: is an InitVar")
+    expect_refusal(lambda: xmlify(Tree), r"Tree: contains itself; send a list with parent ids")
+    expect_refusal(lambda: xmlify(class_of(Tree)), "Tree: contains itself")
 
 
 def test_a_class_that_names_itself_in_a_function_contains_itself() -> None:
@@ -321,7 +323,7 @@ def test_a_class_that_names_itself_in_a_function_contains_itself() -> None:
     class Node:
         next: Node | None
 
-    refused(lambda: xmlify(Node), "Node: contains itself")
+    expect_refusal(lambda: xmlify(Node), "Node: contains itself")
 
 
 def test_two_fields_may_not_share_a_name() -> None:
@@ -335,14 +337,14 @@ def test_two_fields_may_not_share_a_name() -> None:
         a: str
         b: Annotated[str, Attribute("a")]
 
-    refused(lambda: describe(Twice), r"Twice\.b: is named 'a' in XML, as a is")
+    expect_refusal(lambda: describe(Twice), r"Twice\.b: is named 'a' in XML, as a is")
     assert GeneratedCodec(table(Apart)).decode(
         parse(GeneratedCodec(table(Apart)).encode(Apart("x", "y")))
     ) == Apart("x", "y")
 
 
 def test_sizes_are_bounded() -> None:
-    refused(
+    expect_refusal(
         lambda: describe(dataclasses.make_dataclass("C", [(f"f{n}", str) for n in range(FIELDS + 1)])),
         "C: has more than 256",
     )
@@ -351,11 +353,11 @@ def test_sizes_are_bounded() -> None:
     deep: Any = str
     for number in range(DEPTH + 1):
         deep = dataclasses.make_dataclass(f"D{number}", [("v", deep)])
-    refused(lambda: describe(deep), "D0: lies deeper than 16")
+    expect_refusal(lambda: describe(deep), "D0: lies deeper than 16")
     wide: Any = str
     for number in range(DEPTH - 1):
         wide = dataclasses.make_dataclass(f"W{number}", [("a", wide), ("b", wide)])
-    refused(lambda: describe(wide), "W14: holds more than 4096 elements")
+    expect_refusal(lambda: describe(wide), "W14: holds more than 4096 elements")
 
 
 @pytest.mark.parametrize(
@@ -370,28 +372,31 @@ def test_sizes_are_bounded() -> None:
 )  # fmt: skip
 def test_arguments_are_checked(arguments: dict[str, Any], reason: str) -> None:
     with pytest.raises(PayloadError, match=reason):
-        xmlify(**arguments)(of(str))
+        xmlify(**arguments)(class_of(str))
 
 
 def test_no_name_of_a_class_reaches_the_generated_source() -> None:
-    cls = of(str)
+    cls = class_of(str)
     cls.__qualname__ = "Odd' + 1/0 + '"
     assert GeneratedCodec(table(cls)).example()
     cls.__name__ = "a'b"
-    refused(lambda: describe(cls, name="ok"), "XML name")
+    expect_refusal(lambda: describe(cls, name="ok"), "XML name")
 
 
 def test_an_example_helps_where_none_is_found() -> None:
     odd = Annotated[str, Pattern("a*b"), Pattern("(ca|a)*b"), Len(4, 4), Pattern(".*aab")]
     narrow = Annotated[Decimal, Gt(Decimal("0.1")), Lt(Decimal("0.10000000000000000000000000000000001"))]
-    refused(lambda: describe(of(narrow)), r"C\.v: no example value found.*@xmlify\(example=\{'v': \.\.\.\}\)")
+    expect_refusal(
+        lambda: describe(class_of(narrow)),
+        r"C\.v: no example value found.*@xmlify\(example=\{'v': \.\.\.\}\)",
+    )
     given = Decimal("0.100000000000000000000000000000000005")
-    assert str(given) in GeneratedCodec(xmlify(example={"v": given})(of(narrow)).__payload__).example()
-    assert describe(of(odd))
+    assert str(given) in GeneratedCodec(xmlify(example={"v": given})(class_of(narrow)).__payload__).example()
+    assert describe(class_of(odd))
 
 
 def test_a_nested_class_keeps_its_own_example() -> None:
-    inner = xmlify(example={"v": "mine"})(of(str))
+    inner = xmlify(example={"v": "mine"})(class_of(str))
     assert (
         "<v>mine</v>"
         in GeneratedCodec(describe(dataclasses.make_dataclass("Outer", [("inner", inner)]))).example()
@@ -408,7 +413,7 @@ def test_a_constructor_that_refuses_the_example_gets_an_error() -> None:
             if self.low >= self.high:
                 raise ValueError("no")
 
-    refused(lambda: xmlify(Even), "Even: its constructor refuses the example value.*give @xmlify")
+    expect_refusal(lambda: xmlify(Even), "Even: its constructor refuses the example value.*give @xmlify")
     assert xmlify(example={"low": 0, "high": 1})(Even)
 
 
@@ -423,11 +428,11 @@ def test_a_constructor_that_refuses_its_own_document_gets_an_error() -> None:
             if len(self.seen) > 1:
                 raise ValueError("no")
 
-    refused(lambda: xmlify(Once), "of its own example")
+    expect_refusal(lambda: xmlify(Once), "of its own example")
 
 
 def test_two_nested_classes_may_share_a_name() -> None:
-    first, second = of(str), of(int)
+    first, second = class_of(str), class_of(int)
     payload = describe(dataclasses.make_dataclass("C", [("a", first), ("b", second), ("again", first)]))
     assert [each.name for each in payload.records] == ["C", "C-3", "C-2"]
     assert GeneratedCodec(payload).example()

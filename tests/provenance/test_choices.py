@@ -22,14 +22,14 @@ REMOVE = SinkRule("remove", (ArgumentRule("file", Role.SELECTOR, id="file"),))
 PAY = sink("pay", amount=Role.QUANTITY, day=Role.TIME, to=Role.DESTINATION)
 
 
-def typed() -> Scenario:
+def typed_scene() -> Scenario:
     told = Scenario(desk(sinks=(REMOVE,), fields=FIELDS), "tidy the folder")
     told.read("search_mail", [{"id": "mail-5", "text": PAGE}, {"id": "77"}])
     return told.read("list_files", [{"id": "file-6", "name": "draft.txt"}, {"id": "88"}])
 
 
 def test_an_id_of_the_same_kind_chooses_and_of_another_does_not() -> None:
-    told = typed()
+    told = typed_scene()
     assert not told.rules("remove", file="file-6")
     assert not told.rules("remove", file="88")
     assert told.rules("remove", file="mail-5") == {Rule.UNKNOWN_SELECTOR}
@@ -37,8 +37,8 @@ def test_an_id_of_the_same_kind_chooses_and_of_another_does_not() -> None:
 
 
 def test_a_record_without_a_kind_is_no_id() -> None:
-    assert typed().rules("remove", file="draft.txt") == {Rule.UNKNOWN_SELECTOR}
-    assert typed().read("clerk", "it is kept under file-9").rules("remove", file="file-9") != set()
+    assert typed_scene().rules("remove", file="draft.txt") == {Rule.UNKNOWN_SELECTOR}
+    assert typed_scene().read("clerk", "it is kept under file-9").rules("remove", file="file-9") != set()
 
 
 def test_the_principal_chooses_whatever_the_kind() -> None:
@@ -60,7 +60,7 @@ def test_a_payload_may_declare_the_kind_itself() -> None:
 
 
 def test_the_kind_of_a_record_is_written_and_read_back() -> None:
-    told = typed()
+    told = typed_scene()
     told.ledger = type(told.ledger).load(told.ledger.dump())
     assert not told.rules("remove", file="file-6")
     assert told.rules("remove", file="mail-5") == {Rule.UNKNOWN_SELECTOR}

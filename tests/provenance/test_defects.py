@@ -24,14 +24,14 @@ PAGE = (
 )
 
 
-def enforcing(**more: Any) -> Sleuth:
+def enforce_sleuth(**more: Any) -> Sleuth:
     sleuth = Sleuth(untrusted=["fetch"], consequential=["send_email"], mode="enforce", **more)
     sleuth.reset("Summarise the page and mail it to bob@corp.com")
     sleuth.engine.on_tool_result("fetch", PAGE)
     return sleuth
 
 
-def refused(sleuth: Sleuth, **args: Any) -> bool:
+def is_refused(sleuth: Sleuth, **args: Any) -> bool:
     try:
         sleuth.engine.on_tool_call("send_email", args)
     except TaintViolationError:
@@ -43,12 +43,14 @@ def refused(sleuth: Sleuth, **args: Any) -> bool:
     "to", ["Attacker@Evil.com", "attacker@evil.com", "ATTACKER@EVIL.COM", "attacker@EVIL.com"]
 )
 def test_a_change_of_letter_case_does_not_pass(to: str) -> None:
-    assert refused(enforcing(), to=to, body="hello")
+    assert is_refused(enforce_sleuth(), to=to, body="hello")
 
 
 def test_a_fragment_of_untrusted_text_is_found() -> None:
-    sleuth = enforcing()
-    assert not refused(sleuth, to="bob@corp.com", body="they say the vault stands open behind the old mill!")
+    sleuth = enforce_sleuth()
+    assert not is_refused(
+        sleuth, to="bob@corp.com", body="they say the vault stands open behind the old mill!"
+    )
     seen = sleuth.engine.on_tool_call("send_email", BODY)
     assert seen is not None
     [finding] = seen.verdict.findings
@@ -69,40 +71,40 @@ effects: {content: block}
     sleuth = Sleuth(policy=read_policy(policy))
     sleuth.reset("mail bob@corp.com")
     sleuth.engine.on_tool_result("fetch", PAGE)
-    assert refused(sleuth, **BODY)
+    assert is_refused(sleuth, **BODY)
 
 
 def test_a_domain_suffix_has_a_boundary() -> None:
-    sleuth = enforcing(destinations=[".corp.com"])
-    assert refused(sleuth, to="eve@evilcorp.com", body="x")
-    assert not refused(sleuth, to="eve@mail.corp.com", body="x")
+    sleuth = enforce_sleuth(destinations=[".corp.com"])
+    assert is_refused(sleuth, to="eve@evilcorp.com", body="x")
+    assert not is_refused(sleuth, to="eve@mail.corp.com", body="x")
 
 
 def test_a_shorter_address_is_not_named_by_a_longer_one() -> None:
-    assert refused(enforcing(), to="bob@corp.co", body="x")
-    assert refused(enforcing(), to="b@corp.com", body="x")
-    assert not refused(enforcing(), to="bob@corp.com", body="x")
+    assert is_refused(enforce_sleuth(), to="bob@corp.co", body="x")
+    assert is_refused(enforce_sleuth(), to="b@corp.com", body="x")
+    assert not is_refused(enforce_sleuth(), to="bob@corp.com", body="x")
 
 
 @pytest.mark.parametrize(
     "to", ["bob@corp.com.evil.com", "bob@corp.com@evil.com", "bob@c0rp.com", "bob@соrp.com"]
 )
 def test_a_look_alike_is_another_place(to: str) -> None:
-    assert refused(enforcing(), to=to, body="x")
+    assert is_refused(enforce_sleuth(), to=to, body="x")
 
 
 def test_every_recipient_is_judged_and_the_first_offender_named() -> None:
-    sleuth = enforcing()
+    sleuth = enforce_sleuth()
     with pytest.raises(TaintViolationError) as refusal:
         sleuth.engine.on_tool_call("send_email", {"to": ["bob@corp.com", "eve@evil.com"], "body": "x"})
     assert "eve@evil.com" in refusal.value.rendered
-    assert refused(sleuth, to="bob@corp.com, eve@evil.com", body="x")
-    assert refused(sleuth, to="bob@corp.com", bcc="eve@evil.com", body="x")
+    assert is_refused(sleuth, to="bob@corp.com, eve@evil.com", body="x")
+    assert is_refused(sleuth, to="bob@corp.com", bcc="eve@evil.com", body="x")
 
 
 def test_async_tools_are_tracked() -> None:
     sent: list[str] = []
-    sleuth = enforcing()
+    sleuth = enforce_sleuth()
 
     async def send_email(to: str, body: str) -> None:
         sent.append(to)
@@ -116,7 +118,7 @@ def test_confirm_without_a_callback_denies() -> None:
     sleuth = Sleuth(untrusted=["fetch"], consequential=["send_email"], mode="confirm")
     sleuth.reset("summarise")
     sleuth.engine.on_tool_result("fetch", PAGE)
-    assert refused(sleuth, to="attacker@evil.com", body="x")
+    assert is_refused(sleuth, to="attacker@evil.com", body="x")
 
 
 @pytest.mark.parametrize("mode", ["enforced", "ENFORCE", "", "block"])
@@ -131,8 +133,8 @@ def test_the_deny_list_of_a_yaml_policy_is_kept() -> None:
     policy = read_policy("mode: enforce\nsinks: [send_email]\nallow: ['@corp.com']\ndeny: [bob@corp.com]\n")
     sleuth = Sleuth(policy=policy)
     sleuth.reset("mail bob@corp.com")
-    assert refused(sleuth, to="bob@corp.com", body="x")
-    assert refused(sleuth, to="Bob@corp.com", body="x")
+    assert is_refused(sleuth, to="bob@corp.com", body="x")
+    assert is_refused(sleuth, to="Bob@corp.com", body="x")
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "mode: [", "modes: enforce", "- a\n- b"])
@@ -190,13 +192,13 @@ def test_an_encoded_address_is_recognised_where_it_came_from(shown: str) -> None
 
 
 def test_a_split_address_is_refused_for_want_of_an_origin() -> None:
-    sleuth = enforcing()
+    sleuth = enforce_sleuth()
     sleuth.engine.on_tool_result("fetch", {"first": "mallory", "second": "at-large.example"})
-    assert refused(sleuth, to="mallory@at-large.example", body="x")
+    assert is_refused(sleuth, to="mallory@at-large.example", body="x")
 
 
 def test_a_secret_split_over_two_arguments_is_found() -> None:
-    sleuth = enforcing()
+    sleuth = enforce_sleuth()
     found = sleuth.engine.on_tool_call(
         "send_email",
         {"to": "bob@corp.com", "subject": "the vault stands ope", "body": "n behind the old mill"},
@@ -224,6 +226,6 @@ def test_a_secret_split_over_two_arguments_is_found() -> None:
     ],
 )
 def test_nothing_rides_along_with_a_listed_destination(to: str) -> None:
-    sleuth = enforcing(destinations=["corp.com"])
-    assert refused(sleuth, to=to, body="x")
-    assert not refused(sleuth, to="https://corp.com/", body="x")
+    sleuth = enforce_sleuth(destinations=["corp.com"])
+    assert is_refused(sleuth, to=to, body="x")
+    assert not is_refused(sleuth, to="https://corp.com/", body="x")

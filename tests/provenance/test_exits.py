@@ -119,13 +119,13 @@ def test_two_arguments_that_make_no_link_to_a_stranger_pass() -> None:
 def test_a_declared_role_goes_before_the_form_of_a_value() -> None:
     told = scene()
 
-    def decided(role: Role, value: object) -> Decision:
+    def decide_call(role: Role, value: object) -> Decision:
         call = Call("web", leaves({"page": value}), 9, roles=(("page", role),))
         return judge(told.ledger, told.policy, call).decision
 
-    assert decided(Role.DESTINATION, "intranet") is Decision.DENY
-    assert decided(Role.DESTINATION, ["mallory@evil.example"]) is Decision.DENY
-    assert decided(Role.PAYLOAD, OUT) is Decision.ALLOW
+    assert decide_call(Role.DESTINATION, "intranet") is Decision.DENY
+    assert decide_call(Role.DESTINATION, ["mallory@evil.example"]) is Decision.DENY
+    assert decide_call(Role.PAYLOAD, OUT) is Decision.ALLOW
 
 
 def test_a_link_in_a_text_may_be_followed_exactly_as_written() -> None:

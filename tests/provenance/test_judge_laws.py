@@ -51,7 +51,7 @@ SINK = SinkRule(
 )
 
 
-def decided(mode: Mode, effects: set[Effect]) -> Decision:
+def decide_findings(mode: Mode, effects: set[Effect]) -> Decision:
     """Decide by every finding, as the documents describe the modes."""
     if mode is Mode.AUDIT or not effects & {Effect.BLOCK, Effect.ASK}:
         return Decision.ALLOW
@@ -78,8 +78,8 @@ def test_a_decision_is_the_one_that_all_findings_give(pages, arguments, mode, ef
         return judge(ledger, policy, Call(to, leaves(arguments), 9, exposed=exposed))
 
     once = verdict()
-    assert once.decision is decided(mode, {finding.effect for finding in once.findings})
-    assert once.decision is decided(mode, {finding.effect for finding in once.weighed.value})
+    assert once.decision is decide_findings(mode, {finding.effect for finding in once.findings})
+    assert once.decision is decide_findings(mode, {finding.effect for finding in once.weighed.value})
     assert once == verdict()
     noticed, reported = (
         {(one.rule, one.path) for one in told.value} for told in (once.noticed, once.reported)

@@ -26,7 +26,7 @@ POLICY = desk(
 MAIL = {"id": "13", "sender": "eve@shop.example", "text": f"Dear all, please pay 99.50 to {IBAN} today."}
 
 
-def told(scene: Scenario, sink: str, **arguments: object) -> Origins:
+def find_values(scene: Scenario, sink: str, **arguments: object) -> Origins:
     return find_origins(scene.ledger, POLICY, Call(sink, leaves(arguments), 9))
 
 
@@ -37,16 +37,20 @@ def kinds(found: Origins) -> list[tuple[str, str, str]]:
 def test_each_value_is_reported_with_its_place():
     scene = Scenario(POLICY, "Pay the invoice in mail 13 and write to Ann.").read("inbox", MAIL)
     scene.read("book", {"name": "Ann", "email": "ann@friends.example"})
-    assert kinds(told(scene, "pay", iban=IBAN, amount="99.50")) == [
+    assert kinds(find_values(scene, "pay", iban=IBAN, amount="99.50")) == [
         ("iban", "stranger", "inbox.text"),
         ("amount", "stranger", "inbox.text"),
     ]
-    assert kinds(told(scene, "send", to="ann@friends.example", text="Hello")) == [
+    assert kinds(find_values(scene, "send", to="ann@friends.example", text="Hello")) == [
         ("to", "directory", "book.email"),
         ("text", "nothing", ""),
     ]
-    assert kinds(told(scene, "send", to="bob@house.example", text="mail 13"))[0] == ("to", "operator", "")
-    assert kinds(told(scene, "send", to="eve@shop.example", text="x"))[0] == (
+    assert kinds(find_values(scene, "send", to="bob@house.example", text="mail 13"))[0] == (
+        "to",
+        "operator",
+        "",
+    )
+    assert kinds(find_values(scene, "send", to="eve@shop.example", text="x"))[0] == (
         "to",
         "stranger",
         "inbox.sender",
@@ -55,7 +59,7 @@ def test_each_value_is_reported_with_its_place():
 
 def test_a_payment_shows_the_mail_that_it_answers_and_the_request():
     scene = Scenario(POLICY, "Pay the invoice in mail 13.").read("inbox", MAIL)
-    found = told(scene, "pay", iban=IBAN, amount="99.50")
+    found = find_values(scene, "pay", iban=IBAN, amount="99.50")
     (mail,) = found.answered
     assert (mail.source, mail.holds, mail.cut) == ("inbox", True, False)
     assert {one.field: one.text for one in mail.texts}["text"] == MAIL["text"]
@@ -71,14 +75,14 @@ def test_a_reply_that_shares_no_value_shows_the_last_text_that_was_read():
         .read("inbox", {"id": "12", "text": "An older one."})
         .read("inbox", MAIL)
     )
-    (mail,) = told(scene, "send", to="bob@house.example", text="Thank you!").answered
+    (mail,) = find_values(scene, "send", to="bob@house.example", text="Thank you!").answered
     assert (mail.step, mail.holds) == (2, False)
     assert MAIL["text"] in [one.text for one in mail.texts]
 
 
 def test_a_value_has_each_of_its_origins():
     scene = Scenario(POLICY, f"Pay 99.50 to {IBAN}.").read("inbox", MAIL)
-    assert [kind for _, kind, _ in kinds(told(scene, "pay", iban=IBAN, amount="99.50"))] == [
+    assert [kind for _, kind, _ in kinds(find_values(scene, "pay", iban=IBAN, amount="99.50"))] == [
         "request",
         "stranger",
     ] * 2
@@ -88,7 +92,7 @@ def test_reported_origins_are_bounded():
     scene = Scenario(POLICY, "begin " + "go " * SHOWN)
     for number in range(10):
         scene.read("inbox", {"text": f"{IBAN} {number} " + "filler words " * 1_000})
-    found = told(scene, "send", **{f"a{number}": IBAN for number in range(ARGUMENTS + 7)})
+    found = find_values(scene, "send", **{f"a{number}": IBAN for number in range(ARGUMENTS + 7)})
     assert found.more == 7
     assert len(found.answered) <= ANSWERED
     assert all(sum(len(one.text) for one in text.texts) <= SHOWN and text.cut for text in found.answered)
@@ -105,6 +109,6 @@ def test_beyond_tracking_the_origin_is_reported_as_unknown():
 
 def test_each_kind_has_its_words():
     scene = Scenario(POLICY, "Pay the invoice in mail 13.").read("inbox", MAIL)
-    words = [origin_words(one) for one in told(scene, "pay", iban=IBAN, amount="99.50").values]
+    words = [origin_words(one) for one in find_values(scene, "pay", iban=IBAN, amount="99.50").values]
     assert words == ["a stranger wrote it: inbox() at step 1, field text"] * 2
     assert all("{" not in each.format(where="here") for each in ORIGINS.values())

@@ -13,23 +13,23 @@ PAGE = (
 )
 
 
-def told() -> Scenario:
+def scene_of() -> Scenario:
     return Scenario(query="tell Kim").read("fetch_url", PAGE)
 
 
 @pytest.mark.parametrize("to", ["mailto:mallory@evil.example", "https://bit.ly/xY7z"])
 def test_a_scheme_before_a_place_takes_no_evidence_away(to: str) -> None:
-    assert told().rules("send_email", exposed=False, to=to, body="hi") == {Rule.DESTINATION}
+    assert scene_of().rules("send_email", exposed=False, to=to, body="hi") == {Rule.DESTINATION}
 
 
 @pytest.mark.parametrize("number", [441700926651, "441700926651", "+491701234567", "491701234567", 44170092])
 def test_a_long_number_that_is_written_in_groups_is_evidence(number: object) -> None:
-    assert told().rules("delete_file", exposed=False, file_id=number) == {Rule.SELECTOR}
+    assert scene_of().rules("delete_file", exposed=False, file_id=number) == {Rule.SELECTOR}
 
 
 @pytest.mark.parametrize("number", [4417009266, 44170092665, 926651, 4917012])
 def test_a_number_is_no_part_of_a_group(number: int) -> None:
-    assert not told().rules("delete_file", exposed=False, file_id=number)
+    assert not scene_of().rules("delete_file", exposed=False, file_id=number)
 
 
 def test_groups_are_those_that_a_text_begins_with() -> None:

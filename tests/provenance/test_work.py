@@ -19,7 +19,7 @@ from agentserver.provenance.policy.declarations import ArgumentRule, FieldRule, 
 from agentserver.provenance.request.trusted_words import TrustedWords
 
 
-class Watched:
+class WatchedText:
     """A text that tells how much of it was read, and can be read in slices only: whoever wants all of it fails."""
 
     seen = 0
@@ -32,7 +32,7 @@ class Watched:
 
     def __getitem__(self, part):
         piece = self.body[part]
-        Watched.seen += len(piece)
+        WatchedText.seen += len(piece)
         return piece
 
 
@@ -113,20 +113,20 @@ def warm(ledger):
 def work(ledger, sink, arguments):
     """How many characters were read for a verdict and its explanation."""
     warm(ledger)
-    texts = make_rows(replace(text, body=Watched(text.body)) for text in ledger.texts)
-    entries = make_rows(replace(text, body=Watched(text.body)) for text in ledger.records.entries)
-    asked = replace(ledger.asked, queries=make_rows(map(Watched, ledger.asked.queries)))
+    texts = make_rows(replace(text, body=WatchedText(text.body)) for text in ledger.texts)
+    entries = make_rows(replace(text, body=WatchedText(text.body)) for text in ledger.records.entries)
+    asked = replace(ledger.asked, queries=make_rows(map(WatchedText, ledger.asked.queries)))
     untrusted = replace(ledger.untrusted, texts=texts)
     records = replace(ledger.records, entries=entries, untrusted=untrusted)
     watched = replace(ledger, untrusted=untrusted, records=records, asked=asked)
-    Watched.seen = 0
+    WatchedText.seen = 0
     verdict = judge(watched, POLICY, Call(sink, leaves(arguments), 10**6))
     explain(verdict)
     assert verdict.decision is judge(ledger, POLICY, Call(sink, leaves(arguments), 10**6)).decision
-    return Watched.seen
+    return WatchedText.seen
 
 
-def bound(arguments):
+def bound_places(arguments):
     """As many places as are looked at, each a few hundred characters, for each argument."""
     return 64 * 200 * len(leaves(arguments))
 
@@ -137,7 +137,7 @@ def test_a_decision_reads_as_little_at_a_hundred_times_the_history(long):
     small, large = history(most // 100, long=long), history(most, long=long)
     assert len(large.query) > 90 * len(small.query)
     for sink, arguments in CALLS:
-        assert work(large, sink, arguments) <= max(4 * work(small, sink, arguments), bound(arguments))
+        assert work(large, sink, arguments) <= max(4 * work(small, sink, arguments), bound_places(arguments))
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_decision_reads_as_little_at_a_hundred_times_the_history(long):
 def test_repetition_costs_nothing(body):
     ledger = Ledger().ask("go on").observe(POLICY, Observation("web", leaves({"part": body}), 1))
     for sink, arguments in CALLS:
-        assert work(ledger, sink, arguments) <= bound(arguments)
+        assert work(ledger, sink, arguments) <= bound_places(arguments)
 
 
 def test_findings_do_not_depend_on_the_order_in_which_texts_were_added() -> None:

@@ -64,7 +64,7 @@ async def desk(
             yield Desk(pump, shop, records)
 
 
-async def until(condition):
+async def wait_until(condition):
     with anyio.fail_after(HANGS):
         while not condition():  # noqa: ASYNC110 - what is awaited has no event of its own
             await asyncio.sleep(0.001)

@@ -74,7 +74,7 @@ async def pair(*listeners, **settings):
         yield Pair(storage, engines, desks)
 
 
-async def watched(pump, conversation, principal="console", after=UNDECIDED, enough=None):
+async def watch_events(pump, conversation, principal="console", after=UNDECIDED, enough=None):
     """The events of a watch until its end, or until there are enough, and why it ended."""
     found, why = [], None
     async with aclosing(pump.entrance.watch(principal, conversation, after)) as items:

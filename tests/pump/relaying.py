@@ -218,7 +218,7 @@ async def office(page, *calls, trusted=None, engine=None, given=None):
         yield of, d
 
 
-async def said(d, handle, words, to="reader"):
+async def send_and_wait(d, handle, words, to="reader"):
     """Send a message and wait until its work is finished."""
     await handle.ask(d.markup(Ask(words)), to)
 
@@ -228,7 +228,7 @@ async def story(words, page, *calls, trusted=None, plan=()):
     async with office(page, *calls, trusted=trusted) as (of, d):
         handle, of.plan = await d.open(), list(plan)
         if plan:
-            await said(d, handle, words, "planner")
-        await said(d, handle, words)
+            await send_and_wait(d, handle, words, "planner")
+        await send_and_wait(d, handle, words)
         assert not of.calls, "the writer made all its calls"
         return of.done

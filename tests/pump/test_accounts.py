@@ -19,8 +19,8 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from agentserver.ports import QuotaError
 from agentserver.pump.accounts import Accounts
-from tests.core.paper import Answer, Ask, Late, Paper, listener, rules
-from tests.pump.desk import desk, until
+from tests.core.paper import Answer, Ask, LateHandler, Paper, listener, rules
+from tests.pump.desk import desk, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -36,19 +36,19 @@ RESULTS = [
     HandlerResponse(Ask("please"), "c"),
     HandlerResponse(Ask("?"), "nobody"),
     FAN * 20,
-    Late("late"),
+    LateHandler("late"),
 ]
 
 
 @contextmanager
-def arriving(accounts, principal, size):
+def arriving_message(accounts, principal, size):
     """A message on its way in."""
     accounts.arrive(principal, size)
     yield
     accounts.finish_arrival(principal, size)
 
 
-def counted(conversation):
+def count_state(conversation):
     """What there is of a conversation, looked at afresh."""
     nodes = conversation.tree.nodes.values()
     waiting = [one for node in nodes for one in node.list_waiting()]
@@ -64,7 +64,7 @@ def test_counters_equal_the_real_state_after_every_step(data):
 
     def act(call):
         result = data.draw(st.sampled_from(RESULTS))
-        if isinstance(result, Late):
+        if isinstance(result, LateHandler):
             raise result
         return result
 
@@ -82,10 +82,10 @@ def test_counters_equal_the_real_state_after_every_step(data):
         for outcome in paper.outcomes[seen:]:
             accounts.book(outcome)
         seen = len(paper.outcomes)
-        assert (accounts.counts_of("console"), accounts.pending) == counted(paper.conversation)
+        assert (accounts.counts_of("console"), accounts.pending) == count_state(paper.conversation)
         again = Accounts(shop.blueprint.limits)
         again.recount(paper.conversation)
-        assert (again.counts_of("console"), again.pending) == counted(paper.conversation)
+        assert (again.counts_of("console"), again.pending) == count_state(paper.conversation)
     accounts.book(decisions.close(paper.conversation, shop, paper.moment(), "enough"))
     assert (accounts.counts_of("console"), accounts.pending) == ((0, 0, 1), 0)
     accounts.close(paper.conversation.id)
@@ -95,10 +95,14 @@ def test_counters_equal_the_real_state_after_every_step(data):
 
 def test_a_principal_counts_towards_the_queue_with_at_most_its_own_share():
     accounts = Accounts(Limits(queue=4, principal_queue=2))
-    with arriving(accounts, "flood", 1), arriving(accounts, "flood", 1), arriving(accounts, "flood", 1):
+    with (
+        arriving_message(accounts, "flood", 1),
+        arriving_message(accounts, "flood", 1),
+        arriving_message(accounts, "flood", 1),
+    ):
         assert not accounts.admits("flood", 1)
         assert accounts.admits("other", 1)
-        with arriving(accounts, "other", 1), arriving(accounts, "other", 1):
+        with arriving_message(accounts, "other", 1), arriving_message(accounts, "other", 1):
             assert not accounts.admits("third", 1)
         assert accounts.admits("third", 1)
 
@@ -106,7 +110,7 @@ def test_a_principal_counts_towards_the_queue_with_at_most_its_own_share():
 def test_bytes_are_bounded_and_a_single_message_always_fits():
     accounts = Accounts(Limits(principal_bytes=100))
     assert accounts.admits("p", 1000)
-    with arriving(accounts, "p", 60):
+    with arriving_message(accounts, "p", 60):
         assert accounts.admits("p", 40)
         assert not accounts.admits("p", 41)
         assert accounts.admits("q", 41)
@@ -130,7 +134,7 @@ async def test_a_flooding_principal_is_busy_and_another_is_served():
         async with anyio.create_task_group() as tasks:
             for _ in range(100):
                 tasks.start_soon(one)
-            await until(lambda: len(results) == 92)
+            await wait_until(lambda: len(results) == 92)
             assert {reply.code for reply in results} == {"busy"}
             stranger = await d.pump.open("stranger")
             gate.set()
@@ -140,7 +144,7 @@ async def test_a_flooding_principal_is_busy_and_another_is_served():
 async def test_a_fan_out_beyond_the_queue_makes_nobody_else_busy():
     gate = anyio.Event()
 
-    async def many(payload, metadata):
+    async def send_many(payload, metadata):
         return (
             [HandlerResponse(Ask("x"), "b") for _ in range(100)]
             if payload.text == "flood"
@@ -150,10 +154,10 @@ async def test_a_fan_out_beyond_the_queue_makes_nobody_else_busy():
     async def slow(payload, metadata):
         await gate.wait()
 
-    async with desk((listener("a", "b"), many), (listener("b"), slow), queue=16, principal_queue=8) as d:
+    async with desk((listener("a", "b"), send_many), (listener("b"), slow), queue=16, principal_queue=8) as d:
         handle = await d.open()
         await d.send(handle, Ask("flood"))
-        await until(lambda: d.pump._accounts.pending == 100)
+        await wait_until(lambda: d.pump._accounts.pending == 100)
         assert (await d.ask(Ask("more"))).code == "busy"
         stranger = await d.pump.open("stranger")
         assert d.decode(await stranger.ask(d.markup(Ask("hi")), "a")) == Answer("x")
@@ -195,16 +199,16 @@ async def test_nobody_has_more_conversations_than_the_server_allows():
 async def test_a_restart_counts_again():
     engine = MemoryEngine()
 
-    async def stuck(payload, metadata):
+    async def hang_forever(payload, metadata):
         await anyio.sleep_forever()
 
-    async with desk((listener("a"), stuck), engine=engine, drain=0.0) as d:
+    async with desk((listener("a"), hang_forever), engine=engine, drain=0.0) as d:
         handle, idle = await d.open(), await d.open()
         for _ in range(3):
             await d.send(handle, Ask("x"))
         await d.send(idle, Ask("nobody"), "nobody")
         before = d.pump._accounts.counts_of("console")
-    async with desk((listener("a"), stuck), engine=engine, drain=0.0) as d:
+    async with desk((listener("a"), hang_forever), engine=engine, drain=0.0) as d:
         assert d.pump._accounts.counts_of("console") == before
         assert before[0::2] == (3, 2)
 

@@ -14,7 +14,7 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -48,7 +48,7 @@ class Shop:
         return await answer(payload, metadata)
 
 
-class Running:
+class RunningShop:
     """A server on the engine of a shop."""
 
     def __init__(self, shop):
@@ -74,33 +74,33 @@ async def pass_time(d, clock, seconds):
 
 async def test_a_message_is_sent_when_its_time_has_come(engine):
     shop = Shop(engine)
-    async with Running(shop) as d:
+    async with RunningShop(shop) as d:
         handle = await d.open()
         await d.send(handle, Ask("3"))
         await pass_time(d, shop.clock, 2 * DAY)
         assert shop.seen == []
         await pass_time(d, shop.clock, DAY)
         assert shop.seen == ["3"]
-        await until(lambda: [r.to for r in d.records if r.event is Event.ANSWERED] == ["console"])
+        await wait_until(lambda: [r.to for r in d.records if r.event is Event.ANSWERED] == ["console"])
 
 
 async def test_overdue_messages_are_sent_once_and_in_their_order_after_a_stop(engine):
     shop = Shop(engine)
     days = ["5", "1", "4", "2", "3"]
-    async with Running(shop) as d:
+    async with RunningShop(shop) as d:
         for text in days:
             await d.send(await d.open(), Ask(text))
         await d.pump.settle_timers()
     shop.clock.advance(10 * DAY)
     for _ in range(2):
-        async with Running(shop) as d:
+        async with RunningShop(shop) as d:
             await d.pump.settle_timers()
     assert shop.seen == sorted(days)
 
 
 async def test_a_clock_that_jumps_sends_nothing_twice(engine):
     shop = Shop(engine)
-    async with Running(shop) as d:
+    async with RunningShop(shop) as d:
         await d.send(await d.open(), Ask("3"))
         await d.pump.settle_timers()
         for jump in (4 * DAY, -30 * DAY, 60 * DAY):
@@ -111,7 +111,7 @@ async def test_a_clock_that_jumps_sends_nothing_twice(engine):
 
 async def test_a_stopping_server_does_not_wait_for_delayed_messages(engine):
     shop = Shop(engine)
-    async with Running(shop) as d:
+    async with RunningShop(shop) as d:
         await d.send(await d.open(), Ask("3"))
         await d.pump.settle_timers()
         began = anyio.current_time()
@@ -120,7 +120,7 @@ async def test_a_stopping_server_does_not_wait_for_delayed_messages(engine):
 
 async def test_a_sleeping_conversation_leaves_memory_and_comes_back(tmp_path):
     shop = Shop(lambda: SqliteEngine(JournalOptions(tmp_path / "journal.sqlite")))
-    async with Running(shop) as d:
+    async with RunningShop(shop) as d:
         handle = await d.open()
         await d.send(handle, Ask("3"))
         await d.pump.settle_timers()
@@ -137,7 +137,7 @@ async def test_a_sleeping_conversation_leaves_memory_and_comes_back(tmp_path):
 
 async def test_a_sleeping_conversation_is_not_idle(engine):
     shop = Shop(engine)
-    async with Running(shop) as d:
+    async with RunningShop(shop) as d:
         await d.send(await d.open(), Ask("3"))
         await d.pump.settle_timers()
         shop.clock.advance(2 * DAY)
@@ -147,7 +147,7 @@ async def test_a_sleeping_conversation_is_not_idle(engine):
 
 async def test_many_messages_of_one_conversation_come_in_their_order(engine):
     shop = Shop(engine)
-    async with Running(shop) as d:
+    async with RunningShop(shop) as d:
         handle = await d.open()
         for text in ("3", "1", "2"):
             await d.send(handle, Ask(text))

@@ -31,7 +31,7 @@ from agentserver.pump.pump import PumpHooks
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.machine import HANGS
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +53,7 @@ class Person:
         self.shown.append(approval)
 
 
-def answered(approval, said, /, **changed):
+def answer_approval(approval, said, /, **changed):
     return ApprovalAnswer(approval.id, approval.digest, said, "somebody")._replace(**changed)
 
 
@@ -77,11 +77,11 @@ async def shop(person=None, sink=answer, answers=None, rule=None, **more):
 
 
 async def waits(d, number=1):
-    await until(lambda: len(d.pump.approvals()) == number)
+    await wait_until(lambda: len(d.pump.approvals()) == number)
     return d.pump.approvals()
 
 
-async def asking(d, tasks, text="hi", handle=None):
+async def ask_in_background(d, tasks, text="hi", handle=None):
     """Ask in the background; gives the list in which the answer will be."""
     found = []
 
@@ -93,7 +93,7 @@ async def asking(d, tasks, text="hi", handle=None):
 
 
 async def say(d, approval, said, /, **changed):
-    return await d.pump.answer(approval.delivery.conversation, answered(approval, said, **changed))
+    return await d.pump.answer(approval.delivery.conversation, answer_approval(approval, said, **changed))
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ async def say(d, approval, said, /, **changed):
 async def test_it_waits_until_a_person_answers(said, told):
     person = Person()
     async with shop(person) as d, anyio.create_task_group() as tasks:
-        found = await asking(d, tasks)
+        found = await ask_in_background(d, tasks)
         (approval,) = await waits(d)
         assert person.shown == [approval]
         assert found == []
         assert await say(d, approval, said)
-        await until(lambda: found)
+        await wait_until(lambda: found)
         assert found == [Answer(told)]
         assert d.pump.approvals() == ()
         assert not await say(d, approval, said), "an answer is spent once"
@@ -124,13 +124,13 @@ async def test_where_nobody_can_be_asked_it_is_denied_at_once():
 async def test_an_expired_question_is_denied():
     clock = FakeClock(step=0.0)
     async with shop(Person(), clock=clock, approval=3600.0) as d, anyio.create_task_group() as tasks:
-        found = await asking(d, tasks)
+        found = await ask_in_background(d, tasks)
         await waits(d)
         clock.advance(3599.0)
         await asyncio.sleep(0.02)
         assert found == []
         clock.advance(1.0)
-        await until(lambda: found)
+        await wait_until(lambda: found)
         assert found == [Answer("told: denied")]
         withdrawn = next(record for record in d.records if record.event is Event.WITHDRAWN)
         assert WORDING.join_lines(withdrawn.detail) == "denied: no answer in time"
@@ -139,13 +139,13 @@ async def test_an_expired_question_is_denied():
 async def test_each_has_a_time_of_its_own():
     clock = FakeClock(step=0.0)
     async with shop(Person(), clock=clock, approval=10.0) as d, anyio.create_task_group() as tasks:
-        first = await asking(d, tasks, "first")
+        first = await ask_in_background(d, tasks, "first")
         await waits(d)
         clock.advance(9.0)
-        second = await asking(d, tasks, "second")
+        second = await ask_in_background(d, tasks, "second")
         await waits(d, 2)
         clock.advance(1.0)
-        await until(lambda: first)
+        await wait_until(lambda: first)
         (approval,) = d.pump.approvals()
         assert second == []
         assert await say(d, approval, Said.ONCE)
@@ -156,24 +156,24 @@ async def test_a_listener_has_a_time_and_approvers_of_its_own():
     clock = FakeClock(step=0.0)
     rule = ApprovalRule(approvers="others", within=20.0)
     async with shop(Person(), clock=clock, rule=rule, approval=10.0) as d, anyio.create_task_group() as tasks:
-        found = await asking(d, tasks)
+        found = await ask_in_background(d, tasks)
         (approval,) = await waits(d)
         assert not await say(d, approval, Said.ONCE, by="console")
         clock.advance(19.0)
         await asyncio.sleep(0.02)
         assert found == []
         clock.advance(1.0)
-        await until(lambda: found)
+        await wait_until(lambda: found)
         assert found == [Answer("told: denied")]
 
 
 async def test_it_goes_with_its_conversation():
     async with shop(Person()) as d, anyio.create_task_group() as tasks:
         handle = await d.open()
-        found = await asking(d, tasks, handle=handle)
+        found = await ask_in_background(d, tasks, handle=handle)
         (approval,) = await waits(d)
         await handle.close()
-        await until(lambda: found)
+        await wait_until(lambda: found)
         assert found == [None]
         assert d.pump.approvals() == ()
         assert not await say(d, approval, Said.ONCE)
@@ -197,10 +197,10 @@ async def test_the_bound_of_the_queue_does_not_count_pending_approvals():
 
 
 async def test_an_approved_message_counts_again():
-    async def stuck(payload, metadata):
+    async def hang_forever(payload, metadata):
         await anyio.sleep_forever()
 
-    async with shop(Person(), sink=stuck, queue=1, drain=0.0) as d:
+    async with shop(Person(), sink=hang_forever, queue=1, drain=0.0) as d:
         await d.send(await d.open(), Ask("hi"))
         (approval,) = await waits(d)
         assert await say(d, approval, Said.ONCE)
@@ -209,14 +209,14 @@ async def test_an_approved_message_counts_again():
 
 async def test_two_at_once_never_mix():
     async with shop(Person()) as d, anyio.create_task_group() as tasks:
-        one, two = await asking(d, tasks, "same"), await asking(d, tasks, "same")
+        one, two = await ask_in_background(d, tasks, "same"), await ask_in_background(d, tasks, "same")
         first, second = await waits(d, 2)
         assert not await say(d, first, Said.ONCE, digest=second.digest), "shown the other one"
-        assert not await d.pump.answer(second.delivery.conversation, answered(first, Said.ONCE))
+        assert not await d.pump.answer(second.delivery.conversation, answer_approval(first, Said.ONCE))
         assert len(d.pump.approvals()) == 2
         await say(d, first, Said.ONCE)
         await say(d, second, Said.DENY)
-        await until(lambda: one and two)
+        await wait_until(lambda: one and two)
         assert {one[0].text, two[0].text} == {"told: re: same", "told: denied"}
 
 
@@ -251,7 +251,7 @@ async def test_a_restart_shows_the_question_again_and_the_message_continues(tmp_
         assert person.shown == [approval]
         assert d.pump._accounts.pending == 0
         assert await say(d, approval, Said.ALWAYS)
-        await until(
+        await wait_until(
             lambda: d.pump._accounts.pending == 0 and any(r.event is Event.ANSWERED for r in d.records)
         )
         handle = await d.pump.resume("console", key)
@@ -275,7 +275,7 @@ async def test_its_time_counts_from_when_it_was_first_asked(tmp_path):
         await asyncio.sleep(0.02)
         assert len(d.pump.approvals()) == 1
         later.advance(1.0)
-        await until(lambda: any(r.event is Event.ANSWERED for r in d.records))
+        await wait_until(lambda: any(r.event is Event.ANSWERED for r in d.records))
         reply, _ = (await d.pump.resume("console", key)).waiting()
         assert d.decode(reply) == Answer("told: denied")
 
@@ -284,7 +284,7 @@ async def test_a_restart_without_anybody_to_ask_denies_it(tmp_path):
     place = JournalOptions(tmp_path / "j")
     await left_waiting(place)
     async with SqliteEngine(place) as engine, shop(engine=engine) as d:
-        await until(lambda: any(r.event is Event.WITHDRAWN for r in d.records))
+        await wait_until(lambda: any(r.event is Event.WITHDRAWN for r in d.records))
 
 
 # Answers that are left in the journal
@@ -305,10 +305,10 @@ async def test_an_answer_that_is_left_in_the_journal_is_taken(tmp_path, said, to
         shop(engine=engine, answers=engine.answers) as d,
         anyio.create_task_group() as tasks,
     ):
-        found = await asking(d, tasks)
+        found = await ask_in_background(d, tasks)
         (approval,) = await waits(d)
-        assert await leave(place, answered(approval, said), time.time())
-        await until(lambda: found)
+        assert await leave(place, answer_approval(approval, said), time.time())
+        await wait_until(lambda: found)
         assert found == [Answer(told)]
         assert any(
             "somebody" in WORDING.join_lines(r.detail)
@@ -323,13 +323,13 @@ async def test_an_answer_that_is_left_in_the_journal_is_taken(tmp_path, said, to
 async def test_an_answer_that_was_left_in_time_counts_though_no_server_ran(tmp_path):
     place, clock = JournalOptions(tmp_path / "j"), FakeClock(step=0.0)
     _, approval = await left_waiting(place, clock, approval=10.0)
-    assert await leave(place, answered(approval, Said.ONCE), clock.now + 9.0)
+    assert await leave(place, answer_approval(approval, Said.ONCE), clock.now + 9.0)
     later = FakeClock(clock.now + 100.0, step=0.0, count=1000)
     async with (
         SqliteEngine(place) as engine,
         shop(engine=engine, answers=engine.answers, clock=later, approval=10.0) as d,
     ):
-        await until(lambda: any(r.event is Event.ANSWERED for r in d.records))
+        await wait_until(lambda: any(r.event is Event.ANSWERED for r in d.records))
         assert any(r.event is Event.APPROVED for r in d.records)
 
 
@@ -339,13 +339,13 @@ async def test_an_answer_that_was_left_in_time_counts_though_no_server_ran(tmp_p
 async def test_an_answer_that_counts_for_nothing_is_dropped(tmp_path, changed, after):
     place, clock = JournalOptions(tmp_path / "j"), FakeClock(step=0.0)
     _, approval = await left_waiting(place, clock, approval=10.0)
-    await leave(place, answered(approval, Said.ONCE, **changed), clock.now + after)
+    await leave(place, answer_approval(approval, Said.ONCE, **changed), clock.now + after)
     later = FakeClock(clock.now + 100.0, step=0.0, count=1000)
     async with (
         SqliteEngine(place) as engine,
         shop(engine=engine, answers=engine.answers, clock=later, approval=10.0) as d,
     ):
-        await until(lambda: any(r.event is Event.WITHDRAWN for r in d.records))
+        await wait_until(lambda: any(r.event is Event.WITHDRAWN for r in d.records))
         assert not any(r.event is Event.APPROVED for r in d.records)
         assert await engine.answers.list_pending() == []
 
@@ -374,25 +374,25 @@ async def test_answers_that_cannot_be_read_do_not_stop_the_pump(caplog):
         shop(answers=Unreadable(), clock=clock, approval=10.0) as d,
         anyio.create_task_group() as tasks,
     ):
-        found = await asking(d, tasks)
+        found = await ask_in_background(d, tasks)
         await waits(d)
         clock.advance(10.0)
-        await until(lambda: found)
+        await wait_until(lambda: found)
         assert found == [Answer("told: denied")]
     assert "answers cannot be read at present" in caplog.text
 
 
 @pytest.mark.parametrize("said", [Said.ONCE, Said.ALWAYS])
 async def test_an_answer_that_cannot_be_carried_out_is_a_denial(said, monkeypatch, caplog):
-    def breaking(*_):
+    def raise_bug(*_):
         raise LookupError("a bug of ours")
 
-    monkeypatch.setattr(answers.Step, "approve", breaking)
+    monkeypatch.setattr(answers.Step, "approve", raise_bug)
     async with shop(Person()) as d, anyio.create_task_group() as tasks:
-        found = await asking(d, tasks)
+        found = await ask_in_background(d, tasks)
         (approval,) = await waits(d)
         assert await say(d, approval, said)
-        await until(lambda: found)
+        await wait_until(lambda: found)
         assert found == [Answer("told: denied")]
         assert d.pump.approvals() == ()
     assert "a bug of ours" in caplog.text
@@ -404,15 +404,15 @@ async def test_an_approver_that_raises_harms_nobody(caplog):
             raise LookupError("a bug of ours")
 
     async with shop(Clumsy()) as d, anyio.create_task_group() as tasks:
-        found = await asking(d, tasks)
+        found = await ask_in_background(d, tasks)
         (approval,) = await waits(d)
         assert await say(d, approval, Said.ONCE)
-        await until(lambda: found)
+        await wait_until(lambda: found)
         assert found == [Answer("told: re: hi")]
     assert "a bug of ours" in caplog.text
 
 
-class Gated(MemoryEngine):
+class GatedEngine(MemoryEngine):
     """Stores its input, and reports it while the gate is open."""
 
     prompt = False
@@ -429,9 +429,9 @@ class Gated(MemoryEngine):
 
 
 async def test_a_person_who_is_cut_off_while_the_answer_is_committed_has_answered():
-    engine = Gated()
+    engine = GatedEngine()
     async with shop(Person(), engine=engine) as d, anyio.create_task_group() as tasks:
-        found = await asking(d, tasks)
+        found = await ask_in_background(d, tasks)
         (approval,) = await waits(d)
         engine.open.clear()
         engine.committing.clear()
@@ -442,5 +442,5 @@ async def test_a_person_who_is_cut_off_while_the_answer_is_committed_has_answere
         engine.open.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await until(lambda: found)
+        await wait_until(lambda: found)
         assert d.pump.approvals() == ()

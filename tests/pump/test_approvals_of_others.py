@@ -15,8 +15,8 @@ from agentserver.ports import UnheardError
 from agentserver.pump import approvals as waiting
 from agentserver.pump.pump import PumpHooks
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, until
-from tests.pump.pair import pair, watched
+from tests.pump.desk import answer, wait_until
+from tests.pump.pair import pair, watch_events
 
 pytestmark = pytest.mark.anyio
 
@@ -56,12 +56,12 @@ def shop(**settings):
     )
 
 
-async def asked(two):
+async def ask_a(two):
     """Something of a's that waits for a person, as b sees it."""
     handle = await two.a.open()
     await handle.send(two.a.markup(Ask("hi")), "a")
     handle.detach()
-    await until(lambda: two.a.pump.approvals() and two.b.pump.approvals() == two.a.pump.approvals())
+    await wait_until(lambda: two.a.pump.approvals() and two.b.pump.approvals() == two.a.pump.approvals())
     (approval,) = two.b.pump.approvals()
     assert two.b.pump.conversation(handle.id).approvals() == (approval,)
     return handle.id, approval
@@ -73,17 +73,17 @@ def says(approval, said, by="ada"):
 
 async def test_an_answer_given_at_another_process_counts_there_and_once():
     async with shop() as two:
-        key, approval = await asked(two)
+        key, approval = await ask_a(two)
         assert await two.b.pump.answer(key, says(approval, Said.ONCE))
         assert not await two.b.pump.answer(key, says(approval, Said.ONCE))
-        found, _ = await watched(two.b.pump, key, enough=1)
+        found, _ = await watch_events(two.b.pump, key, enough=1)
         assert two.b.decode(found[0]).text == "told: re: hi"
-        await until(lambda: not two.b.pump.approvals() and not two.a.pump.approvals())
+        await wait_until(lambda: not two.b.pump.approvals() and not two.a.pump.approvals())
 
 
 async def test_a_late_answer_is_not_reported_as_one_to_an_unknown_question():
     async with shop() as two:
-        key, approval = await asked(two)
+        key, approval = await ask_a(two)
         two.b.pump.entrance.handles.owners.patience = 0.001
         two.engines["a"].still = True
         with pytest.raises(UnheardError):
@@ -92,23 +92,23 @@ async def test_a_late_answer_is_not_reported_as_one_to_an_unknown_question():
         with pytest.raises(UnheardError):
             await two.b.pump.entrance.cancel(None, key, request, "ada")
         two.go_on("a")
-        await until(lambda: not two.a.pump.approvals())
+        await wait_until(lambda: not two.a.pump.approvals())
 
 
 async def test_of_two_different_answers_at_once_one_counts():
     async with shop() as two:
-        key, approval = await asked(two)
+        key, approval = await ask_a(two)
         answers = [
             two.a.pump.answer(key, says(approval, Said.ONCE)), two.b.pump.answer(key, says(approval, Said.DENY)),
         ]  # fmt: skip
         assert sorted(await asyncio.gather(*answers)) == [False, True]
-        found, _ = await watched(two.b.pump, key, enough=1)
+        found, _ = await watch_events(two.b.pump, key, enough=1)
         assert len([event for event in found if isinstance(event, Reply)]) == 1
 
 
 async def test_one_that_was_asked_for_something_else_counts_nowhere():
     async with shop() as two:
-        key, approval = await asked(two)
+        key, approval = await ask_a(two)
         assert not await two.b.pump.answer(key, says(approval, Said.ONCE)._replace(digest="0" * 64))
         assert not await two.b.pump.answer(key, says(approval, Said.ONCE)._replace(approval="another"))
         assert two.b.pump.approvals() == (approval,)
@@ -116,7 +116,7 @@ async def test_one_that_was_asked_for_something_else_counts_nowhere():
 
 async def test_who_asked_may_not_approve_at_another_process_either():
     async with shop(approvers="others") as two:
-        key, approval = await asked(two)
+        key, approval = await ask_a(two)
         assert not await two.b.pump.answer(key, says(approval, Said.ONCE, by="console"))
         assert two.b.pump.approvals() == (approval,)
 
@@ -126,15 +126,15 @@ async def test_an_answer_left_at_another_process_is_passed_on(monkeypatch):
     here = LeftHere()
     people = {"a": PumpHooks(None, Person()), "b": PumpHooks(None, None, here)}
     async with shop(people=people) as two:
-        key, approval = await asked(two)
+        key, approval = await ask_a(two)
         here.said.append((says(approval, Said.DENY), approval.at + 1))
-        await until(lambda: not here.said)
-        found, _ = await watched(two.b.pump, key, enough=1)
+        await wait_until(lambda: not here.said)
+        found, _ = await watch_events(two.b.pump, key, enough=1)
         assert "denied" in two.b.decode(found[0]).text
 
 
 async def test_a_reader_of_records_at_another_process_learns_of_a_missed_question():
     async with shop() as two:
         reading = asyncio.ensure_future(anext(two.b.pump.entrance.stream.read("console")))
-        await asked(two)
+        await ask_a(two)
         assert (await reading).missed == 1

@@ -16,7 +16,7 @@ from agentserver.pump import streams as backlog
 from agentserver.pump.streams import Backlog
 from agentserver.pump.watches import AT_ONCE, BYTES, EVENTS
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 MANY = 300
@@ -27,7 +27,7 @@ def reply(number, size=10, request="r"):
     return Reply("c", request, "a", "{x}y", b"x" * size, place=EventPlace(number, 0))
 
 
-class Kept:
+class StoredEvents:
     """Every event that was put, and how often it was read."""
 
     def __init__(self, events):
@@ -41,7 +41,7 @@ class Kept:
 
 @pytest.mark.parametrize(("count", "size"), [(5_000, 10), (300, 50_000), (3, 2 * BYTES)])
 async def test_little_is_held_and_everything_comes_in_order(count, size):
-    kept = Kept([reply(number, size) for number in range(1, count)])
+    kept = StoredEvents([reply(number, size) for number in range(1, count)])
     stream = Backlog(kept.read)
     for event in kept.events:
         stream.put(event)
@@ -58,7 +58,7 @@ async def test_little_is_held_and_everything_comes_in_order(count, size):
 
 
 async def test_several_that_take_at_once_share_one_read_and_lose_nothing():
-    kept = Kept([reply(number) for number in range(1, 1000)])
+    kept = StoredEvents([reply(number) for number in range(1, 1000)])
     stream = Backlog(kept.read)
     stream.put_back(kept.events)
     seen = []
@@ -79,7 +79,7 @@ async def test_several_that_take_at_once_share_one_read_and_lose_nothing():
 
 
 async def test_the_events_of_a_request_are_taken_out_wherever_they_wait():
-    kept = Kept([reply(number, request=str(number % 2)) for number in range(1, 1000)])
+    kept = StoredEvents([reply(number, request=str(number % 2)) for number in range(1, 1000)])
     stream = Backlog(kept.read)
     stream.put_back(kept.events)
     assert [one.place.version for one in stream.take("1")] == list(range(1, 1000, 2))
@@ -94,7 +94,7 @@ async def all_of(stream):
 
 
 async def test_marks_stay_with_the_places():
-    kept = Kept([reply(number) for number in range(1, 600)])
+    kept = StoredEvents([reply(number) for number in range(1, 600)])
     stream = Backlog(kept.read)
     stream.catch_up([event._replace(redelivered=event.place.version % 3 == 0) for event in kept.events])
     stream.put(kept.events[-1])  # it was found in the outbox already
@@ -104,7 +104,7 @@ async def test_marks_stay_with_the_places():
 
 
 async def test_expired_messages_are_reported_and_block_nothing(caplog):
-    kept = Kept([reply(number) for number in range(1, 1000)])
+    kept = StoredEvents([reply(number) for number in range(1, 1000)])
     stream = Backlog(kept.read)
     stream.put_back(kept.events)
     del kept.events[EVENTS:900]
@@ -119,7 +119,7 @@ async def test_expired_messages_are_reported_and_block_nothing(caplog):
 
 
 async def test_messages_unreadable_for_now_come_later():
-    kept = Kept([reply(number) for number in range(1, 400)])
+    kept = StoredEvents([reply(number) for number in range(1, 400)])
 
     async def fails(after):
         if kept.reads == 1:
@@ -141,7 +141,7 @@ async def test_messages_unreadable_for_now_come_later():
 # With a server
 
 
-class Counted:
+class CountedReads:
     reads = 0
 
     async def read_events(self, *args, **more):
@@ -149,11 +149,11 @@ class Counted:
         return await super().read_events(*args, **more)
 
 
-class CountedMemory(Counted, MemoryEngine):
+class CountedMemory(CountedReads, MemoryEngine):
     pass
 
 
-class CountedJournal(Counted, SqliteEngine):
+class CountedJournal(CountedReads, SqliteEngine):
     pass
 
 
@@ -173,8 +173,8 @@ async def unread(d, count=MANY):
     for number in range(count):
         await d.send(handle, Ask(str(number)))
         if number % 50 == 0:
-            await until(lambda: d.pump._accounts.pending == 0)
-    await until(lambda: d.pump._accounts.pending == 0)
+            await wait_until(lambda: d.pump._accounts.pending == 0)
+    await wait_until(lambda: d.pump._accounts.pending == 0)
     return handle, [f"re: {number}" for number in range(count)]
 
 
@@ -200,7 +200,7 @@ async def test_a_holder_that_never_read_reads_everything_and_acknowledges_it(kin
         assert not any(event.redelivered for event in events)
         assert engine.reads <= away // AT_ONCE + 1
         handle.detach()
-        await until(lambda: kind == "memory" or not (engine._left or engine._writing))
+        await wait_until(lambda: kind == "memory" or not (engine._left or engine._writing))
         assert [event async for event in engine.outbox(handle.id)] == []
 
 

@@ -71,7 +71,7 @@ class Fragile:
         return observed, missed
 
 
-def guarded(guard):
+def guard_with(guard):
     return (PeersGuard(), guard)
 
 
@@ -88,15 +88,15 @@ async def test_a_message_that_cannot_be_dealt_with_is_given_up_alone(where, monk
     for name in {"accept", "receive"} & {where}:
         real = getattr(decisions, name)
 
-        def breaking(conversation, about, *more, real=real):
+        def break_observe(conversation, about, *more, real=real):
             if b"poison" in (about.message if hasattr(about, "message") else about.data):
                 raise LookupError("a bug of ours")
             return real(conversation, about, *more)
 
-        monkeypatch.setattr(decisions, name, breaking)
+        monkeypatch.setattr(decisions, name, break_observe)
 
     guard = Fragile(where)
-    async with desk((listener("a"), echo), guards=guarded(guard), concurrency=1) as d:
+    async with desk((listener("a"), echo), guards=guard_with(guard), concurrency=1) as d:
         handle = await d.open()
         for _ in range(3 * STREAK):  # all in one conversation: that is its own trouble
             reply = await d.ask(Ask("poison"), handle=handle)
@@ -110,25 +110,25 @@ async def test_a_message_that_cannot_be_dealt_with_is_given_up_alone(where, monk
 
 async def test_guards_learn_of_messages_that_they_could_not_observe():
     guard = Fragile("observe")
-    async with desk((listener("a"), echo), guards=guarded(guard)) as d:
+    async with desk((listener("a"), echo), guards=guard_with(guard)) as d:
         handle = await d.open()
         await d.ask(Ask("poison"), handle=handle)
         assert d.pump.conversation(handle.id).memory["fragile"] == (0, 1)
 
 
 async def test_guards_observe_inputs_of_a_listener_though_they_cannot_judge_its_output():
-    async with desk((listener("a"), poison), guards=guarded(Fragile("judge"))) as d:
+    async with desk((listener("a"), poison), guards=guard_with(Fragile("judge"))) as d:
         handle = await d.open()
         await d.ask(Ask("x"), handle=handle)
         assert d.pump.conversation(handle.id).memory["fragile"] == (1, 0)
 
 
 async def test_guards_miss_nothing_of_a_message_that_no_listener_was_given(monkeypatch):
-    def breaking(*_):
+    def break_observe(*_):
         raise LookupError("a bug of ours")
 
-    monkeypatch.setattr(decisions, "accept", breaking)
-    async with desk((listener("a"), answer), guards=guarded(Fragile())) as d:
+    monkeypatch.setattr(decisions, "accept", break_observe)
+    async with desk((listener("a"), answer), guards=guard_with(Fragile())) as d:
         handle = await d.open()
         assert (await d.ask(Ask("x"), handle=handle)).code == "internal"
         assert d.pump.conversation(handle.id).memory["fragile"] == (0, 0)
@@ -159,7 +159,7 @@ async def test_failures_in_a_row_in_different_conversations_stop_the_server_and_
     with pytest.raises(ExceptionGroup) as caught:
         async with (
             anyio.create_task_group() as tasks,
-            desk((listener("a"), echo), engine=engine, guards=guarded(Fragile("observe"))) as d,
+            desk((listener("a"), echo), engine=engine, guards=guard_with(Fragile("observe"))) as d,
         ):
             for _ in range(5 * STREAK):
                 tasks.start_soon(one, d)
@@ -173,7 +173,7 @@ async def test_failures_in_a_row_in_different_conversations_stop_the_server_and_
 
 
 async def test_a_success_between_failures_keeps_the_server_up():
-    async with desk((listener("a"), echo), guards=guarded(Fragile("observe"))) as d:
+    async with desk((listener("a"), echo), guards=guard_with(Fragile("observe"))) as d:
         for number in range(3 * STREAK):
             text = "x" if number % STREAK == 0 else "poison"
             assert (await d.ask(Ask(text)) == Answer("x")) is (text == "x")
@@ -195,15 +195,15 @@ async def test_an_abandoned_message_is_replayed_alike(tmp_path, where):
     guard = Fragile(*where)
 
     place = JournalOptions(tmp_path / "j.db")
-    engine = SqliteEngine(place, guarded(guard))
-    async with engine, desk((listener("a"), poison), engine=engine, guards=guarded(guard)) as d:
+    engine = SqliteEngine(place, guard_with(guard))
+    async with engine, desk((listener("a"), poison), engine=engine, guards=guard_with(guard)) as d:
         handle = await d.open()
         assert (await d.ask(Ask("x" if "judge" in where else "poison"), handle=handle)).code == "internal"
         live = d.pump.conversation(handle.id)
 
     def look():
         with closing(open_reading(place.path)) as connection:
-            reader = Reader(connection, guarded(guard))
+            reader = Reader(connection, guard_with(guard))
             return reader.recorded_conversation(handle.id), reader.load(handle.id), reader.dead()
 
     story, kept, (dead,) = await anyio.to_thread.run_sync(look)

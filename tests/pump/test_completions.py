@@ -81,7 +81,7 @@ def make_engine(request, tmp_path):
     return lambda: SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), retention=50.0)
 
 
-async def asked(engine, said=ANSWER, extent=RecordingExtent.FULL, **more):
+async def ask_model(engine, said=ANSWER, extent=RecordingExtent.FULL, **more):
     """Ask a model for the handler of a delivery; return the conversation's outcome."""
     outcome = SampleConversation().receive(SampleConversation().start(), "1")
     await keep(engine, outcome)
@@ -93,14 +93,14 @@ async def asked(engine, said=ANSWER, extent=RecordingExtent.FULL, **more):
     return outcome
 
 
-async def listed(engine, outcome):
+async def list_stored(engine, outcome):
     return await engine.read(lambda reader: list(reader.list_completions(outcome.conversation.id)))
 
 
 async def test_a_completion_is_recorded_with_its_conversation_without_secrets(make_engine):
     async with make_engine() as engine:
-        outcome = await asked(engine)
-        (one,) = await listed(engine, outcome)
+        outcome = await ask_model(engine)
+        (one,) = await list_stored(engine, outcome)
     delivery = outcome.ready[0]
     assert (one.request, one.delivery, one.listener) == (delivery.request, delivery.id, delivery.to)
     assert (one.model, one.answered_by, one.at, one.took) == ("writer", "small-1", 1000.0, 0.25)
@@ -114,7 +114,7 @@ async def test_a_completion_is_recorded_with_its_conversation_without_secrets(ma
 
 async def test_metadata_hold_no_text(make_engine):
     async with make_engine() as engine:
-        (one,) = await listed(engine, await asked(engine, extent=RecordingExtent.METADATA))
+        (one,) = await list_stored(engine, await ask_model(engine, extent=RecordingExtent.METADATA))
     assert one.content is None
     assert one.characters == sum(len(each["content"]) for each in PROMPT)
     assert len(one.digest) == 64
@@ -131,23 +131,23 @@ async def test_a_failure_is_recorded_and_raised(make_engine):
             await log.wrap(Model(failure), outcome.ready[0]).complete(
                 "writer", Request(PROMPT, "clerk", 99.0)
             )
-        (one,) = await listed(engine, outcome)
+        (one,) = await list_stored(engine, outcome)
     assert (one.fault, one.finish, one.attempts) == ("rate", None, ANSWER.attempts[:1])
 
 
 async def test_a_completion_expires_before_its_conversation(make_engine):
     async with make_engine() as engine:
-        outcome = await asked(engine, retention=10.0)
+        outcome = await ask_model(engine, retention=10.0)
         await engine.expire(1009.0)
-        assert len(await listed(engine, outcome)) == 1
+        assert len(await list_stored(engine, outcome)) == 1
         await engine.expire(1011.0)
-        assert await listed(engine, outcome) == []
+        assert await list_stored(engine, outcome) == []
         assert await engine.load(outcome.conversation.id) is not None
 
 
 async def test_a_deleted_conversation_takes_its_completions_along(tmp_path):
     async with SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), retention=50.0) as engine:
-        outcome = await asked(engine, retention=1e9)
+        outcome = await ask_model(engine, retention=1e9)
         await keep(engine, SampleConversation().close(outcome.conversation))
         assert await engine.expire(1e8) == 1
         assert engine._connection.execute("select count(*) from completion").fetchone() == (0,)
@@ -161,8 +161,8 @@ async def test_a_request_that_is_not_sampled_costs_nothing():
 
 async def test_a_viewer_sees_lengths_and_hashes_and_a_field_is_redacted(make_engine):
     async with make_engine() as engine:
-        outcome = await asked(engine)
-        found = await listed(engine, outcome)
+        outcome = await ask_model(engine)
+        found = await list_stored(engine, outcome)
         records = (await engine.read(lambda r: r.recorded_conversation(outcome.conversation.id))).records()
     for fields in ((EVERY,), ("iban",)):
         (one,) = redact_completions(found, records, Redaction(fields))
@@ -175,8 +175,8 @@ async def test_a_viewer_sees_lengths_and_hashes_and_a_field_is_redacted(make_eng
 
 async def test_a_trace_shows_completions_as_text_json_and_page(make_engine):
     async with make_engine() as engine:
-        outcome = await asked(engine)
-        found = await listed(engine, outcome)
+        outcome = await ask_model(engine)
+        found = await list_stored(engine, outcome)
         records = (await engine.read(lambda r: r.recorded_conversation(outcome.conversation.id))).records()
     found = [replace(one, at=records[-1].at) for one in found]
     shown = trace_text.tree_text(records, found, payloads=True)

@@ -14,7 +14,7 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.pump.invoke import Deadlines
 from tests.core.paper import Answer, Ask, Note, listener
 from tests.machine import HANGS
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
@@ -51,7 +51,7 @@ def stubborn():
     return holding, handler
 
 
-async def late(d, payload, handle=None):
+async def answer_late(d, payload, handle=None):
     """Return the answer to a message whose handler runs past its deadline, however quick the machine is."""
     answers = []
 
@@ -60,7 +60,7 @@ async def late(d, payload, handle=None):
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ask)
-        await until(lambda: d.pump._invoker._calls)
+        await wait_until(lambda: d.pump._invoker._calls)
         (call,) = d.pump._invoker._calls.values()
         call.expire()
     return answers[0]
@@ -75,7 +75,7 @@ async def test_a_handler_that_swallows_its_cancellation_is_abandoned_and_its_wor
         assert holding.running == 1
         assert "a did not end within 0.01 s of being cancelled and is abandoned; 1 of its" in caplog.text
         holding.released.set()
-        await until(lambda: not d.pump._invoker._abandoned["a"])
+        await wait_until(lambda: not d.pump._invoker._abandoned["a"])
     assert [WORDING.join_lines(r.detail) for r in d.records if r.event is Event.FAILED] == [
         "no result within 0.01 s"
     ]
@@ -84,18 +84,18 @@ async def test_a_handler_that_swallows_its_cancellation_is_abandoned_and_its_wor
 async def test_results_and_storage_of_an_abandoned_handler_do_not_count():
     holding, handler = stubborn()
 
-    async def remembering(payload, metadata):
+    async def remember_call(payload, metadata):
         if payload.text == "hold":
             return await handler(payload, metadata)
         mine = invocation()
         holding.released.set()
-        await until(lambda: holding.found)
+        await wait_until(lambda: holding.found)
         assert invocation() is mine
         return respond(Answer(str(mine.storage.get(Note))))
 
-    async with desk((listener("a", deadline=HANGS), remembering), grace=0.01) as d:
+    async with desk((listener("a", deadline=HANGS), remember_call), grace=0.01) as d:
         handle = await d.open()
-        assert (await late(d, Ask("hold"), handle)).code == "timeout"
+        assert (await answer_late(d, Ask("hold"), handle)).code == "timeout"
         assert await d.ask(Ask("beside it"), handle=handle) == Answer("None")
         assert await d.ask(Ask("after it"), handle=handle) == Answer("None")
     assert holding.found == [True]
@@ -105,24 +105,24 @@ async def test_a_listener_with_too_many_abandoned_is_busy_until_one_ends():
     holding, handler = stubborn()
     slow = listener("a", deadline=HANGS, concurrency=2)
     async with desk((slow, handler), grace=0.01) as d:
-        codes = [(await late(d, Ask("x"))).code for _ in range(2)]
+        codes = [(await answer_late(d, Ask("x"))).code for _ in range(2)]
         codes += [(await d.ask(Ask("x"))).code for _ in range(2)]
         assert codes == ["timeout", "timeout", "busy", "busy"]
         assert holding.running == 2
         holding.released.set()
-        await until(lambda: not d.pump._invoker._abandoned["a"])
+        await wait_until(lambda: not d.pump._invoker._abandoned["a"])
         assert await d.ask(Ask("x")) == Answer("too late")
 
 
 async def test_one_that_never_yields_is_late_all_the_same():
-    async def blocking(payload, metadata):
+    async def block_loop(payload, metadata):
         loop = asyncio.get_running_loop()
         start = loop.time()
         while loop.time() < start + 0.05:
             pass
         return respond(Answer("x"))
 
-    async with desk((listener("a", deadline=0.01), blocking)) as d:
+    async with desk((listener("a", deadline=0.01), block_loop)) as d:
         assert (await d.ask(Ask("x"))).code == "timeout"
 
 
@@ -149,11 +149,11 @@ async def test_the_end_of_a_thread_frees_the_worker_of_one_that_does_not_end():
     async with desk((listener("a"), handler), (listener("b"), answer), concurrency=1, grace=0.01) as d:
         handle = await d.open()
         await d.send(handle, Ask("x"))
-        await until(lambda: holding.running)
+        await wait_until(lambda: holding.running)
         await handle.close()
         assert await d.ask(Ask("hi"), to="b") == Answer("re: hi")
         holding.released.set()
-        await until(lambda: not holding.running)
+        await wait_until(lambda: not holding.running)
     assert not [record for record in d.records if record.event is Event.FAILED]
 
 
@@ -163,15 +163,15 @@ async def test_a_stop_waits_for_nobody_and_keeps_the_message(drain):
     engine = MemoryEngine()
     async with desk((listener("a"), handler), engine=engine, drain=drain) as d:
         await d.send(await d.open(), Ask("x"))
-        await until(lambda: holding.running)
+        await wait_until(lambda: holding.running)
     (kept,) = engine._kept.values()
     assert sum(len(thread.inbox) for thread in kept.tree.nodes.values()) == 1
     assert [record.event for record in d.records] == ["received", "sent"]
     holding.released.set()
-    await until(lambda: not holding.running)
+    await wait_until(lambda: not holding.running)
     assert engine._kept == {kept.id: kept}
     async with desk((listener("a"), answer), engine=engine) as d:
-        await until(lambda: any(record.event is Event.HANDLED for record in d.records))
+        await wait_until(lambda: any(record.event is Event.HANDLED for record in d.records))
 
 
 class Due:
@@ -192,7 +192,7 @@ async def test_one_timer_serves_all_calls_and_goes_off_for_none_that_has_ended()
     for call in calls:
         deadlines.watch(call)
     ended = calls.pop()
-    await until(lambda: all(call.stopped for call in calls[1:]))
+    await wait_until(lambda: all(call.stopped for call in calls[1:]))
     assert not calls[0].stopped
     assert not ended.stopped
     deadlines.end()

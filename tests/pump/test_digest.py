@@ -15,7 +15,7 @@ from agentserver.pump.digest import DAY, NAMED, AuditDigest
 from tests.gateways.live.conftest import ROOT
 
 
-def flagged(sink, *findings, mode="audit"):
+def flag_record(sink, *findings, mode="audit"):
     facts = tuple(FindingFacts(rule, effect, "to", "x") for rule, effect in findings)
     return AuditRecord(Event.FLAGGED, 0.0, "c", "t", detail=Findings(sink, 1, mode, "allow", facts))
 
@@ -29,9 +29,9 @@ def line_of(*records):
 
 def test_a_call_counts_once_by_its_weightiest_rule_and_sinks_are_in_the_order_of_their_number():
     line = line_of(
-        flagged("bank", ("tainted", "ask"), ("unfounded", "block"), ("tainted", "block")),
-        flagged("outbox", ("tainted", "ask")),
-        flagged("outbox", ("tainted", "ask")),
+        flag_record("bank", ("tainted", "ask"), ("unfounded", "block"), ("tainted", "block")),
+        flag_record("outbox", ("tainted", "ask")),
+        flag_record("outbox", ("tainted", "ask")),
     )
     assert line.startswith(
         "provenance is in audit; enforce would have refused 1 calls and asked about 2: "
@@ -42,8 +42,8 @@ def test_a_call_counts_once_by_its_weightiest_rule_and_sinks_are_in_the_order_of
 @pytest.mark.parametrize(
     "record",
     [
-        flagged("bank", ("tainted", "report")),
-        flagged("bank", ("tainted", "block"), mode="confirm"),
+        flag_record("bank", ("tainted", "report")),
+        flag_record("bank", ("tainted", "block"), mode="confirm"),
         AuditRecord(Event.FLAGGED, 0.0, "c", "t", detail=GuardNote("hours", "late")),
     ],
 )
@@ -52,7 +52,7 @@ def test_a_message_that_passes_in_any_case_is_not_counted(record):
 
 
 def test_a_line_is_short_for_any_number_of_listeners():
-    line = line_of(*(flagged(f"sink{number}", ("tainted", "block")) for number in range(NAMED + 3)))
+    line = line_of(*(flag_record(f"sink{number}", ("tainted", "block")) for number in range(NAMED + 3)))
     assert "others 3;" in line
     assert f"sink{NAMED}" not in line
 
@@ -67,7 +67,7 @@ async def test_each_day_has_a_line_with_its_own_calls(caplog):
         if len(days) == 3:
             raise StopAsyncIteration
         for _ in range(len(days)):
-            digest.count(flagged("bank", ("tainted", "block")))
+            digest.count(flag_record("bank", ("tainted", "block")))
 
     with pytest.raises(StopAsyncIteration):
         await digest.run(sleep)

@@ -20,7 +20,7 @@ from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.history.replay import replay
 from agentserver.pump.pump import NO_HOOKS
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import desk, until
+from tests.pump.desk import desk, wait_until
 from tests.pump.pair import pair
 
 pytestmark = pytest.mark.anyio
@@ -54,7 +54,7 @@ class Bank:
         return self.reconcile
 
 
-def seen(d):
+def seen_effects(d):
     return [WORDING.first(r.detail).partition(" (")[0] for r in d.records if r.event is Event.EFFECT]
 
 
@@ -71,7 +71,7 @@ async def test_an_effect_is_done_once_in_its_conversation():
             Answer("again receipt"),
         ]
         assert len(bank.paid) == 1
-        assert seen(d) == ["effect charge-42 claimed", "effect charge-42 done"]
+        assert seen_effects(d) == ["effect charge-42 claimed", "effect charge-42 done"]
         assert await d.ask(Ask("x")) == Answer("receipt"), "another conversation has a ledger of its own"
 
 
@@ -115,35 +115,35 @@ async def test_a_missed_deadline_and_a_cancelled_request_leave_an_unknown_outcom
     async with desk((listener("a", deadline=0.05), bank.pay)) as d:
         handle = await d.open()
         assert (await d.ask(Ask("wait"), handle=handle)).code is Code.TIMEOUT
-        assert seen(d)[-1] == "effect charge-42 unknown"
+        assert seen_effects(d)[-1] == "effect charge-42 unknown"
     async with desk((listener("a"), bank.pay)) as d:
         handle = await d.open()
         request = await d.send(handle, Ask("wait"))
-        await until(lambda: ledger(d, handle))
+        await wait_until(lambda: ledger(d, handle))
         await d.pump.entrance.cancel("console", handle.id, request, "")
-        assert seen(d)[-1] == "effect charge-42 unknown"
+        assert seen_effects(d)[-1] == "effect charge-42 unknown"
     assert bank.paid == []
 
 
 async def test_two_claims_at_once_are_not_two_payments():
-    async def twice(payload, metadata):
+    async def note_twice(payload, metadata):
         await invocation().effect("one")
         with pytest.raises(EffectUnknown, match="agentserver effects settle"):
             await invocation().effect("one")
         return respond(Answer("once"))
 
-    async with desk((listener("a"), twice)) as d:
+    async with desk((listener("a"), note_twice)) as d:
         assert await d.ask(Ask("x")) == Answer("once")
 
 
 async def test_no_answer_is_recorded_for_a_finished_invocation():
     left = []
 
-    async def leaving(payload, metadata):
+    async def leave_open(payload, metadata):
         left.append(await invocation().effect("one"))
         return respond(Answer("done"))
 
-    async with desk((listener("a"), leaving)) as d:
+    async with desk((listener("a"), leave_open)) as d:
         assert await d.ask(Ask("x")) == Answer("done")
         with pytest.raises(RuntimeError, match="has ended"):
             await left[0].finish("late")
@@ -159,20 +159,20 @@ async def test_an_operator_decides_after_a_kill_on_record(tmp_path, caplog, give
     async with SqliteEngine(place) as engine, desk((listener("a"), bank.pay), engine=engine, drain=0.0) as d:
         handle = await d.open()
         await handle.send(d.markup(Ask("wait")), "a")
-        await until(lambda: ledger(d, handle))
+        await wait_until(lambda: ledger(d, handle))
     bank.paid.clear()
     async with SqliteEngine(place) as engine:
         people = NO_HOOKS._replace(answers=engine.answers)
         async with desk((listener("a"), bank.pay), engine=engine, people=people) as d:
             handle = await d.pump.resume("console", handle.id)
-            await until(lambda: any(r.event is Event.FAILED for r in d.records))
+            await wait_until(lambda: any(r.event is Event.FAILED for r in d.records))
             said = await anyio.to_thread.run_sync(run, place, 0, "effects", "--json")
             assert '"state": "unknown"' in said
             assert '"key": "charge-42"' in said
             (effect,) = ledger(d, handle).values()
             assert await anyio.to_thread.run_sync(run, place, 0, "effects", "settle", effect.id[:16], *given)
-            await until(lambda: seen(d)[-1] != "effect charge-42 unknown")
-            assert "decided by" in seen(d)[-1]
+            await wait_until(lambda: seen_effects(d)[-1] != "effect charge-42 unknown")
+            assert "decided by" in seen_effects(d)[-1]
             assert await d.ask(Ask("x"), handle=handle) == Answer(answer)
             assert len(bank.paid) == paid
             assert max(bank.tokens) > 1, "the second server claims under a greater epoch"

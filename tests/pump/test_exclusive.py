@@ -23,7 +23,7 @@ ALONE = Listener("a", (Note,), "answers", concurrency=1, exclusive=True)
 PLAIN = replace(ALONE, exclusive=False)
 
 
-class Counting:
+class ConcurrencyCount:
     """A handler that knows how many of it run at once, and how many did."""
 
     def __init__(self):
@@ -54,21 +54,21 @@ async def ask_all(*desks, each=5):
 
 
 async def test_one_runs_at_a_time_at_all_processes_together():
-    counting = Counting()
+    counting = ConcurrencyCount()
     async with pair((ALONE, handler(counting))) as two:
         await ask_all(two.a, two.b)
     assert (counting.most, counting.done) == (1, 10)
 
 
 async def test_a_plain_limit_is_of_each_process():
-    counting = Counting()
+    counting = ConcurrencyCount()
     async with pair((PLAIN, handler(counting))) as two:
         await ask_all(two.a, two.b)
     assert (counting.most, counting.done) == (2, 10)
 
 
 async def test_on_one_process_it_is_a_limit_of_one():
-    counting = Counting()
+    counting = ConcurrencyCount()
     async with desk((ALONE, handler(counting))) as one:
         await ask_all(one)
     assert (counting.most, counting.done) == (1, 5)
@@ -119,7 +119,7 @@ async def test_a_token_that_cannot_be_had_is_asked_for_again(monkeypatch):
     monkeypatch.setattr(schedule, "BACKOFF", 0.001)
     failures = []
 
-    class Failing(MemoryEngine):
+    class FailingEngine(MemoryEngine):
         @asynccontextmanager
         async def exclusive(self, name):
             if len(failures) < 3:
@@ -127,7 +127,7 @@ async def test_a_token_that_cannot_be_had_is_asked_for_again(monkeypatch):
                 raise EngineError("away")
             yield
 
-    counting = Counting()
-    async with desk((ALONE, handler(counting)), engine=Failing()) as one:
+    counting = ConcurrencyCount()
+    async with desk((ALONE, handler(counting)), engine=FailingEngine()) as one:
         await ask_all(one)
     assert (counting.most, failures) == (1, ["a"] * 3)

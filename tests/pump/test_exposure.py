@@ -16,7 +16,7 @@ from agentserver.guards.lineage.exposure import Recall
 from agentserver.guards.lineage.guard import TrustSettings
 from agentserver.history.replay import replay
 from tests.core.paper import Ask
-from tests.pump.relaying import AGENTS, POLICY, SITE, Mail, Visit, guards, office, said, story
+from tests.pump.relaying import AGENTS, POLICY, SITE, Mail, Visit, guards, office, send_and_wait, story
 
 pytestmark = pytest.mark.anyio
 
@@ -34,8 +34,8 @@ async def test_a_writer_that_never_saw_the_page_does():
     async with office(PAGE, (CAROL, "mailer")) as (of, d):
         of.planner = nothing
         handle = await d.open()
-        await said(d, handle, "Read the page.")
-        await said(d, handle, "Write.", "writer")
+        await send_and_wait(d, handle, "Read the page.")
+        await send_and_wait(d, handle, "Write.", "writer")
         assert of.done == [CAROL]
 
 
@@ -62,8 +62,8 @@ async def test_a_value_that_goes_round_the_pump_is_found_all_the_same(tmp_path):
 
         of.reader, of.writer = reader, writer
         handle = await d.open()
-        await said(d, handle, "Read the page.")
-        await said(d, handle, "Write.", "writer")
+        await send_and_wait(d, handle, "Read the page.")
+        await send_and_wait(d, handle, "Write.", "writer")
         assert await kept.read_text() == PAGE
         assert of.done == []
 
@@ -75,22 +75,22 @@ async def test_exposure_survives_a_restart_and_decides_the_same_when_it_is_repla
         if not told:
             of.planner = nothing
         handle = await d.open()
-        await said(d, handle, "Read the page.")
+        await send_and_wait(d, handle, "Read the page.")
         handle.detach()
     async with (
         SqliteEngine(place, asked) as engine,
         office(PAGE, (CAROL, "mailer"), engine=engine, given=asked) as (of, d),
     ):
         again = await d.pump.resume("console", handle.id)
-        await said(d, again, "Write.", "writer")
+        await send_and_wait(d, again, "Write.", "writer")
         assert of.done == ([] if told else [CAROL])
         again.detach()
 
-    def recorded():
+    def read_recorded():
         with closing(open_reading(place.path)) as connection:
             return Reader(connection, asked).recorded_conversation(handle.id)
 
-    assert replay(await anyio.to_thread.run_sync(recorded), d.rules) is None
+    assert replay(await anyio.to_thread.run_sync(read_recorded), d.rules) is None
 
 
 @pytest.mark.parametrize("recall", list(Recall))
@@ -105,9 +105,9 @@ async def test_how_far_code_remembers_is_how_far_exposure_goes(recall):
 
         of.writer = writer
         handle = await d.open()
-        await said(d, handle, "Write.", "writer")
-        await said(d, handle, "Read the page.")
-        await said(d, handle, "Write.", "writer")
+        await send_and_wait(d, handle, "Write.", "writer")
+        await send_and_wait(d, handle, "Read the page.")
+        await send_and_wait(d, handle, "Write.", "writer")
         expected = {Recall.THREAD: 2, Recall.LISTENER: 1, Recall.SERVER: 0}
         assert of.done == [CAROL] * expected[recall]
 

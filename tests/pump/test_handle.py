@@ -9,7 +9,7 @@ from agentserver import HandlerResponse
 from agentserver.core.messages import Done
 from agentserver.engines.memory import MemoryEngine
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
@@ -29,7 +29,7 @@ async def test_who_gives_up_waiting_leaves_nothing_half_done():
         with anyio.move_on_after(0.005) as scope:
             await d.ask(Ask("1"), handle=handle)
         assert scope.cancelled_caught
-        await until(lambda: d.pump._accounts.pending == 0)
+        await wait_until(lambda: d.pump._accounts.pending == 0)
         assert [record.event for record in d.records].count("answered") == 1
         assert await d.ask(Ask("2"), handle=handle) == Answer("re: 2")
         assert handle._asked == {}
@@ -44,10 +44,10 @@ async def test_who_gives_up_closing_has_closed():
 
 
 async def test_an_abandoned_stream_of_replies_does_not_hold_up_the_others():
-    async def twice(payload, metadata):
+    async def answer_twice(payload, metadata):
         return [respond(Answer("1")), respond(Answer("2"))]
 
-    async with desk((listener("a"), twice)) as d:
+    async with desk((listener("a"), answer_twice)) as d:
         handle = await d.open()
         stream = handle.replies(d.markup(Ask("x")), "a")
         assert d.decode(await anext(stream)) == Answer("1")
@@ -107,14 +107,14 @@ async def test_two_gateways_do_not_hear_of_each_other():
             tasks.start_soon(watch, "second", second)
             await asyncio.sleep(0)
             request = await d.send(first, Ask("x"))
-            await until(lambda: d.pump._accounts.pending == 0)
+            await wait_until(lambda: d.pump._accounts.pending == 0)
             await first.close()
             await second.close()
     assert {event.request for event in heard["first"]} == {request}
     assert heard["second"] == []
 
 
-class Waiting(MemoryEngine):
+class WaitingEngine(MemoryEngine):
     async def conversations_of(self, principal):
         async for key in super().conversations_of(principal):
             yield key
@@ -122,7 +122,7 @@ class Waiting(MemoryEngine):
 
 
 async def test_only_one_of_two_gateways_comes_back_to_a_conversation():
-    async with desk((listener("a"), answer), engine=Waiting()) as d:
+    async with desk((listener("a"), answer), engine=WaitingEngine()) as d:
         handle = await d.open()
         assert await d.ask(Ask("1"), handle=handle) == Answer("re: 1")
         handle.detach()

@@ -33,7 +33,7 @@ from tests.fuzzing import examples
 from tests.payload.test_scalars import KINDS, KINDS_XSD, NS, SEEDS, Kinds
 from tests.payload.test_scalars import _text as scalar_text
 from tests.provenance.test_total import text as words
-from tests.pump.desk import desk, until
+from tests.pump.desk import desk, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -110,16 +110,16 @@ def document(dice: random.Random) -> bytes:
     if dice.random() < 0.3:
         name = dice.choice(list(KINDS))
         return f'<kinds xmlns="{NS}"><{name}>{escape(scalar_text(dice))}</{name}></kinds>'.encode()
-    inner = [f"<{name}>{escape(_carried(words(dice)))}</{name}>" for name in FREE if dice.random() < 0.6]
-    inner += [f"<{name}>{escape(_typed(dice))}</{name}>" for name in TYPED if dice.random() < 0.15]
+    inner = [f"<{name}>{escape(_carried_text(words(dice)))}</{name}>" for name in FREE if dice.random() < 0.6]
+    inner += [f"<{name}>{escape(_typed_text(dice))}</{name}>" for name in TYPED if dice.random() < 0.15]
     return f'<Anything xmlns="urn:hostile:v1">{"".join(inner)}</Anything>'.encode()
 
 
-def _typed(dice: random.Random) -> str:
+def _typed_text(dice: random.Random) -> str:
     return scalar_text(dice) if dice.random() < 0.5 else dice.choice(SEEDS)
 
 
-def _carried(text: str) -> str:
+def _carried_text(text: str) -> str:
     return "".join(each for each in text if each >= " " or each in "\t\n\r")
 
 
@@ -134,19 +134,19 @@ async def answers_each(place, documents) -> set[str]:
             told.add(getattr(reply, "code", "answer"))
         handle.detach()
     async with server(place) as d:
-        await until(lambda: d.pump._accounts.pending == 0)
+        await wait_until(lambda: d.pump._accounts.pending == 0)
         again = await d.pump.resume("console", handle.id)
         reply = await again.ask(d.markup(Anything(words="still there")), "agent")
         assert d.decode(reply) in (Answer("posted"), Answer("denied"))
         again.detach()
 
-    def recorded():
+    def read_recorded():
         with closing(open_reading(place.path)) as connection:
             return Reader(connection, GUARDS).recorded_conversation(handle.id), Reader(
                 connection, GUARDS
             ).dead()
 
-    story, dead = await anyio.to_thread.run_sync(recorded)
+    story, dead = await anyio.to_thread.run_sync(read_recorded)
     assert replay(story, d.rules) is None
     assert not dead, "nothing had to be given up"
     return told

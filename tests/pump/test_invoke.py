@@ -15,7 +15,7 @@ import pytest
 from agentserver import HandlerResponse, xmlify
 from agentserver.config.yaml.secrets import RedactingFilter, Secrets
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
@@ -34,7 +34,7 @@ class Unwritable(Exception):
         raise KeyError("notes")
 
 
-class Unlinked(Exception):
+class UnlinkedError(Exception):
     @property
     def __cause__(self):
         raise SystemExit(9)
@@ -44,7 +44,7 @@ class Whim(BaseException):
     """Not an Exception."""
 
 
-def raising(error):
+def raise_in_handler(error):
     async def handler(payload, metadata):
         raise error
 
@@ -56,7 +56,7 @@ class Endless(list):
         raise OSError("cannot be read")
 
 
-def returning(value):
+def return_value(value):
     async def handler(payload, metadata):
         return value
 
@@ -73,7 +73,7 @@ async def cancelling_itself_and_returning(payload, metadata):
     return respond(Answer("x"))
 
 
-async def exiting(payload, metadata):
+async def exit_process(payload, metadata):
     sys.exit(3)
 
 
@@ -106,17 +106,17 @@ class Fussy:
 @pytest.mark.parametrize(
     "handler",
     [
-        raising(Unprintable()),
-        raising(Whim()),
-        raising(GeneratorExit()),
-        raising(BaseExceptionGroup("g", [asyncio.CancelledError()])),
-        exiting,
+        raise_in_handler(Unprintable()),
+        raise_in_handler(Whim()),
+        raise_in_handler(GeneratorExit()),
+        raise_in_handler(BaseExceptionGroup("g", [asyncio.CancelledError()])),
+        exit_process,
         cancelling_itself,
         cancelling_itself_and_returning,
-        returning(Endless([1])),
-        returning(HandlerResponse(Ask("x"), None)),
-        returning(HandlerResponse(Ask("x"), 42)),
-        returning(respond(object())),
+        return_value(Endless([1])),
+        return_value(HandlerResponse(Ask("x"), None)),
+        return_value(HandlerResponse(Ask("x"), 42)),
+        return_value(respond(object())),
     ],
 )
 async def test_a_crash_of_any_kind_is_internal_and_the_worker_lives_on(handler):
@@ -130,7 +130,7 @@ async def test_a_crash_of_any_kind_is_internal_and_the_worker_lives_on(handler):
 
 
 async def test_a_payload_that_cannot_be_read_when_it_is_sent_is_the_handlers_crash():
-    async with desk((listener("a"), returning(respond(Sly("armed")))), payloads=(Answer, Sly)) as d:
+    async with desk((listener("a"), return_value(respond(Sly("armed")))), payloads=(Answer, Sly)) as d:
         assert (await d.ask(Ask("hi"))).code == "internal"
 
 
@@ -145,7 +145,7 @@ async def test_a_constructor_that_refuses_a_valid_payload_is_a_crash():
 
 @pytest.mark.parametrize("retries", [0, 2])
 async def test_a_crash_is_logged_once_and_as_an_error(caplog, retries):
-    async with desk((listener("a", retries=retries), raising(ValueError("oh")))) as d:
+    async with desk((listener("a", retries=retries), raise_in_handler(ValueError("oh")))) as d:
         await d.ask(Ask("hi"))
     logged = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert [record.levelno for record in logged] == [logging.ERROR] * (retries + 1)
@@ -153,7 +153,7 @@ async def test_a_crash_is_logged_once_and_as_an_error(caplog, retries):
 
 
 async def test_an_unprintable_exception_is_logged_all_the_same(caplog):
-    async with desk((listener("a"), raising(Unprintable()))) as d:
+    async with desk((listener("a"), raise_in_handler(Unprintable()))) as d:
         await d.ask(Ask("hi"))
     (crash,) = (record for record in caplog.records if "crashed" in record.message)
     assert crash.levelno == logging.ERROR
@@ -161,11 +161,11 @@ async def test_an_unprintable_exception_is_logged_all_the_same(caplog):
 
 
 @pytest.mark.parametrize(
-    "error", [Unwritable("x"), Unlinked("x"), SyntaxError("m", ("file", 1, 2, 5))], ids=repr
+    "error", [Unwritable("x"), UnlinkedError("x"), SyntaxError("m", ("file", 1, 2, 5))], ids=repr
 )
 async def test_an_unwritable_result_is_a_crash_at_once_and_named_in_the_log(error, caplog):
     caplog.handler.addFilter(RedactingFilter(Secrets()))  # what fails in a filter is not logging's to catch
-    async with desk((listener("a"), raising(error))) as d:
+    async with desk((listener("a"), raise_in_handler(error))) as d:
         assert (await d.ask(Ask("hi"))).code == "internal"
     assert f"a {type(error).__name__} that cannot be written out" in caplog.text
     assert "in handler" in caplog.text
@@ -209,12 +209,14 @@ async def test_closing_and_the_deadline_at_the_same_moment_give_one_end():
 
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(one)
-                await until(lambda number=number: len(started) == number)  # one that never began has no end
+                await wait_until(
+                    lambda number=number: len(started) == number
+                )  # one that never began has no end
                 await asyncio.sleep(delay)
                 await handle.close()
             assert len(answers) == 1
             assert answers[0] is None or answers[0].code == "timeout"
-        await until(lambda: len(ended) == 3)
+        await wait_until(lambda: len(ended) == 3)
         assert d.pump._accounts.pending == 0
         assert d.pump._invoker._calls == {}
 
@@ -246,7 +248,7 @@ async def test_a_handler_that_ignores_the_end_of_its_thread_has_no_effect():
 async def test_a_handler_may_close_its_own_conversation_in_its_first_step_or_later(turns):
     handles, reached = [], []
 
-    async def closing(payload, metadata):
+    async def close_handler(payload, metadata):
         for _ in range(turns):
             await asyncio.sleep(0)
         await handles[-1].close()
@@ -254,7 +256,7 @@ async def test_a_handler_may_close_its_own_conversation_in_its_first_step_or_lat
         await asyncio.sleep(0)
         reached.append("was not cancelled")
 
-    async with desk((listener("a"), closing), concurrency=1) as d:
+    async with desk((listener("a"), close_handler), concurrency=1) as d:
         for _ in range(2):
             handles.append(await d.open())
             assert await d.ask(Ask("x"), handle=handles[-1]) is None
@@ -265,12 +267,12 @@ async def test_a_handler_may_close_its_own_conversation_in_its_first_step_or_lat
 async def test_a_handler_may_be_a_gateway_of_its_own_server():
     desks = []
 
-    async def asking(payload, metadata):
+    async def ask_inner(payload, metadata):
         if payload.text == "inner":
             return HandlerResponse.respond(Answer("inner"))
         return HandlerResponse.respond(await desks[0].ask(Ask("inner")))
 
-    async with desk((listener("a", concurrency=2), asking), concurrency=2) as d:
+    async with desk((listener("a", concurrency=2), ask_inner), concurrency=2) as d:
         desks.append(d)
         assert [await d.ask(Ask("outer")) for _ in range(3)] == [Answer("inner")] * 3
 

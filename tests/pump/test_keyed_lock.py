@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from agentserver.pump.schedule import KeyedLock
-from tests.pump.desk import until
+from tests.pump.desk import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -40,13 +40,13 @@ async def test_who_gives_up_leaves_the_turn_to_the_next(late):
 
     alone.take("a")
     tasks = [asyncio.create_task(work(number)) for number in range(3)]
-    await until(lambda: len(alone.inside["a"]) == 3)
+    await wait_until(lambda: len(alone.inside["a"]) == 3)
     if late:
         alone.leave("a")
     tasks[0].cancel()
     if not late:
         alone.leave("a")
-    await until(lambda: entered)
+    await wait_until(lambda: entered)
     assert entered == [1]
     alone.leave("a")
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -69,7 +69,7 @@ def engine(request, tmp_path):
     return SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"))
 
 
-async def broken(server):
+async def break_letter(server):
     """A conversation in which a letter died, and that letter."""
     handle = await server.open("ann")
     codec = server.rules.codecs.of(Lift)
@@ -81,7 +81,7 @@ async def broken(server):
 
 async def test_one_whose_thread_lives_goes_where_it_was(engine, site):
     async with build(site, engine=engine) as server:
-        handle, letter = await broken(server)
+        handle, letter = await break_letter(server)
         assert await server.requeue(letter, "ops") == handle.id
         events = handle.events()
         reply = await anext(events)
@@ -91,7 +91,7 @@ async def test_one_whose_thread_lives_goes_where_it_was(engine, site):
 
 async def test_a_letter_of_an_ended_conversation_becomes_a_new_request(engine, site):
     async with build(site, engine=engine) as server:
-        handle, letter = await broken(server)
+        handle, letter = await break_letter(server)
         await handle.close()
         new = await server.requeue(letter, "ops")
         assert new != handle.id
@@ -104,7 +104,7 @@ async def test_a_letter_of_an_ended_conversation_becomes_a_new_request(engine, s
 
 async def test_one_that_goes_again_cannot_go_twice(engine, site):
     async with build(site, engine=engine) as server:
-        _, letter = await broken(server)
+        _, letter = await break_letter(server)
         await server.requeue(letter, "ops")
         with pytest.raises(LookupError):
             await server.requeue(letter, "ops")
@@ -112,7 +112,7 @@ async def test_one_that_goes_again_cannot_go_twice(engine, site):
 
 async def test_one_that_is_discarded_is_on_no_list(engine, site):
     async with build(site, engine=engine) as server:
-        handle, letter = await broken(server)
+        handle, letter = await break_letter(server)
         await server.discard(letter)
         assert await server.read(lambda reader: reader.dead()) == []
         for act in (lambda: server.discard(letter), lambda: server.requeue(letter, "ops")):
@@ -134,7 +134,7 @@ async def test_an_invalid_letter_is_refused(engine, site, name):
 async def test_one_that_may_not_go_opens_no_conversation(engine, site):
     """The listener takes such a payload only after a request."""
     async with build(site, engine=engine) as server:
-        handle, letter = await broken(server)
+        handle, letter = await break_letter(server)
         await handle.close()
         rules = server._pump._editions
         taken = rules.rules.blueprint.roots["crane"]

@@ -18,12 +18,12 @@ from agentserver.ports import EngineError, FencedError
 from tests.core.paper import Answer, Ask, listener
 from tests.engines.together.storage import SharedEngine, Storage
 from tests.machine import HANGS
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 
 
-class Stuck:
+class StuckHandler:
     """A handler that waits for a release, and counts the outcomes of its calls."""
 
     def __init__(self):
@@ -53,12 +53,12 @@ async def two(stuck, storage=None, concurrency=1, prompt=True):
         yield storage, *desks
 
 
-def answered(desk):
+def answered_records(desk):
     return [one for one in desk.records if one.event is Event.ANSWERED]
 
 
 async def test_a_server_that_is_fenced_drops_its_copy_and_its_gateways_hear_of_the_next_one():
-    stuck = Stuck()
+    stuck = StuckHandler()
     async with two(stuck) as (storage, one, other):
         handle = await one.open()
         watch = one.pump.entrance.watch(None, handle.id, UNDECIDED)
@@ -72,11 +72,11 @@ async def test_a_server_that_is_fenced_drops_its_copy_and_its_gateways_hear_of_t
                 seen.append(await anext(watch))
 
             tasks.start_soon(ask)
-            await until(lambda: stuck.began)
+            await wait_until(lambda: stuck.began)
             tasks.start_soon(look)
             await asyncio.sleep(0.01)
             storage.move(handle.id, "b")
-            await until(lambda: asked and seen and answered(other))
+            await wait_until(lambda: asked and seen and answered_records(other))
         assert (stuck.cancelled, asked) == (1, [Answer("re: x")])
         assert seen[0].request
         await watch.aclose()
@@ -88,16 +88,16 @@ async def test_a_server_that_is_fenced_drops_its_copy_and_its_gateways_hear_of_t
 @pytest.mark.parametrize("prompt", [True, False])
 @pytest.mark.parametrize("silent", [True, False])
 async def test_a_result_that_comes_after_the_loss_is_discarded_and_nothing_is_decided_again(silent, prompt):
-    stuck = Stuck()
+    stuck = StuckHandler()
     async with two(stuck, prompt=prompt) as (storage, one, other):
         handle = await one.open()
         await one.send(handle, Ask("x"))
-        await until(lambda: stuck.began)
+        await wait_until(lambda: stuck.began)
         storage.engines["a"].still = silent  # it learns of the loss by its commit alone
         storage.move(handle.id, "b")
-        await until(lambda: answered(other))
+        await wait_until(lambda: answered_records(other))
         stuck.go.set()
-        await until(lambda: not one.pump._live)
+        await wait_until(lambda: not one.pump._live)
         assert stuck.ended == silent
         assert not storage.queued(handle.id)
         assert [record for record in one.records if record.event is Event.HANDLED] == []
@@ -106,40 +106,40 @@ async def test_a_result_that_comes_after_the_loss_is_discarded_and_nothing_is_de
 
 
 async def test_other_conversations_are_left_alone_by_a_loss():
-    stuck = Stuck()
+    stuck = StuckHandler()
     async with two(stuck, concurrency=20) as (storage, one, _):
         handles = [await one.open() for _ in range(20)]
         for handle in handles:
             await one.send(handle, Ask("x"))
-        await until(lambda: stuck.began == 20)
+        await wait_until(lambda: stuck.began == 20)
         gone = {handle.id for handle in handles[::4]}
         for key in gone:
             storage.move(key, "b")
-        await until(lambda: stuck.cancelled == len(gone))
+        await wait_until(lambda: stuck.cancelled == len(gone))
         assert set(one.pump._live) == {handle.id for handle in handles} - gone
         assert one.pump._accounts.counts_of("console")[2] == 20 - len(gone)
         stuck.go.set()
-        await until(lambda: stuck.ended == 20 - len(gone))
+        await wait_until(lambda: stuck.ended == 20 - len(gone))
 
 
 async def test_waiting_work_leaves_with_its_conversation_and_frees_its_room():
-    stuck = Stuck()
+    stuck = StuckHandler()
     async with two(stuck) as (storage, one, other):
         handles = [await one.open() for _ in range(20)]
         for handle in handles:
             await one.send(handle, Ask("x"))
-        await until(lambda: stuck.began)
+        await wait_until(lambda: stuck.began)
         for handle in handles:
             storage.move(handle.id, "b")
-        await until(lambda: len(answered(other)) == 20)
-        await until(lambda: one.pump.queues() == {"a": (0, 0)})
+        await wait_until(lambda: len(answered_records(other)) == 20)
+        await wait_until(lambda: one.pump.queues() == {"a": (0, 0)})
         assert (stuck.began, stuck.cancelled) == (1, 1)
         stuck.go.set()
         assert await one.ask(Ask("y"), handle=await one.open()) == Answer("first: y")
 
 
 async def test_a_conversation_that_is_lost_and_regained_has_each_delivery_run_once_more_and_no_oftener():
-    storage, stuck = Storage(), Stuck()
+    storage, stuck = Storage(), StuckHandler()
     async with storage.engine("a") as engine, storage.engine("b") as other:
         await anext(other.changes())
         pair = listener("a", concurrency=3), stuck
@@ -147,34 +147,34 @@ async def test_a_conversation_that_is_lost_and_regained_has_each_delivery_run_on
             handles = [await one.open() for _ in range(10)]
             for handle in handles:
                 await one.send(handle, Ask("x"))
-            await until(lambda: stuck.began == 3)
+            await wait_until(lambda: stuck.began == 3)
             engine.still = True
             for name in "ba":
                 for handle in handles:
                     storage.move(handle.id, name)
             storage.moving("a")
             stuck.go.set()
-            await until(lambda: len(answered(one)) == 10 and one.pump._accounts.rest.is_set())
+            await wait_until(lambda: len(answered_records(one)) == 10 and one.pump._accounts.rest.is_set())
             assert stuck.began <= 16
-            assert len(answered(one)) == 10
+            assert len(answered_records(one)) == 10
 
 
 async def test_a_storage_that_is_away_while_a_conversation_is_gained_is_waited_for():
-    stuck, failures = Stuck(), [EngineError("away")] * 2
+    stuck, failures = StuckHandler(), [EngineError("away")] * 2
     async with two(stuck) as (storage, one, other):
         handle = await one.open()
         await one.send(handle, Ask("x"))
-        await until(lambda: stuck.began)
+        await wait_until(lambda: stuck.began)
         engine, load = storage.engines["b"], storage.engines["b"].load
 
-        async def failing(conversation):
+        async def fail_load(conversation):
             if failures:
                 raise failures.pop()
             return await load(conversation)
 
-        engine.load = failing
+        engine.load = fail_load
         storage.move(handle.id, "b")
-        await until(lambda: answered(other))
+        await wait_until(lambda: answered_records(other))
         assert not failures
 
 
@@ -213,16 +213,18 @@ async def test_a_server_that_can_keep_nothing_stops_within_its_drain_whoever_wai
 async def test_handlers_stop_once_the_drain_ends_and_nothing_can_be_stored():
     engine, began, go = Full(), [], asyncio.Event()
 
-    async def counting(payload, metadata):
+    async def count_calls(payload, metadata):
         began.append(payload.text)
         await go.wait()
         engine.full = True
         return await answer(payload, metadata)
 
-    async with desk((listener("a", concurrency=1), counting), engine=engine, drain=0.2, concurrency=1) as d:
+    async with desk(
+        (listener("a", concurrency=1), count_calls), engine=engine, drain=0.2, concurrency=1
+    ) as d:
         for number in range(3):
             await d.send(await d.open(), Ask(f"{number}"))
-        await until(lambda: began)
+        await wait_until(lambda: began)
         go.set()
         await d.pump.drain()
         await asyncio.sleep(0.3)
@@ -241,7 +243,7 @@ async def test_a_pump_that_ends_gives_everything_up():
 async def test_a_commit_reported_after_its_conversation_was_lost_and_regained_releases_nothing():
     storage, runs, going = Storage(), [], asyncio.Event()
 
-    async def noting(payload, metadata):
+    async def note_calls(payload, metadata):
         runs.append(payload.text)
         return await answer(payload, metadata)
 
@@ -255,19 +257,19 @@ async def test_a_commit_reported_after_its_conversation_was_lost_and_regained_re
                 await going.wait()
 
     engine = storage.engines["a"] = Slow(storage)
-    async with engine, storage.engine("b"), desk((listener("b"), noting), engine=engine) as one:
+    async with engine, storage.engine("b"), desk((listener("b"), note_calls), engine=engine) as one:
         handle = await one.open()
         engine.slow = True
         sending = asyncio.ensure_future(one.send(handle, Ask("x"), "b"))
-        await until(lambda: storage.queued(handle.id))
+        await wait_until(lambda: storage.queued(handle.id))
         engine.slow = False
         storage.move(handle.id, "b")
-        await until(lambda: handle.id not in one.pump._live)
+        await wait_until(lambda: handle.id not in one.pump._live)
         storage.move(handle.id, "a")
-        await until(lambda: handle.id in one.pump._live)
+        await wait_until(lambda: handle.id in one.pump._live)
         going.set()
         await sending
-        await until(lambda: one.pump._accounts.rest.is_set() and runs)
+        await wait_until(lambda: one.pump._accounts.rest.is_set() and runs)
         await asyncio.sleep(0.05)
         assert runs == ["x"]
         assert one.pump._live[handle.id] == engine._kept[handle.id]
@@ -278,19 +280,22 @@ async def test_a_commit_reported_after_its_conversation_was_lost_and_regained_re
 async def test_however_conversations_move_every_request_is_answered_once_and_nothing_is_left(seed, prompt):
     random, storage = Random(seed), Storage()
 
-    async def passing(payload, metadata):
+    async def pass_payload(payload, metadata):
         await asyncio.sleep(random.random() * 0.005)
         if isinstance(payload, Answer):
             return HandlerResponse.respond(payload)
         return HandlerResponse(Ask(payload.text), "b")
 
-    async def ending(payload, metadata):
+    async def end_request(payload, metadata):
         await asyncio.sleep(random.random() * 0.005)
         if random.random() < 0.2:
             raise ValueError("once more")
         return HandlerResponse.respond(Answer(payload.text))
 
-    pairs = (listener("a", "b", concurrency=4), passing), (listener("b", retries=50, concurrency=4), ending)
+    pairs = (
+        (listener("a", "b", concurrency=4), pass_payload),
+        (listener("b", retries=50, concurrency=4), end_request),
+    )
     async with AsyncExitStack() as stack:
         engines = [await stack.enter_async_context(storage.engine(name)) for name in "abc"]
         for engine in engines:
@@ -303,10 +308,10 @@ async def test_however_conversations_move_every_request_is_answered_once_and_not
             storage.move(random.choice(handles).id, random.choice("abc"))
             await asyncio.sleep(random.random() * 0.003)
         kept = storage.kept._kept
-        await until(lambda: not [one for one in kept.values() if one.requests])
-        await until(lambda: all(one.pump._accounts.rest.is_set() for one in desks))
+        await wait_until(lambda: not [one for one in kept.values() if one.requests])
+        await wait_until(lambda: all(one.pump._accounts.rest.is_set() for one in desks))
         nothing = {"a": (0, 0), "b": (0, 0)}  # a handler whose conversation has gone may be ending yet
-        await until(lambda: all(one.pump.queues() == nothing for one in desks))
+        await wait_until(lambda: all(one.pump.queues() == nothing for one in desks))
         for one, engine in zip(desks, engines, strict=True):
             assert all(engine.current_claim(key) == one.pump._claims[key] for key in one.pump._live)
             assert all(one.pump._live[key] == kept[key] for key in one.pump._live)
@@ -316,35 +321,35 @@ async def test_however_conversations_move_every_request_is_answered_once_and_not
 
 
 async def test_a_conversation_that_is_lost_while_it_is_taken_up_is_not_at_work():
-    stuck, loads = Stuck(), []
+    stuck, loads = StuckHandler(), []
     async with two(stuck) as (storage, one, other):
         handle = await one.open()
         await one.send(handle, Ask("x"))
-        await until(lambda: stuck.began)
+        await wait_until(lambda: stuck.began)
         engine, load = storage.engines["b"], storage.engines["b"].load
 
-        async def losing(conversation):
+        async def lose_load(conversation):
             if not loads:
                 storage.move(handle.id, "a")
             loads.append(conversation)
             return await load(conversation)
 
-        engine.load = losing
+        engine.load = lose_load
         storage.move(handle.id, "b")
-        await until(lambda: loads and stuck.began == 2)
+        await wait_until(lambda: loads and stuck.began == 2)
         assert not other.pump._live
         assert not other.pump._claims
         storage.move(handle.id, "b")
-        await until(lambda: answered(other))
+        await wait_until(lambda: answered_records(other))
 
 
 async def test_a_message_for_a_conversation_that_is_about_to_be_taken_up_waits_until_it_is():
     """Once decided before, it was dispatched once by itself and once with the rest."""
-    stuck, loading, goes_on = Stuck(), asyncio.Event(), asyncio.Event()
+    stuck, loading, goes_on = StuckHandler(), asyncio.Event(), asyncio.Event()
     async with two(stuck) as (storage, one, other):
         handle = await one.open()
         await one.send(handle, Ask("x"))
-        await until(lambda: stuck.began)
+        await wait_until(lambda: stuck.began)
         look = other.pump._probation.look
 
         async def slow(*args, **named):
@@ -357,9 +362,9 @@ async def test_a_message_for_a_conversation_that_is_about_to_be_taken_up_waits_u
         await loading.wait()
         data = other.markup(Ask("y"))
         sending = asyncio.ensure_future(other.pump.entrance.submit("console", handle.id, data, "a", None))
-        await until(lambda: storage.inbox)
+        await wait_until(lambda: storage.inbox)
         assert not other.pump._live
         goes_on.set()
         assert (await sending).code is None
-        await until(lambda: len(answered(other)) == 2)
+        await wait_until(lambda: len(answered_records(other)) == 2)
         assert len([one for one in other.records if one.event is Event.HANDLED]) == 2

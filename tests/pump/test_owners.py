@@ -13,25 +13,25 @@ from agentserver.ports import EngineError, OtherMessageError, QuotaError, Reject
 from agentserver.pump import handles
 from tests.core.paper import Note
 from tests.machine import HANGS
-from tests.pump.desk import answer, until
-from tests.pump.pair import pair, watched
+from tests.pump.desk import answer, wait_until
+from tests.pump.pair import pair, watch_events
 
 pytestmark = pytest.mark.anyio
 
 A = Listener("a", (Note,), "answers")
 
 
-def said(desk, events):
+def decoded_texts(desk, events):
     return [desk.decode(event).text for event in events if isinstance(event, Reply)]
 
 
-async def opened(desk, ask="1"):
+async def open_answered(desk, ask="1"):
     """A conversation of this process with one answer, that no gateway has."""
     handle = await desk.open()
     handle.detach()
     await desk.pump.entrance.submit("console", handle.id, desk.markup(Note(ask)), "a", None)
-    found, _ = await watched(desk.pump, handle.id, enough=1)
-    assert said(desk, found) == [f"re: {ask}"]
+    found, _ = await watch_events(desk.pump, handle.id, enough=1)
+    assert decoded_texts(desk, found) == [f"re: {ask}"]
     return handle.id
 
 
@@ -48,13 +48,13 @@ async def test_a_conversation_is_claimed_where_it_is_opened_and_found_everywhere
 
 async def test_nothing_that_only_reads_claims_anything():
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         await two.rest("a")
         assert two.owner(key) == ""
         gate = two.b.pump.entrance
         assert not (await gate.find_conversation("console", key)).over
-        found, _ = await watched(two.b.pump, key, enough=1)
-        assert said(two.b, found) == ["re: 1"]
+        found, _ = await watch_events(two.b.pump, key, enough=1)
+        assert decoded_texts(two.b, found) == ["re: 1"]
         assert await gate.find_events("console", key, "unknown") == ()
         await gate.confirm("console", key, found[-1].place)
         handle = await two.b.pump.resume("console", key)
@@ -74,11 +74,11 @@ async def test_a_quota_of_open_conversations_is_of_all_processes_together():
 
 async def test_a_message_to_a_conversation_of_another_process_is_answered_by_it():
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         submitted = await two.b.pump.entrance.submit("console", key, two.b.markup(Note("2")), "a", None)
         assert (submitted.code, submitted.again) == (None, False)
-        found, _ = await watched(two.b.pump, key, after=submitted.after, enough=1)
-        assert said(two.b, found) == ["re: 2"]
+        found, _ = await watch_events(two.b.pump, key, after=submitted.after, enough=1)
+        assert decoded_texts(two.b, found) == ["re: 2"]
         assert two.a.pump.conversation(key).version == 5  # with its opening
 
 
@@ -88,13 +88,13 @@ async def test_a_conversation_that_was_opened_at_one_process_is_answered_through
         handle.detach()
         submitted = await two.b.pump.entrance.submit("console", handle.id, two.b.markup(Note("1")), "a", None)
         assert submitted.code is None
-        found, _ = await watched(two.b.pump, handle.id, enough=1)
-        assert said(two.b, found) == ["re: 1"]
+        found, _ = await watch_events(two.b.pump, handle.id, enough=1)
+        assert decoded_texts(two.b, found) == ["re: 1"]
 
 
 async def test_one_of_nobody_or_of_another_principal_is_unknown_everywhere():
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         for who, which in (
             ("ada", key),
             ("console", key[:-6] + "abcdef"),
@@ -114,7 +114,7 @@ async def test_one_of_nobody_or_of_another_principal_is_unknown_everywhere():
 
 async def test_the_same_request_id_at_two_processes_is_one_message():
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         data = two.a.markup(Note("2"))
         one, other = await asyncio.gather(
             *(desk.pump.entrance.submit("console", key, data, "a", "mine") for desk in (two.a, two.b))
@@ -128,18 +128,18 @@ async def test_the_same_request_id_at_two_processes_is_one_message():
 
 async def test_a_message_that_is_refused_is_refused_at_the_other_process_too():
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         data = two.b.markup(Note("2"))
         submitted = await two.b.pump.entrance.submit("console", key, data, "nowhere", None)
         assert submitted.code == "routing"
-        found, _ = await watched(two.b.pump, key, after=submitted.after, enough=1)
+        found, _ = await watch_events(two.b.pump, key, after=submitted.after, enough=1)
         assert found[0].error
 
 
 async def test_a_watch_gives_everything_once_in_order_until_the_end():
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
-        watching = asyncio.ensure_future(watched(two.b.pump, key))
+        key = await open_answered(two.a)
+        watching = asyncio.ensure_future(watch_events(two.b.pump, key))
         for number in range(2, 200):
             await two.a.pump.entrance.submit("console", key, two.a.markup(Note(str(number))), "a", None)
         await two.a.pump.entrance.end(None, key, "ada")
@@ -147,12 +147,12 @@ async def test_a_watch_gives_everything_once_in_order_until_the_end():
         assert why is WatchEnd.CLOSED
         places = [event.place for event in found]
         assert places == sorted(set(places))
-        assert said(two.b, found)[:3] == ["re: 1", "re: 2", "re: 3"]
+        assert decoded_texts(two.b, found)[:3] == ["re: 1", "re: 2", "re: 3"]
 
 
 async def test_a_message_for_a_finished_request_is_reported_as_too_late():
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         await two.b.pump.entrance.end("console", key, "")
         submitted = await two.b.pump.entrance.submit("console", key, two.b.markup(Note("2")), "a", None)
         assert submitted.code is RejectReason.OVER
@@ -173,13 +173,13 @@ async def test_a_request_is_cancelled_from_another_process():
         assert await two.b.pump.entrance.cancel("console", handle.id, submitted.request, "")
         assert not await two.b.pump.entrance.cancel("console", handle.id, submitted.request, "")
         await two.b.pump.entrance.end(None, handle.id, "ada")
-        found, _ = await watched(two.b.pump, handle.id)
+        found, _ = await watch_events(two.b.pump, handle.id)
         assert [type(event) for event in found] == [Done]
 
 
 async def test_a_gateway_holds_a_conversation_of_another_process():
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         handle = await two.b.pump.resume("console", key)
         assert (await two.b.ask(Note("2"), handle=handle)).text == "re: 2"
         async for reply in handle.replies(two.b.markup(Note("3")), "a"):
@@ -195,7 +195,7 @@ async def test_a_gateway_holds_a_conversation_of_another_process():
             assert event.redelivered or event.place < first.after
         assert two.b.pump.conversation(key).version >= 7
         await handle.close()
-        await until(lambda: two.a.pump.conversation(key) is None)
+        await wait_until(lambda: two.a.pump.conversation(key) is None)
         assert all(isinstance(event, Done) for event in [event async for event in events])
 
 
@@ -203,18 +203,18 @@ async def test_news_that_cannot_be_read_when_it_comes_is_shown_as_soon_as_it_can
     """It was logged, and whoever waited for it waited for the next."""
     monkeypatch.setattr(handles, "backoff", lambda _: 0.0)
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         handle = await two.b.pump.resume("console", key)
         engine, failures = two.engines["b"], [3]
         read = engine.find_conversation
 
-        async def standing(conversation):
+        async def read_stopped(conversation):
             if failures[0]:
                 failures[0] -= 1
                 raise EngineError("the disk does not answer")
             return await read(conversation)
 
-        monkeypatch.setattr(engine, "find_conversation", standing)
+        monkeypatch.setattr(engine, "find_conversation", read_stopped)
         await two.a.pump.entrance.submit("console", key, two.a.markup(Note("2")), "a", None)
         async with aclosing(handle.events()) as events:
             async for event in events:
@@ -226,7 +226,7 @@ async def test_news_that_cannot_be_read_when_it_comes_is_shown_as_soon_as_it_can
 async def test_a_reply_that_was_read_before_its_news_came_does_not_come_again_with_the_news(monkeypatch):
     """It was given as new twice: once of what the engine tells, and once when the news of it was dealt with."""
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         handle = await two.b.pump.resume("console", key)
         for _ in handle.waiting():
             pass
@@ -250,7 +250,7 @@ async def test_a_reply_that_was_read_before_its_news_came_does_not_come_again_wi
         async with asyncio.timeout(HANGS):
             replies = [reply async for reply in handle.replies(data, "a", request="mine")]
             assert (await two.b.ask(Note("3"), handle=handle)).text == "re: 3"  # news come in their order
-        assert said(two.b, replies) == ["re: 2"]
+        assert decoded_texts(two.b, replies) == ["re: 2"]
         assert [event for event in handle.waiting() if event.request == first.request] == []
 
 

@@ -7,7 +7,7 @@ from agentserver.pump.parsing import LIMIT, ParsedPayloads
 from tests.core.paper import Answer, Ask, Paper, listener, rules
 
 
-def sent(*texts):
+def send_all(*texts):
     """The step in which a listener sends these."""
     paper = Paper(
         rules(listener("a", "b"), listener("b")),
@@ -18,7 +18,7 @@ def sent(*texts):
 
 
 def test_each_is_taken_once():
-    _, outcome = sent("one", "two")
+    _, outcome = send_all("one", "two")
     kept = ParsedPayloads()
     kept.keep(outcome)
     assert list(kept) == [delivery.id for delivery in outcome.added]
@@ -28,14 +28,14 @@ def test_each_is_taken_once():
 
 
 def test_a_large_one_is_not_kept():
-    _, outcome = sent("one", "x" * LIMIT)
+    _, outcome = send_all("one", "x" * LIMIT)
     kept = ParsedPayloads()
     kept.keep(outcome)
     assert list(kept) == [outcome.added[0].id]
 
 
 def test_dropped_messages_are_forgotten():
-    paper, outcome = sent("one", "two")
+    paper, outcome = send_all("one", "two")
     kept = ParsedPayloads()
     kept.keep(outcome)
     paper.handlers["b"] = lambda call: HandlerResponse.respond(Answer("x"))

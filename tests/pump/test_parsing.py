@@ -21,7 +21,7 @@ from agentserver.pump.editions import Editions
 from agentserver.pump.parsing import THREADS, OffloadedParser
 from tests.core.paper import Answer, Ask, errors, listener, rules
 from tests.machine import HANGS
-from tests.pump.desk import desk, until
+from tests.pump.desk import desk, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,7 @@ def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-async def measured(count):
+async def measure_memory(count):
     """Memory that the documents of strangers left behind, from outside and as text of a model."""
 
     async def text(payload, metadata):
@@ -110,11 +110,11 @@ async def test_anything_else_is_read_in_a_thread_of_its_own(monkeypatch):
     reader, threads = OffloadedParser(Editions(SHOP, {})), []
     whole = intake.read_outside
 
-    def noted(*args):
+    def note_whole(*args):
         threads.append(threading.current_thread())
         return whole(*args)
 
-    monkeypatch.setattr(intake, "read_outside", noted)
+    monkeypatch.setattr(intake, "read_outside", note_whole)
     for _ in range(3):
         assert (await reader.parse_outside("p", "c", STRANGE)).read.root == SHOP.codecs.of(Ask).name
     assert len(set(threads)) == 3
@@ -163,7 +163,7 @@ async def test_a_few_are_read_at_once_and_principals_take_turns():
         given_up = asyncio.create_task(one("third"))
         await asyncio.sleep(0)
         given_up.cancel()
-        await until(lambda: running == THREADS)
+        await wait_until(lambda: running == THREADS)
         gate.set()
     assert most == THREADS
     assert order.index("other") <= 2 * THREADS
@@ -172,4 +172,4 @@ async def test_a_few_are_read_at_once_and_principals_take_turns():
 
 
 if __name__ == "__main__":
-    sys.stdout.write(str(anyio.run(measured, int(sys.argv[1]))))
+    sys.stdout.write(str(anyio.run(measure_memory, int(sys.argv[1]))))

@@ -15,7 +15,7 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.ports import EngineError
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
@@ -35,7 +35,7 @@ async def shop(path, *pairs):
 
 
 @asynccontextmanager
-async def killed(path, *pairs):
+async def kill_shop(path, *pairs):
     """A shop whose process dies at the end of the block."""
     with pytest.raises(BaseExceptionGroup) as raised:
         async with shop(path, *pairs) as d:
@@ -44,10 +44,10 @@ async def killed(path, *pairs):
     assert raised.group_contains(KilledError)
 
 
-async def left(d, key):
+async def remaining_deliveries(d, key):
     """List deliveries for the resumer of a conversation, as the engine has them once it is idle."""
     await asyncio.sleep(0)
-    await until(lambda: not d.pump._engine._left and not d.pump._engine._writing)
+    await wait_until(lambda: not d.pump._engine._left and not d.pump._engine._writing)
     return [event async for event in d.pump._engine.outbox(key)]
 
 
@@ -74,7 +74,7 @@ async def test_every_event_has_a_place_of_its_own_in_order(tmp_path):
 
 
 async def test_an_answer_outlives_a_kill_after_ask_has_returned(tmp_path):
-    async with killed(tmp_path / "j") as d:
+    async with kill_shop(tmp_path / "j") as d:
         handle = await d.open()
         reply = await ask(d, handle)
         assert not reply.redelivered
@@ -86,11 +86,11 @@ async def test_an_answer_outlives_a_kill_after_ask_has_returned(tmp_path):
 
 
 async def test_an_answer_is_acknowledged_by_the_next_call(tmp_path):
-    async with killed(tmp_path / "j") as d:
+    async with kill_shop(tmp_path / "j") as d:
         handle = await d.open()
         await ask(d, handle, "1")
         second = await ask(d, handle, "2")
-        assert places(await left(d, handle.id)) == [second.place, (second.place.version, 1)]
+        assert places(await remaining_deliveries(d, handle.id)) == [second.place, (second.place.version, 1)]
 
 
 @pytest.mark.parametrize("end", ["leave", "close", "stop"])
@@ -103,11 +103,11 @@ async def test_an_answer_is_acknowledged_by_a_clean_end(tmp_path, end):
         elif end == "close":
             await handle.close()
     async with shop(tmp_path / "j") as d:
-        assert await left(d, handle.id) == []
+        assert await remaining_deliveries(d, handle.id) == []
 
 
 async def test_the_end_of_replies_is_repeated_after_a_kill(tmp_path):
-    async with killed(tmp_path / "j") as d:
+    async with kill_shop(tmp_path / "j") as d:
         handle = await d.open()
         (reply,) = [each async for each in handle.replies(d.markup(Ask("x")), "a")]
     async with shop(tmp_path / "j") as d:
@@ -118,7 +118,7 @@ async def test_the_end_of_replies_is_repeated_after_a_kill(tmp_path):
 
 @pytest.mark.parametrize("way", ["events", "replies"])
 async def test_deliveries_interrupted_by_a_kill_are_repeated(tmp_path, way):
-    async with killed(tmp_path / "j") as d:
+    async with kill_shop(tmp_path / "j") as d:
         handle = await d.open()
         if way == "events":
             stream = handle.events()
@@ -132,7 +132,7 @@ async def test_deliveries_interrupted_by_a_kill_are_repeated(tmp_path, way):
 
 
 async def test_tasks_do_not_acknowledge_deliveries_of_others(tmp_path):
-    async with killed(tmp_path / "j") as d:
+    async with kill_shop(tmp_path / "j") as d:
         handle = await d.open()
         got, go = [], asyncio.Event()
 
@@ -142,25 +142,27 @@ async def test_tasks_do_not_acknowledge_deliveries_of_others(tmp_path):
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(one)
-            await until(lambda: got)
+            await wait_until(lambda: got)
             await ask(d, handle)
             await ask(d, handle)
-            assert got[0].place in places(await left(d, handle.id))
+            assert got[0].place in places(await remaining_deliveries(d, handle.id))
             go.set()
-        assert got[0].place in places(await left(d, handle.id)), (
+        assert got[0].place in places(await remaining_deliveries(d, handle.id)), (
             "it returned; its gateway may not have passed it on"
         )
         await ask(d, handle)
-        assert got[0].place not in places(await left(d, handle.id))
+        assert got[0].place not in places(await remaining_deliveries(d, handle.id))
 
 
 async def test_asks_that_are_gathered_are_acknowledged_once_the_gateway_is_back(tmp_path):
-    async with killed(tmp_path / "j") as d:
+    async with kill_shop(tmp_path / "j") as d:
         handle = await d.open()
         replies = await asyncio.gather(*(ask(d, handle, str(n)) for n in range(5)))
-        assert set(places(replies)) <= set(places(await left(d, handle.id)))
+        assert set(places(replies)) <= set(places(await remaining_deliveries(d, handle.id)))
         last = await ask(d, handle)
-        assert [event.place for event in await left(d, handle.id) if isinstance(event, Reply)] == [last.place]
+        assert [
+            event.place for event in await remaining_deliveries(d, handle.id) if isinstance(event, Reply)
+        ] == [last.place]
 
 
 @pytest.mark.parametrize("engine", ["journal", "memory"])
@@ -179,7 +181,7 @@ async def test_unfinished_deliveries_of_a_cancelled_task_are_repeated_and_marked
             tasks.start_soon(gateway)
             await asyncio.sleep(0)
             await d.send(handle, Ask("x"))
-            await until(lambda: seen)
+            await wait_until(lambda: seen)
             tasks.cancel_scope.cancel()
         await asyncio.sleep(0)
         handle.detach()
@@ -225,18 +227,18 @@ async def test_one_gateway_at_a_time_fetches_a_finished_conversation(tmp_path):
         handle = await d.open()
         handle.listen()
         await d.send(handle, Ask("x"))
-        await until(lambda: d.pump._accounts.pending == 0)
+        await wait_until(lambda: d.pump._accounts.pending == 0)
         await d.pump._boundary.close(handle.id, "over")
         assert await d.pump.conversations_of("console") == (), "its gateway has not taken what waits"
         assert [type(event) for event in handle.waiting()] == [Reply, Done]
-        assert await left(d, handle.id) == []
+        assert await remaining_deliveries(d, handle.id) == []
 
 
 async def test_a_finished_conversation_that_was_not_fetched_can_be_resumed_again(tmp_path):
-    async with killed(tmp_path / "j") as d:
+    async with kill_shop(tmp_path / "j") as d:
         handle = await d.open()
         await d.send(handle, Ask("x"))
-        await until(lambda: d.pump._accounts.pending == 0)
+        await wait_until(lambda: d.pump._accounts.pending == 0)
         await d.pump._boundary.close(handle.id, "over")
     async with shop(tmp_path / "j") as d:
         first = await d.pump.resume("console", handle.id)

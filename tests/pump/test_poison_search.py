@@ -16,10 +16,10 @@ from agentserver.ports import NO_PREVIOUS_RUN, PreviousRun
 from agentserver.pump.poison_search import NoMarks, Probation, judge
 from agentserver.pump.schedule import Ticket
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 
-def past(*running, held="", **ends):
+def past_run(*running, held="", **ends):
     return PreviousRun(frozenset(running), held, ends)
 
 
@@ -27,19 +27,19 @@ def past(*running, held="", **ends):
     ("found", "dead", "alone"),
     [
         (NO_PREVIOUS_RUN, "", ""),
-        (past("a", "b"), "", "ab"),  # nobody knows yet
-        (past("a"), "", "a"),  # it ran alone
-        (past("a", "x"), "", "a"),  # x has been dealt with, but it ran beside a
-        (past("x"), "", ""),  # the one that ran alone has been dealt with
-        (past("a", a=0, b=0), "", "a"),  # the culprit is known: b is acquitted
-        (past(a=0, b=0), "", "ab"),  # our own end in between: both still are suspects
-        (past("a", "b", c=1), "", "cab"),
-        (past("a", "b", held="b"), "", "b"),  # it held the event loop
-        (past("a", "b", held="x"), "", ""),
-        (past("a", a=2), "a", ""),
-        (past("a", a=2, b=1), "a", "b"),  # what is known of another one stays known
-        (past("a", "b", a=2), "", "ab"),  # not alone: no end of its own
-        (past("b", x=2), "", "b"),
+        (past_run("a", "b"), "", "ab"),  # nobody knows yet
+        (past_run("a"), "", "a"),  # it ran alone
+        (past_run("a", "x"), "", "a"),  # x has been dealt with, but it ran beside a
+        (past_run("x"), "", ""),  # the one that ran alone has been dealt with
+        (past_run("a", a=0, b=0), "", "a"),  # the culprit is known: b is acquitted
+        (past_run(a=0, b=0), "", "ab"),  # our own end in between: both still are suspects
+        (past_run("a", "b", c=1), "", "cab"),
+        (past_run("a", "b", held="b"), "", "b"),  # it held the event loop
+        (past_run("a", "b", held="x"), "", ""),
+        (past_run("a", a=2), "a", ""),
+        (past_run("a", a=2, b=1), "a", "b"),  # what is known of another one stays known
+        (past_run("a", "b", a=2), "", "ab"),  # not alone: no end of its own
+        (past_run("b", x=2), "", "b"),
     ],
 )
 def test_a_verdict(found, dead, alone):
@@ -49,9 +49,9 @@ def test_a_verdict(found, dead, alone):
 
 
 def test_only_an_end_alone_counts():
-    assert judge(past("a", "b", a=1), "ab", 3).ends == {"a": 1, "b": 0}
-    assert judge(past("a", a=1), "ab", 3).ends == {"a": 2}
-    assert judge(past("a", "b", held="a", a=1), "ab", 3).ends == {"a": 2}
+    assert judge(past_run("a", "b", a=1), "ab", 3).ends == {"a": 1, "b": 0}
+    assert judge(past_run("a", a=1), "ab", 3).ends == {"a": 2}
+    assert judge(past_run("a", "b", held="a", a=1), "ab", 3).ends == {"a": 2}
 
 
 @given(st.sets(st.integers(0, 11)), st.integers(1, 6), st.integers(1, 4), st.integers(0, 2**32))
@@ -94,7 +94,7 @@ def test_every_culprit_is_given_up_every_other_is_served_and_the_starts_are_boun
     assert sorted(served) == sorted({str(n) for n in range(12)} - bad)
 
 
-class Noted(NoMarks):
+class NotedMarks(NoMarks):
     """Marks in memory, of a server before, and of this one."""
 
     def __init__(self, found=NO_PREVIOUS_RUN):
@@ -121,35 +121,35 @@ class Noted(NoMarks):
 
 
 @pytest.fixture
-async def left():
+async def left_engine():
     """An engine with three unfinished messages, as a dead server left it."""
     engine = MemoryEngine()
-    async with desk((listener("a", concurrency=3), stuck), engine=engine, drain=0.0) as d:
+    async with desk((listener("a", concurrency=3), hang_forever), engine=engine, drain=0.0) as d:
         for text in "xyz":
             await d.send(await d.open(), Ask(text))
-        await until(lambda: len(d.records) == 6)
+        await wait_until(lambda: len(d.records) == 6)
     queued = [t.inbox[0].id for c in engine._kept.values() for t in c.tree.nodes.values() if t.inbox]
     assert len(queued) == 3
     return engine, queued
 
 
-async def stuck(payload, metadata):
+async def hang_forever(payload, metadata):
     await asyncio.Event().wait()
 
 
 @pytest.mark.anyio
-async def test_suspects_run_alone_and_before_everything_else(left):
-    engine, queued = left
-    engine.marks = marks = Noted(past(*queued[1:]))
+async def test_suspects_run_alone_and_before_everything_else(left_engine):
+    engine, queued = left_engine
+    engine.marks = marks = NotedMarks(past_run(*queued[1:]))
     order = []
 
-    async def looking(payload, metadata):
+    async def look_at_call(payload, metadata):
         order.append((payload.text, set(marks.running), set(marks.ends)))
         return await answer(payload, metadata)
 
-    async with desk((listener("a", concurrency=3), looking), engine=engine) as d:
+    async with desk((listener("a", concurrency=3), look_at_call), engine=engine) as d:
         assert await d.ask(Ask("new")) == Answer("re: new")
-        await until(lambda: len(order) == 4 and not marks.running)
+        await wait_until(lambda: len(order) == 4 and not marks.running)
     second, third = queued[1:]
     assert order[:2] == [("y", {second}, {second, third}), ("z", {third}, {third})]
     assert {text for text, _, _ in order[2:]} == {"x", "new"}
@@ -157,22 +157,22 @@ async def test_suspects_run_alone_and_before_everything_else(left):
 
 
 @pytest.mark.anyio
-async def test_a_delivery_that_ended_the_process_too_often_is_a_dead_letter(left):
-    engine, queued = left
-    engine.marks = Noted(past(queued[0], **{queued[0]: 2}))
+async def test_a_delivery_that_ended_the_process_too_often_is_a_dead_letter(left_engine):
+    engine, queued = left_engine
+    engine.marks = NotedMarks(past_run(queued[0], **{queued[0]: 2}))
     async with desk((listener("a", concurrency=3), answer), engine=engine) as d:
-        await until(lambda: d.pump._accounts.rest.is_set())
+        await wait_until(lambda: d.pump._accounts.rest.is_set())
     failed = [record for record in d.records if record.event is Event.FAILED]
     assert [(record.delivery, record.code) for record in failed] == [(queued[0], "internal")]
     assert len([record for record in d.records if record.event is Event.HANDLED]) == 2
 
 
 @pytest.mark.anyio
-async def test_a_stop_acquits_nobody(left):
-    engine, queued = left
-    engine.marks = marks = Noted(past(*queued))
-    async with desk((listener("a", concurrency=3), stuck), engine=engine, drain=0.0):
-        await until(lambda: marks.running)
+async def test_a_stop_acquits_nobody(left_engine):
+    engine, queued = left_engine
+    engine.marks = marks = NotedMarks(past_run(*queued))
+    async with desk((listener("a", concurrency=3), hang_forever), engine=engine, drain=0.0):
+        await wait_until(lambda: marks.running)
     assert set(marks.ends) == set(queued)
     assert marks.asked
 
@@ -198,7 +198,7 @@ class Ward:
         self.acquitted.append(delivery)
 
     async def gain(self, previous, running, *queued):
-        self.pasts[previous] = past(*running)
+        self.pasts[previous] = past_run(*running)
         verdict = await self.probation.look(previous, queued, 3, 9, starting=False)
         dead, rest = self.probation.begin(verdict, [ticket(key) for key in queued])
         for one in rest:
@@ -289,7 +289,7 @@ async def test_a_suspect_that_stopped_running_blocks_nothing_and_acquits_nobody(
 @pytest.mark.anyio
 async def test_nothing_that_is_gained_runs_before_it_is_known_to_be_kept():
     ward = Ward()
-    ward.pasts[1] = past("a1")
+    ward.pasts[1] = past_run("a1")
     verdict = await ward.probation.look(1, ("a1", "b1"), 3, 9, starting=False)
     ward.probation.put(ticket("c1"))
     assert (verdict.alone, ward.ran) == (("a1",), ["c1"])

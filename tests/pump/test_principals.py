@@ -57,14 +57,14 @@ async def test_a_stranger_stays_one_over_a_restart_and_in_the_next_conversation(
             assert (await d.ask(Mail(EVE, "all of it"), "post", one)).code == "denied"
             assert await d.ask(Mail(BOB, "hello"), "post", one) == Note("sent")
             assert isinstance(await d.ask(Ask("open"), "vault", one), SystemError)
-    story = await to_thread.run_sync(lambda: recorded(place.path, handle.id))
+    story = await to_thread.run_sync(lambda: read_recorded(place.path, handle.id))
     assert story.beginning.opener == STRANGER
     assert replay(story, d.rules) is None
     orders = story.beginning._replace(rights=Principal("host").rights)
     assert replay(type(story)(orders, story.steps, story.deliveries), d.rules) is not None
 
 
-def recorded(path, conversation):
+def read_recorded(path, conversation):
     with read_journal(path) as reader:
         return reader.recorded_conversation(conversation)
 

@@ -18,7 +18,7 @@ from agentserver.pump.streams import WAITING, ProgressQueue
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import answer, desk
-from tests.pump.relaying import LISTENERS, PAYLOADS, POLICY, Office, guards, said
+from tests.pump.relaying import LISTENERS, PAYLOADS, POLICY, Office, guards, send_and_wait
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
@@ -33,7 +33,7 @@ def teller(*words):
     return tell
 
 
-async def heard(*words, one=None, handler=None, redact=None, engine=None):
+async def collect_progress(*words, one=None, handler=None, redact=None, engine=None):
     """Collect a gateway's progress events during a request, without waiting: further ones may come later."""
     pair = (one or listener("a", progress=True), handler or teller(*words))
     async with desk(pair, engine=engine, clock=FakeClock(step=0.0)) as d:
@@ -48,11 +48,11 @@ async def heard(*words, one=None, handler=None, redact=None, engine=None):
 
 
 async def texts(*words, **more):
-    return [progress.text for progress in await heard(*words, **more)]
+    return [progress.text for progress in await collect_progress(*words, **more)]
 
 
 async def test_a_gateway_gets_progress_in_order_with_the_listener_and_the_request():
-    found = await heard("one", "two")
+    found = await collect_progress("one", "two")
     assert [(type(each), each.sender, each.text) for each in found] == [
         (Progress, "a", "one"),
         (Progress, "a", "two"),
@@ -159,17 +159,17 @@ async def test_progress_before_a_reader_asks_is_dropped():
         assert (await anext(words)).text == "half way"
 
 
-class Talking(Office):
+class TalkingAgents(Office):
     """Every agent and the web tell all that they are given, before they do anything."""
 
     def _handler(self, name):
         handle = super()._handler(name)
 
-        async def told(payload, metadata):
+        async def report_handle(payload, metadata):
             invocation().progress(f"{name} was given {payload}")
             return await handle(payload, metadata)
 
-        return told
+        return report_handle
 
     def handlers(self):
         return [(replace(one, progress=True), self._handler(one.name)) for one in LISTENERS]
@@ -177,12 +177,12 @@ class Talking(Office):
 
 @pytest.mark.parametrize("mode", list(Mode))
 async def test_in_enforce_who_was_given_untrusted_text_tells_nothing(mode):
-    of = Talking("The vault stands open behind the old mill.", ())
+    of = TalkingAgents("The vault stands open behind the old mill.", ())
     asked = guards(TrustSettings(replace(POLICY, mode=mode)))
     async with desk(*of.handlers(), guards=asked, payloads=PAYLOADS) as d:
         handle = await d.open()
         words = handle.progress()
-        await said(d, handle, "Read the page.")
+        await send_and_wait(d, handle, "Read the page.")
         await handle.close()
         told = [each async for each in words]
     bound = mode is Mode.ENFORCE

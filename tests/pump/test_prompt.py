@@ -24,7 +24,7 @@ pytestmark = pytest.mark.anyio
 SEEN: ContextVar[str] = ContextVar("seen", default="nothing")
 
 
-def begun(work):
+def begin_task(work):
     task = PromptTask(loop=asyncio.get_running_loop())
     task.begin(work, contextvars.copy_context(), asyncio.current_task())
     return task
@@ -34,12 +34,12 @@ async def quick():
     return None
 
 
-async def turning():
+async def turn_loop():
     for _ in range(3):
         await asyncio.sleep(0)
 
 
-async def timed():
+async def time_out():
     async with asyncio.timeout(HANGS):
         await asyncio.sleep(0)
     with pytest.raises(TimeoutError):
@@ -48,13 +48,13 @@ async def timed():
     assert asyncio.current_task().cancelling() == 0
 
 
-async def scoped():
+async def use_scope():
     with anyio.move_on_after(0) as scope:
         await anyio.sleep(1)
     assert scope.cancelled_caught
     with anyio.fail_after(HANGS):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(turning)
+            tasks.start_soon(turn_loop)
     assert await anyio.to_thread.run_sync(lambda: 1) == 1
 
 
@@ -71,15 +71,15 @@ async def told_why():
     assert scope.cancelled_caught
 
 
-async def grouped():
+async def use_group():
     with pytest.raises(ExceptionGroup):
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(raising())
+            tasks.create_task(raise_value_error())
             await asyncio.sleep(1)
     assert asyncio.current_task().cancelling() == 0
 
 
-async def raising():
+async def raise_value_error():
     await asyncio.sleep(0)
     raise ValueError("x")
 
@@ -104,13 +104,13 @@ async def cancelling_what_it_waits_for():
     await future
 
 
-async def swallowing():
+async def swallow_cancel():
     asyncio.current_task().cancel()
     try:
         await asyncio.sleep(1)
     except asyncio.CancelledError:
         asyncio.current_task().uncancel()
-    await asyncio.wait_for(turning(), HANGS)
+    await asyncio.wait_for(turn_loop(), HANGS)
 
 
 class Odd:
@@ -127,12 +127,12 @@ async def waiting_for_itself():
 
 
 WORKS = [
-    *(quick, turning, timed, scoped, told_why, grouped, raising, raising_at_once, cancelling_itself, cancelling_itself_last),
-    *(cancelling_what_it_waits_for, swallowing, waiting_for_what_is_no_future, waiting_for_itself),
+    *(quick, turn_loop, time_out, use_scope, told_why, use_group, raise_value_error, raising_at_once, cancelling_itself, cancelling_itself_last),
+    *(cancelling_what_it_waits_for, swallow_cancel, waiting_for_what_is_no_future, waiting_for_itself),
 ]  # fmt: skip
 
 
-async def ended(task):
+async def end_cancelled(task):
     await asyncio.wait([task])
     if task.cancelled():
         return asyncio.CancelledError
@@ -141,7 +141,7 @@ async def ended(task):
 
 @pytest.mark.parametrize("work", WORKS, ids=lambda work: work.__name__)
 async def test_work_ends_as_it_would_in_a_task_of_asyncio(work):
-    assert await ended(begun(work())) is await ended(asyncio.create_task(work()))
+    assert await end_cancelled(begin_task(work())) is await end_cancelled(asyncio.create_task(work()))
 
 
 async def test_work_that_does_not_wait_ends_at_once_in_a_task_and_a_context_of_its_own():
@@ -152,7 +152,7 @@ async def test_work_that_does_not_wait_ends_at_once_in_a_task_and_a_context_of_i
         found.append(asyncio.current_task())
 
     outer = asyncio.current_task()
-    task = begun(work())
+    task = begin_task(work())
     assert task.done()
     assert found == [task]
     assert asyncio.current_task() is outer
@@ -169,7 +169,7 @@ async def test_work_that_waits_continues_in_the_same_task_and_context_and_is_vis
         await going.wait()
         found.extend([asyncio.current_task() is before, SEEN.get()])
 
-    task = begun(work())
+    task = begin_task(work())
     assert task in asyncio.all_tasks()
     assert asyncio.current_task() is not task
     going.set()
@@ -179,16 +179,16 @@ async def test_work_that_waits_continues_in_the_same_task_and_context_and_is_vis
 
 
 async def test_cancelling_it_wakes_it_and_counts():
-    task = begun(asyncio.sleep(1000))
+    task = begin_task(asyncio.sleep(1000))
     assert (task.cancelling(), task.cancel(), task.cancel(), task.cancelling(), task.uncancel()) == (
         *(0, True, True, 2, 1),
     )
-    assert await ended(task) is asyncio.CancelledError
+    assert await end_cancelled(task) is asyncio.CancelledError
     assert not task.cancel()
 
 
 async def test_its_work_alone_ends_it():
-    task = begun(asyncio.sleep(0))
+    task = begin_task(asyncio.sleep(0))
     for refuse in (task.set_result, task.set_exception):
         with pytest.raises(RuntimeError, match="a task does not take"):
             refuse(None)
@@ -200,7 +200,7 @@ async def test_its_work_alone_ends_it():
 
 
 async def test_an_invocations_changes_to_its_task_reach_no_other():
-    async def meddling(payload, metadata):
+    async def meddle_task(payload, metadata):
         task = asyncio.current_task()
         found = f"{task.get_name() == 'meddled'} {task.cancelling()}"
         task.set_name("meddled")
@@ -208,7 +208,7 @@ async def test_an_invocations_changes_to_its_task_reach_no_other():
         anyio.CancelScope(deadline=0).__enter__()  # and never left
         return HandlerResponse.respond(Answer(found))
 
-    async with desk((listener("a"), meddling), concurrency=1) as d:
+    async with desk((listener("a"), meddle_task), concurrency=1) as d:
         assert [await d.ask(Ask("x")) for _ in range(4)] == [Answer("False 0")] * 4
 
 
@@ -225,7 +225,7 @@ async def test_its_frames_can_be_shown_while_it_runs_and_while_it_waits():
         shown.extend(frame.f_code.co_name for frame in asyncio.current_task().get_stack())
         await asyncio.sleep(0)
 
-    task = begun(work())
+    task = begin_task(work())
     text = io.StringIO()
     task.print_stack(file=text)
     assert (shown[0], shown[-1]) == (task, "work")
@@ -233,7 +233,7 @@ async def test_its_frames_can_be_shown_while_it_runs_and_while_it_waits():
     await task
 
 
-class Awaited:
+class AwaitedValue:
     """Says of itself that a task can wait for it."""
 
     _asyncio_future_blocking = True
@@ -251,35 +251,35 @@ class Awaited:
         return None
 
 
-class Unattached(Awaited):
+class UnattachedValue(AwaitedValue):
     get_loop = None
 
 
-class Unwilling(Awaited):
+class UnwillingValue(AwaitedValue):
     def get_loop(self):
         raise SystemExit
 
 
-class Deaf(Awaited):
+class Deaf(AwaitedValue):
     def add_done_callback(self, wake):
         raise AssertionError("it takes no context")
 
 
-class Veiled(Awaited):
+class VeiledValue(AwaitedValue):
     @property
     def _asyncio_future_blocking(self):
         raise ValueError("not told")
 
 
-class Stubborn(Awaited):
+class Stubborn(AwaitedValue):
     def cancel(self, *_):
         raise SystemExit
 
 
 @pytest.mark.parametrize("waits", [False, True])
-@pytest.mark.parametrize("odd", [Unattached, Unwilling, Deaf, Veiled])
+@pytest.mark.parametrize("odd", [UnattachedValue, UnwillingValue, Deaf, VeiledValue])
 async def test_an_exception_of_the_awaited_is_raised_in_the_work_and_the_server_continues(odd, waits):
-    async def waiting(payload, metadata):
+    async def wait_and_answer(payload, metadata):
         if payload == Ask("well"):
             return HandlerResponse.respond(Answer("well"))
         if waits:
@@ -289,7 +289,7 @@ async def test_an_exception_of_the_awaited_is_raised_in_the_work_and_the_server_
         except BaseException as error:
             raise ValueError("it was raised here") from error
 
-    async with desk((listener("a"), waiting)) as d:
+    async with desk((listener("a"), wait_and_answer)) as d:
         for _ in range(STREAK + 1):
             assert (await d.ask(Ask("odd"))).code == Code.INTERNAL
         assert await d.ask(Ask("well")) == Answer("well")
@@ -303,8 +303,8 @@ async def test_uncancellable_work_delays_no_cancellation_and_is_cancelled_when_i
     async def work():
         await stubborn
 
-    task = begun(work())
+    task = begin_task(work())
     assert task.cancel("late")
     assert not task.done()
     asyncio.get_running_loop().call_soon(stubborn.done, stubborn)
-    assert await ended(task) is asyncio.CancelledError
+    assert await end_cancelled(task) is asyncio.CancelledError

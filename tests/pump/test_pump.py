@@ -14,7 +14,7 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import ConflictError, RejectReason
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, Note, listener
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
@@ -50,10 +50,10 @@ async def test_a_request_that_ends_unanswered_is_reported():
 
 
 async def test_all_replies_of_a_request_stream_in():
-    async def twice(payload, metadata):
+    async def answer_twice(payload, metadata):
         return [respond(Answer("1")), respond(Answer("2"))]
 
-    async with desk((listener("a"), twice)) as d:
+    async with desk((listener("a"), answer_twice)) as d:
         handle = await d.open()
         assert [d.decode(r) async for r in handle.replies(d.markup(Ask("x")), "a")] == [
             Answer("1"),
@@ -74,7 +74,7 @@ async def test_events_carry_sent_messages_and_end_with_the_conversation():
             tasks.start_soon(watch)
             await asyncio.sleep(0)
             request = (await handle.send(d.markup(Ask("hi")), "a")).request
-            await until(lambda: len(seen) == 2 or d.pump._accounts.pending == 0)
+            await wait_until(lambda: len(seen) == 2 or d.pump._accounts.pending == 0)
             await handle.close()
         assert [type(event) for event in seen] == [Reply, Done]
         assert {event.request for event in seen} == {request}
@@ -189,7 +189,7 @@ async def test_respond_cancels_the_running_handlers_of_sub_threads():
     ) as d:
         assert await d.ask(Ask("hi")) == Answer("done")
         await cancelled.wait()
-        await until(lambda: d.pump._accounts.pending == 0)
+        await wait_until(lambda: d.pump._accounts.pending == 0)
 
 
 class Crowd:
@@ -245,7 +245,7 @@ async def test_beyond_its_queue_the_server_is_busy_and_says_so():
         async with anyio.create_task_group() as tasks:
             for _ in range(8):
                 tasks.start_soon(one)
-            await until(lambda: len(results) == 5)
+            await wait_until(lambda: len(results) == 5)
             assert {reply.code for reply in results} == {"busy"}
             gate.set()
         assert results[5:] == [Answer("x")] * 3
@@ -279,7 +279,7 @@ async def test_work_that_overruns_the_drain_is_cancelled_and_nobody_waits():
             answers.append(await d.ask(Ask("x")))
 
         tasks.start_soon(one)
-        await until(lambda: d.pump._accounts.pending == 1)
+        await wait_until(lambda: d.pump._accounts.pending == 1)
     assert answers == [None]
 
 
@@ -306,7 +306,7 @@ async def test_an_idle_conversation_is_closed():
         handle = await d.open()
         await d.ask(Ask("hi"), handle=handle)
         clock.advance(1.0)
-        await until(lambda: d.pump.conversation(handle.id) is None)
+        await wait_until(lambda: d.pump.conversation(handle.id) is None)
         assert any(r.event is Event.CLOSED and WORDING.join_lines(r.detail) == "idle" for r in d.records)
 
 
@@ -342,11 +342,11 @@ class Contrary(MemoryEngine):
 async def test_a_stale_commit_is_decided_again_without_calling_the_handler_again():
     calls = []
 
-    async def counted(payload, metadata):
+    async def count_call(payload, metadata):
         calls.append(payload)
         return respond(Answer(f"re: {payload.text}"))
 
-    async with desk((listener("a"), counted), engine=Contrary()) as d:
+    async with desk((listener("a"), count_call), engine=Contrary()) as d:
         handle = await d.open()
         for number in range(5):
             assert await d.ask(Ask(str(number)), handle=handle) == Answer(f"re: {number}")
@@ -357,19 +357,19 @@ async def test_stored_work_is_continued_at_the_start():
     engine = MemoryEngine()
     done = []
 
-    async def never(payload, metadata):
+    async def never_answer(payload, metadata):
         await anyio.sleep_forever()
 
     async def work(payload, metadata):
         done.append(payload)
 
-    async with desk((listener("a"), never), engine=engine, drain=0.01) as d:
+    async with desk((listener("a"), never_answer), engine=engine, drain=0.01) as d:
         handle = await d.open()
         await handle.send(d.markup(Ask("left")), "a")
         await asyncio.sleep(0)
     async with desk((listener("a"), work), engine=engine) as d:
-        await until(lambda: done)
-        await until(lambda: d.pump._accounts.pending == 0)
+        await wait_until(lambda: done)
+        await wait_until(lambda: d.pump._accounts.pending == 0)
     assert done == [Ask("left")]
 
 
@@ -432,6 +432,6 @@ async def test_events_count_from_the_call_not_from_the_first_reading():
         handle = await d.open()
         events = handle.events()
         await handle.send(d.markup(Ask("hi")), "a")
-        await until(lambda: d.pump._accounts.pending == 0)
+        await wait_until(lambda: d.pump._accounts.pending == 0)
         assert isinstance(await anext(events), Reply)
         assert isinstance(await anext(events), Done)

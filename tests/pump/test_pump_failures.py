@@ -15,7 +15,7 @@ from agentserver.pump.boundary import STREAK
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.machine import HANGS
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
@@ -36,26 +36,26 @@ class Full(MemoryEngine):
 async def test_a_handlers_effects_wait_until_the_engine_can_store_them(caplog):
     engine, calls = Full(), []
 
-    async def filling(payload, metadata):
+    async def fill_storage(payload, metadata):
         calls.append(payload)
         engine.full = True
         return respond(Answer("kept"))
 
-    async with desk((listener("a"), filling), engine=engine) as d, anyio.create_task_group() as tasks:
+    async with desk((listener("a"), fill_storage), engine=engine) as d, anyio.create_task_group() as tasks:
         answers = []
 
         async def one():
             answers.append(await d.ask(Ask("x")))
 
         tasks.start_soon(one)
-        await until(lambda: "waits until it can be kept" in caplog.text)
+        await wait_until(lambda: "waits until it can be kept" in caplog.text)
         assert answers == []
         engine.full = False
-        await until(lambda: answers)
+        await wait_until(lambda: answers)
     assert (answers, calls) == ([Answer("kept")], [Ask("x")])
 
 
-class Broken(MemoryEngine):
+class BrokenEngine(MemoryEngine):
     """Has a bug that shows at every commit once it is set off."""
 
     broken = False
@@ -67,13 +67,13 @@ class Broken(MemoryEngine):
 
 
 async def test_an_engine_that_cannot_keep_anything_of_a_conversation_suspends_it():
-    engine = Broken()
+    engine = BrokenEngine()
 
-    async def breaking(payload, metadata):
+    async def break_engine(payload, metadata):
         engine.broken = True
         return respond(Answer("lost"))
 
-    async with desk((listener("a"), breaking), (listener("b"), answer), engine=engine) as d:
+    async with desk((listener("a"), break_engine), (listener("b"), answer), engine=engine) as d:
         handle = await d.open()
         assert (await d.ask(Ask("x"), handle=handle)).code == "internal"
         engine.broken = False
@@ -84,9 +84,9 @@ async def test_an_engine_that_cannot_keep_anything_of_a_conversation_suspends_it
 
 
 async def test_an_engine_that_cannot_keep_anything_at_all_stops_the_server_at_once_and_lets_everybody_go():
-    engine, answers, after, full = Broken(), [], [], anyio.Event()
+    engine, answers, after, full = BrokenEngine(), [], [], anyio.Event()
 
-    async def breaking(payload, metadata):
+    async def break_engine(payload, metadata):
         await full.wait()
         engine.broken = True
         return respond(Answer("lost"))
@@ -97,11 +97,11 @@ async def test_an_engine_that_cannot_keep_anything_at_all_stops_the_server_at_on
     with pytest.raises(ExceptionGroup) as caught:
         async with (
             anyio.create_task_group() as tasks,
-            desk((listener("a"), breaking), engine=engine, drain=1000.0) as d,
+            desk((listener("a"), break_engine), engine=engine, drain=1000.0) as d,
         ):
             for _ in range(2 * STREAK):
                 tasks.start_soon(one, d)
-            await until(lambda: d.pump._accounts.pending == 2 * STREAK)
+            await wait_until(lambda: d.pump._accounts.pending == 2 * STREAK)
             full.set()
             await anyio.sleep(HANGS)
             after.append("still running")
@@ -111,7 +111,7 @@ async def test_an_engine_that_cannot_keep_anything_at_all_stops_the_server_at_on
 
 
 async def test_a_bug_under_a_gateway_ends_its_conversation_only():
-    engine = Broken()
+    engine = BrokenEngine()
     async with desk((listener("a"), answer), engine=engine) as d:
         handle = await d.open()
         engine.broken = True
@@ -139,14 +139,14 @@ async def test_an_engine_that_fails_under_a_gateway_fails_its_call_only():
 async def test_nobody_has_to_wait_for_an_engine_that_keeps_nothing():
     engine = Full()
 
-    async def filling(payload, metadata):
+    async def fill_storage(payload, metadata):
         engine.full = True
         return respond(Answer("lost"))
 
-    async with desk((listener("a"), filling), engine=engine, drain=0.01) as d:
+    async with desk((listener("a"), fill_storage), engine=engine, drain=0.01) as d:
         handle, other = await d.open(), await d.open()
         await d.send(handle, Ask("1"))
-        await until(lambda: engine.full)
+        await wait_until(lambda: engine.full)
         for wait in (handle.close(), other.close(), d.send(handle, Ask("2"))):
             with anyio.move_on_after(0.02) as scope:
                 await wait
@@ -197,11 +197,11 @@ class Overlap(MemoryEngine):
 async def test_a_conversations_steps_are_decided_and_committed_one_after_the_other():
     engine, calls = Overlap(), []
 
-    async def counted(payload, metadata):
+    async def count_call(payload, metadata):
         calls.append(payload.text)
         return respond(Answer(f"re: {payload.text}"))
 
-    async with desk((listener("a"), counted), engine=engine) as d:
+    async with desk((listener("a"), count_call), engine=engine) as d:
         handle = await d.open()
         answers = {}
 
@@ -220,20 +220,24 @@ async def test_a_conversations_steps_are_decided_and_committed_one_after_the_oth
 async def test_work_continued_after_a_restart_is_fully_counted():
     engine, seen = MemoryEngine(), []
 
-    async def spreading(payload, metadata):
+    async def spread_calls(payload, metadata):
         if payload != Ask("start"):
             await anyio.sleep_forever()
         return [HandlerResponse(Ask(str(n)), "b") for n in range(3)]
 
-    async def collecting(payload, metadata):
+    async def collect_texts(payload, metadata):
         seen.append(payload.text)
 
-    async with desk((listener("a", "b"), spreading), (listener("b"), answer), engine=engine, drain=0.0) as d:
+    async with desk(
+        (listener("a", "b"), spread_calls), (listener("b"), answer), engine=engine, drain=0.0
+    ) as d:
         await d.send(await d.open(), Ask("start"))
-        await until(
+        await wait_until(
             lambda: any(len(t.inbox) == 3 for c in engine._kept.values() for t in c.tree.nodes.values())
         )
-    async with desk((listener("a", "b"), collecting), (listener("b"), answer), engine=engine, drain=5.0) as d:
+    async with desk(
+        (listener("a", "b"), collect_texts), (listener("b"), answer), engine=engine, drain=5.0
+    ) as d:
         assert d.pump._accounts.pending == 3
     assert seen == ["re: 0", "re: 1", "re: 2"]
     assert d.pump._accounts.pending == 0
@@ -242,21 +246,21 @@ async def test_work_continued_after_a_restart_is_fully_counted():
 async def test_a_stored_message_that_became_unreadable_fails_without_a_call():
     engine, called = MemoryEngine(), []
 
-    async def never(payload, metadata):
+    async def never_answer(payload, metadata):
         await anyio.sleep_forever()
 
-    async def counting(payload, metadata):
+    async def count_payloads(payload, metadata):
         called.append(payload)
 
-    async with desk((listener("a"), never), engine=engine, drain=0.0) as d:
+    async with desk((listener("a"), never_answer), engine=engine, drain=0.0) as d:
         await d.send(await d.open(), Ask("1"))
     ((name, kept),) = engine._kept.items()
     (thread,) = (node for node in kept.tree.nodes.values() if node.inbox)
     spoilt = thread._replace(inbox=(thread.inbox[0]._replace(message=b"junk"),))
     tree = kept.tree._replace(nodes={**kept.tree.nodes, thread.id: spoilt})
     engine._kept[name] = kept._replace(tree=tree)
-    async with desk((listener("a"), counting), engine=engine) as d:
-        await until(lambda: d.pump._accounts.pending == 0)
+    async with desk((listener("a"), count_payloads), engine=engine) as d:
+        await wait_until(lambda: d.pump._accounts.pending == 0)
         assert [r.code for r in d.records if r.event is Event.FAILED] == ["internal"]
     assert called == []
 
@@ -277,7 +281,7 @@ async def test_stopping_waits_for_a_repetition_that_is_due():
             answers.append(await d.ask(Ask("x")))
 
         tasks.start_soon(one)
-        await until(lambda: attempts)
+        await wait_until(lambda: attempts)
     assert answers == [Answer("ok")]
 
 
@@ -291,7 +295,7 @@ async def test_a_repetition_of_a_closed_conversation_does_not_happen():
     async with desk((listener("a", retries=5), crash)) as d:
         handle = await d.open()
         await d.send(handle, Ask("x"))
-        await until(lambda: attempts)
+        await wait_until(lambda: attempts)
         await handle.close()
         over.append(True)
         assert d.pump._accounts.pending == 0
@@ -313,7 +317,7 @@ async def test_interrupting_a_stop_that_drains_stops_at_once():
         async with desk((listener("a"), endless), drain=1000.0) as d:
             handle = await d.open()
             await d.send(handle, Ask("1"))
-            await until(lambda: begun)
+            await wait_until(lambda: begun)
             interrupt.deadline = anyio.current_time() + 0.5  # the stop is draining by then
     assert interrupt.cancelled_caught
     assert stopped == [True]
@@ -330,11 +334,11 @@ async def test_an_observer_that_raises_blocks_no_committed_work():
 
         detach = d.pump._stream.attach(observe)
         await d.send(handle, Ask("1"))
-        await until(lambda: not d.pump.conversation(handle.id).requests)
+        await wait_until(lambda: not d.pump.conversation(handle.id).requests)
         assert await d.ask(Ask("2"), handle=handle) == Answer("re: 2")
 
 
-class Gated(MemoryEngine):
+class GatedClose(MemoryEngine):
     """Lets nothing be closed until the gate opens."""
 
     def __init__(self):
@@ -349,7 +353,7 @@ class Gated(MemoryEngine):
 
 
 async def test_a_conversation_that_is_used_while_others_are_swept_stays_open():
-    engine = Gated()
+    engine = GatedClose()
     clock = FakeClock(step=0.0)  # the sweeps come by the machine's time, and what is idle is by this one
     async with desk((listener("a"), answer), engine=engine, clock=clock, idle=0.05) as d:
         first, second = await d.open(), await d.open()
@@ -357,12 +361,12 @@ async def test_a_conversation_that_is_used_while_others_are_swept_stays_open():
         await engine.closing.wait()
         assert await d.ask(Ask("1"), handle=second) == Answer("re: 1")
         engine.gate.set()
-        await until(lambda: d.pump.conversation(first.id) is None)
+        await wait_until(lambda: d.pump.conversation(first.id) is None)
         assert d.pump.conversation(second.id) is not None
         assert await d.ask(Ask("2"), handle=second) == Answer("re: 2")
         clock.advance(1.0)
-        await until(lambda: d.pump.conversation(second.id) is None)
-        await until(lambda: d.pump._steps.alone.inside == d.pump._handles.known == {})
+        await wait_until(lambda: d.pump.conversation(second.id) is None)
+        await wait_until(lambda: d.pump._steps.alone.inside == d.pump._handles.known == {})
 
 
 async def test_a_conversation_that_waits_longer_than_the_idle_limit_is_not_idle():
@@ -405,11 +409,11 @@ class Slow(MemoryEngine):
 async def test_a_caller_that_asyncio_cancels_during_a_commit_leaves_nothing_accepted_and_unhandled():
     engine, handled = Slow(), []
 
-    async def noting(payload, metadata):
+    async def note_call(payload, metadata):
         handled.append(payload.text)
         return HandlerResponse.respond(Answer("x"))
 
-    async with desk((listener("a"), noting), engine=engine) as d:
+    async with desk((listener("a"), note_call), engine=engine) as d:
         handle = await d.open()
         task = asyncio.create_task(d.ask(Ask("given up"), handle=handle))
         await engine.committing.wait()
@@ -427,16 +431,16 @@ async def test_a_gateway_that_asyncio_cancels_while_it_closes_leaves_nothing_hal
     engine, ended = Slow(), []
     engine.gate.set()
 
-    async def waiting(payload, metadata):
+    async def wait_cancelled(payload, metadata):
         try:
             await anyio.sleep_forever()
         finally:
             ended.append(payload.text)
 
-    async with desk((listener("a"), waiting), engine=engine) as d:
+    async with desk((listener("a"), wait_cancelled), engine=engine) as d:
         handle = await d.open()
         await d.send(handle, Ask("x"))
-        await until(lambda: d.pump._invoker._calls)
+        await wait_until(lambda: d.pump._invoker._calls)
         engine.committing, engine.gate = anyio.Event(), anyio.Event()
         task = asyncio.create_task(handle.close())
         await engine.committing.wait()
@@ -445,5 +449,5 @@ async def test_a_gateway_that_asyncio_cancels_while_it_closes_leaves_nothing_hal
         engine.gate.set()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await until(lambda: ended)
+        await wait_until(lambda: ended)
         assert (engine._kept, d.pump._live, d.pump._accounts.pending) == ({}, {}, 0)

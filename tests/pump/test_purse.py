@@ -21,7 +21,7 @@ from agentserver.ports import EngineError
 from agentserver.spending import Amount, Budget, Budgets, SpentError
 from tests.core.paper import Answer, Ask, listener
 from tests.pump import desk as pump_desk
-from tests.pump.desk import desk, until
+from tests.pump.desk import desk, wait_until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
@@ -44,7 +44,7 @@ def budgets(monkeypatch):
     return give
 
 
-async def working(payload, metadata):
+async def work_with_purse(payload, metadata):
     """Reserve 100 tokens, use 30; ``crash`` or wait in between."""
     purse = invocation().purse
     reserved = await purse.reserve(Amount(100, 1000), "small")
@@ -56,17 +56,17 @@ async def working(payload, metadata):
     return respond(Answer("done"))
 
 
-def spent(d, handle):
+def spent_budget(d, handle):
     return d.pump.conversation(handle.id).spending
 
 
 async def test_a_reservation_is_settled_and_recorded():
-    async with desk((listener("a"), working)) as d:
+    async with desk((listener("a"), work_with_purse)) as d:
         handle = await d.open()
         assert await d.ask(Ask("x"), handle=handle) == Answer("done")
-        assert spent(d, handle).total == Amount(30, 200)
-        assert spent(d, handle).agents == {"a": Amount(30, 200)}
-        assert not spent(d, handle).open
+        assert spent_budget(d, handle).total == Amount(30, 200)
+        assert spent_budget(d, handle).agents == {"a": Amount(30, 200)}
+        assert not spent_budget(d, handle).open
         told = [
             (r.event, r.to, WORDING.first(r.detail)) for r in d.records if r.event in {"reserved", "settled"}
         ]
@@ -77,20 +77,20 @@ async def test_a_reservation_is_settled_and_recorded():
 
 
 async def test_a_crash_between_charges_in_full():
-    async with desk((listener("a", retries=1), working)) as d:
+    async with desk((listener("a", retries=1), work_with_purse)) as d:
         handle = await d.open()
         assert (await d.ask(Ask("crash"), handle=handle)).code is Code.INTERNAL
-        assert spent(d, handle).total == Amount(200, 2000)
+        assert spent_budget(d, handle).total == Amount(200, 2000)
         assert await d.ask(Ask("x"), handle=handle) == Answer("done")
-        assert spent(d, handle).total == Amount(230, 2200)
-        assert not spent(d, handle).open
+        assert spent_budget(d, handle).total == Amount(230, 2200)
+        assert not spent_budget(d, handle).open
 
 
 async def test_a_missed_deadline_charges_in_full():
-    async with desk((listener("a", deadline=0.05), working)) as d:
+    async with desk((listener("a", deadline=0.05), work_with_purse)) as d:
         handle = await d.open()
         assert (await d.ask(Ask("wait"), handle=handle)).code is Code.TIMEOUT
-        assert spent(d, handle).total == Amount(100, 1000)
+        assert spent_budget(d, handle).total == Amount(100, 1000)
 
 
 @pytest.mark.parametrize(
@@ -105,12 +105,12 @@ async def test_work_beyond_the_remaining_budget_is_not_done_and_the_caller_gets_
     budgets, named, over
 ):
     budgets(**named)
-    async with desk((listener("a", retries=3), working)) as d:
+    async with desk((listener("a", retries=3), work_with_purse)) as d:
         handle = await d.open()
         reply = await d.ask(Ask("x"), handle=handle)
         assert isinstance(reply, SystemError)
         assert reply.code is Code.BUDGET
-        assert spent(d, handle).total == Amount()
+        assert spent_budget(d, handle).total == Amount()
         (failed,) = [r for r in d.records if r.event is Event.FAILED]
         assert f"left of the budget of the {over}" in WORDING.join_lines(failed.detail)
         assert Event.RETRIED not in [r.event for r in d.records]
@@ -118,7 +118,7 @@ async def test_work_beyond_the_remaining_budget_is_not_done_and_the_caller_gets_
 
 async def test_each_request_has_its_budget_and_the_conversation_one_for_all(budgets):
     budgets(request=Budget(tokens=150), conversation=Budget(tokens=170))
-    async with desk((listener("a"), working)) as d:
+    async with desk((listener("a"), work_with_purse)) as d:
         handle = await d.open()
         replies = [await d.ask(Ask("x"), handle=handle) for _ in range(4)]
         assert [type(one) for one in replies] == [Answer, Answer, Answer, SystemError], "30, 60, 90, and 190"
@@ -127,13 +127,13 @@ async def test_each_request_has_its_budget_and_the_conversation_one_for_all(budg
 async def test_the_cause_of_another_exception_is_reported_as_well(budgets):
     budgets(request=Budget(tokens=99))
 
-    async def wrapping(payload, metadata):
+    async def wrap_error(payload, metadata):
         try:
             await invocation().purse.reserve(Amount(100), "small")
         except SpentError as error:
             raise LookupError("no model") from error
 
-    async with desk((listener("a"), wrapping)) as d:
+    async with desk((listener("a"), wrap_error)) as d:
         assert (await d.ask(Ask("x"))).code is Code.BUDGET
 
 
@@ -155,36 +155,42 @@ async def test_parallel_work_of_one_invocation_shares_the_remaining_budget(budge
     async with desk((listener("a"), several)) as d:
         handle = await d.open()
         assert await d.ask(Ask("x"), handle=handle) == Answer("done")
-        assert spent(d, handle).total == Amount(2)
+        assert spent_budget(d, handle).total == Amount(2)
 
 
 async def test_nothing_is_charged_to_a_finished_invocation():
     left = []
 
-    async def leaving(payload, metadata):
+    async def leave_open(payload, metadata):
         purse = invocation().purse
         left.append((purse, await purse.reserve(Amount(10), "x")))
         return respond(Answer("done"))
 
-    async with desk((listener("a"), leaving)) as d:
+    async with desk((listener("a"), leave_open)) as d:
         handle = await d.open()
         assert await d.ask(Ask("x"), handle=handle) == Answer("done")
         ((purse, key),) = left
         with pytest.raises(SpentError, match="has ended"):
             await purse.reserve(Amount(1), "x")
         await purse.settle(key, Amount(1))
-        assert spent(d, handle).total == Amount(10)
+        assert spent_budget(d, handle).total == Amount(10)
 
 
 async def test_a_kill_between_is_charged_in_full_after_the_restart(tmp_path):
     place = JournalOptions(tmp_path / "j")
-    async with SqliteEngine(place) as engine, desk((listener("a"), working), engine=engine, drain=0.0) as d:
+    async with (
+        SqliteEngine(place) as engine,
+        desk((listener("a"), work_with_purse), engine=engine, drain=0.0) as d,
+    ):
         handle = await d.open()
         await handle.send(d.markup(Ask("wait")), "a")
-        await until(lambda: spent(d, handle).open)
-    async with SqliteEngine(place) as engine, desk((listener("a"), working), engine=engine, drain=0.0) as d:
-        await until(lambda: len(spent(d, handle).open) == 2)
-        assert spent(d, handle).total == Amount(200, 2000)
+        await wait_until(lambda: spent_budget(d, handle).open)
+    async with (
+        SqliteEngine(place) as engine,
+        desk((listener("a"), work_with_purse), engine=engine, drain=0.0) as d,
+    ):
+        await wait_until(lambda: len(spent_budget(d, handle).open) == 2)
+        assert spent_budget(d, handle).total == Amount(200, 2000)
         (summary,) = await engine.read(lambda reader: list(reader.conversations()))
         assert (summary.tokens, summary.money) == (200, 2000)
         story = await engine.read(lambda reader: reader.recorded_conversation(handle.id))
@@ -208,10 +214,10 @@ async def test_open_reservations_of_crashed_handlers_do_not_bind_others(monkeypa
         handle = await d.open()
         for _ in range(4):
             assert (await d.ask(Ask("2"), handle=handle)).code is Code.INTERNAL
-        assert spent(d, handle).total == Amount(8)
+        assert spent_budget(d, handle).total == Amount(8)
         assert (await d.ask(Ask("3"), handle=handle)).code is Code.BUDGET
-        assert len(spent(d, handle).open) == 2
-        assert spent(d, handle).total == Amount(10)
+        assert len(spent_budget(d, handle).open) == 2
+        assert spent_budget(d, handle).total == Amount(10)
 
 
 async def test_unstorable_work_is_not_done():
@@ -225,7 +231,7 @@ async def test_unstorable_work_is_not_done():
 
     engine, told = Full(), []
 
-    async def trying(payload, metadata):
+    async def try_reserve(payload, metadata):
         purse = invocation().purse
         reserved = await purse.reserve(Amount(10), "x")
         engine.failing = True
@@ -237,8 +243,8 @@ async def test_unstorable_work_is_not_done():
         engine.failing = False
         return respond(Answer("done"))
 
-    async with desk((listener("a"), trying), engine=engine) as d:
+    async with desk((listener("a"), try_reserve), engine=engine) as d:
         handle = await d.open()
         assert await d.ask(Ask("x"), handle=handle) == Answer("done")
         assert told == ["the server cannot keep a charge at present"]
-        assert spent(d, handle).total == Amount(10)
+        assert spent_budget(d, handle).total == Amount(10)

@@ -140,16 +140,16 @@ async def test_a_stopping_server_delivers_the_remaining_steps():
     assert seen == [step(1), step(1)]
 
 
-class Later:
+class LaterError:
     async def __call__(self, records):
         return None
 
 
-async def later(records):
+async def later_result(records):
     return None
 
 
-@pytest.mark.parametrize("wrong", [None, "print", later, Later()])
+@pytest.mark.parametrize("wrong", [None, "print", later_result, LaterError()])
 def test_an_uncallable_observer_is_refused_when_the_server_is_built(wrong):
     with pytest.raises(TypeError, match="is no observer"):
         build(SHOP, observers=[wrong])

@@ -18,23 +18,26 @@ from agentserver.pump import schedule
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
 from tests.machine import HANGS
-from tests.pump.test_pump import answer, desk, until
+from tests.pump.test_pump import answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
 
 
-async def stuck(payload, metadata):
+async def hang_forever(payload, metadata):
     await anyio.sleep_forever()
 
 
 async def test_interrupted_work_runs_again_and_its_reply_waits_for_its_gateway(tmp_path):
     place = JournalOptions(tmp_path / "j")
-    async with SqliteEngine(place) as engine, desk((listener("a"), stuck), engine=engine, drain=0.0) as d:
+    async with (
+        SqliteEngine(place) as engine,
+        desk((listener("a"), hang_forever), engine=engine, drain=0.0) as d,
+    ):
         handle = await d.open()
         request = (await handle.send(d.markup(Ask("hi")), "a")).request
     async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine) as d:
-        await until(lambda: d.pump._accounts.pending == 0)
+        await wait_until(lambda: d.pump._accounts.pending == 0)
         assert await d.pump.conversations_of("console") == (handle.id,)
         assert await d.pump.conversations_of("somebody") == ()
         with pytest.raises(LookupError):
@@ -77,14 +80,14 @@ async def test_a_finished_conversation_can_be_fetched_once(tmp_path):
     ):
         handle = await d.open()
         await handle.send(d.markup(Ask("x")), "a")
-        await until(lambda: d.pump._accounts.pending == 0)
+        await wait_until(lambda: d.pump._accounts.pending == 0)
         clock.advance(1.0)
-        await until(lambda: d.pump.conversation(handle.id) is None)
+        await wait_until(lambda: d.pump.conversation(handle.id) is None)
     async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine) as d:
         again = await d.pump.resume("console", handle.id)
         seen = [event async for event in again.events()]
         assert [event.redelivered for event in seen] == [True, True]
-        await until(lambda: not engine._left)
+        await wait_until(lambda: not engine._left)
         assert await d.pump.conversations_of("console") == ()
 
 
@@ -92,12 +95,12 @@ async def test_messages_for_a_removed_listener_fail(tmp_path):
     place = JournalOptions(tmp_path / "j")
     async with (
         SqliteEngine(place) as engine,
-        desk((listener("a", retries=5), stuck), engine=engine, drain=0.0) as d,
+        desk((listener("a", retries=5), hang_forever), engine=engine, drain=0.0) as d,
     ):
         handle = await d.open()
         await handle.send(d.markup(Ask("hi")), "a")
     async with SqliteEngine(place) as engine, desk((listener("b"), answer), engine=engine) as d:
-        await until(lambda: any(r.event is Event.ANSWERED for r in d.records))
+        await wait_until(lambda: any(r.event is Event.ANSWERED for r in d.records))
         (letter,) = await engine._do(engine._reader.dead)
         assert letter.reason == "internal: no listener is called a"
 
@@ -108,7 +111,7 @@ async def test_idle_conversations_of_an_earlier_run_are_closed(tmp_path):
         handle = await d.open()
         await d.ask(Ask("x"), handle=handle)
     async with SqliteEngine(place) as engine, desk((listener("a"), answer), engine=engine, idle=0.04) as d:
-        await until(lambda: any(r.event is Event.CLOSED for r in d.records))
+        await wait_until(lambda: any(r.event is Event.CLOSED for r in d.records))
         assert await engine.load(handle.id) is None
 
 
@@ -138,7 +141,7 @@ async def test_while_nothing_can_be_kept_messages_are_refused_and_results_wait(m
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(one)
-            await until(lambda: engine.full)
+            await wait_until(lambda: engine.full)
             other = await d.open()
             with pytest.raises(RuntimeError, match="cannot keep messages at present"):
                 await d.ask(Ask("2"), handle=other)
@@ -151,10 +154,10 @@ async def test_while_nothing_can_be_kept_messages_are_refused_and_results_wait(m
 
 
 async def test_workers_that_never_wait_stop_all_the_same():
-    async def again(payload, metadata):
+    async def send_again(payload, metadata):
         return HandlerResponse(payload, "a")
 
     with anyio.fail_after(HANGS):
-        async with desk((listener("a", "a"), again), drain=0.0, hops=10**9, messages=10**9) as d:
+        async with desk((listener("a", "a"), send_again), drain=0.0, hops=10**9, messages=10**9) as d:
             handle = await d.open()
             await handle.send(d.markup(Ask("x")), "a")

@@ -20,7 +20,7 @@ from agentserver.provenance import Mode, Policy
 from agentserver.provenance.policy.declarations import PlanSource, SinkRule
 from tests.core.paper import Answer, Ask, listener, rules
 from tests.pump.desk import desk
-from tests.pump.test_pump import until
+from tests.pump.test_pump import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +73,7 @@ async def post(payload, metadata):
     return None
 
 
-async def never(payload, metadata):
+async def never_done(payload, metadata):
     if isinstance(payload, Page):
         await anyio.sleep_forever()
     return await planner(payload, metadata)
@@ -106,19 +106,19 @@ async def test_a_delivery_that_was_under_way_is_shown_the_same_after_a_restart(t
     place = JournalOptions(tmp_path / "j")
     seen = []
 
-    async def watched(payload, metadata):
+    async def watch_planner(payload, metadata):
         if isinstance(payload, Page):
             seen.append(payload.title)
             if len(seen) == 1:
                 await anyio.sleep_forever()
         return await planner(payload, metadata)
 
-    async with server(place, watched) as d:
+    async with server(place, watch_planner) as d:
         handle = await d.open()
         await d.send(handle, Ask("read"), "planner")
-        await until(lambda: seen)
-    async with server(place, watched) as d:
+        await wait_until(lambda: seen)
+    async with server(place, watch_planner) as d:
         again = await d.pump.resume("console", handle.id)
-        await until(lambda: len(seen) == 2 and again.waiting())
+        await wait_until(lambda: len(seen) == 2 and again.waiting())
         assert await d.ask(Ask("what was it?"), "planner", again) == Answer(f"{TITLE}, a draft")
     assert seen[0] == seen[1]

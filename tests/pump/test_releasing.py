@@ -10,9 +10,9 @@ from agentserver.pump.claims import IdleReleaser
 from agentserver.pump.timekeeper import Timekeeper
 from tests.core.paper import Ask, listener
 from tests.machine import HANGS
-from tests.pump.desk import answer, until
-from tests.pump.pair import pair, watched
-from tests.pump.test_approvals_of_others import asked, shop
+from tests.pump.desk import answer, wait_until
+from tests.pump.pair import pair, watch_events
+from tests.pump.test_approvals_of_others import ask_a, shop
 
 pytestmark = pytest.mark.anyio
 
@@ -31,12 +31,12 @@ async def test_an_idle_conversation_is_given_back_and_claimed_where_the_next_mes
         await two.a.pump.releasing.release()
         assert (two.owner(handle.id), two.a.pump._live, two.a.pump._claims) == ("", {}, {})
         assert two.a.pump._accounts.counts_of("console") == (0, 0, 0)
-        there = await two.b.pump.resume("console", (await _detached(handle)).id)
+        there = await two.b.pump.resume("console", (await _detach_handle(handle)).id)
         assert (await two.b.ask(Ask("2"), handle=there)).text == "re: 2"
         assert (two.owner(there.id), two.storage.inbox) == ("b", {})
 
 
-async def _detached(handle):
+async def _detach_handle(handle):
     handle.detach()
     return handle
 
@@ -44,7 +44,7 @@ async def _detached(handle):
 async def test_a_gateway_continues_over_a_release_and_gets_everything_once():
     async with pair((A, answer)) as two:
         handle = await two.a.open()
-        watching = asyncio.ensure_future(watched(two.a.pump, handle.id, enough=3))
+        watching = asyncio.ensure_future(watch_events(two.a.pump, handle.id, enough=3))
         for number in range(3):
             assert (await two.a.ask(Ask(f"{number}"), handle=handle)).text == f"re: {number}"
             await two.rest("a")
@@ -63,7 +63,7 @@ async def test_a_running_or_changing_conversation_is_kept():
     async with pair((A, slow)) as two:
         handle = await two.a.open()
         asking = asyncio.ensure_future(two.a.ask(Ask("1"), handle=handle))
-        await until(lambda: two.a.pump.running())
+        await wait_until(lambda: two.a.pump.running())
         for _ in range(3):
             await two.a.pump.releasing.release()
         assert two.owner(handle.id) == "a"
@@ -99,7 +99,7 @@ async def test_an_idle_conversation_of_a_living_server_is_claimed_and_its_copy_d
         there = await two.b.pump.resume("console", handle.id)
         assert (await two.b.ask(Ask("2"), handle=there)).text == "re: 2"
         assert two.owner(handle.id) == "b"
-        await until(lambda: not two.a.pump._live)
+        await wait_until(lambda: not two.a.pump._live)
         assert (await two.a.pump.entrance.find_conversation("console", handle.id)).principal == "console"
 
 
@@ -107,17 +107,17 @@ async def test_a_conversation_waiting_for_a_person_is_kept_and_taken_over_when_i
     late, seconds_left = [], Timekeeper.seconds_left
     monkeypatch.setattr(Timekeeper, "seconds_left", lambda *args: 0.0 if late else seconds_left(*args))
     async with shop() as two:
-        key, approval = await asked(two)
+        key, approval = await ask_a(two)
         await two.rest("a")
         await two.rested()
         assert two.owner(key) == "a"
         assert two.b.pump.approvals() == (approval,)
         await two.stop("a")
-        await until(lambda: key in two.b.pump._live)
+        await wait_until(lambda: key in two.b.pump._live)
         assert two.b.pump.approvals() == (approval,)
         late.append(True)
         two.b.pump._waiting.stir()
-        found, _ = await watched(two.b.pump, key, enough=1)
+        found, _ = await watch_events(two.b.pump, key, enough=1)
         assert "denied" in two.b.decode(found[0]).text
         assert two.b.pump.approvals() == ()
 
@@ -130,5 +130,5 @@ async def test_releasing_happens_automatically():
         running = asyncio.ensure_future(
             IdleReleaser(pump._copies, pump._steps.alone.inside, 0.01, 0.001).run()
         )
-        await until(lambda: two.owner(handle.id) == "")
+        await wait_until(lambda: two.owner(handle.id) == "")
         running.cancel()

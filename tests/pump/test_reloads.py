@@ -20,7 +20,7 @@ from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from agentserver.pump.editions import Callee, Edition
 from agentserver.pump.pump import PumpHooks
 from tests.core.paper import Answer, Ask, Note, listener, rules
-from tests.pump.desk import desk, until
+from tests.pump.desk import desk, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -37,7 +37,7 @@ def edition(*pairs, payloads=(Answer, Note), guards=None, **limits):
     return Edition(shop, {one.name: Callee(one, handler) for one, handler in pairs})
 
 
-def saying(word):
+def say_word(word):
     async def say(payload, metadata):
         return HandlerResponse.respond(Answer(f"{word}: {payload.text}"))
 
@@ -57,10 +57,10 @@ class Slow:
 
 
 async def test_the_next_message_meets_the_new_code(engine):
-    async with engine, desk((listener("a"), saying("old")), engine=engine) as d:
+    async with engine, desk((listener("a"), say_word("old")), engine=engine) as d:
         handle = await d.open()
         assert (await d.ask(Ask("1"), handle=handle)).text == "old: 1"
-        d.pump.reloads.swap(edition((listener("a"), saying("new"))))
+        d.pump.reloads.swap(edition((listener("a"), say_word("new"))))
         assert (await d.ask(Ask("2"), handle=handle)).text == "new: 2"
         assert (await d.ask(Ask("3"))).text == "new: 3"
         await d.pump.reloads.wait_moved()
@@ -74,9 +74,9 @@ async def test_running_work_finishes_in_the_old_code_and_waiting_work_of_its_con
     async with engine, desk((one, slow), engine=engine) as d:
         first, other = await d.open(), await d.open()
         asked = [asyncio.create_task(d.ask(Ask(text), handle=first)) for text in ("1", "2")]
-        await until(lambda: slow.began)
+        await wait_until(lambda: slow.began)
         remote = asyncio.create_task(d.ask(Ask("3"), handle=other))
-        d.pump.reloads.swap(edition((listener("a", concurrency=2), saying("new"))))
+        d.pump.reloads.swap(edition((listener("a", concurrency=2), say_word("new"))))
         assert (await remote).text == "new: 3"  # nobody else waits for the handler
         assert not any(task.done() for task in asked)
         slow.go.set()
@@ -90,10 +90,10 @@ async def test_a_delivery_for_a_listener_that_is_gone_fails_as_after_a_restart(e
     async with engine, desk((listener("a", concurrency=1), slow), engine=engine) as d:
         handle = await d.open()
         running, parked = [asyncio.create_task(d.ask(Ask(text))) for text in ("1", "2")]
-        await until(lambda: slow.began)
+        await wait_until(lambda: slow.began)
         behind = asyncio.create_task(d.ask(Ask("3"), handle=handle))
-        await until(lambda: d.pump._accounts.pending == 3)
-        d.pump.reloads.swap(edition((listener("b"), saying("new"))))
+        await wait_until(lambda: d.pump._accounts.pending == 3)
+        d.pump.reloads.swap(edition((listener("b"), say_word("new"))))
         assert isinstance(await parked, SystemError)
         assert isinstance(await behind, SystemError)
         slow.go.set()
@@ -125,7 +125,7 @@ async def test_a_message_that_waits_and_is_no_longer_valid_fails_as_after_a_rest
     async with engine, desk((one, slow), engine=engine) as d:
         handle = await d.open()
         asked = [asyncio.create_task(d.ask(Ask(text), handle=handle)) for text in ("1", "2")]
-        await until(lambda: slow.began and d.pump._accounts.pending == 2)
+        await wait_until(lambda: slow.began and d.pump._accounts.pending == 2)
         later = edition((listener("a", payloads=(OtherAsk,)), other))
         d.pump.reloads.swap(later)
         slow.go.set()
@@ -143,7 +143,7 @@ class Person:
         pass
 
 
-async def passing(payload, metadata):
+async def pass_to_sink(payload, metadata):
     if isinstance(payload, Ask):
         return HandlerResponse(payload, "sink")
     return HandlerResponse.respond(Answer(getattr(payload, "text", None) or payload.code))
@@ -152,21 +152,21 @@ async def passing(payload, metadata):
 @pytest.mark.parametrize(
     ("said", "later", "told"),
     [
-        ("once", ((listener("a", "sink"), passing), (listener("sink"), saying("new"))), "new: hi"),
-        ("deny", ((listener("a", "sink"), passing), (listener("sink"), saying("new"))), "denied"),
-        ("once", ((listener("a"), passing),), "internal"),
-        ("once", ((listener("sink"), saying("new")),), None),
+        ("once", ((listener("a", "sink"), pass_to_sink), (listener("sink"), say_word("new"))), "new: hi"),
+        ("deny", ((listener("a", "sink"), pass_to_sink), (listener("sink"), say_word("new"))), "denied"),
+        ("once", ((listener("a"), pass_to_sink),), "internal"),
+        ("once", ((listener("sink"), say_word("new")),), None),
     ],
     ids=["granted", "denied", "receiver gone", "sender gone"],
 )
 async def test_a_message_waiting_for_a_person_during_a_reload_is_answered_once_by_the_new_rules(
     engine, said, later, told
 ):
-    before = ((listener("a", "sink"), passing), (listener("sink"), saying("old")))
+    before = ((listener("a", "sink"), pass_to_sink), (listener("sink"), say_word("old")))
     guards, people = [PeersGuard(), ApprovalGuard({"sink": {}})], PumpHooks(None, Person(), None)
     async with engine, desk(*before, guards=guards, people=people, engine=engine) as d:
         asked = asyncio.create_task(d.ask(Ask("hi"), "a"))
-        await until(d.pump.approvals)
+        await wait_until(d.pump.approvals)
         d.pump.reloads.swap(edition(*later, guards=guards))
         await d.pump.reloads.wait_moved()
         (one,) = d.pump.approvals()
@@ -182,14 +182,14 @@ async def test_a_message_waiting_for_a_person_during_a_reload_is_answered_once_b
 async def test_a_repetition_whose_delay_ends_after_a_reload_runs_once_in_the_new_code(engine, later):
     tried = []
 
-    async def failing(payload, metadata):
+    async def fail_load(payload, metadata):
         tried.append("old")
         raise ValueError("not yet")
 
-    async with engine, desk((listener("a", retries=3), failing), engine=engine) as d:
+    async with engine, desk((listener("a", retries=3), fail_load), engine=engine) as d:
         asked = asyncio.create_task(d.ask(Ask("hi")))
-        await until(lambda: tried and not d.pump.queues()["a"][1])
-        d.pump.reloads.swap(edition((listener(later, retries=3), saying("new"))))
+        await wait_until(lambda: tried and not d.pump.queues()["a"][1])
+        d.pump.reloads.swap(edition((listener(later, retries=3), say_word("new"))))
         found = await asked
         assert tried == ["old"]
         assert found.text == "new: hi" if later == "a" else isinstance(found, SystemError)
@@ -200,10 +200,10 @@ async def test_two_reloads_while_a_handler_runs(engine):
     async with engine, desk((listener("a", concurrency=1), slow), engine=engine) as d:
         handle = await d.open()
         asked = [asyncio.create_task(d.ask(Ask(text), handle=handle)) for text in ("1", "2")]
-        await until(lambda: slow.began)
-        d.pump.reloads.swap(edition((listener("a"), saying("second"))))
+        await wait_until(lambda: slow.began)
+        d.pump.reloads.swap(edition((listener("a"), say_word("second"))))
         await anyio.lowlevel.checkpoint()
-        d.pump.reloads.swap(edition((listener("a"), saying("third"))))
+        d.pump.reloads.swap(edition((listener("a"), say_word("third"))))
         slow.go.set()
         assert [(await task).text for task in asked] == ["old: 1", "third: 2"]
         await d.pump.reloads.wait_moved()
@@ -214,8 +214,8 @@ async def test_a_conversation_that_ends_meanwhile_keeps_nobody_waiting(engine):
     async with engine, desk((listener("a", concurrency=1), slow), engine=engine) as d:
         handle = await d.open()
         asked = asyncio.create_task(d.ask(Ask("1"), handle=handle))
-        await until(lambda: slow.began)
-        d.pump.reloads.swap(edition((listener("a"), saying("new"))))
+        await wait_until(lambda: slow.began)
+        d.pump.reloads.swap(edition((listener("a"), say_word("new"))))
         await handle.close()
         await d.pump.reloads.wait_moved()
         await asyncio.wait([asked])
@@ -226,10 +226,10 @@ async def test_a_lower_limit_of_a_listener_applies_to_later_work(engine):
     slow, later = Slow("old"), Slow("new")
     async with engine, desk((listener("a", concurrency=3), slow), engine=engine) as d:
         asked = [asyncio.create_task(d.ask(Ask(str(n)))) for n in range(5)]
-        await until(lambda: slow.began == 3)
+        await wait_until(lambda: slow.began == 3)
         d.pump.reloads.swap(edition((listener("a", concurrency=1), later)))
         slow.go.set()
-        await until(lambda: later.began == 1)
+        await wait_until(lambda: later.began == 1)
         await anyio.lowlevel.checkpoint()
         later.go.set()
         answers = sorted([(await task).text.split(":")[0] for task in asked])
@@ -237,11 +237,11 @@ async def test_a_lower_limit_of_a_listener_applies_to_later_work(engine):
 
 
 async def test_the_principals_whose_name_becomes_a_listeners(engine):
-    async with engine, desk((listener("a"), saying("old")), engine=engine) as d:
+    async with engine, desk((listener("a"), say_word("old")), engine=engine) as d:
         handle = await d.open()
         await d.ask(Ask("1"), handle=handle)
-        assert d.pump.reloads.unfit(edition((listener("console"), saying("new")))) == ("console",)
-        assert d.pump.reloads.unfit(edition((listener("b"), saying("new")))) == ()
+        assert d.pump.reloads.unfit(edition((listener("console"), say_word("new")))) == ("console",)
+        assert d.pump.reloads.unfit(edition((listener("b"), say_word("new")))) == ()
 
 
 async def test_records_tell_of_each_message_once(engine):
@@ -249,8 +249,8 @@ async def test_records_tell_of_each_message_once(engine):
     async with engine, desk((listener("a", concurrency=1), slow), engine=engine) as d:
         handle = await d.open()
         asked = [asyncio.create_task(d.ask(Ask(str(n)), handle=handle)) for n in range(6)]
-        await until(lambda: slow.began)
-        d.pump.reloads.swap(edition((listener("a", concurrency=1), saying("new"))))
+        await wait_until(lambda: slow.began)
+        d.pump.reloads.swap(edition((listener("a", concurrency=1), say_word("new"))))
         slow.go.set()
         for task in asked:
             await task

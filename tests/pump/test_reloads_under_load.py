@@ -77,7 +77,7 @@ class Works:
         return Edition(shop, {one.name: Callee(one, handler) for one, handler in pairs})
 
 
-async def worked(engine, seed, conversations, messages, reloads):
+async def work_rounds(engine, seed, conversations, messages, reloads):
     works = Works(seed)
     async with engine, desk(*works.pairs(0), engine=engine) as d:
         handles = [await d.open() for _ in range(conversations)]
@@ -103,8 +103,8 @@ async def worked(engine, seed, conversations, messages, reloads):
     return works, answers, last, handled
 
 
-def held(engine, seed, conversations, messages, reloads):
-    works, answers, last, handled = asyncio.run(worked(engine, seed, conversations, messages, reloads))
+def assert_held(engine, seed, conversations, messages, reloads):
+    works, answers, last, handled = asyncio.run(work_rounds(engine, seed, conversations, messages, reloads))
     total = conversations * messages
     assert sorted(answer.split(" a")[0] for answer in answers) == sorted(
         f"c{at} m{number}" for at in range(conversations) for number in range(messages)
@@ -123,11 +123,11 @@ SHAPE = st.tuples(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 6), s
 @settings(max_examples=examples(25), deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(SHAPE)
 def test_nothing_is_lost_or_done_twice_in_memory(shape):
-    held(MemoryEngine(), *shape)
+    assert_held(MemoryEngine(), *shape)
 
 
 @settings(max_examples=examples(6), deadline=None, phases=(Phase.explicit, Phase.generate))
 @given(SHAPE)
 def test_nothing_is_lost_or_done_twice_with_a_journal(shape):
     with tempfile.TemporaryDirectory() as folder:
-        held(SqliteEngine(JournalOptions(Path(folder) / "j.sqlite")), *shape)
+        assert_held(SqliteEngine(JournalOptions(Path(folder) / "j.sqlite")), *shape)

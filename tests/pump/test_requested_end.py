@@ -102,7 +102,7 @@ for end in ENDS:
 
 
 @pytest.fixture(scope="module")
-def ended(tmp_path_factory):
+def ended_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ends")
     quiet = subprocess.DEVNULL
     subprocess.run(
@@ -123,16 +123,16 @@ def ended(tmp_path_factory):
         ("a copy comes back", 1),
     ],
 )
-def test_who_ends_the_server_in_good_order_is_given_up_and_the_others_are_answered(ended, end, starts):
-    codes = ast.literal_eval((ended / end / "codes").read_text())
-    told = (ended / end / "told").read_text()
+def test_who_ends_the_server_in_good_order_is_given_up_and_the_others_are_answered(ended_folder, end, starts):
+    codes = ast.literal_eval((ended_folder / end / "codes").read_text())
+    told = (ended_folder / end / "told").read_text()
     assert len(codes) == starts, codes
     assert "re: good" in told
     assert "re: fine" in told
     assert ("internal" in told) == (starts > 1)
 
 
-class Noted(NoMarks):
+class NotedMarks(NoMarks):
     def __init__(self):
         self.asked = False
 
@@ -157,20 +157,20 @@ async def cancelled_alone(within):
 @pytest.mark.anyio
 @pytest.mark.parametrize("cancel", [cancelled_by_a_group, cancelled_alone])
 async def test_whoever_is_around_a_server_may_cancel_it(cancel):
-    marks = Noted()
+    marks = NotedMarks()
 
-    async def within():
+    async def run_within():
         with anyio.CancelScope() as work, mark_requested_end(marks, work):
             await asyncio.Event().wait()
 
-    await cancel(within)
+    await cancel(run_within)
     assert marks.asked
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
 async def test_a_part_inside_may_request_the_end(error):
-    marks = Noted()
+    marks = NotedMarks()
     with suppress(error), mark_requested_end(marks, anyio.CancelScope()):
         raise error
     assert marks.asked
@@ -178,14 +178,14 @@ async def test_a_part_inside_may_request_the_end(error):
 
 @pytest.mark.anyio
 async def test_a_worker_that_fails_is_no_end_that_was_asked_for():
-    marks = Noted()
+    marks = NotedMarks()
 
-    async def failing():
+    async def raise_memory_error():
         raise MemoryError
 
     with suppress(ExceptionGroup):
         async with anyio.create_task_group() as tasks:
             with mark_requested_end(marks, tasks.cancel_scope):
-                tasks.start_soon(failing)
+                tasks.start_soon(raise_memory_error)
                 await asyncio.Event().wait()
     assert not marks.asked

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agentserver.core.messages import Delivery
 from agentserver.pump.schedule import ARRIVALS, BATCH, Door, RunQueue, Schedule, Ticket
-from tests.pump.desk import until
+from tests.pump.desk import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -100,7 +100,7 @@ async def test_workers_that_do_not_come_back_leave_nothing_waiting():
     await asyncio.sleep(0)
     for number in range(5 * BATCH - 1):
         turns.put(ticket(number))
-    await until(lambda: len(taken) == 5 * BATCH - 1)
+    await wait_until(lambda: len(taken) == 5 * BATCH - 1)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

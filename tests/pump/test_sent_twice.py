@@ -13,14 +13,14 @@ from agentserver.core.messages import Done, Reply
 from agentserver.engines.memory import MemoryEngine
 from agentserver.ports import OtherMessageError, SubmitResult, UnkeptError
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import desk, until
-from tests.pump.test_places import killed, left, places, shop
+from tests.pump.desk import desk, wait_until
+from tests.pump.test_places import kill_shop, places, remaining_deliveries, shop
 
 pytestmark = pytest.mark.anyio
 respond = HandlerResponse.respond
 
 
-class Counting:
+class CountHandler:
     """A handler that counts its calls."""
 
     def __init__(self, *answers):
@@ -31,125 +31,125 @@ class Counting:
         return [respond(Answer(text)) for text in self.answers]
 
 
-async def stuck(payload, metadata):
+async def hang_forever(payload, metadata):
     await anyio.sleep_forever()
 
 
-def sent(d, handle, way, text="hi", request="mine", to="a"):
+def send_text(d, handle, way, text="hi", request="mine", to="a"):
     return getattr(handle, way)(d.markup(Ask(text)), to, request=request)
 
 
 async def all_replies(d, handle, **named):
-    return [each async for each in sent(d, handle, "replies", **named)]
+    return [each async for each in send_text(d, handle, "replies", **named)]
 
 
 async def test_the_same_message_under_the_same_id_is_the_same_request(tmp_path):
-    work = Counting()
+    work = CountHandler()
     async with shop(tmp_path / "j", (listener("a"), work)) as d:
         handle = await d.open()
-        first = await sent(d, handle, "send")
+        first = await send_text(d, handle, "send")
         assert (first.code, first.again) == (None, False)
-        assert await sent(d, handle, "send") == SubmitResult(first.request, None, again=True)
-        await until(lambda: d.pump._accounts.pending == 0)
-        assert await sent(d, handle, "send") == SubmitResult(first.request, None, again=True)
-        another = await sent(d, handle, "send", request="another")
+        assert await send_text(d, handle, "send") == SubmitResult(first.request, None, again=True)
+        await wait_until(lambda: d.pump._accounts.pending == 0)
+        assert await send_text(d, handle, "send") == SubmitResult(first.request, None, again=True)
+        another = await send_text(d, handle, "send", request="another")
         assert (another.request != first.request, another.again) == (True, False)
-        await until(lambda: d.pump._accounts.pending == 0)
+        await wait_until(lambda: d.pump._accounts.pending == 0)
     assert work.calls == 2
 
 
 @pytest.mark.parametrize("acknowledged", [False, True])
 @pytest.mark.parametrize("engine", ["journal", "memory"])
 async def test_its_earlier_answer_is_repeated_and_marked(tmp_path, engine, acknowledged):
-    work = Counting("1", "2")
+    work = CountHandler("1", "2")
     memory = desk((listener("a"), work), engine=MemoryEngine())
     async with memory if engine == "memory" else shop(tmp_path / "j", (listener("a"), work)) as d:
         handle = await d.open()
         first = await all_replies(d, handle)
         if acknowledged:
-            await sent(d, handle, "send", request="another")
-            await until(lambda: d.pump._accounts.pending == 0)
+            await send_text(d, handle, "send", request="another")
+            await wait_until(lambda: d.pump._accounts.pending == 0)
         again = await all_replies(d, handle)
         assert again == [reply._replace(redelivered=True) for reply in first]
-        assert await sent(d, handle, "ask") == again[0]
+        assert await send_text(d, handle, "ask") == again[0]
     assert work.calls == 1 + acknowledged
 
 
 async def test_other_words_or_another_target_under_the_same_id_are_refused(tmp_path):
-    work = Counting()
+    work = CountHandler()
     async with shop(tmp_path / "j", (listener("a"), work), (listener("b"), work)) as d:
         handle = await d.open()
-        first = await sent(d, handle, "ask")
+        first = await send_text(d, handle, "ask")
         before = d.pump.conversation(handle.id)
         for changed in ({"text": "ho"}, {"to": "b"}, {"to": None}):
             for way in ("send", "ask"):
                 with pytest.raises(OtherMessageError):
-                    await sent(d, handle, way, **changed)
+                    await send_text(d, handle, way, **changed)
             with pytest.raises(OtherMessageError):
                 await all_replies(d, handle, **changed)
         assert d.pump.conversation(handle.id) == before
         assert handle._asked == {}
-        assert await sent(d, handle, "ask") == first._replace(redelivered=True)
+        assert await send_text(d, handle, "ask") == first._replace(redelivered=True)
     assert work.calls == 1
 
 
 async def test_an_id_counts_in_its_conversation_alone(tmp_path):
-    work = Counting()
+    work = CountHandler()
     async with shop(tmp_path / "j", (listener("a"), work)) as d:
         one, two, other = await d.open(), await d.open(), await d.pump.open("other")
-        requests = [await sent(d, handle, "send") for handle in (one, two, other)]
+        requests = [await send_text(d, handle, "send") for handle in (one, two, other)]
         assert len({submitted.request for submitted in requests}) == 3
-        await until(lambda: d.pump._accounts.pending == 0)
+        await wait_until(lambda: d.pump._accounts.pending == 0)
     assert work.calls == 3
 
 
 async def test_a_sender_without_an_acknowledgement_resends_its_message(tmp_path):
-    async with killed(tmp_path / "j", (listener("a", deadline=99), stuck)) as d:
+    async with kill_shop(tmp_path / "j", (listener("a", deadline=99), hang_forever)) as d:
         handle = await d.open()
-        await sent(d, handle, "send")  # what it gives is lost with the process
-    work = Counting()
+        await send_text(d, handle, "send")  # what it gives is lost with the process
+    work = CountHandler()
     async with shop(tmp_path / "j", (listener("a"), work)) as d:
         again = await d.pump.resume("console", handle.id)
-        reply = await sent(d, again, "ask")
+        reply = await send_text(d, again, "ask")
         assert d.decode(reply) == Answer("done")
         assert not reply.redelivered, "nobody had it before"
         assert list(again.waiting()) == []
-        assert await left(d, handle.id) == []
+        assert await remaining_deliveries(d, handle.id) == []
     assert work.calls == 1
 
 
 async def test_an_answer_that_was_lost_with_its_sender_comes_again(tmp_path):
-    async with killed(tmp_path / "j", (listener("a"), Counting())) as d:
+    async with kill_shop(tmp_path / "j", (listener("a"), CountHandler())) as d:
         handle = await d.open()
-        first = await sent(d, handle, "ask")
-    work = Counting()
+        first = await send_text(d, handle, "ask")
+    work = CountHandler()
     async with shop(tmp_path / "j", (listener("a"), work)) as d:
         again = await d.pump.resume("console", handle.id)
         assert await all_replies(d, again) == [first._replace(redelivered=True)]
         assert list(again.waiting()) == [], "it was in the outbox, and comes once"
         again.detach()
-        assert await left(d, handle.id) == []
+        assert await remaining_deliveries(d, handle.id) == []
     assert work.calls == 0
 
 
 async def test_it_is_known_though_the_conversation_is_closed(tmp_path):
-    async with killed(tmp_path / "j", (listener("a"), Counting())) as d:
+    async with kill_shop(tmp_path / "j", (listener("a"), CountHandler())) as d:
         handle = await d.open()
-        first = await sent(d, handle, "ask")
+        first = await send_text(d, handle, "ask")
         await d.pump._boundary.close(handle.id, "over")
-    async with shop(tmp_path / "j", (listener("a"), Counting())) as d:
+    async with shop(tmp_path / "j", (listener("a"), CountHandler())) as d:
         again = await d.pump.resume("console", handle.id)
-        assert await sent(d, again, "send") == SubmitResult(first.request, None, again=True)
-        assert await sent(d, again, "ask") == first._replace(redelivered=True)
+        assert await send_text(d, again, "send") == SubmitResult(first.request, None, again=True)
+        assert await send_text(d, again, "ask") == first._replace(redelivered=True)
         with pytest.raises(OtherMessageError):
-            await sent(d, again, "ask", text="ho")
+            await send_text(d, again, "ask", text="ho")
         with pytest.raises(UnkeptError, match="ended"):
-            await sent(d, again, "ask", request="another")
+            await send_text(d, again, "ask", request="another")
 
 
 @pytest.mark.parametrize("engine", ["journal", "memory"])
 async def test_two_that_race_are_one(tmp_path, engine):
-    work = Counting("1", "2")
+    work = CountHandler("1", "2")
     memory = desk((listener("a"), work), engine=MemoryEngine())
     async with memory if engine == "memory" else shop(tmp_path / "j", (listener("a"), work)) as d:
         handle = await d.open()
@@ -162,7 +162,7 @@ async def test_two_that_race_are_one(tmp_path, engine):
 
 @pytest.mark.parametrize("why", ["validation", "busy"])
 async def test_a_refusal_stays_the_same(tmp_path, why):
-    work = Counting()
+    work = CountHandler()
     limits = {"queue": 0} if why == "busy" else {}
     data = b"<what>" if why == "validation" else None
     async with desk((listener("a"), work), engine=MemoryEngine(), **limits) as d:
@@ -176,7 +176,7 @@ async def test_a_refusal_stays_the_same(tmp_path, why):
 
 
 async def test_an_untaken_answer_is_repeated_to_a_watcher(tmp_path):
-    async with shop(tmp_path / "j", (listener("a"), Counting())) as d:
+    async with shop(tmp_path / "j", (listener("a"), CountHandler())) as d:
         handle = await d.open()
         seen = []
 
@@ -188,11 +188,11 @@ async def test_an_untaken_answer_is_repeated_to_a_watcher(tmp_path):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(gateway)
             await asyncio.sleep(0)
-            await sent(d, handle, "send")
-            await until(lambda: seen)
+            await send_text(d, handle, "send")
+            await wait_until(lambda: seen)
             tasks.cancel_scope.cancel()
-        await sent(d, handle, "send")
-        await sent(d, handle, "send")
+        await send_text(d, handle, "send")
+        await send_text(d, handle, "send")
         events = handle.events()
         found = [await anext(events), await anext(events)]
         assert [type(event) for event in found] == [Reply, Done]
@@ -210,7 +210,7 @@ async def test_a_message_that_is_at_work_is_waited_for(tmp_path):
     async with shop(tmp_path / "j", (listener("a"), waits)) as d:
         handle = await d.open()
         with anyio.move_on_after(0.02):
-            await sent(d, handle, "ask")
+            await send_text(d, handle, "ask")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(all_replies, d, handle)
             await asyncio.sleep(0)
@@ -219,10 +219,10 @@ async def test_a_message_that_is_at_work_is_waited_for(tmp_path):
 
 
 async def test_an_answer_that_two_racing_senders_leave_goes_once_to_a_watcher():
-    async with desk((listener("a"), Counting("1", "2"))) as d:
+    async with desk((listener("a"), CountHandler("1", "2"))) as d:
         handle = await d.open()
         events = handle.events()
-        await asyncio.gather(*(sent(d, handle, "ask") for _ in range(3)))
+        await asyncio.gather(*(send_text(d, handle, "ask") for _ in range(3)))
         second, end = await anext(events), await anext(events)
         assert (d.decode(second), type(end)) == (Answer("2"), Done)
         assert list(handle.waiting()) == []

@@ -12,8 +12,8 @@ from agentserver.core.blueprint import Listener
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
 from tests.core.paper import Note
 from tests.pump.desk import answer, desk
-from tests.pump.pair import watched
-from tests.pump.test_owners import said
+from tests.pump.pair import watch_events
+from tests.pump.test_owners import decoded_texts
 
 pytestmark = pytest.mark.anyio
 
@@ -40,8 +40,8 @@ async def test_a_conversation_is_used_through_both_and_goes_to_the_one_that_is_a
             "console", handle.id, other.markup(Note("2")), "a", "mine"
         )
         assert submitted.code is None
-        found, _ = await watched(other.pump, handle.id, enough=2)
-        assert said(other, found) == ["re: 1", "re: 2"]
+        found, _ = await watch_events(other.pump, handle.id, enough=2)
+        assert decoded_texts(other, found) == ["re: 1", "re: 2"]
         assert (first.current_claim(handle.id) is None, second.current_claim(handle.id)) == (False, None)
         handle.detach()
         one.pump.releasing.rest = 0.0
@@ -64,7 +64,7 @@ async def test_whichever_is_asked_each_message_is_answered_once(database):
                 data = asked.markup(Note(f"{each}"))
                 submitted = await asked.pump.entrance.submit("console", handle.id, data, "a", f"own {each}")
                 assert submitted.code is None
-            found, _ = await watched(desks[1][0].pump, handle.id, enough=5)
-            assert sorted(said(desks[1][0], found)) == [f"re: {each}" for each in range(5)]
+            found, _ = await watch_events(desks[1][0].pump, handle.id, enough=5)
+            assert sorted(decoded_texts(desks[1][0], found)) == [f"re: {each}" for each in range(5)]
 
         await asyncio.gather(*(talk(number) for number in range(20)))

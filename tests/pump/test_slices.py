@@ -10,7 +10,7 @@ from agentserver import HandlerResponse
 from agentserver.core.pieces import prepend_work, run_pieces
 from agentserver.pump.slices import PIECES, begin, run_in_slices, run_shielded, run_uncancelled
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import desk, until
+from tests.pump.desk import desk, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -78,17 +78,19 @@ async def test_offered_work_is_done_by_a_thread_before_the_next_piece():
 
 
 async def test_a_fan_out_lets_the_event_loop_turn_while_it_is_read_and_decided_about():
-    async def many(payload, metadata):
+    async def send_many(payload, metadata):
         return [HandlerResponse(Ask(str(number)), "b") for number in range(800)]
 
     async def silent(payload, metadata):
         await anyio.sleep_forever()
 
-    async with desk((listener("a", "b"), many), (listener("b"), silent), payloads=(Answer,), drain=0.0) as d:
+    async with desk(
+        (listener("a", "b"), send_many), (listener("b"), silent), payloads=(Answer,), drain=0.0
+    ) as d:
         handle = await d.open()
         await d.send(handle, Ask("x"))
         async with Turns() as turns:
-            await until(lambda: d.pump._accounts.pending == 800)
+            await wait_until(lambda: d.pump._accounts.pending == 800)
             assert turns.count > 2 * 800 / PIECES
 
 
@@ -104,7 +106,7 @@ async def test_sending_without_a_pause_lets_the_event_loop_turn():
         assert turns.count - before >= 50
 
 
-async def adding(one, other, wait):
+async def add_numbers(one, other, wait):
     await wait()
     return one + other
 
@@ -114,22 +116,22 @@ async def nothing():
 
 
 async def test_work_that_does_not_wait_is_done_at_once():
-    assert begin(adding(1, 2, nothing)) == 3
+    assert begin(add_numbers(1, 2, nothing)) == 3
 
 
 @pytest.mark.parametrize("way", [run_shielded, run_uncancelled])
 async def test_work_that_waits_is_done_later_even_by_another_task(way):
     gate = asyncio.get_running_loop().create_future()
-    rest = begin(adding(1, 2, lambda: gate))
+    rest = begin(add_numbers(1, 2, lambda: gate))
     asyncio.get_running_loop().call_soon(gate.set_result, None)
     assert await way(rest) == 3
 
 
 @pytest.mark.parametrize("way", [run_shielded, run_uncancelled])
 async def test_work_that_fails_after_waiting_fails(way):
-    async def failing():
+    async def raise_lookup():
         await asyncio.sleep(0)
         raise LookupError
 
     with pytest.raises(LookupError):
-        await way(begin(failing()))
+        await way(begin(raise_lookup()))

@@ -9,7 +9,7 @@ import pytest
 from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.ports import Claim, ConflictError, EngineError, UnfitError
 from agentserver.pump.steps import Steps, UndecidedError
-from tests.pump.desk import until
+from tests.pump.desk import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -74,10 +74,10 @@ async def test_nobody_waits_for_a_commit_and_nothing_goes_before_it():
     assert (desk.released, desk.told, len(desk.engine.commits)) == ([], [], 1)
     assert not await desk.hand_over(), "one step at a time"
     after = asyncio.create_task(desk.steps.take(desk.conversation.id, desk.decide))
-    await until(lambda: desk.steps.alone.inside[desk.conversation.id])
+    await wait_until(lambda: desk.steps.alone.inside[desk.conversation.id])
     assert len(desk.engine.commits) == 1
     desk.engine.done()
-    await until(lambda: len(desk.engine.commits) == 2)
+    await wait_until(lambda: len(desk.engine.commits) == 2)
     assert [one.conversation.version for one in desk.released] == [2]
     assert desk.told == [True]
     desk.engine.done()
@@ -93,7 +93,7 @@ async def test_a_failed_commit_is_reported_and_releases_nothing(error):
     letting = asyncio.create_task(desk.steps.let_go())
     assert await desk.hand_over()
     desk.engine.done(error)
-    await until(lambda: desk.told)
+    await wait_until(lambda: desk.told)
     assert (desk.told, desk.released, desk.steps.alone.inside) == ([False], [], {})
     letting.cancel()
 
@@ -103,10 +103,10 @@ async def test_while_nothing_can_be_kept_workers_wait():
     letting = asyncio.create_task(desk.steps.let_go())
     assert await desk.hand_over()
     desk.engine.done(EngineError("full"))
-    await until(lambda: desk.told)
+    await wait_until(lambda: desk.told)
     assert not await desk.hand_over()
     worker = asyncio.create_task(desk.steps.take(desk.conversation.id, desk.decide))
-    await until(lambda: len(desk.engine.commits) == 2)
+    await wait_until(lambda: len(desk.engine.commits) == 2)
     assert not worker.done()
     desk.engine.done()
     assert await worker
@@ -132,7 +132,7 @@ async def test_pending_effects_are_released_before_the_end():
     await ending
     assert (len(desk.released), desk.told) == (1, [True])
     late = asyncio.create_task(desk.hand_over())
-    await until(lambda: len(desk.engine.commits) == 2)
+    await wait_until(lambda: len(desk.engine.commits) == 2)
     assert not late.done(), "now it is waited for"
     desk.engine.done()
     assert await late
@@ -142,10 +142,10 @@ async def test_pending_effects_are_released_before_the_end():
 async def test_a_fault_in_letting_go_comes_out_and_holds_up_no_one():
     desk = Desk()
 
-    def broken(outcome):
+    def raise_zero_division(outcome):
         raise ZeroDivisionError
 
-    desk.steps._release = broken
+    desk.steps._release = raise_zero_division
     letting = asyncio.create_task(desk.steps.let_go())
     assert await desk.hand_over()
     desk.engine.done()
@@ -168,7 +168,7 @@ async def test_a_patient_step_waits_until_its_conversation_can_be_read():
     desk.steps._find = find
     desk.live.clear()
     taking = asyncio.create_task(desk.steps.take(desk.conversation.id, desk.decide))
-    await until(lambda: desk.engine.commits or taking.done())
+    await wait_until(lambda: desk.engine.commits or taking.done())
     desk.engine.done()
     assert await taking
     failures.append(EngineError("away"))

@@ -20,7 +20,7 @@ from agentserver.payload.functions import payload_of
 from agentserver.testing import FakeClock, listener, organism_of
 from tests.engines.together.storage import Storage
 from tests.machine import HANGS
-from tests.pump.desk import until
+from tests.pump.desk import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ class Shop:
         before = len(self.paid) + len(self.shown)
         handle = await server.open(principal)
         await handle.send(self.codec.encode(self.payload(Decimal(amount), currency)).encode(), "till")
-        await until(lambda: len(self.paid) + len(self.shown) > before)
+        await wait_until(lambda: len(self.paid) + len(self.shown) > before)
 
 
 async def open_shop(*rules):
@@ -88,7 +88,7 @@ async def test_an_approved_amount_counts_and_one_older_than_the_window_does_not(
         (asked,) = shop.shown
         said = ApprovalAnswer(asked.id, asked.digest, Answer.ALWAYS, "eve")
         assert await server.answer(asked.delivery.conversation, said)
-        await until(lambda: shop.paid == [600])
+        await wait_until(lambda: shop.paid == [600])
         await shop.order(server, 1)
         assert (shop.paid, len(shop.shown)) == ([600], 2)
         shop.clock.advance(25 * 3600)
@@ -121,7 +121,7 @@ async def test_two_servers_never_pass_more_than_the_sum_together():
         async with anyio.create_task_group() as tasks:
             for number in range(10):
                 tasks.start_soon(shop.order, (one, other)[number % 2], 90)
-        await until(lambda: len(shop.paid) + len(shop.shown) == 10)
+        await wait_until(lambda: len(shop.paid) + len(shop.shown) == 10)
         assert (len(shop.paid), len(shop.shown)) == (5, 5)
 
 
@@ -133,7 +133,7 @@ async def test_without_a_person_a_sum_within_its_bound_passes_and_another_is_den
             for amount in (400, 300, 100):
                 data = shop.codec.encode(shop.payload(Decimal(amount))).encode()
                 await handle.send(data, "till")
-            await until(lambda: len(shop.paid) == 2)
+            await wait_until(lambda: len(shop.paid) == 2)
             await anyio.sleep(0.05)
             assert (shop.paid, server.approvals()) == ([400, 100], ())
 

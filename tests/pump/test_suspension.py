@@ -19,13 +19,13 @@ from agentserver.guards.builtin import PeersGuard
 from agentserver.ports import EngineError
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk, until
-from tests.pump.test_boundary import Fragile, guarded
+from tests.pump.desk import answer, desk, wait_until
+from tests.pump.test_boundary import Fragile, guard_with
 
 pytestmark = pytest.mark.anyio
 
 
-async def stuck(payload, metadata):
+async def hang_forever(payload, metadata):
     await anyio.sleep_forever()
 
 
@@ -52,7 +52,7 @@ def suspended(place):
 
 async def left_two(place, **more):
     """Two conversations in which a message is being handled when the server stops."""
-    async with server(place, stuck, drain=0.0, **more) as d:
+    async with server(place, hang_forever, drain=0.0, **more) as d:
         first, second = await d.open(), await d.open()
         requests = [await d.send(handle, Ask(name)) for handle, name in ((first, "1"), (second, "2"))]
         handles = first.id, second.id
@@ -77,19 +77,19 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 async def test_a_damaged_conversation_is_suspended_and_the_rest_is_served(tmp_path, damage, caplog):
-    place, guards = JournalOptions(tmp_path / "j"), guarded(Fragile())
+    place, guards = JournalOptions(tmp_path / "j"), guard_with(Fragile())
     async with server(place, answer, guards) as d:  # a memory is there from the first observation on
         first, second = await d.open(), await d.open()
         for handle in (first, second):
             await d.ask(Ask("x"), handle=handle)
             handle.detach()
-    async with server(place, stuck, guards, drain=0.0) as d:
+    async with server(place, hang_forever, guards, drain=0.0) as d:
         requests = [
             await d.send(await d.pump.resume("console", key), Ask("y")) for key in (first.id, second.id)
         ]
     await anyio.to_thread.run_sync(change, place, damage)
     async with server(place, answer, guards) as d:
-        await until(lambda: d.pump._accounts.pending == 0)
+        await wait_until(lambda: d.pump._accounts.pending == 0)
         kept = (await d.pump.resume("console", second.id)).waiting()
         assert [d.decode(event) for event in kept if isinstance(event, Reply)][-1] == Answer("re: y")
         again = (
@@ -115,7 +115,7 @@ async def test_a_damaged_conversation_is_suspended_and_the_rest_is_served(tmp_pa
 
 
 async def test_a_guard_that_is_gone_suspends_its_conversations_and_is_named(tmp_path):
-    place, guards = JournalOptions(tmp_path / "j"), guarded(Fragile())
+    place, guards = JournalOptions(tmp_path / "j"), guard_with(Fragile())
     async with server(place, answer, guards) as d:
         handle = await d.open()
         await d.ask(Ask("x"), handle=handle)
@@ -144,7 +144,7 @@ async def test_a_conversation_about_which_nothing_can_be_decided_is_suspended(tm
         return HandlerResponse.respond(Answer(payload.text))
 
     place, guard = JournalOptions(tmp_path / "j"), Fragile("observe", "miss")
-    async with server(place, a, guarded(guard)) as d:
+    async with server(place, a, guard_with(guard)) as d:
         handle = await d.open()
         reply = await d.ask(Ask("poison"), handle=handle)
         assert (type(reply), reply.code) == (SystemError, "internal")
@@ -158,7 +158,7 @@ async def test_a_conversation_about_which_nothing_can_be_decided_is_suspended(tm
 
 @pytest.mark.parametrize("what", ["close", "idle"])
 async def test_one_that_cannot_be_closed_is_suspended(what, monkeypatch):
-    def breaking(*_):
+    def raise_bug(*_):
         raise LookupError("a bug of ours")
 
     engine, clock = MemoryEngine(), FakeClock(step=0.0)
@@ -166,11 +166,11 @@ async def test_one_that_cannot_be_closed_is_suspended(what, monkeypatch):
     async with desk((listener("a"), answer), engine=engine, clock=clock, idle=idle) as d:
         handle = await d.open()
         await d.ask(Ask("x"), handle=handle)
-        monkeypatch.setattr(decisions, "close", breaking)
+        monkeypatch.setattr(decisions, "close", raise_bug)
         clock.advance(1.0)
         if what == "close":
             await handle.close()
-        await until(lambda: handle.id not in engine._kept)
+        await wait_until(lambda: handle.id not in engine._kept)
         assert await d.ask(Ask("x")) == Answer("re: x")
 
 
@@ -189,7 +189,7 @@ async def test_a_conversation_that_cannot_be_suspended_permanently_is_met_again(
 
 
 async def test_its_requests_come_to_rest_where_its_gateway_has_it():
-    async with desk((listener("a"), stuck), drain=0.0) as d:
+    async with desk((listener("a"), hang_forever), drain=0.0) as d:
         handle = await d.open()
         handle.listen()
         request = await d.send(handle, Ask("x"))

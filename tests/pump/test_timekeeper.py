@@ -19,12 +19,12 @@ from agentserver.pump.pump import PumpHooks
 from agentserver.pump.timekeeper import AT_ONCE, Timekeeper, tidy
 from agentserver.testing import FakeClock
 from tests.core.paper import Answer, Ask, listener
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 
 
-async def tidied(d):
+async def tidy_pump(d):
     pump = d.pump
     await tidy(pump._live, pump._engine, pump._boundary, pump._time, pump._limits.idle)
 
@@ -43,7 +43,7 @@ async def test_the_event_loop_turns_while_many_conversations_are_looked_at():
                 await asyncio.sleep(0)
 
         task = asyncio.create_task(other())
-        await tidied(d)
+        await tidy_pump(d)
         task.cancel()
         assert turns >= 3
         assert len(d.pump._live) == 3 * AT_ONCE
@@ -73,7 +73,7 @@ def shop(path, clock):
     return engine, desk(*listeners, engine=engine, guards=guards, people=people, clock=clock, **LIMITS)
 
 
-async def kept(engine):
+async def count_stored(engine):
     """The open conversations, and how many are kept in all."""
     count = "select count(*), sum(closed is null) from conversation"
     return await engine._do(lambda: engine._connection.execute(count).fetchone())
@@ -91,7 +91,7 @@ async def fill(d):
     closed = await d.open()
     await d.ask(Ask("three"), "b", closed)
     await closed.close()
-    await until(d.pump.approvals)
+    await wait_until(d.pump.approvals)
 
 
 @pytest.mark.parametrize("years", [YEARS, -YEARS])
@@ -101,9 +101,9 @@ async def test_a_clock_that_is_set_while_the_server_runs_ends_nothing(tmp_path, 
     async with engine, running as d:
         await fill(d)
         clock.jump(years)
-        await tidied(d)
+        await tidy_pump(d)
         await asyncio.sleep(0.02)
-        assert (await kept(engine), len(d.pump.approvals())) == ((3, 2), 1)
+        assert (await count_stored(engine), len(d.pump.approvals())) == ((3, 2), 1)
         assert "the clock jumped from" in caplog.text
 
 
@@ -114,20 +114,20 @@ async def test_a_clock_that_is_set_between_two_servers_ends_nothing_and_later_ti
     clock = FakeClock(now=1.8e9 + YEARS)
     engine, running = shop(tmp_path / "j", clock)
     async with engine, running as d:
-        await tidied(d)
+        await tidy_pump(d)
         await asyncio.sleep(0.02)
-        assert (await kept(engine), len(d.pump.approvals())) == ((3, 2), 1)
+        assert (await count_stored(engine), len(d.pump.approvals())) == ((3, 2), 1)
         clock.advance(3 * DAY)
-        await until(lambda: not d.pump.approvals())
-        assert await kept(engine) == (3, 2)
+        await wait_until(lambda: not d.pump.approvals())
+        assert await count_stored(engine) == (3, 2)
     engine, running = shop(tmp_path / "j", clock)
     async with engine, running as d:
         clock.advance(8 * DAY)
-        await tidied(d)
-        assert await kept(engine) == (2, 2)
+        await tidy_pump(d)
+        assert await count_stored(engine) == (2, 2)
         clock.advance(23 * DAY)
-        await tidied(d)
-        assert (await kept(engine))[1] == 0
+        await tidy_pump(d)
+        assert (await count_stored(engine))[1] == 0
 
 
 async def test_servers_that_are_started_now_and_then_age_their_journal(tmp_path):
@@ -138,8 +138,8 @@ async def test_servers_that_are_started_now_and_then_age_their_journal(tmp_path)
         async with engine, running as d:
             if not turn:
                 await fill(d)
-            await tidied(d)
-            counts.append((await kept(engine))[0])
+            await tidy_pump(d)
+            counts.append((await count_stored(engine))[0])
     assert counts[:10] == [3] * 10
     assert counts[-1] == 2
 

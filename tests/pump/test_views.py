@@ -16,9 +16,9 @@ from agentserver.ports import RejectReason, UnkeptError, WatchEnd
 from tests.core.paper import Answer, Note
 from tests.engines.together.storage import REST
 from tests.machine import HANGS
-from tests.pump.desk import answer, until
-from tests.pump.pair import pair, watched
-from tests.pump.test_owners import opened, said
+from tests.pump.desk import answer, wait_until
+from tests.pump.pair import pair, watch_events
+from tests.pump.test_owners import decoded_texts, open_answered
 
 pytestmark = pytest.mark.anyio
 
@@ -54,14 +54,14 @@ async def test_who_asks_from_elsewhere_is_answered_by_the_next_owner():
         await began.wait()
         there = await two.b.pump.resume("console", handle.id)
         asking = asyncio.ensure_future(two.b.ask(Note("2"), handle=there))
-        await until(lambda: two.a.pump.conversation(handle.id).version == 2)
+        await wait_until(lambda: two.a.pump.conversation(handle.id).version == 2)
         await two.stop("a")
         assert (await asking).text == "re: 2"
 
 
 async def test_messages_submitted_while_the_owner_is_stopped_go_to_the_next_owner():
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         two.engines["a"].still = True
         sending = asyncio.ensure_future(
             two.b.pump.entrance.submit("console", key, two.b.markup(Note("2")), "a", "mine")
@@ -71,13 +71,13 @@ async def test_messages_submitted_while_the_owner_is_stopped_go_to_the_next_owne
         assert submitted.code is None
         again = await two.b.pump.entrance.submit("console", key, two.b.markup(Note("2")), "a", "mine")
         assert (again.again, again.request) == (True, submitted.request)
-        found, _ = await watched(two.b.pump, key, after=submitted.after, enough=1)
-        assert said(two.b, found) == ["re: 2"]
+        found, _ = await watch_events(two.b.pump, key, after=submitted.after, enough=1)
+        assert decoded_texts(two.b, found) == ["re: 2"]
 
 
 async def test_a_message_under_its_senders_id_is_not_reported_as_a_request_before_it_is_one():
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         handle = await two.b.pump.resume("console", key)
         owners, data = handle._host.owners, two.b.markup(Note("2"))
         two.engines["a"].still = True
@@ -90,41 +90,41 @@ async def test_a_message_under_its_senders_id_is_not_reported_as_a_request_befor
         await two.stop("a")
         async with asyncio.timeout(HANGS):
             replies = [reply async for reply in handle.replies(data, "a", request="mine")]
-        assert said(two.b, replies) == ["re: 2"]
+        assert decoded_texts(two.b, replies) == ["re: 2"]
         again = await handle.send(data, "a", request="mine")
         assert (again.code, again.again, again.request) == (None, True, replies[0].request)
 
 
 async def test_a_process_that_comes_back_submits_its_presumed_messages():
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         await two.stop("a")
         await two.b.pump.entrance.submit("console", key, two.b.markup(Note("2")), "a", None)
         late = asyncio.ensure_future(
             two.a.pump.entrance.submit("console", key, two.a.markup(Note("late")), "a", None)
         )
-        await until(lambda: key not in two.a.pump._live)
+        await wait_until(lambda: key not in two.a.pump._live)
         two.go_on("a")
         assert (await late).code is None
-        found, _ = await watched(two.b.pump, key, enough=3)
-        assert said(two.b, found) == ["re: 1", "re: 2", "re: late"]
+        found, _ = await watch_events(two.b.pump, key, enough=3)
+        assert decoded_texts(two.b, found) == ["re: 1", "re: 2", "re: late"]
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
 async def test_a_watch_continues_over_a_move(name):
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         desk = two.desks[name]
-        following = asyncio.ensure_future(watched(desk.pump, key))
+        following = asyncio.ensure_future(watch_events(desk.pump, key))
         for number in range(2, 30):
             if number == 15:
                 await two.give_up("a")
             await desk.pump.entrance.submit("console", key, desk.markup(Note(str(number))), "a", None)
-        await _rested(desk.pump, key, 29)
+        await _wait_idle(desk.pump, key, 29)
         await desk.pump.entrance.end(None, key, "ada")
         found, why = await following
         assert why is WatchEnd.CLOSED
-        replies = said(desk, found)
+        replies = decoded_texts(desk, found)
         assert replies == [f"re: {number}" for number in range(1, 30)]
         places = [event.place for event in found]
         assert places == sorted(set(places))
@@ -132,12 +132,12 @@ async def test_a_watch_continues_over_a_move(name):
 
 async def test_a_stopping_server_releases_clients_that_wait_for_another_process():
     async with pair((A, answer), drain=0.01) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         two.engines["a"].still = True
         sending = asyncio.ensure_future(
             two.b.pump.entrance.submit("console", key, two.b.markup(Note("2")), "a", None)
         )
-        await until(lambda: two.storage.inbox)
+        await wait_until(lambda: two.storage.inbox)
         two.b.pump.entrance.stop()
         assert (await sending).code is None  # it is kept
         after = await two.b.pump.entrance.submit("console", key, two.b.markup(Note("3")), "a", None)
@@ -176,10 +176,12 @@ async def test_whatever_happens_each_message_is_answered_once_in_each_gateways_o
     # Each stop past a lease counts as an end of the process, and the same message may meet several.
     async with pair((A, slowly), fatal_ends=1000) as two:
         keys = [
-            await opened(two.desks[name], f"{name}{number}") for number in range(3) for name in ("a", "b")
+            await open_answered(two.desks[name], f"{name}{number}")
+            for number in range(3)
+            for name in ("a", "b")
         ]
         watching = {
-            (key, name): asyncio.ensure_future(watched(two.desks[name].pump, key))
+            (key, name): asyncio.ensure_future(watch_events(two.desks[name].pump, key))
             for key in keys
             for name in "ab"
         }
@@ -203,19 +205,19 @@ async def test_whatever_happens_each_message_is_answered_once_in_each_gateways_o
         for key in keys:
             for name in "ab":
                 wanted = sum(1 for each, _ in sent if each == key) + 1
-                await _rested(two.desks[name].pump, key, wanted)
+                await _wait_idle(two.desks[name].pump, key, wanted)
             await two.desks["a"].pump.entrance.end(None, key, "ada")
         for (key, name), each in watching.items():
             found, why = await each
             assert why == "closed"
-            replies = said(two.desks[name], found)[1:]
+            replies = decoded_texts(two.desks[name], found)[1:]
             assert sorted(replies) == sorted(text for of, text in sent if of == key)
             places = [event.place for event in found]
             assert places == sorted(set(places))
         assert set(ran) >= {str(number) for number in range(60)}
 
 
-async def _rested(pump, key, wanted):
+async def _wait_idle(pump, key, wanted):
     """Wait until so many requests of a conversation are idle."""
     done = 0
     async with aclosing(pump.entrance.watch("console", key, UNDECIDED)) as items:
@@ -230,10 +232,10 @@ async def test_one_that_a_gateway_has_and_rests_is_seen_after_it_has_gone_and_co
         handle, pump = await two.a.open(), two.a.pump
         assert (await two.a.ask(Note("1"), handle=handle)).text == "re: 1"
         two.storage.move(handle.id, "b")
-        await until(lambda: handle.id not in pump._live)
-        await until(lambda: pump.conversation(handle.id) is not None)
+        await wait_until(lambda: handle.id not in pump._live)
+        await wait_until(lambda: pump.conversation(handle.id) is not None)
         two.storage.move(handle.id, "a")
-        await until(lambda: handle.id in pump._live)
+        await wait_until(lambda: handle.id in pump._live)
         assert (pump.conversation(handle.id).id, handle.over) == (handle.id, False)
         assert (await two.a.ask(Note("2"), handle=handle)).text == "re: 2"
         await two.a.pump.entrance.end(None, handle.id, "ada")
@@ -243,11 +245,11 @@ async def test_one_that_a_gateway_has_and_rests_is_seen_after_it_has_gone_and_co
 async def test_a_message_for_a_conversation_that_ends_before_its_owner_came_to_it_is_said_to_be_too_late():
     """No event came of it: after a while it was reported as accepted."""
     async with pair((A, answer)) as two:
-        key = await opened(two.a)
+        key = await open_answered(two.a)
         two.engines["a"].still = True
         data = two.b.markup(Note("2"))
         sending = asyncio.ensure_future(two.b.pump.entrance.submit("console", key, data, "a", None))
-        await until(lambda: two.storage.inbox)
+        await wait_until(lambda: two.storage.inbox)
         await two.a.pump.entrance.end(None, key, "ada")
         async with asyncio.timeout(HANGS):
             assert (await sending).code is RejectReason.OVER
@@ -279,5 +281,5 @@ async def test_another_server_sends_the_events_alone_and_no_pieces_of_an_answer(
             await ready.wait()
         await handle.send(two.a.markup(Note("1")), "a")
         with anyio.fail_after(HANGS):
-            await until(lambda: Reply in heard["a"] and Reply in heard["b"])
+            await wait_until(lambda: Reply in heard["a"] and Reply in heard["b"])
     assert heard == {"a": [Delta, Reply], "b": [Reply]}

@@ -15,7 +15,7 @@ from agentserver.pump.pump import PumpHooks
 from agentserver.pump.watchdog import Looks, Sign
 from tests.core.paper import Answer, Ask, listener
 from tests.pump.desk import desk
-from tests.pump.test_poison_search import Noted
+from tests.pump.test_poison_search import NotedMarks
 
 NONE, NAME, END = Sign.NONE, Sign.NAME, Sign.END
 
@@ -39,7 +39,7 @@ def test_it_restarts_when_the_loop_came_round_or_another_task_holds_it(between):
     assert END not in signs(held, held, held, between, held, held)
 
 
-class Noting(Noted):
+class NotingMarks(NotedMarks):
     held = ""
 
     def hold(self, delivery):
@@ -50,16 +50,16 @@ class Noting(Noted):
 async def test_the_listener_is_named_with_its_stack_and_marked_before_the_end(caplog, monkeypatch):
     monkeypatch.setattr(watchdog, "TICK", 0.001)  # the thread's own time; the handler waits for what it does
     engine, told = MemoryEngine(), threading.Event()
-    engine.marks = marks = Noting()
+    engine.marks = marks = NotingMarks()
 
-    async def blocking(payload, metadata):
+    async def block_loop(payload, metadata):
         start = time.monotonic()
         while not told.is_set() and time.monotonic() < start + 30:
             pass
         return HandlerResponse.respond(Answer("at last"))
 
     people = PumpHooks(stalled=told.set)
-    async with desk((listener("a"), blocking), engine=engine, people=people, stall=0.01) as d:
+    async with desk((listener("a"), block_loop), engine=engine, people=people, stall=0.01) as d:
         with caplog.at_level(logging.ERROR):
             assert await d.ask(Ask("x")) == Answer("at last")
     (held,) = {record.delivery for record in d.records if record.event == "handled"}

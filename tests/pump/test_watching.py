@@ -16,7 +16,7 @@ from agentserver.pump import watches as watching
 from agentserver.pump.records import RecordReader
 from agentserver.pump.watches import RecentEvents, Watches, WatchQueue
 from tests.core.paper import Ask, listener
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -90,7 +90,7 @@ def test_a_joined_piece_is_bounded_and_pieces_of_two_answers_stay_apart():
     assert watch.size == (5, 0)
 
 
-async def taken(items, count):
+async def take_items(items, count):
     return [await anext(items) for _ in range(count)]
 
 
@@ -101,18 +101,18 @@ async def test_one_that_lags_is_ended_and_misses_nothing_when_it_comes_back(monk
         handle = await d.open()
         await d.ask(Ask("first"), handle=handle)
         async with aclosing(d.pump.entrance.watch("console", handle.id, EventPlace(0, 0))) as items:
-            first = await taken(items, 2)
+            first = await take_items(items, 2)
             waiting = asyncio.create_task(anext(items))
             await asyncio.sleep(0)
             for number in range(5):
                 await (d.ask if acknowledged else d.send)(handle=handle, payload=Ask(str(number)))
-            await until(lambda: d.pump._accounts.pending == 0)
+            await wait_until(lambda: d.pump._accounts.pending == 0)
             seen = [*first, await waiting]
             seen += [item async for item in items]
         ended = seen.pop()
         assert ended == WatchStop(WatchEnd.LAGGED, seen[-1].place)
         async with aclosing(d.pump.entrance.watch("console", handle.id, ended.after)) as items:
-            seen += await taken(items, 12 - len(seen))
+            seen += await take_items(items, 12 - len(seen))
         assert [type(item) for item in seen] == [Reply, Done] * 6
         assert [d.decode(item).text for item in seen[::2]] == ["re: first", *(f"re: {n}" for n in range(5))]
         assert d.pump._watches.of == {}
@@ -135,14 +135,14 @@ async def test_recent_messages_are_given_without_asking_the_engine():
         places = []
         for number in range(5):
             submitted = await gate.submit("console", handle.id, d.markup(Ask(f"{number}")), "a", None)
-            await until(lambda: d.pump._accounts.pending == 0)
+            await wait_until(lambda: d.pump._accounts.pending == 0)
             async with aclosing(gate.watch("console", handle.id, submitted.after)) as items:
-                reply, done = await taken(items, 2)
+                reply, done = await take_items(items, 2)
             assert d.decode(reply).text == f"re: {number}"
             places += [reply.place, done.place]
         assert engine.reads == 0
         async with aclosing(gate.watch("console", handle.id, EventPlace(0, 0))) as items:
-            assert [item.place for item in await taken(items, 10)] == places
+            assert [item.place for item in await take_items(items, 10)] == places
         assert engine.reads > 0  # what is longer ago
 
 
@@ -193,7 +193,7 @@ async def test_progress_and_the_end_of_the_server_reach_a_watcher():
         word = await waiting
         told.set()
         assert (type(word), word.text) == (Progress, "half way")
-        rest = await taken(items, 2)
+        rest = await take_items(items, 2)
     assert [item async for item in items] == [WatchStop(WatchEnd.STOPPING, rest[-1].place)]
 
 
@@ -228,10 +228,10 @@ async def another():
     journal = JournalOfAnother()
     watches = Watches(journal, {}, {})
 
-    async def standing():
+    async def found_conversation():
         return ConversationFound("c", "p", over=False)
 
-    async with aclosing(watches.events("c", EventPlace(1, LAST), standing)) as items:
+    async with aclosing(watches.events("c", EventPlace(1, LAST), found_conversation)) as items:
         yield journal, watches, items
 
 
@@ -241,7 +241,7 @@ async def test_the_latest_events_of_another_process_are_given_without_asking_the
     waiting = asyncio.create_task(anext(items))
     await asyncio.sleep(0)
     watches.deliver_remote("c", EventPlace(1, LAST), (reply(2), reply(3)))
-    assert [await waiting, *await taken(items, 1)] == [reply(2), reply(3)]
+    assert [await waiting, *await take_items(items, 1)] == [reply(2), reply(3)]
     assert journal.reads == 0
 
 
@@ -249,7 +249,7 @@ async def test_events_between_the_last_one_and_the_latest_are_read(another):
     journal, watches, items = another
     journal.events = [reply(2), reply(3)]
     watches.deliver_remote("c", EventPlace(2, LAST), (reply(3),))
-    assert await taken(items, 2) == [reply(2), reply(3)]
+    assert await take_items(items, 2) == [reply(2), reply(3)]
 
 
 async def test_news_of_more_than_the_latest_events_is_read(another):

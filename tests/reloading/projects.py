@@ -78,7 +78,7 @@ async def ask(server, text: str, to: str, handle: Any = None) -> str:
     return found.text if hasattr(found, "text") else f"{found.code}: {found.message}"
 
 
-async def settled(server) -> None:
+async def wait_settled(server) -> None:
     """Wait until earlier editions have left the process."""
     with anyio.fail_after(HANGS):
         while server._keepers._retiring:  # noqa: ASYNC110 - nothing tells of it

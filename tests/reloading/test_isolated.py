@@ -50,7 +50,7 @@ async def test_worker_processes_are_those_of_the_edition(tmp_path):
         (tmp_path / "apart_tell.py").write_text(CODE.replace("WORD", word))
         (tmp_path / "organism.yaml").write_text(YAML)
 
-    async def loaded(**more):
+    async def load_in_thread(**more):
         return await anyio.to_thread.run_sync(
             partial(load, tmp_path / "organism.yaml", environ=os.environ, **more)
         )
@@ -64,13 +64,15 @@ async def test_worker_processes_are_those_of_the_edition(tmp_path):
         return word, int(pid)
 
     write("old")
-    first = await loaded()
+    first = await load_in_thread()
     try:
         async with build(first) as server:
             word, before = await ask(server)
             assert (word, alive(before)) == ("old", True)
             write("new")
-            assert isinstance(await server.reload(await loaded(previous=server.organism)), ReloadResult)
+            assert isinstance(
+                await server.reload(await load_in_thread(previous=server.organism)), ReloadResult
+            )
             word, after = await ask(server)
             assert (word, after != before) == ("new", True)
             with anyio.fail_after(HANGS):

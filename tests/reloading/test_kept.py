@@ -11,7 +11,7 @@ import pytest
 
 from agentserver.assembly import ReloadRefusal, ReloadResult
 from agentserver.config import ConfigError
-from tests.reloading.projects import ask, modules, settled
+from tests.reloading.projects import ask, modules, wait_settled
 from tests.reloading.projects import project as _project
 
 pytestmark = pytest.mark.anyio
@@ -108,7 +108,7 @@ async def test_a_change_of_the_module_of_a_resource_is_refused_by_name_and_leave
     library, file, name, why
 ):
     async with await library.server() as server:
-        await settled(server)
+        await wait_settled(server)
         before, finders = modules(), list(sys.meta_path)
         library.change(f"listeners/{file}.py")
         found = await library.reload(server)
@@ -259,7 +259,7 @@ async def test_a_member_of_an_enumeration_in_the_state_of_a_module(project):
         project.change("listeners/sorting.py", "WORD", "new")
         assert await project.reload(server) == ReloadResult("demo", 0)
         assert await ask(server, "a", "sorter") == "new True"
-        await settled(server)
+        await wait_settled(server)
         before, finders = modules(), list(sys.meta_path)
         project.change("listeners/kinds.py", '"good"', '"better"')
         with pytest.raises(ConfigError) as refused:
@@ -479,7 +479,7 @@ async def test_a_load_that_fails_half_way_leaves_all_as_it_was(library):
     async with await library.server() as server:
         library.change("listeners/reader.py", "WORD", "new")
         await library.reload(server)
-        await settled(server)
+        await wait_settled(server)
         before, finders = modules(), list(sys.meta_path)
         library.change("listeners/forms.py")
         library.change("listeners/reader.py", "async def look", "raise OSError('half')\nasync def look")

@@ -15,9 +15,9 @@ from agentserver.assembly import ReloadResult
 from agentserver.config.code.tools import lock_path
 from agentserver.reloading.keepers import mark_files
 from agentserver.worker.wall.raising import missing
-from tests.mcp.client.projects import HOSTILE, soon
+from tests.mcp.client.projects import HOSTILE, wait_for_file
 from tests.mcp.client.projects import Project as McpProject
-from tests.reloading.projects import ask, settled
+from tests.reloading.projects import ask, wait_settled
 from tests.reloading.projects import project as _project
 
 pytestmark = pytest.mark.anyio
@@ -108,12 +108,12 @@ async def test_an_unchanged_process_survives_a_reload(desk):
         for name, (change, kept) in CHANGES.items():
             change(desk)
             assert isinstance(await desk.project.reload(server), ReloadResult), name
-            await settled(server)
+            await wait_settled(server)
             after = await desk.processes(server)
             assert tuple(old == new for old, new in zip(before, after, strict=True)) == kept, name
             assert tuple(map(runs, before)) == kept, name
             before = after
-    await soon(lambda: not any(map(runs, before)))
+    await wait_for_file(lambda: not any(map(runs, before)))
 
 
 @needs_wall
@@ -122,7 +122,7 @@ async def test_a_server_that_was_given_up_is_started_by_a_reload_without_a_chang
     async with await desk.project.server() as server:
         _, program = await desk.processes(server)
         os.kill(program, signal.SIGKILL)
-        await soon(lambda: not runs(program))
+        await wait_for_file(lambda: not runs(program))
         assert "internal" in await ask(server, "good day", "far.echo")
         assert isinstance(await desk.project.reload(server), ReloadResult)
         assert await ask(server, "good day", "far.echo") == ["good day"]

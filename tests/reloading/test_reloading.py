@@ -179,7 +179,7 @@ async def test_a_mistake_keeps_the_old(place):
         assert (await ask(server, "1")).text == "old 1"
 
 
-class Remembering(Guard):
+class RememberingGuard(Guard):
     """Lets everything pass."""
 
     def judge(self, message, memory):
@@ -187,7 +187,7 @@ class Remembering(Guard):
 
 
 async def test_guards_of_the_program_stay(place):
-    async with await place.server(guards={"mine": Remembering()}) as server:
+    async with await place.server(guards={"mine": RememberingGuard()}) as server:
         guards = [guard.name for guard in server.rules.guards]
         place.write("new")
         assert isinstance(await place.reload(server), ReloadResult)
@@ -205,7 +205,7 @@ class Mine(Guard):
     def judge(self, message, memory): return None
 """
     )
-    async with await place.server(guards={"mine": Remembering()}) as server:
+    async with await place.server(guards={"mine": RememberingGuard()}) as server:
         place.write("new", YAML + "guards: [{use: listeners.tell.Mine, name: mine}]\n", code)
         found = await place.reload(server)
         assert isinstance(found, ReloadRefusal)
@@ -213,7 +213,7 @@ class Mine(Guard):
         assert (await ask(server, "1")).text == "old 1"
 
 
-class Leaving(Remembering):
+class LeavingGuard(RememberingGuard):
     """Lets everything pass, and ends the process at another organism than the first."""
 
     def __init__(self):
@@ -226,7 +226,7 @@ class Leaving(Remembering):
 
 
 async def test_a_check_that_would_end_the_process_keeps_the_old(place):
-    async with await place.server(guards={"mine": Leaving()}) as server:
+    async with await place.server(guards={"mine": LeavingGuard()}) as server:
         place.write("new")
         assert await place.reload(server) == ReloadRefusal(("SystemExit: no more",))
         assert (await ask(server, "1")).text == "old 1"
@@ -273,7 +273,7 @@ async def test_an_edition_that_does_not_begin_and_cannot_be_closed_either_keeps_
     def fail():
         raise OSError("it clings")
 
-    async def clinging(*rest):
+    async def cling_listeners(*rest):
         rest[-1].callback(fail)
         return await bound_listeners(*rest)
 
@@ -281,7 +281,7 @@ async def test_an_edition_that_does_not_begin_and_cannot_be_closed_either_keeps_
         handle = await server.open("me")
         place.write(yaml=YAML.replace("teller", "me"))
         with monkeypatch.context() as patched:
-            patched.setattr(assembly, "bound_listeners", clinging)
+            patched.setattr(assembly, "bound_listeners", cling_listeners)
             assert await place.reload(server) == ReloadRefusal((named_alike("me"),))
         assert "it clings" in caplog.text
         assert (await ask(server, "1", handle)).text == "old 1"

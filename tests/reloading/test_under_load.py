@@ -15,7 +15,7 @@ from agentserver.config.code.tools import lock_path
 from agentserver.worker.wall.raising import missing
 from tests.mcp.client.projects import HOSTILE
 from tests.mcp.client.projects import Project as McpProject
-from tests.reloading.projects import ask, settled
+from tests.reloading.projects import ask, wait_settled
 from tests.reloading.projects import project as _project
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +113,7 @@ def far(shop, tmp_path_factory, monkeypatch):
     return shop
 
 
-async def worked(shop, reloads, listeners):
+async def assert_worked(shop, reloads, listeners):
     async def client(to, server, handles, number):
         for more in range(EACH):
             text = f"number {EACH * number + more}" if to != "far.echo" else "good day"
@@ -130,18 +130,18 @@ async def worked(shop, reloads, listeners):
             shop.change(f"listeners/{('plain', 'apart', 'model')[number % 3]}.py")
             assert isinstance(await shop.reload(server), ReloadResult)
             await asyncio.gather(*clients)
-        await settled(server)
+        await wait_settled(server)
         lent = server._resources[0].lent
     asked = [f"number {number}" for number in range(EACH * reloads)]
     assert Counter(lent) == Counter(asked + asked)  # of the clerk, and without it
 
 
 async def test_nothing_is_lost_or_refused_during_twenty_reloads(shop):
-    await worked(shop, 20, ("books", "plain", "clerk"))
+    await assert_worked(shop, 20, ("books", "plain", "clerk"))
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(bool(missing(ports=False)), reason="this system cannot hold a wall: NOT tested")
 async def test_nothing_is_lost_or_refused_with_walled_listeners_and_tools(far, soak_scale):
     """Three reloads, or twenty of them from a soak scale of 7 on: each starts two processes."""
-    await worked(far, min(3 * soak_scale, 20), ("books", "plain", "clerk", "apart", "far.echo"))
+    await assert_worked(far, min(3 * soak_scale, 20), ("books", "plain", "clerk", "apart", "far.echo"))

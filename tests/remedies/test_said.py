@@ -137,7 +137,7 @@ def said(folder: Path, text: str, code: str = CODE):
     return [(one.coded(), one.code) for one in findings]
 
 
-def unexplained(lines):
+def unexplained_lines(lines):
     return [line for line, code in lines if find_remedies(line) != (code,)]
 
 
@@ -145,11 +145,11 @@ def unexplained(lines):
 def test_each_mistake_of_a_file_finds_an_entry(tmp_path, text):
     told = said(tmp_path, text)
     assert told
-    assert unexplained(told) == []
+    assert unexplained_lines(told) == []
 
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_each_mistake_of_a_class_finds_an_entry(tmp_path, field):
     told = said(tmp_path, WHOLE, CODE.replace("text: str", field, 1))
     assert told
-    assert unexplained(told) == []
+    assert unexplained_lines(told) == []

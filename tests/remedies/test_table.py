@@ -79,7 +79,7 @@ def test_each_status_of_the_door_has_its_entry():
 MAKES = re.compile(r"\bConfigMistake\(|\b(?:_?report|lost)\.(?:error|warning)\(")
 
 
-def made():
+def find_calls():
     """Each call in the package that makes a mistake of a configuration, with its place and its code."""
     for path in sorted((ROOT / "agentserver").rglob("*.py")):
         source = path.read_text("utf-8")
@@ -99,7 +99,7 @@ CODED = re.compile(r"ConfigCode\.(\w+)(\.value)?|code(\.value)?|code_of\(fault\)
 
 
 def test_each_place_that_makes_a_mistake_gives_it_a_code():
-    places = dict(made())
+    places = dict(find_calls())
     assert len(places) > 120
     assert {place: code for place, code in places.items() if not CODED.fullmatch(code)} == {}
 
@@ -155,7 +155,7 @@ def test_no_entry_appears_twice():
     assert max(Counter((one.family, one.name) for one in REMEDIES).values()) == 1
 
 
-def quoted():
+def quoted_texts():
     return [
         text
         for one in REMEDIES
@@ -166,7 +166,7 @@ def quoted():
 
 def test_the_commands_that_are_named_exist():
     context = click.Context(cli)
-    for text in quoted():
+    for text in quoted_texts():
         words = text.split()
         if words[0] == "agentserver":
             verb = cli.get_command(context, words[1])
@@ -181,7 +181,7 @@ def test_the_commands_that_are_named_exist():
 def test_the_keys_that_are_named_exist():
     schema = json.loads((ROOT / "schemas" / "organism.schema.json").read_text("utf-8"))
     entries = schema["properties"]
-    for text in quoted():
+    for text in quoted_texts():
         top, dot, key = text.partition(".")
         if dot and top in entries:
             name = re.search(r"#/\$defs/(\w+)", json.dumps(entries[top]))

@@ -23,7 +23,7 @@ from agentserver.pump.pump import Pump, PumpHooks
 from agentserver.pump.records import RecordStream
 from agentserver.trace.store import TraceBook
 from tests.core.paper import Answer, Ask, Note, listener, rules
-from tests.pump.desk import until
+from tests.pump.desk import wait_until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.soak]
 respond = HandlerResponse.respond
@@ -35,16 +35,16 @@ RESIDENT = 16 << 20
 """Bytes of resident memory by which the process may have grown between two rounds."""
 
 
-async def answering(payload, metadata):
+async def answer_text(payload, metadata):
     invocation().storage.set(Note(payload.text))
     return respond(Answer(f"re: {payload.text}"))
 
 
-async def asking(payload, metadata):
+async def ask_b(payload, metadata):
     return HandlerResponse(payload, "b") if isinstance(payload, Ask) else respond(payload)
 
 
-async def crashing(payload, metadata):
+async def raise_again(payload, metadata):
     raise ValueError("again")
 
 
@@ -52,7 +52,7 @@ async def endless(payload, metadata):
     await anyio.sleep_forever()
 
 
-async def looping(payload, metadata):
+async def send_loop(payload, metadata):
     return [HandlerResponse(Ask("x"), "loop")] * 3
 
 
@@ -85,7 +85,7 @@ class Room:
 
 @asynccontextmanager
 async def room(**limits):
-    handlers = {"a": asking, "b": answering, "crash": crashing, "endless": endless, "loop": looping}
+    handlers = {"a": ask_b, "b": answer_text, "crash": raise_again, "endless": endless, "loop": send_loop}
     listeners = [
         listener("a", "b"),
         listener("b"),
@@ -100,7 +100,7 @@ async def room(**limits):
         yield Room(pump, engine, trace, shop)
 
 
-def living():
+def count_objects():
     # asyncio keeps some hundred cancelled timers with their callbacks, until there are more.
     loop = asyncio.get_running_loop()
     loop._scheduled = [handle for handle in sorted(loop._scheduled) if not handle.cancelled()]
@@ -121,11 +121,11 @@ async def flat(r, once, count, settled):
     """Run ``once`` until what lives has settled, and ``count`` times more."""
     for _ in range(settled):
         await once()
-    sizes, objects, memory = r.sizes(), living(), resident()
+    sizes, objects, memory = r.sizes(), count_objects(), resident()
     for _ in range(count):
         await once()
-    await until(lambda: r.sizes() == sizes)
-    assert living() - objects < OBJECTS
+    await wait_until(lambda: r.sizes() == sizes)
+    assert count_objects() - objects < OBJECTS
     assert resident() - memory < RESIDENT
 
 
@@ -181,7 +181,7 @@ async def test_one_conversation_with_many_requests(soak_scale):
             async def once():
                 assert (await handle.ask(r.data, "a")) is not None
                 await handle.send(r.data, "b")
-                await until(lambda: r.pump._accounts.pending == 0)
+                await wait_until(lambda: r.pump._accounts.pending == 0)
 
             # Settled is what fills the trace of one conversation.
             await flat(r, once, 300 * soak_scale, settled=600)
@@ -199,6 +199,6 @@ async def test_conversations_that_are_dropped_without_a_word(soak_scale):
                 await (await r.open()).ask(r.data, "a")
                 with anyio.move_on_after(0):
                     await (await r.open()).ask(r.data, "a")
-            await until(lambda: not r.pump._live)
+            await wait_until(lambda: not r.pump._live)
 
         await flat(r, once, 4 * soak_scale, settled=2)

@@ -80,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def collecting(port=0):
+def collect_spans(port=0):
     """A collector at work."""
     server = Collector(port)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)

@@ -23,10 +23,10 @@ from agentserver.telemetry.client import DETAILS
 from agentserver.telemetry.story import RunningTurns, Story, span_id
 from agentserver.testing import listener, organism_of
 from tests.core.paper import Answer, Ask
-from tests.llm.agent.conftest import CODE, YAML, Model, calls, done, spoken_for
+from tests.llm.agent.conftest import CODE, YAML, Model, calls, done_call, spoken_for
 from tests.llm.conftest import providers
 from tests.machine import HANGS
-from tests.telemetry.collector import attributes, collecting
+from tests.telemetry.collector import attributes, collect_spans
 
 __all__ = ["providers"]
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 TWO = Model(
     calls(("calc_add", '{"a": 1, "b": 1}')),
     calls(("calc_add", '{"a": 2, "b": 1}'), ("web", '{"page": "x"}')),
-    done("well"),
+    done_call("well"),
 )
 
 
@@ -56,13 +56,13 @@ def desk(tmp_path):
         forget(one)
 
 
-def told(organism, collector):
+def trace_organism(organism, collector):
     base = collector.endpoint
     return replace(organism, otel=Otel(f"{base}/v1/traces", metrics=f"{base}/v1/metrics"))
 
 
 @asynccontextmanager
-async def opened(organism, *sinks, completer=None):
+async def open_ask(organism, *sinks, completer=None):
     server = build(organism, completer=completer)
     for sink in sinks:
         server.stream.attach(sink)
@@ -83,16 +83,16 @@ def tree(spans):
     for span in sorted(spans, key=lambda span: span.start_time_unix_nano):
         below.setdefault(span.parent_span_id, []).append(span)
 
-    def named(span):
-        return span.name, [named(one) for one in below.get(span.span_id, ())]
+    def name_spans(span):
+        return span.name, [name_spans(one) for one in below.get(span.span_id, ())]
 
-    return [named(span) for span in below.get(b"", ())]
+    return [name_spans(span) for span in below.get(b"", ())]
 
 
 async def test_a_request_of_an_agent_is_one_span_with_its_completions_and_tools_right_below(desk):
     organism = spoken_for(await asyncio.to_thread(desk), Model(*TWO.said))
-    with collecting() as collector:
-        async with opened(told(organism, collector)) as ask:
+    with collect_spans() as collector:
+        async with open_ask(trace_organism(organism, collector)) as ask:
             import desk_code
 
             await ask(desk_code.Wish("go"), "agent")
@@ -117,8 +117,8 @@ async def test_a_request_of_an_agent_is_one_span_with_its_completions_and_tools_
 
 async def test_each_request_of_a_conversation_has_a_span_of_its_agent(desk):
     organism = spoken_for(await asyncio.to_thread(desk), Model(*TWO.said, *TWO.said))
-    with collecting() as collector:
-        async with opened(told(organism, collector)) as ask:
+    with collect_spans() as collector:
+        async with open_ask(trace_organism(organism, collector)) as ask:
             import desk_code
 
             replies = [await ask(desk_code.Wish(text), "agent") for text in ("one", "two")]
@@ -155,8 +155,8 @@ TEAM = organism_of(
 
 
 async def test_an_agent_that_another_one_asks_lies_below_it():
-    with collecting() as collector:
-        async with opened(told(TEAM, collector)) as ask:
+    with collect_spans() as collector:
+        async with open_ask(trace_organism(TEAM, collector)) as ask:
             await ask(Ask("x"), "high")
         spans = collector.spans
     low = ("invoke_agent low", [("execute_tool tool", [])])
@@ -176,8 +176,8 @@ FRAIL = organism_of(
 
 
 async def test_the_span_of_an_agent_that_fails_later_has_its_code():
-    with collecting() as collector:
-        async with opened(told(FRAIL, collector)) as ask:
+    with collect_spans() as collector:
+        async with open_ask(trace_organism(FRAIL, collector)) as ask:
             await ask(Ask("break"), "agent")
         spans = {span.name: span for span in collector.spans}
     assert attributes(spans["invoke_agent agent"])["error.type"] == "internal"
@@ -205,8 +205,8 @@ class Completes:
 
 
 async def test_the_metrics_of_completions_are_those_of_the_conventions():
-    with collecting() as collector:
-        async with opened(told(ASKING, collector), completer=Completes()) as ask:
+    with collect_spans() as collector:
+        async with open_ask(trace_organism(ASKING, collector), completer=Completes()) as ask:
             await ask(Ask("x"), "m")
             await ask(Ask("x"), "m")
             await ask(Ask("cut"), "m")
@@ -234,12 +234,15 @@ async def test_the_metrics_of_completions_are_those_of_the_conventions():
 @pytest.mark.parametrize("redact", [(), ("a",)], ids=["whole", "redacted"])
 async def test_a_completion_is_an_event_of_the_conventions_below_its_span(desk, redact):
     made = spoken_for(
-        await asyncio.to_thread(desk), Model(calls(("calc_add", '{"a": 1, "b": 1}')), done("well hunter2"))
+        await asyncio.to_thread(desk),
+        Model(calls(("calc_add", '{"a": 1, "b": 1}')), done_call("well hunter2")),
     )
     made = replace(made, secrets=made.secrets.also(Secrets.of(["hunter2hunter2"])))
-    with collecting() as collector:
-        otel = replace(told(made, collector).otel, events=f"{collector.endpoint}/v1/logs", redact=redact)
-        async with opened(replace(made, otel=otel)) as ask:
+    with collect_spans() as collector:
+        otel = replace(
+            trace_organism(made, collector).otel, events=f"{collector.endpoint}/v1/logs", redact=redact
+        )
+        async with open_ask(replace(made, otel=otel)) as ask:
             import desk_code
 
             await ask(desk_code.Wish("go hunter2hunter2"), "agent")
@@ -270,9 +273,9 @@ async def test_a_completion_is_an_event_of_the_conventions_below_its_span(desk, 
 
 
 async def test_no_event_of_a_completion_is_sent_unless_it_is_asked_for(desk):
-    made = spoken_for(await asyncio.to_thread(desk), Model(done("well")))
-    with collecting() as collector:
-        async with opened(told(made, collector)) as ask:
+    made = spoken_for(await asyncio.to_thread(desk), Model(done_call("well")))
+    with collect_spans() as collector:
+        async with open_ask(trace_organism(made, collector)) as ask:
             import desk_code
 
             await ask(desk_code.Wish("go"), "agent")
@@ -291,8 +294,8 @@ async def test_a_completion_of_a_provider_records_its_request_and_its_end(provid
     }
     models = replace(made.models, backends=places, models=choices)
     providers.replies += [[("Done", {"text": "well"})]]
-    with collecting() as collector:
-        async with opened(told(replace(made, models=models), collector)) as ask:
+    with collect_spans() as collector:
+        async with open_ask(trace_organism(replace(made, models=models), collector)) as ask:
             import desk_code
 
             await ask(desk_code.Wish("go"), "agent")
@@ -313,7 +316,7 @@ async def test_a_completion_of_a_provider_records_its_request_and_its_end(provid
 async def test_a_server_that_takes_a_request_up_comes_to_the_same_span():
     """The steps of a server that ended half-way, as the next one reads them, and then its own."""
     steps = []
-    async with opened(TEAM, steps.append) as ask:
+    async with open_ask(TEAM, steps.append) as ask:
         request = (await ask(Ask("x"), "high")).request
     agents = {"high": True, "low": True, "tool": False}
     whole = Story("test", agents)

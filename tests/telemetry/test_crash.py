@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from agentserver.telemetry.story import span_id, trace_id
-from tests.telemetry.collector import collecting
+from tests.telemetry.collector import collect_spans
 
 ROOT = Path(__file__).parents[2]
 
 
-def started(*words):
+def start_process(*words):
     command = [sys.executable, "-m", "tests.telemetry.stopped", *map(str, words)]
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
@@ -24,10 +24,10 @@ def started(*words):
 @pytest.mark.parametrize("told", [False, True], ids=["before its spans are sent", "after"])
 def test_a_request_that_a_kill_interrupts_is_one_tree(tmp_path, told):
     journal = tmp_path / "journal.sqlite"
-    with collecting() as collector:
+    with collect_spans() as collector:
         if not told:
             collector.held.clear()
-        with started(collector.endpoint, journal, "hold") as killed:
+        with start_process(collector.endpoint, journal, "hold") as killed:
             request = killed.stdout.readline().strip()
             assert killed.stdout.readline() == "held\n"
             while told and len(collector.spans) < 3:
@@ -35,7 +35,7 @@ def test_a_request_that_a_kill_interrupts_is_one_tree(tmp_path, told):
             killed.send_signal(signal.SIGKILL)
         collector.held.set()
         before = {span.span_id: span for span in list(collector.spans)} if told else {}
-        with started(collector.endpoint, journal) as resumed:
+        with start_process(collector.endpoint, journal) as resumed:
             assert resumed.stdout.read() == "Reply\nDone\n"
         found = collector.told()
     assert resumed.returncode == 0

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from agentserver.cli import cli
 from tests.machine import HANGS, PLAIN
-from tests.telemetry.collector import collecting
+from tests.telemetry.collector import collect_spans
 
 GOOD = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HANDLERS = """
@@ -55,7 +55,7 @@ def token(home, name, role, *may):
 
 def test_a_server_at_its_door_is_measured_and_linked(home, monkeypatch):
     ada, vera = token(home, "ada", "user", "--may", "greeter"), token(home, "vera", "viewer")
-    with collecting() as collector:
+    with collect_spans() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
         command = [sys.executable, "-m", "agentserver", "serve", "organism.yaml"]
         with subprocess.Popen(command, cwd=home, stderr=subprocess.PIPE, text=True) as serving:

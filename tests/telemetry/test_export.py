@@ -20,7 +20,7 @@ from agentserver.telemetry.otlp import Encoder
 from agentserver.telemetry.story import Story, span_id
 from agentserver.trace.traceparent import link_requests, parse_traceparent
 from tests.machine import HANGS
-from tests.telemetry.collector import collecting
+from tests.telemetry.collector import collect_spans
 
 REQUEST, DELIVERY, *_ = [Moment(1.0, b"s" * 16).id(n) for n in range(3)]
 GOOD = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -37,7 +37,7 @@ def step(number=0):
     return (AuditRecord(Event.HANDLED, 1.0, "c", "t", to="a", delivery=DELIVERY, request=REQUEST, took=0.1),)
 
 
-def exporting(url, **headers):
+def export_spans(url, **headers):
     made = Export(Story("shop", {"a": False}), Encoder({}), Sender(Place(url, headers)))
     made.start()
     return made
@@ -48,8 +48,8 @@ def end(made, patience=HANGS):
 
 
 def test_spans_come_with_the_headers_that_the_collector_asks_for():
-    with collecting() as collector:
-        made = exporting(collector.endpoint + "/v1/traces", key="k")
+    with collect_spans() as collector:
+        made = export_spans(collector.endpoint + "/v1/traces", key="k")
         made.put(step())
         end(made)
         (span,) = collector.spans
@@ -59,8 +59,8 @@ def test_spans_come_with_the_headers_that_the_collector_asks_for():
 
 
 def test_a_callers_context_becomes_a_link():
-    with collecting() as collector:
-        made = exporting(collector.endpoint)
+    with collect_spans() as collector:
+        made = export_spans(collector.endpoint)
         with link_requests(GOOD):
             made.put(
                 (
@@ -76,9 +76,9 @@ def test_a_callers_context_becomes_a_link():
 
 @pytest.mark.parametrize("status", [400, 401, 302, 500])
 def test_spans_that_a_collector_refuses_are_lost_and_reported_once(caplog, status):
-    with collecting() as collector:
+    with collect_spans() as collector:
         collector.status = status
-        made = exporting(collector.endpoint)
+        made = export_spans(collector.endpoint)
         for _ in range(2):
             made.put(step())
             while made._steps.waiting or made._spans.waiting or not made.lost:
@@ -91,9 +91,9 @@ def test_spans_that_a_collector_refuses_are_lost_and_reported_once(caplog, statu
 
 def test_a_collector_that_is_busy_is_asked_again(monkeypatch):
     monkeypatch.setattr(module, "PAUSE", 0.01)
-    with collecting() as collector:
+    with collect_spans() as collector:
         collector.status = 503
-        made = exporting(collector.endpoint)
+        made = export_spans(collector.endpoint)
         made.put(step())
         while not collector.headers:
             time.sleep(0.001)
@@ -104,19 +104,19 @@ def test_a_collector_that_is_busy_is_asked_again(monkeypatch):
 
 
 def test_spans_that_a_collector_refuses_are_counted():
-    with collecting() as collector:
+    with collect_spans() as collector:
         partial = ExportTracePartialSuccess(rejected_spans=1, error_message="no")
         collector.answer = ExportTraceServiceResponse(partial_success=partial).SerializeToString()
-        made = exporting(collector.endpoint)
+        made = export_spans(collector.endpoint)
         made.put(step())
         end(made)
     assert made.lost == 1
 
 
 def test_a_collector_that_is_gone_costs_spans_and_two_lines(caplog):
-    with collecting() as collector:
+    with collect_spans() as collector:
         url = collector.endpoint
-    made = exporting(url)
+    made = export_spans(url)
     for _ in range(1000):
         made.put(step())
     end(made)
@@ -127,9 +127,9 @@ def test_a_collector_that_is_gone_costs_spans_and_two_lines(caplog):
 def test_a_collector_that_never_answers_holds_up_neither_the_server_nor_its_end(monkeypatch):
     monkeypatch.setattr(module, "SPANS", 100)
     monkeypatch.setattr(module, "BATCH", 10)
-    with collecting() as collector:
+    with collect_spans() as collector:
         collector.held.clear()
-        made = exporting(collector.endpoint)
+        made = export_spans(collector.endpoint)
         for _ in range(1000):
             made.put(step())
         began = time.monotonic()
@@ -149,8 +149,8 @@ def test_steps_beyond_the_queue_are_counted(monkeypatch):
 
 
 def test_an_unexportable_step_loses_itself_alone(caplog):
-    with collecting() as collector:
-        made = exporting(collector.endpoint)
+    with collect_spans() as collector:
+        made = export_spans(collector.endpoint)
         made.put((None,))
         made.put(step())
         end(made)

@@ -12,14 +12,14 @@ import pytest
 
 from agentserver.assembly import build
 from tests.mcp.client.projects import Project
-from tests.telemetry.collector import collecting
+from tests.telemetry.collector import collect_spans
 
 pytestmark = pytest.mark.anyio
 DESK = Path(__file__).parents[1] / "fixtures" / "mcp_desk"
 BASE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
-def called(tmp_path, endpoint):
+def call_organism(tmp_path, endpoint):
     """An organism whose listener is a tool of another organism; both tell the same collector."""
     home = tmp_path / "desk"
     shutil.copytree(DESK, home, ignore=shutil.ignore_patterns("__pycache__"))
@@ -33,8 +33,8 @@ def called(tmp_path, endpoint):
 
 
 async def test_the_request_at_a_server_of_ours_is_linked_to_the_call_of_a_client_of_ours(tmp_path):
-    with collecting() as collector:
-        project = await anyio.to_thread.run_sync(called, tmp_path, collector.endpoint)
+    with collect_spans() as collector:
+        project = await anyio.to_thread.run_sync(call_organism, tmp_path, collector.endpoint)
         organism = await anyio.to_thread.run_sync(project.load)
         payload = next(
             each.listener.payloads[0] for each in organism.listeners if each.listener.name == "far.web"

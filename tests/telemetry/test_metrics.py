@@ -26,7 +26,7 @@ pytestmark = pytest.mark.anyio
 ORDER = ("listener", "result", "code", "le")
 
 
-def scraped(metrics, queues=None, approvals=0, watchers=0, lost=None):
+def scrape_samples(metrics, queues=None, approvals=0, watchers=0, lost=None):
     """The samples of a scrape: the value of each name with its labels."""
     text = metrics.text(queues or {}, approvals, watchers, lost).decode()
     return {
@@ -75,7 +75,7 @@ async def test_a_scrape_shows_the_servers_work():
             for _ in range(3):
                 other = await server.open("ada")
                 await other.send(data, "c")
-            found = scraped(metrics, server.queues(), 2, 3)
+            found = scrape_samples(metrics, server.queues(), 2, 3)
     assert found["agentserver_deliveries_total", "a", "handled"] == 2
     assert found["agentserver_failures_total", "b", "internal"] == 1
     assert found["agentserver_deliveries_total", "b", "failed"] == 1
@@ -95,7 +95,7 @@ async def test_a_scrape_shows_the_servers_work():
 
 
 def test_lost_spans_are_reported_where_there_are_spans():
-    assert scraped(Metrics(["a"]), lost=7)["agentserver_spans_lost_total",] == 7
+    assert scrape_samples(Metrics(["a"]), lost=7)["agentserver_spans_lost_total",] == 7
 
 
 HOSTILE = st.text() | st.sampled_from(['a"} 1\nevil{x="', "a\n# TYPE evil counter", "\u202e", "\x00"])
@@ -109,7 +109,7 @@ def test_no_word_of_a_message_is_a_label(to, code, root, event, took):
     record = AuditRecord(event, 1.0, "c", "t", to, to, root, 1, code, Charge(to, 3, 4), "d", b"", "r", took)
     metrics((record,))
     closed = {"a", "other", "handled", "failed", "dropped", "+Inf", *map(repr, BOUNDS)}
-    labels = {label for _, *labels in scraped(metrics) for label in labels}
+    labels = {label for _, *labels in scrape_samples(metrics) for label in labels}
     assert labels <= closed | {"validation", "routing", "denied", "timeout", "internal", "budget", "busy"}
 
 
@@ -117,7 +117,7 @@ def test_no_word_of_a_message_is_a_label(to, code, root, event, took):
 def test_each_time_is_in_the_buckets_that_hold_it(times):
     metrics = Metrics(["a"])
     metrics(tuple(AuditRecord(Event.HANDLED, 1.0, "c", "t", to="a", took=took) for took in times))
-    found = scraped(metrics)
+    found = scrape_samples(metrics)
     for bound in BOUNDS if times else ():
         within = sum(took <= bound for took in times)
         assert found["agentserver_handler_seconds_bucket", "a", repr(bound)] == within
@@ -129,9 +129,12 @@ def test_a_listener_that_a_reload_brings_counts_by_its_name_from_the_next_scrape
     (step,) = [(AuditRecord(Event.HANDLED, 1.0, "c", "t", to="b", took=0.1),)]
     metrics(step)
     assert (
-        scraped(metrics, {"a": (0, 0), "b": (0, 1)})["agentserver_deliveries_total", "other", "handled"] == 1
+        scrape_samples(metrics, {"a": (0, 0), "b": (0, 1)})[
+            "agentserver_deliveries_total", "other", "handled"
+        ]
+        == 1
     )
     metrics(step)
-    found = scraped(metrics, {"b": (0, 1)})
+    found = scrape_samples(metrics, {"b": (0, 1)})
     assert found["agentserver_deliveries_total", "b", "handled"] == 1
     assert found["agentserver_running", "b"] == 1

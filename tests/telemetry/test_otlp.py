@@ -41,7 +41,7 @@ def clean(text):
     return text.encode("utf-8", "replace").decode()
 
 
-def told(pairs):
+def clean_values(pairs):
     return {
         clean(name): clean(value)
         if isinstance(value, str)
@@ -72,10 +72,10 @@ def test_a_reader_finds_the_written_values(spans):
         assert read_.end_time_unix_nano == int(span.ended * 1e9)
         assert read_.kind == (3 if span.client else 1)
         error = {"error.type": span.error} if span.error else {}
-        assert attributes(read_) == {**told(span.about.attributes), **error}
+        assert attributes(read_) == {**clean_values(span.about.attributes), **error}
         assert read_.status.code == (2 if span.error else 0)
         assert [(one.name, attributes(one)) for one in read_.events] == [
-            (clean(one.name), told(one.attributes)) for one in span.events
+            (clean(one.name), clean_values(one.attributes)) for one in span.events
         ]
         assert [(one.trace_id, one.span_id) for one in read_.links] == [span.link] * (span.link is not None)
 
@@ -85,7 +85,7 @@ def test_attributes_of_one_span_are_exported_with_those_of_its_kind(pairs, more)
     kind, own = [("kind." + n, v) for n, v in pairs], [("own." + n, v) for n, v in more]
     span = Span(b"t" * 16, b"s" * 8, b"", SpanKind("x", tuple(kind)), 1.0, 2.0, tuple(own))
     _, _, (found,) = read(Encoder({}), [span])
-    assert attributes(found) == {**told(kind), **told(own)}
+    assert attributes(found) == {**clean_values(kind), **clean_values(own)}
 
 
 @pytest.mark.parametrize("at", [float("nan"), float("inf"), -1.0, 1e300])

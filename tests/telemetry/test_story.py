@@ -23,12 +23,12 @@ def record(event, delivery="", to="a", at=1.0, **more):
     return AuditRecord(event, at, "c", "t", to=to, delivery=delivery, request=REQUEST, **more)
 
 
-def received(at=1.0):
+def receive_step(at=1.0):
     entered = record(Event.RECEIVED, at=at, sender="ada")
     return (entered, record(Event.SENT, FIRST, at=at, sender="ada", message=b"<ask>hunter2</ask>"))
 
 
-def told(*steps, **more):
+def take_spans(*steps, **more):
     shop = Story("shop", SHOP, **more)
     return [span for step in steps for span in shop.take(step)]
 
@@ -51,8 +51,8 @@ def test_any_id_gives_one_that_a_collector_takes(text):
 
 
 def test_a_delivery_lies_below_the_one_that_was_handled_when_it_was_sent():
-    spans = told(
-        received(),
+    spans = take_spans(
+        receive_step(),
         (record(Event.HANDLED, FIRST, at=3.0, took=1.5), record(Event.SENT, SECOND, "b", at=3.0, sender="a")),
         (record(Event.HANDLED, SECOND, "b", at=4.0, took=0.5, sender="a"), record(Event.SENT, THIRD, at=4.0)),
         (
@@ -81,8 +81,8 @@ def test_a_delivery_lies_below_the_one_that_was_handled_when_it_was_sent():
 
 
 def test_a_failure_has_its_code_and_attempts_are_counted():
-    (found,) = told(
-        received(),
+    (found,) = take_spans(
+        receive_step(),
         (record(Event.RETRIED, FIRST, at=2.0, code="internal", detail=Failure("boom")),),
         (
             record(Event.FAILED, FIRST, at=3.0, code="timeout", took=0.5, detail=Ground.LATE.of("1")),
@@ -96,8 +96,8 @@ def test_a_failure_has_its_code_and_attempts_are_counted():
 
 
 def test_a_refusal_is_an_event_of_the_delivery_that_it_answers():
-    (found,) = told(
-        received(),
+    (found,) = take_spans(
+        receive_step(),
         (
             record(Event.HANDLED, FIRST, at=2.0),
             record(Event.FLAGGED, "", "b", at=2.0, detail=GuardNote("hours", "hunter2")),
@@ -114,7 +114,7 @@ def test_a_refusal_is_an_event_of_the_delivery_that_it_answers():
 
 
 def test_a_message_that_is_refused_at_the_door_is_a_request_that_failed():
-    (found,) = told(
+    (found,) = take_spans(
         (
             record(Event.REFUSED, to="b", code="routing", detail=Ground.NO_TAKER.of("x"), sender="ada"),
             record(Event.ANSWERED, to="ada", root="SystemError"),
@@ -125,13 +125,13 @@ def test_a_message_that_is_refused_at_the_door_is_a_request_that_failed():
 
 
 def test_a_request_whose_beginning_is_unknown_has_no_span_of_its_own():
-    (found,) = told((record(Event.HANDLED, SECOND, "b", took=0.5), record(Event.ANSWERED, to="ada")))
+    (found,) = take_spans((record(Event.HANDLED, SECOND, "b", took=0.5), record(Event.ANSWERED, to="ada")))
     assert (found.id, found.parent, found.trace) == (span_id(SECOND), span_id(REQUEST), trace_id(REQUEST))
 
 
 def test_a_withdrawn_question_to_a_person_is_exported_with_its_events():
-    (found,) = told(
-        received(),
+    (found,) = take_spans(
+        receive_step(),
         (record(Event.ASKED, FIRST),),
         (record(Event.WITHDRAWN, FIRST, at=9.0), record(Event.DROPPED, FIRST, at=9.0), record(Event.SENT, SECOND, at=9.0)),
     )  # fmt: skip
@@ -140,8 +140,8 @@ def test_a_withdrawn_question_to_a_person_is_exported_with_its_events():
 
 
 def test_the_cost_of_a_delivery_is_exported():
-    (found, _) = told(
-        received(),
+    (found, _) = take_spans(
+        receive_step(),
         (record(Event.RESERVED, FIRST, detail=Charge("small", 100, 9)),),
         (record(Event.SETTLED, FIRST, detail=Charge("", 40, 2_000_000)),),
         (record(Event.HANDLED, FIRST), record(Event.ANSWERED, to="ada")),
@@ -151,13 +151,13 @@ def test_the_cost_of_a_delivery_is_exported():
 
 def test_a_caller_is_a_link_of_the_request_and_chooses_no_id():
     shop = Story("shop", SHOP)
-    first, *_ = received()
+    first, *_ = receive_step()
     (found,) = [span for step in (((first,), LINK),) for span in shop.take(*step)]
     assert (found.link, found.trace) == (LINK, trace_id(REQUEST))
 
 
 STEPS = (
-    received(),
+    receive_step(),
     (
         record(Event.HANDLED, FIRST, at=2.0, took=0.5, sender="ada"),
         record(Event.SENT, SECOND, "b", at=2.0, sender="a", message=b"<card>4711</card>"),
@@ -170,13 +170,13 @@ STEPS = (
 
 
 def test_no_content_is_exported_unless_asked_for():
-    assert "4711" not in str(told(*STEPS))
-    assert "hunter2" not in str(told(*STEPS))
+    assert "4711" not in str(take_spans(*STEPS))
+    assert "hunter2" not in str(take_spans(*STEPS))
 
 
 def test_content_is_exported_without_secrets_and_in_the_form_of_its_kind():
     clean = Redaction(secrets=lambda text: text.replace("hunter2", "[redacted]"))
-    spans = told(*STEPS, content=clean)
+    spans = take_spans(*STEPS, content=clean)
     agent, tool, _ = map(pairs, spans)
     assert agent["gen_ai.input.messages"] == (
         '[{"role": "user", "parts": [{"type": "text", "content": "<ask>[redacted]</ask>"}]}]'
@@ -188,7 +188,7 @@ def test_content_is_exported_without_secrets_and_in_the_form_of_its_kind():
 
 
 def test_fields_that_are_redacted_are_in_no_span():
-    spans = told(*STEPS, content=Redaction(("*",)))
+    spans = take_spans(*STEPS, content=Redaction(("*",)))
     assert "4711" not in str(spans)
     assert "hunter2" not in str(spans)
 
@@ -200,7 +200,7 @@ def test_a_share_of_requests_is_exported_and_always_the_same_one():
     assert all(is_sampled(trace, 0.9) for trace in half)
     assert not any(is_sampled(trace, 0.0) for trace in chosen)
     assert all(is_sampled(trace, 1.0) for trace in chosen)
-    assert told(*STEPS, share=0.0) == []
+    assert take_spans(*STEPS, share=0.0) == []
 
 
 def test_idle_requests_leave_nothing_and_others_are_bounded(monkeypatch):
@@ -210,7 +210,7 @@ def test_idle_requests_leave_nothing_and_others_are_bounded(monkeypatch):
     assert not shop.open
     monkeypatch.setattr(story, "REQUESTS", 3)
     for n in range(9):
-        shop.take([one._replace(request=f"r{n}") for one in received()])
+        shop.take([one._replace(request=f"r{n}") for one in receive_step()])
     assert (len(shop.open), shop.forgotten) == (3, 6)
 
 
@@ -243,8 +243,8 @@ def test_no_order_of_records_raises_and_each_span_has_a_parent_or_is_a_request(s
 
 
 def test_a_cancelled_request_is_marked_and_ended():
-    dropped, whole = told(
-        received(), (record(Event.CANCELLED, to="ada", at=2.0), record(Event.DROPPED, FIRST, at=2.0))
+    dropped, whole = take_spans(
+        receive_step(), (record(Event.CANCELLED, to="ada", at=2.0), record(Event.DROPPED, FIRST, at=2.0))
     )
     assert pairs(dropped)["agentserver.result"] == "dropped"
     assert [one.name for one in whole.events] == ["cancelled"]
@@ -257,6 +257,6 @@ def test_a_listener_that_a_reload_adds_is_exported_under_its_kind():
 
 
 def received_by(name):
-    first, sent = received()
+    first, sent = receive_step()
     yield first._replace(to=name), sent._replace(to=name)
     yield (record(Event.HANDLED, FIRST, name),)

@@ -31,7 +31,7 @@ from agentserver.testing import listener, organism_of
 from agentserver.trace.traceparent import link_requests, parse_traceparent
 from tests.core.paper import Answer, Ask
 from tests.machine import HANGS
-from tests.telemetry.collector import attributes, collecting
+from tests.telemetry.collector import attributes, collect_spans
 
 pytestmark = pytest.mark.anyio
 GOOD = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -49,7 +49,7 @@ async def ask_model(payload: Ask, metadata) -> HandlerResponse:
     return HandlerResponse.respond(Answer(said.content))
 
 
-class Scripted:
+class ScriptedCompleter:
     """A completer of a program."""
 
     def __init__(self):
@@ -67,7 +67,7 @@ class Scripted:
 SHOP = organism_of(listener("a", see, Ask, replies=[Answer]), listener("m", ask_model, Ask, replies=[Answer]))
 
 
-def told(organism, collector, **more):
+def trace_organism(organism, collector, **more):
     return replace(organism, otel=Otel(collector.endpoint + "/v1/traces", **more))
 
 
@@ -75,7 +75,7 @@ def markup(server, payload):
     return server.rules.codecs.of(type(payload)).encode(payload).encode()
 
 
-async def asked(organism, *payloads, to="a", **more):
+async def asked_requests(organism, *payloads, to="a", **more):
     """The request ids of messages to a server that has ended."""
     server = build(organism, **more)
     with anyio.fail_after(HANGS):
@@ -91,9 +91,9 @@ def children(spans):
 
 async def test_the_desk_of_the_examples_is_one_tree_for_each_request():
     wish = next(one for one in DESK.listeners if one.listener.name == "clerk").listener.payloads[0]
-    with collecting() as collector:
+    with collect_spans() as collector:
         text = "Pay the invoice in mail 13 and tell Kim."
-        requests = await asked(told(DESK, collector), wish(text), wish(text), to="clerk")
+        requests = await asked_requests(trace_organism(DESK, collector), wish(text), wish(text), to="clerk")
         spans = collector.spans
     assert len({span.span_id for span in spans}) == len(spans)
     for request in requests:
@@ -118,18 +118,20 @@ async def test_the_desk_of_the_examples_is_one_tree_for_each_request():
 async def test_content_is_exported_where_asked_for():
     wish = next(one for one in DESK.listeners if one.listener.name == "clerk").listener.payloads[0]
     text = "Pay the invoice in mail 13 and tell Kim."
-    with collecting() as collector:
-        await asked(told(DESK, collector, content=True), wish(text), to="clerk")
+    with collect_spans() as collector:
+        await asked_requests(trace_organism(DESK, collector, content=True), wish(text), to="clerk")
         assert "MALLORY" in str(collector.spans)
         collector.spans.clear()
-        await asked(told(DESK, collector, content=True, redact=("*",)), wish(text), to="clerk")
+        await asked_requests(
+            trace_organism(DESK, collector, content=True, redact=("*",)), wish(text), to="clerk"
+        )
         assert "MALLORY" not in str(collector.spans)
 
 
 async def test_a_handler_runs_within_the_span_of_its_delivery():
     SEEN.clear()
-    with collecting() as collector:
-        (request,) = await asked(told(SHOP, collector), Ask("x"))
+    with collect_spans() as collector:
+        (request,) = await asked_requests(trace_organism(SHOP, collector), Ask("x"))
         (span,) = [one for one in collector.spans if one.parent_span_id]
     (seen,) = SEEN
     assert (seen.trace_id, seen.span_id) == (int.from_bytes(trace_id(request)), int.from_bytes(span.span_id))
@@ -139,23 +141,25 @@ async def test_a_handler_runs_within_the_span_of_its_delivery():
 
 async def test_nothing_is_current_and_nothing_sent_without_a_collector():
     SEEN.clear()
-    await asked(SHOP, Ask("x"))
+    await asked_requests(SHOP, Ask("x"))
     assert not SEEN[0].is_valid
 
 
 async def test_requests_that_are_not_sampled_are_not_sampled_below_either():
     SEEN.clear()
-    with collecting() as collector:
-        await asked(told(SHOP, collector, sample=0.0), Ask("x"))
+    with collect_spans() as collector:
+        await asked_requests(trace_organism(SHOP, collector, sample=0.0), Ask("x"))
         assert collector.spans == []
     assert SEEN[0].is_valid
     assert not SEEN[0].trace_flags.sampled
 
 
 async def test_a_completion_has_a_span_below_that_of_its_delivery():
-    completer = Scripted()
-    with collecting() as collector:
-        await asked(told(SHOP, collector), Ask("x"), Ask("fail"), to="m", completer=completer)
+    completer = ScriptedCompleter()
+    with collect_spans() as collector:
+        await asked_requests(
+            trace_organism(SHOP, collector), Ask("x"), Ask("fail"), to="m", completer=completer
+        )
         chats = [one for one in collector.spans if one.name.startswith("chat")]
         under = {one.span_id: one.name for one in collector.spans}
     good, bad = chats
@@ -178,9 +182,13 @@ async def test_a_completion_has_a_span_below_that_of_its_delivery():
 async def test_a_completion_is_attributed_to_the_backend_that_answered():
     backends = {name: Backend(name, "scripted", model) for name, model in (("one", "m-0"), ("two", "m-1"))}
     models = LanguageModels(backends, {"small": ModelChoice("small", ("one", "two"))})
-    with collecting() as collector:
-        await asked(
-            told(replace(SHOP, models=models), collector), Ask("x"), Ask("fail"), to="m", completer=Scripted()
+    with collect_spans() as collector:
+        await asked_requests(
+            trace_organism(replace(SHOP, models=models), collector),
+            Ask("x"),
+            Ask("fail"),
+            to="m",
+            completer=ScriptedCompleter(),
         )
         good, bad = [one for one in collector.spans if one.name.startswith("chat")]
     assert (good.name, attributes(good)["gen_ai.provider.name"]) == ("chat m-1", "scripted")
@@ -193,9 +201,9 @@ async def test_a_completion_is_attributed_to_the_backend_that_answered():
 
 
 async def test_who_calls_from_outside_is_linked_and_chooses_no_id(tmp_path):
-    with collecting() as collector:
+    with collect_spans() as collector:
         with link_requests(GOOD):
-            (request,) = await asked(told(SHOP, collector), Ask("x"))
+            (request,) = await asked_requests(trace_organism(SHOP, collector), Ask("x"))
         (root,) = [one for one in collector.spans if not one.parent_span_id]
     assert [(one.trace_id, one.span_id) for one in root.links] == [parse_traceparent(GOOD)]
     assert root.trace_id == trace_id(request)
@@ -203,8 +211,8 @@ async def test_who_calls_from_outside_is_linked_and_chooses_no_id(tmp_path):
 
 async def test_a_name_of_a_stranger_is_data():
     name = 'ada" evil=\u202e\n<script>'
-    with collecting() as collector:
-        server = build(told(SHOP, collector))
+    with collect_spans() as collector:
+        server = build(trace_organism(SHOP, collector))
         with anyio.fail_after(HANGS):
             async with server:
                 handle = await server.open("ada")
@@ -215,9 +223,9 @@ async def test_a_name_of_a_stranger_is_data():
 
 
 async def test_a_collector_that_hangs_slows_nothing_down():
-    with collecting() as collector:
+    with collect_spans() as collector:
         collector.held.clear()
-        server = build(told(SHOP, collector))
+        server = build(trace_organism(SHOP, collector))
         async with server:
             handle = await server.open("ada")
             with anyio.fail_after(HANGS):

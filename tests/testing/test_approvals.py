@@ -14,7 +14,7 @@ from agentserver.contract import Code
 from agentserver.core.blueprint import Limits
 from agentserver.testing import Answer, ShownApproval, listener, organism, organism_of
 from tests.machine import HANGS
-from tests.pump.desk import until
+from tests.pump.desk import wait_until
 from tests.testing.test_kit import Ask, Told, library
 
 pytestmark = pytest.mark.anyio
@@ -122,7 +122,7 @@ async def test_a_server_with_a_journal_waits_for_an_answer_and_one_without_refus
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
-            await until(lambda: server.approvals() if durable else replies)
+            await wait_until(lambda: server.approvals() if durable else replies)
             assert len(server.approvals()) == durable
             assert [reply.error for reply in replies] == [True] * (not durable)
             tasks.cancel_scope.cancel()

@@ -249,16 +249,16 @@ def test_the_kit_is_lazy():
     assert "agentserver.assembly" not in ran.stdout
 
 
-async def test_the_fixture_finds_files_from_the_root(organism, pytestconfig, made):
+async def test_the_fixture_finds_files_from_the_root(organism, pytestconfig, made_path):
     assert pytestconfig.rootpath == ROOT
-    async with organism(made, environ={"WHO": "Ada"}) as o:
+    async with organism(made_path, environ={"WHO": "Ada"}) as o:
         assert await o.ask(o.server.organism.listeners[0].listener.payloads[0]("x"), to="a") is None
     async with organism(DESK) as o:
         assert o.strict is False
 
 
 @pytest.fixture
-def made(tmp_path):
+def made_path(tmp_path):
     (tmp_path / "kit_desk.py").write_text(
         "from dataclasses import dataclass\nfrom agentserver import xmlify\n\n@xmlify\n@dataclass(frozen=True)\nclass P:\n"
         "    a: str\n\n\nasync def handle(payload: P, metadata):\n    return None\n"
@@ -283,7 +283,7 @@ def test_a_listener_declares_nothing_of_the_systems():
 
 
 @pytest.fixture
-def ticking():
+def ticking_clock():
     clock = FakeClock(step=0.0)
 
     async def slow(payload: Ask, metadata):
@@ -293,8 +293,8 @@ def ticking():
     return organism_of(listener("slow", slow)), clock
 
 
-async def test_a_record_tells_how_long_a_handler_took_by_the_clock(ticking):
-    desk, clock = ticking
+async def test_a_record_tells_how_long_a_handler_took_by_the_clock(ticking_clock):
+    desk, clock = ticking_clock
     async with organism(desk, clock=clock) as o:
         await o.ask(Ask("x"), to="slow")
         (handled,) = (one for one in o.trace().records if one.event == "handled")

@@ -26,7 +26,7 @@ def organism(tmp_path):
     sys.modules.pop("shop_handlers", None)
 
 
-def again(organism, **environ):
+def try_again(organism, **environ):
     found = load(organism, environ=environ)
     try:
         check_replay(SHOP, found)
@@ -35,7 +35,7 @@ def again(organism, **environ):
 
 
 def test_a_saved_conversation_is_decided_as_it_was(organism):
-    again(organism)
+    try_again(organism)
 
 
 def test_a_file_by_its_name_and_an_organism_by_its_file(organism, monkeypatch):
@@ -50,7 +50,7 @@ def test_a_file_by_its_name_and_an_organism_by_its_file(organism, monkeypatch):
 def test_a_difference_is_an_assertion_in_words(organism):
     change(organism, "peers: [till, ghost]", "peers: [ghost]")
     with pytest.raises(AssertionError) as raised:
-        again(organism)
+        try_again(organism)
     assert str(raised.value) == (
         "shop.json: step 2 (clerk finished with Order from console): "
         "then sent clerk -> till Sum; now refused clerk -> till routing: till is no peer of clerk"
@@ -61,7 +61,7 @@ def test_secrets_are_taken_out_of_the_words(organism):
     change(organism, "peers: [till, ghost]", "peers: [ghost]")
     change(organism, "description: Adds up.", "description: ${WORD}.")
     with pytest.raises(AssertionError, match=r"now refused \[redacted\] -> till"):
-        again(organism, WORD="clerk")
+        try_again(organism, WORD="clerk")
 
 
 def test_invalid_conversations(organism):

@@ -19,7 +19,7 @@ from agentserver.llm import complete
 from agentserver.testing import listener, organism, organism_of, script_model
 from tests.core.paper import Answer, Ask
 from tests.llm.conftest import models, request
-from tests.llm.providers import serving
+from tests.llm.providers import serve_providers
 from tests.mcp.client.projects import Project
 
 pytestmark = pytest.mark.anyio
@@ -84,7 +84,7 @@ def shop(tmp_path, monkeypatch):
     """Writes a project that would spend money; gives its file and the provider. Nothing but the kit holds it back."""
     monkeypatch.chdir(tmp_path)
     loaded = []
-    with serving() as providers:
+    with serve_providers() as providers:
 
         def write(more=""):
             (tmp_path / "shopping.py").write_text(dedent(CODE))

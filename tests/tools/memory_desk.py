@@ -148,12 +148,12 @@ class Desk:
         server = await anyio.to_thread.run_sync(lambda: build(organism, durable=True))
         try:
             async with server:
-                yield Running(server, sys.modules["memory_desk_code"])
+                yield RunningDesk(server, sys.modules["memory_desk_code"])
         finally:
             forget(organism)
 
 
-class Running:
+class RunningDesk:
     def __init__(self, server, code):
         self.server, self.code = server, code
 

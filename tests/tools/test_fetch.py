@@ -16,7 +16,7 @@ from agentserver.tools.pages import render_page
 from tests.core.paper import listener
 from tests.machine import HANGS
 from tests.pump.desk import desk
-from tests.tools.web import moved, page, web
+from tests.tools.web import page, redirect_to, web
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +62,7 @@ async def test_links_are_whole_and_lead_to_pages():
             '<a href="b?c#d">one</a><a href="b?c#d">one</a><a href="//x.example/y">two</a><a href="mailto:a@b.c">no</a>'
             '<a href="http://a:b/">no</a><a href="javascript:x()">no</a><a href="/z"></a><a href="http://h/\u00e4">three</a>'
         )
-        there.pages |= {"/a": moved("/f/a"), "/f/a": page(html, "200 OK", "text/html; charset=utf-8")}
+        there.pages |= {"/a": redirect_to("/f/a"), "/f/a": page(html, "200 OK", "text/html; charset=utf-8")}
         found = await get("/a")
         here = f"http://localhost:{there.port}"
         assert [(link.label, link.url) for link in found.links] == [
@@ -184,14 +184,14 @@ async def names(answers, asked):
     loop = asyncio.get_running_loop()
     real = loop.getaddrinfo
 
-    async def found(host, port, **more):
+    async def record_found(host, port, **more):
         if host not in answers:
             return await real(host, port, **more)
         asked.append(host)
         addresses = answers[host].pop(0) if len(answers[host]) > 1 else answers[host][0]
         return [(2, 1, 6, "", (address, port)) for address in addresses]
 
-    loop.getaddrinfo = found
+    loop.getaddrinfo = record_found
 
 
 async def test_a_name_is_resolved_once_and_its_next_meaning_is_not_asked():
@@ -217,7 +217,11 @@ async def test_one_forbidden_address_forbids_the_name():
 )
 async def test_a_redirect_is_followed_below_the_name_that_was_asked(status):
     async with site() as (there, get):
-        there.pages |= {"/a": moved("/b/c", status), "/b/c": moved("d", status), "/b/d": page("there")}
+        there.pages |= {
+            "/a": redirect_to("/b/c", status),
+            "/b/c": redirect_to("d", status),
+            "/b/d": page("there"),
+        }
         found = await get("/a")
         assert (found.text, len(there.asked)) == ("there", 3)
         assert found.url.endswith("/a")
@@ -228,14 +232,14 @@ async def test_a_redirect_is_judged_as_the_first_address_was():
     async with site(hosts=["localhost", "meta.example"]) as (there, get):
         await names({"meta.example": [["169.254.169.254"]]}, [])
         for to in ("http://meta.example:{port}/", "http://other.example:{port}/", "ftp://localhost:{port}/", "file:///etc/passwd", "//127.0.0.1:{port}/"):  # fmt: skip
-            there.pages["/"] = moved(to.format(port=there.port))
+            there.pages["/"] = redirect_to(to.format(port=there.port))
             assert (await get("/")).problem is FetchProblem.FORBIDDEN, to
         assert len(there.asked) == 5
 
 
 async def test_redirects_come_to_an_end():
     async with site(redirects=3) as (there, get):
-        there.pages["/"] = moved("/")
+        there.pages["/"] = redirect_to("/")
         assert (await get("/")).problem is FetchProblem.REDIRECTS
         assert len(there.asked) == 4
 
@@ -261,12 +265,14 @@ def certificate(folder, name):
 
 
 @pytest.fixture(scope="module")
-def signed(tmp_path_factory):
+def signed_certificate(tmp_path_factory):
     return certificate(tmp_path_factory.mktemp("tls"), "safe.example")
 
 
-async def test_the_certificate_is_held_against_the_name_though_the_address_is_connected_to(signed):
-    context, trusted = signed
+async def test_the_certificate_is_held_against_the_name_though_the_address_is_connected_to(
+    signed_certificate,
+):
+    context, trusted = signed_certificate
     heard = []
     context.sni_callback = lambda _, name, __: heard.append(name)
     async with site(context, hosts=["safe.example", "other.example"], authorities=trusted) as (there, get):
@@ -276,12 +282,12 @@ async def test_the_certificate_is_held_against_the_name_though_the_address_is_co
         assert (await get("/", "other.example", "https")).problem is FetchProblem.UNREACHABLE
         assert heard == ["safe.example", "other.example"]
         assert len(there.asked) == 1
-        there.pages["/"] = moved(f"http://safe.example:{there.port}/")
+        there.pages["/"] = redirect_to(f"http://safe.example:{there.port}/")
         assert (await get("/", "safe.example", "https")).problem is FetchProblem.FORBIDDEN
 
 
-async def test_a_certificate_that_nobody_vouches_for_counts_for_nothing(signed):
-    async with site(signed[0], hosts=["safe.example"]) as (there, get):
+async def test_a_certificate_that_nobody_vouches_for_counts_for_nothing(signed_certificate):
+    async with site(signed_certificate[0], hosts=["safe.example"]) as (there, get):
         await names({"safe.example": [["127.0.0.1"]]}, [])
         assert (await get("/", "safe.example", "https")).problem is FetchProblem.UNREACHABLE
         assert there.asked == []

@@ -48,7 +48,7 @@ def page(body, status="200 OK", kind="text/html", *more):
     return "\r\n".join([*lines, "", ""]).encode() + data
 
 
-def moved(to, status="302 Found"):
+def redirect_to(to, status="302 Found"):
     return page("", status, "text/html", f"Location: {to}")
 
 

@@ -23,11 +23,11 @@ PAYLOAD = (
 MAIL = envelope.write("mailbox", "agent", "t1", PAYLOAD)
 
 
-def sent(message=MAIL, **more):
+def sent_record(message=MAIL, **more):
     return AuditRecord(Event.SENT, 1.0, "c", "t1", "mailbox", "agent", "Mail", message=message, **more)
 
 
-def refused(detail):
+def refused_record(detail):
     return AuditRecord(Event.REFUSED, 2.0, "c", "t1", "agent", "bank", code="denied", detail=Failure(detail))
 
 
@@ -36,76 +36,78 @@ def said(record):
 
 
 def test_nothing_asked_for_changes_nothing():
-    records = (sent(), refused("quotes Meet at the old harbour"))
+    records = (sent_record(), refused_record("quotes Meet at the old harbour"))
     assert redact_records(records, Redaction()) == records
 
 
 def test_a_field_is_redacted_with_its_content_and_nothing_else():
-    (one,) = redact_records([sent()], Redaction(("body",)))
-    assert said(one) == said(sent()).replace("Meet at the <b>old harbour</b> at noon", MARK)
+    (one,) = redact_records([sent_record()], Redaction(("body",)))
+    assert said(one) == said(sent_record()).replace("Meet at the <b>old harbour</b> at noon", MARK)
 
 
 def test_an_attribute_goes_by_its_name():
-    (one,) = redact_records([sent()], Redaction(("ref",)))
-    assert said(one) == said(sent()).replace("topsecret", MARK)
+    (one,) = redact_records([sent_record()], Redaction(("ref",)))
+    assert said(one) == said(sent_record()).replace("topsecret", MARK)
 
 
 @pytest.mark.parametrize(("pattern", "gone"), [("b*", {"brief": False, "harbour": True}), ("n?te", {"brief": True}),
                                                ("[nb]o*", {"brief": True, "harbour": True}), ("BODY", {"harbour": False})])  # fmt: skip
 def test_patterns_choose_fields(pattern, gone):
-    (one,) = redact_records([sent()], Redaction((pattern,)))
+    (one,) = redact_records([sent_record()], Redaction((pattern,)))
     assert {word: word not in said(one) for word in gone} == gone
 
 
 def test_the_envelope_is_no_field():
-    (one,) = redact_records([sent()], Redaction(("from", "thread", "message")))
-    assert one == sent()
+    (one,) = redact_records([sent_record()], Redaction(("from", "thread", "message")))
+    assert one == sent_record()
 
 
 def test_a_name_of_the_envelope_may_be_a_field_of_the_payload():
-    (one,) = redact_records([sent()], Redaction(("to",)))
+    (one,) = redact_records([sent_record()], Redaction(("to",)))
     assert "ann@example.org" not in said(one)
     assert envelope.read_envelope(one.message).to == "agent"
 
 
 def test_the_text_behind_a_field_stays():
     mixed = envelope.write("a", "b", "t", '<M xmlns="urn:x">before<s>inside</s>behind</M>')
-    (one,) = redact_records([sent(mixed)], Redaction(("s",)))
+    (one,) = redact_records([sent_record(mixed)], Redaction(("s",)))
     assert f"before<s>{MARK}</s>behind" in said(one)
 
 
 def test_everything_leaves_the_length_and_the_hash():
-    (one,) = redact_records([sent()], Redaction(("*",)))
+    (one,) = redact_records([sent_record()], Redaction(("*",)))
     assert said(one) == f"[redacted: {len(MAIL)} bytes, sha256 {hashlib.sha256(MAIL).hexdigest()}]"
     assert (one.sender, one.to, one.root, one.at) == ("mailbox", "agent", "Mail", 1.0)
 
 
 @pytest.mark.parametrize("broken", [b"<message", b"\xff\xfe", b"no markup at all"])
 def test_an_unreadable_payload_is_redacted_whole(broken):
-    (one,) = redact_records([sent(broken)], Redaction(("body",)))
+    (one,) = redact_records([sent_record(broken)], Redaction(("body",)))
     assert said(one).startswith("[redacted: ")
     assert broken not in one.message
 
 
 def test_a_record_without_a_message_has_none_afterwards():
-    assert redact_records([sent(b"")], Redaction(("*",))) == (sent(b""),)
+    assert redact_records([sent_record(b"")], Redaction(("*",))) == (sent_record(b""),)
 
 
 def test_a_detail_that_quotes_a_field_loses_the_quotation():
     detail = 'the words "MEET AT THE old" came from a stranger'
-    _, one = redact_records([sent(), refused(detail)], Redaction(("body",)))
+    _, one = redact_records([sent_record(), refused_record(detail)], Redaction(("body",)))
     assert WORDING.join_lines(one.detail) == f'the words "{MARK}old" came from a stranger'
     assert (one.code, one.to) == ("denied", "bank")
 
 
 def test_a_detail_that_quotes_another_field_stays():
-    _, one = redact_records([sent(), refused("ann@example.org is not allowed")], Redaction(("body",)))
+    _, one = redact_records(
+        [sent_record(), refused_record("ann@example.org is not allowed")], Redaction(("body",))
+    )
     assert WORDING.join_lines(one.detail) == "ann@example.org is not allowed"
 
 
 def test_a_short_value_is_known_as_a_whole():
     _, one, other = redact_records(
-        [sent(), refused("said brief!"), refused("said brie")], Redaction(("note",))
+        [sent_record(), refused_record("said brief!"), refused_record("said brie")], Redaction(("note",))
     )
     assert WORDING.join_lines(one.detail) == f"said {MARK}!"
     assert WORDING.join_lines(other.detail) == "said brie"
@@ -113,20 +115,22 @@ def test_a_short_value_is_known_as_a_whole():
 
 def test_letters_that_grow_when_they_are_made_small_do_not_move_the_rest():
     message = envelope.write("a", "b", "t", '<M xmlns="urn:x"><s>\u0130stanbul straits</s></M>')
-    _, one = redact_records([sent(message), refused("\u0130\u0130 STRAITS \u0130")], Redaction(("*",)))
+    _, one = redact_records(
+        [sent_record(message), refused_record("\u0130\u0130 STRAITS \u0130")], Redaction(("*",))
+    )
     assert WORDING.join_lines(one.detail) == f"\u0130\u0130{MARK} \u0130"
 
 
 def test_without_a_refusal_says_so_as_before():
-    _, one = redact_records([sent(), refused("bank is no peer of agent")], Redaction(("*",)))
+    _, one = redact_records([sent_record(), refused_record("bank is no peer of agent")], Redaction(("*",)))
     assert WORDING.join_lines(one.detail) == "bank is no peer of agent"
 
 
 @pytest.mark.parametrize("field", ["body", "*"])
 def test_a_message_that_holds_a_part_of_a_secret_does_not_uncover_the_rest(field):
     secrets = Secrets.of(["https://old harbour/T1-hunter2"])
-    detail = refused("no answer from https://old harbour/T1-hunter2")
-    (_, shown) = redact_records((sent(), detail), Redaction((field,), secrets.redact))
+    detail = refused_record("no answer from https://old harbour/T1-hunter2")
+    (_, shown) = redact_records((sent_record(), detail), Redaction((field,), secrets.redact))
     assert WORDING.join_lines(shown.detail) == f"no answer from {MARK}"
 
 
@@ -134,7 +138,7 @@ def test_secrets_go_whatever_else_is_asked_for():
     secrets = Secrets.of(["hunter2&co"])
     message = envelope.write("a", "b", "t", '<M xmlns="urn:x">the key is hunter2&amp;co</M>')
     one, other = redact_records(
-        [sent(message), refused("RuntimeError: hunter2&co")._replace(to="hunter2&co")],
+        [sent_record(message), refused_record("RuntimeError: hunter2&co")._replace(to="hunter2&co")],
         Redaction((), secrets.redact),
     )
     assert f"the key is {MARK}</M>" in said(one)
@@ -158,7 +162,7 @@ ALLOWED = {"html", "head", "meta", "title", "style", "body", "h1", "div", "detai
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_page_is_a_tree_of_texts_whatever_the_records_say(text):
     data = text.encode("utf-8", "surrogatepass")
-    record = sent(data)._replace(sender=text, to=text, root=text, code=text, detail=Failure(text))
+    record = sent_record(data)._replace(sender=text, to=text, root=text, code=text, detail=Failure(text))
     for each in (record, *redact_records([record], Redaction(("*",)))):
         page = trace_text.page(text, [each])
         page.encode()
@@ -176,25 +180,25 @@ def test_a_page_is_a_tree_of_texts_whatever_the_records_say(text):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_lines_are_lines_whatever_the_records_say(text):
-    record = sent(text.encode("utf-8", "surrogatepass"))._replace(to=text, detail=Failure(text))
+    record = sent_record(text.encode("utf-8", "surrogatepass"))._replace(to=text, detail=Failure(text))
     assert json.loads(next(trace_text.json_lines([record])))["to"] == text
     assert len(trace_text.tree_text([record], payloads=True).splitlines()) == 2
 
 
 def test_the_tree_shows_messages_below_them():
-    first, second = trace_text.tree_text([sent()], payloads=True).splitlines()
+    first, second = trace_text.tree_text([sent_record()], payloads=True).splitlines()
     assert first == "   +0.000s  mailbox -> agent  Mail"
     assert second.strip() == f"| {PAYLOAD}"
 
 
 def test_a_line_break_in_a_message_cannot_begin_a_line_of_the_trace():
-    forged = sent(b"<note>one\n   +0.001s  answered</note>")
+    forged = sent_record(b"<note>one\n   +0.001s  answered</note>")
     _, first, second = trace_text.tree_text([forged], payloads=True).splitlines()
     assert (first.strip(), second.strip()) == ("| <note>one", "|    +0.001s  answered</note>")
 
 
 def test_a_finding_about_a_field_that_goes_loses_its_words_and_keeps_its_facts():
-    _, one = redact_records([sent(), refused("")._replace(detail=FOUND)], Redaction(("to",)))
+    _, one = redact_records([sent_record(), refused_record("")._replace(detail=FOUND)], Redaction(("to",)))
     to, plan = one.detail.findings
     assert (to.value, to.trail.excerpt, to.trail.quoted) == (MARK, MARK, MARK)
     assert (to.rule, to.effect, to.argument, to.trail.source, to.trail.step) == (
@@ -204,13 +208,13 @@ def test_a_finding_about_a_field_that_goes_loses_its_words_and_keeps_its_facts()
 
 
 def test_a_finding_loses_words_that_came_in_a_field_that_goes():
-    (one,) = redact_records([refused("")._replace(detail=FOUND)], Redaction(("te?t",)))
+    (one,) = redact_records([refused_record("")._replace(detail=FOUND)], Redaction(("te?t",)))
     assert "eve" not in WORDING.join_lines(one.detail).lower()
 
 
 def test_the_question_of_a_guard_loses_them_too():
     asked = GuardQuestions((GuardAsks("lineage", FOUND),))
-    (one,) = redact_records([refused("")._replace(detail=asked)], Redaction(("to",)))
+    (one,) = redact_records([refused_record("")._replace(detail=asked)], Redaction(("to",)))
     assert "eve" not in WORDING.join_lines(one.detail).lower()
 
 
@@ -219,9 +223,11 @@ def test_no_pattern_touches_a_token_or_our_own_words():
     words = " ".join((*PHRASES, *WORDING.lines(FOUND), *FOUND[2:4]))
     message = envelope.write("a", "b", "t", f'<M xmlns="urn:x"><s>{escape(words)}</s></M>')
     _, one = redact_records(
-        [sent(message), refused("")._replace(detail=Ground.SPENT.of())], Redaction(("s",))
+        [sent_record(message), refused_record("")._replace(detail=Ground.SPENT.of())], Redaction(("s",))
     )
     assert one.detail == Ground.SPENT.of()
-    _, one = redact_records([sent(message), refused("")._replace(detail=FOUND)], Redaction(("s",)))
+    _, one = redact_records(
+        [sent_record(message), refused_record("")._replace(detail=FOUND)], Redaction(("s",))
+    )
     assert (one.detail.mode, one.detail.decision) == ("enforce", "deny")
     assert one.detail.findings[1] == FOUND.findings[1]

@@ -20,7 +20,7 @@ from agentserver.trace.text import (
     tree,
     tree_text,
 )
-from tests.core.samples import SAMPLES, altered, handoff
+from tests.core.samples import SAMPLES, alter_words, handoff
 
 
 def rec(event, at, thread, sender="", to="", root="", **more):
@@ -210,7 +210,7 @@ def test_json_lines_keep_a_detail_whole():
     )
 
 
-def attempted(account):
+def attempted_record(account):
     return rec(Event.ATTEMPTED, 1.0, "t1", "agent", "counsel", detail=handoff(account))
 
 
@@ -227,13 +227,13 @@ def attempted(account):
     ],
 )
 def test_a_handoff_is_described_in_words(account, told):
-    assert tree_text([attempted(account)]) == f"   +0.000s  attempted agent -> counsel  {told}"
+    assert tree_text([attempted_record(account)]) == f"   +0.000s  attempted agent -> counsel  {told}"
 
 
 def test_a_live_view_leaves_a_rejected_handoff_to_its_refusal():
-    granted = attempted({"result": "approve", "intent": "review"})
+    granted = attempted_record({"result": "approve", "intent": "review"})
     assert not is_quiet(granted)
-    assert is_quiet(attempted({"result": "reject", "reason": "schema"}))
+    assert is_quiet(attempted_record({"result": "reject", "reason": "schema"}))
     assert not is_quiet(rec(Event.ATTEMPTED, 1.0, "t1", "agent", "counsel", detail="an account of a handoff"))
     assert is_quiet(CALL[0])
     assert not is_quiet(CALL[1])
@@ -258,7 +258,7 @@ def layout(lines):
 
 
 def test_another_wording_changes_neither_layout_nor_data():
-    other = altered()
+    other = alter_words()
     assert layout(tree(DETAILED)) == layout(tree(DETAILED, wording=other))
     rows, others = ([len(row.text.split("\n")) for row in etree.fromstring(
         page("x", DETAILED, wording=words), etree.HTMLParser()).iter("div") if row.get("class")] for words in (WORDING, other))  # fmt: skip

@@ -47,18 +47,18 @@ def message(payload: str | bytes, prolog: bytes = b"") -> bytes:
     return prolog + b'<message xmlns="urn:agentserver:envelope:v1"><from>a</from>' + markup + b"</message>"
 
 
-def within(content: bytes, attributes: bytes = b"") -> bytes:
+def message_within(content: bytes, attributes: bytes = b"") -> bytes:
     return message(b'<o xmlns="urn:a"' + attributes + b">" + content + b"</o>")
 
 
-def numbered(form: bytes, count: int, joint: bytes = b"") -> bytes:
+def number_items(form: bytes, count: int, joint: bytes = b"") -> bytes:
     return joint.join(form % i for i in range(count))
 
 
 GENERATED: dict[str, tuple[Fault | None, bytes]] = {
-    "oversize text": (Fault.SIZE, within(b"x" * MIB)),
-    "oversize by one": (Fault.SIZE, within(b"x" * (MIB - len(within(b"")) + 1))),
-    "as large as may be": (None, within(b"x" * (MIB - len(within(b""))))),
+    "oversize text": (Fault.SIZE, message_within(b"x" * MIB)),
+    "oversize by one": (Fault.SIZE, message_within(b"x" * (MIB - len(message_within(b"")) + 1))),
+    "as large as may be": (None, message_within(b"x" * (MIB - len(message_within(b""))))),
     "a hundred MB": (Fault.SIZE, b"<" * (100 * MIB)),
     "quadratic blow-up": (
         Fault.DOCTYPE,
@@ -69,7 +69,7 @@ GENERATED: dict[str, tuple[Fault | None, bytes]] = {
     ),
     "a DOCTYPE of 1 MB": (
         Fault.DOCTYPE,
-        message(ORDER, b"<!DOCTYPE m [" + numbered(b'<!ENTITY e%d "x">', 30_000) + b"]>"),
+        message(ORDER, b"<!DOCTYPE m [" + number_items(b'<!ENTITY e%d "x">', 30_000) + b"]>"),
     ),
     "a DOCTYPE behind 19,000 comments": (
         Fault.DOCTYPE,
@@ -80,49 +80,61 @@ GENERATED: dict[str, tuple[Fault | None, bytes]] = {
         b" \n\r\t" * 260_000 + message(ORDER, b"<!DOCTYPE m>"),
     ),
     "39,000 instructions in the prolog": (None, message(ORDER, b"<?a?>" * 39_000)),
-    "250,000 siblings": (Fault.ELEMENTS, within(b"<a/>" * 250_000)),
-    "39,000 siblings": (Fault.ELEMENTS, within(b"<a/>" * 39_000)),
-    "as many siblings as may be": (None, within(b"<a/>" * 19_997)),
-    "one sibling too many": (Fault.ELEMENTS, within(b"<a/>" * 19_998)),
+    "250,000 siblings": (Fault.ELEMENTS, message_within(b"<a/>" * 250_000)),
+    "39,000 siblings": (Fault.ELEMENTS, message_within(b"<a/>" * 39_000)),
+    "as many siblings as may be": (None, message_within(b"<a/>" * 19_997)),
+    "one sibling too many": (Fault.ELEMENTS, message_within(b"<a/>" * 19_998)),
     "1 MB of less-than": (Fault.ELEMENTS, b"<" * MIB),
-    "39,000 CDATA sections": (None, within(b"<![CDATA[x]]>" * 39_000)),
-    "19,000 levels": (Fault.DEPTH, within(b"<a>" * 19_000 + b"</a>" * 19_000)),
-    "20,000 levels, unclosed": (Fault.DEPTH, within(b"<a>" * 20_000)),
-    "257 levels": (Fault.DEPTH, within(b"<a>" * 255 + b"</a>" * 255)),
-    "90,000 attributes": (Fault.ATTRIBUTES, within(b"", b" " + numbered(b'a%d=""', 90_000, b" "))),
-    "55,000 prefixes": (Fault.ATTRIBUTES, within(b"", b" " + numbered(b'xmlns:a%d="u:u"', 45_000, b" "))),
+    "39,000 CDATA sections": (None, message_within(b"<![CDATA[x]]>" * 39_000)),
+    "19,000 levels": (Fault.DEPTH, message_within(b"<a>" * 19_000 + b"</a>" * 19_000)),
+    "20,000 levels, unclosed": (Fault.DEPTH, message_within(b"<a>" * 20_000)),
+    "257 levels": (Fault.DEPTH, message_within(b"<a>" * 255 + b"</a>" * 255)),
+    "90,000 attributes": (
+        Fault.ATTRIBUTES,
+        message_within(b"", b" " + number_items(b'a%d=""', 90_000, b" ")),
+    ),
+    "55,000 prefixes": (
+        Fault.ATTRIBUTES,
+        message_within(b"", b" " + number_items(b'xmlns:a%d="u:u"', 45_000, b" ")),
+    ),
     "20,000 prefixed attributes": (
         Fault.ATTRIBUTES,
-        within(
+        message_within(
             b"",
             b"".join(b' xmlns:a%d="u:%d" a%d:x=""' % (i, i, i) for i in range(20_000)),
         ),
     ),
     "150 prefixes on each of 40 levels": (
         Fault.ATTRIBUTES,
-        within(
-            b"".join(b"<a " + numbered(b'xmlns:n%d="u:u"', 150, b" ") + b">" for _ in range(40))
+        message_within(
+            b"".join(b"<a " + number_items(b'xmlns:n%d="u:u"', 150, b" ") + b">" for _ in range(40))
             + b"<b/>" * 10_000
             + b"</a>" * 40
         ),
     ),
-    "39,000 unbound prefixes": (Fault.SYNTAX, within(b"<a:b/>" * 39_000)),
-    "70,000 unbound attributes": (Fault.SYNTAX, within(b"", b" " + numbered(b'a%d:x=""', 70_000, b" "))),
+    "39,000 unbound prefixes": (Fault.SYNTAX, message_within(b"<a:b/>" * 39_000)),
+    "70,000 unbound attributes": (
+        Fault.SYNTAX,
+        message_within(b"", b" " + number_items(b'a%d:x=""', 70_000, b" ")),
+    ),
     "a name of 900 kB": (Fault.SYNTAX, message(b"<" + b"n" * 900_000 + b' xmlns="urn:a"/>')),
     "a name of 40 kB": (Fault.NAME, message(b"<" + b"n" * 40_000 + b' xmlns="urn:a"/>')),
-    "an attribute name of 40 kB": (Fault.NAME, within(b"", b" " + b"n" * 40_000 + b'="1"')),
-    "an attribute that ends like a declaration": (Fault.NAME, within(b"", b" " + b"n" * 300 + b'xmlns="1"')),
-    "200,000 character references": (None, within(b"&#65;" * 200_000)),
-    "a comment of 1 MB": (None, within(b"<!--" + b"x" * 1_000_000 + b"-->")),
-    "an instruction of 1 MB": (None, within(b"<?x " + b"x" * 1_000_000 + b"?>")),
-    "an attribute of 1 MB": (None, within(b"", b' a="' + b"x" * 1_000_000 + b'"')),
+    "an attribute name of 40 kB": (Fault.NAME, message_within(b"", b" " + b"n" * 40_000 + b'="1"')),
+    "an attribute that ends like a declaration": (
+        Fault.NAME,
+        message_within(b"", b" " + b"n" * 300 + b'xmlns="1"'),
+    ),
+    "200,000 character references": (None, message_within(b"&#65;" * 200_000)),
+    "a comment of 1 MB": (None, message_within(b"<!--" + b"x" * 1_000_000 + b"-->")),
+    "an instruction of 1 MB": (None, message_within(b"<?x " + b"x" * 1_000_000 + b"?>")),
+    "an attribute of 1 MB": (None, message_within(b"", b' a="' + b"x" * 1_000_000 + b'"')),
     "an encoding of 1 MB": (
         Fault.ENCODING,
         b'<?xml version="1.0" encoding="' + b"x" * 900_000 + b'"?>' + message(ORDER),
     ),
     "9,000 targets": (Fault.SHAPE, message(b"<to>b</to>" * 9_000)),
-    "1 MB of xmlns": (None, within(b"xmlns" * 200_000)),
-    "1 MB that almost declares": (None, within(b"xmlns:a='urn:a" * 70_000)),
+    "1 MB of xmlns": (None, message_within(b"xmlns" * 200_000)),
+    "1 MB that almost declares": (None, message_within(b"xmlns:a='urn:a" * 70_000)),
 }
 
 
@@ -130,7 +142,7 @@ def kind(answer: object) -> Fault | None:
     return answer.kind if isinstance(answer, Malformed) else None
 
 
-def accepted(data: bytes, bounds: Bounds | None = None) -> Envelope:
+def accept_answer(data: bytes, bounds: Bounds | None = None) -> Envelope:
     answer = read_envelope(data, bounds or Bounds())
     assert isinstance(answer, Envelope), answer
     return answer
@@ -161,12 +173,12 @@ def test_the_corpus_is_all_there() -> None:
 
 @pytest.mark.parametrize("name", ["comment", "instruction", "cdata"])
 def test_split_text_stays_whole(name: str) -> None:
-    payload = accepted((CORPUS / "delivered" / f"{name}-splits-text.xml").read_bytes()).payload
+    payload = accept_answer((CORPUS / "delivered" / f"{name}-splits-text.xml").read_bytes()).payload
     assert payload[0].text == "hello"
 
 
 def test_markup_declarations_in_text_are_text() -> None:
-    payload = accepted((CORPUS / "delivered" / "doctype-in-cdata.xml").read_bytes()).payload
+    payload = accept_answer((CORPUS / "delivered" / "doctype-in-cdata.xml").read_bytes()).payload
     assert payload[0].text == "<!DOCTYPE html [<!ENTITY a 'b'>]>&a;"
 
 
@@ -192,7 +204,7 @@ def test_floods_fit_into_little_memory_and_time() -> None:
     assert (done.returncode, done.stdout) == (0, "all answered\n"), done.stderr
 
 
-def _confined() -> None:
+def _confine_memory() -> None:
     documents = list(GENERATED.values())
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 128 * MIB,) * 2)
@@ -251,7 +263,7 @@ def test_a_schema_that_the_document_names_is_not_read(tmp_path: Path) -> None:
     space = "http://www.w3.org/2001/XMLSchema-instance"
     hint = f' xmlns:i="{space}" i:schemaLocation="{envelope.NAMESPACE} {file.as_uri()}"'
     good = message(ORDER)
-    assert accepted(good.replace(b" xmlns=", hint.encode() + b" xmlns=", 1)).sender == "a"
+    assert accept_answer(good.replace(b" xmlns=", hint.encode() + b" xmlns=", 1)).sender == "a"
     bad = good.replace(b"<from>a</from>", b"<from><b/></from>")
     assert kind(read_envelope(bad.replace(b" xmlns=", hint.encode() + b" xmlns=", 1))) == Fault.SHAPE
 
@@ -263,33 +275,43 @@ def test_a_document_cut_short_anywhere_is_refused() -> None:
 
 
 BOUND = [
-    (Bounds(bytes=len(within(b"xx"))), within(b"xx"), within(b"xxx"), Fault.SIZE),
-    (Bounds(depth=3), within(b"<a/>" * 4), within(b"<a><b/></a>" * 4), Fault.DEPTH),
-    (Bounds(elements=5), within(b"<a/><a/>"), within(b"<a/><a/><a/>"), Fault.ELEMENTS),
-    (Bounds(elements=5), within(b"<a/><a/>"), within(b"<a></a>" * 4), Fault.ELEMENTS),
-    (Bounds(attributes=2), within(b"", b' a="" b=""'), within(b"", b' a="" b="" c=""'), Fault.ATTRIBUTES),
+    (Bounds(bytes=len(message_within(b"xx"))), message_within(b"xx"), message_within(b"xxx"), Fault.SIZE),
+    (Bounds(depth=3), message_within(b"<a/>" * 4), message_within(b"<a><b/></a>" * 4), Fault.DEPTH),
+    (Bounds(elements=5), message_within(b"<a/><a/>"), message_within(b"<a/><a/><a/>"), Fault.ELEMENTS),
+    (Bounds(elements=5), message_within(b"<a/><a/>"), message_within(b"<a></a>" * 4), Fault.ELEMENTS),
     (
-        Bounds(attributes=3),
-        within(b"", b' xmlns:p="u:u"'),
-        within(b'<a xmlns="u:v"/>', b' xmlns:p="u:u"'),
+        Bounds(attributes=2),
+        message_within(b"", b' a="" b=""'),
+        message_within(b"", b' a="" b="" c=""'),
         Fault.ATTRIBUTES,
     ),
     (
         Bounds(attributes=3),
-        within(b'<a xmlns="u:v"/>' * 9),
-        within(b'<a xmlns="u:v"><b xmlns="u:w"/></a>'),
+        message_within(b"", b' xmlns:p="u:u"'),
+        message_within(b'<a xmlns="u:v"/>', b' xmlns:p="u:u"'),
         Fault.ATTRIBUTES,
     ),
-    (Bounds(text=3), within(b"abc<a/>abc"), within(b"abcd<a/>"), Fault.TEXT),
-    (Bounds(text=3), within("äöü".encode()), within(b"ab<!-- -->cd"), Fault.TEXT),
-    (Bounds(text=3), within(b"", b' a="abc"'), within(b"", b' a="abcd"'), Fault.TEXT),
-    (Bounds(name=8), within(b"<abcdefgh/>"), within(b"<abcdefghi/>"), Fault.NAME),
-    (Bounds(name=40), within(b"<%b/>" % (b"a" * 40)), within(b"<%b/>" % (b"a" * 41)), Fault.NAME),
-    (Bounds(name=8), within(b"", b' abcdefgh=""'), within(b"", b' abcdefghi=""'), Fault.NAME),
+    (
+        Bounds(attributes=3),
+        message_within(b'<a xmlns="u:v"/>' * 9),
+        message_within(b'<a xmlns="u:v"><b xmlns="u:w"/></a>'),
+        Fault.ATTRIBUTES,
+    ),
+    (Bounds(text=3), message_within(b"abc<a/>abc"), message_within(b"abcd<a/>"), Fault.TEXT),
+    (Bounds(text=3), message_within("äöü".encode()), message_within(b"ab<!-- -->cd"), Fault.TEXT),
+    (Bounds(text=3), message_within(b"", b' a="abc"'), message_within(b"", b' a="abcd"'), Fault.TEXT),
+    (Bounds(name=8), message_within(b"<abcdefgh/>"), message_within(b"<abcdefghi/>"), Fault.NAME),
+    (
+        Bounds(name=40),
+        message_within(b"<%b/>" % (b"a" * 40)),
+        message_within(b"<%b/>" % (b"a" * 41)),
+        Fault.NAME,
+    ),
+    (Bounds(name=8), message_within(b"", b' abcdefgh=""'), message_within(b"", b' abcdefghi=""'), Fault.NAME),
     (
         Bounds(name=8),
-        within(b"", b' p:bcdefg="" xmlns:p="u:u"'),
-        within(b"", b' p:bcdefgh="" xmlns:p="u:u"'),
+        message_within(b"", b' p:bcdefg="" xmlns:p="u:u"'),
+        message_within(b"", b' p:bcdefgh="" xmlns:p="u:u"'),
         Fault.NAME,
     ),
 ]
@@ -297,12 +319,12 @@ BOUND = [
 
 @pytest.mark.parametrize(("bounds", "inside", "outside", "fault"), BOUND)
 def test_each_bound_holds_to_the_unit(bounds: Bounds, inside: bytes, outside: bytes, fault: Fault) -> None:
-    assert accepted(inside, bounds)
+    assert accept_answer(inside, bounds)
     assert kind(read_envelope(outside, bounds)) == fault
 
 
 def test_names_are_taken_as_they_stand() -> None:
-    answer = accepted(message(ORDER).replace(b"<from>a</from>", b"<from> a </from><thread>.</thread>"))
+    answer = accept_answer(message(ORDER).replace(b"<from>a</from>", b"<from> a </from><thread>.</thread>"))
     assert (answer.sender, answer.to, answer.thread) == (" a ", None, ".")
 
 
@@ -334,7 +356,7 @@ def test_the_schema_file_is_the_modules_schema() -> None:
 def test_threads_share_the_parser() -> None:
     documents = [write(f"s{i}", None, None, ORDER.replace("hello", "x" * i)) for i in range(200)]
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(accepted, documents))
+        answers = list(pool.map(accept_answer, documents))
     assert [answer.sender for answer in answers] == [f"s{i}" for i in range(200)]
     assert [len(answer.payload[0].text or "") for answer in answers] == list(range(200))
 
@@ -376,11 +398,11 @@ def element(text: str, attribute: str = "") -> str:
 @LAWFUL
 @given(sender=NAMES, to=st.none() | NAMES, thread=st.none() | NAMES, text=TEXT)
 def test_reading_undoes_writing(sender: str, to: str | None, thread: str | None, text: str) -> None:
-    answer = accepted(write(sender, to, thread, element(text, text)))
+    answer = accept_answer(write(sender, to, thread, element(text, text)))
     assert (answer.sender, answer.to, answer.thread) == (sender, to, thread)
     assert (answer.payload.text or "", answer.payload.get("a")) == (text, text)
     again = write(sender, to, thread, etree.tostring(answer.payload, encoding="unicode", with_tail=False))
-    assert canonical(accepted(again).payload) == canonical(answer.payload)
+    assert canonical(accept_answer(again).payload) == canonical(answer.payload)
 
 
 @pytest.mark.parametrize(
@@ -428,7 +450,7 @@ SAME = [
 
 
 def test_the_canonical_form_is_one_however_it_was_written() -> None:
-    forms = {canonical(accepted(message(markup)).payload) for markup in SAME}
+    forms = {canonical(accept_answer(message(markup)).payload) for markup in SAME}
     bare = read_payload(SAME[0].encode())
     assert isinstance(bare, etree._Element)
     assert forms == {canonical(bare)} == {b'<o xmlns="urn:a" a="1" b="2"><c>x</c><d></d></o>'}
@@ -452,9 +474,9 @@ def test_the_canonical_form_is_the_same_in_any_place(around: str) -> None:
 @LAWFUL
 @given(text=TEXT, other=TEXT)
 def test_the_canonical_form_tells_texts_apart(text: str, other: str) -> None:
-    forms = {canonical(accepted(message(element(value))).payload) for value in (text, other)}
+    forms = {canonical(accept_answer(message(element(value))).payload) for value in (text, other)}
     assert len(forms) == len({text, other})
 
 
 if __name__ == "__main__":
-    _confined()
+    _confine_memory()

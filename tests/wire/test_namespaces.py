@@ -30,7 +30,7 @@ class Said:
     more: tuple[str, ...] = ()
 
 
-def declared(namespace):
+def declare_codec(namespace):
     """The class's codec in this namespace; None when it is refused."""
     kind = type("Said", (Said,), {"__annotations__": {}, "__module__": __name__})
     try:
@@ -41,7 +41,7 @@ def declared(namespace):
 
 @given(SPACES, TEXTS)
 def test_a_namespace_is_read_back_or_refused_at_declaration(namespace, text):
-    codec = declared(namespace)
+    codec = declare_codec(namespace)
     if codec is not None:
         holds(codec, text)
 
@@ -51,7 +51,7 @@ def test_a_namespace_is_read_back_or_refused_at_declaration(namespace, text):
     ["urn:a&b", "urn:a&amp;b", "http://a.example/?a=1&b=2", "urn:a'b", "urn:a%26b", "x:&&lt;&#38;"],
 )
 def test_an_ampersand_in_a_namespace_is_no_matter(namespace):
-    codec = declared(namespace)
+    codec = declare_codec(namespace)
     assert codec is not None
     for text in ('a&b" xmlns="urn:a&b:v1"', f' xmlns="{namespace}:v1"', "<&>"):
         holds(codec, text)
@@ -62,7 +62,7 @@ def test_an_ampersand_in_a_namespace_is_no_matter(namespace):
     ["urn:é", "urn:%zz", "urn:a b", "urn:a\nb", 'urn:a"b', "urn:a<b", "plain", "urn:[", "http://a:b"],
 )
 def test_a_name_without_a_canonical_form_is_refused_at_declaration(namespace):
-    assert declared(namespace) is None
+    assert declare_codec(namespace) is None
 
 
 def holds(codec, text):
@@ -84,7 +84,7 @@ def holds(codec, text):
 
 
 def test_a_missing_namespace_with_an_ampersand_is_added_well_formed():
-    codec = declared("urn:a&b")
+    codec = declare_codec("urn:a&b")
     bare = codec.encode(codec.payload("x & y")).replace(' xmlns="urn:a&amp;b:v1"', "").replace("&amp;", "&")
     (payload,) = repair.repair_payloads(bare.encode(), (codec,), Bounds(), 9).payloads
     assert codec.decode(read_payload(payload.encode())) == codec.payload("x & y")

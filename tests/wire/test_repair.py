@@ -98,14 +98,14 @@ def read(text: str | bytes, known=KNOWN, bounds=None, most=1000) -> RepairedText
     )
 
 
-def written(value: object) -> str:
+def write_canonical(value: object) -> str:
     """The canonical markup of a value, made without repair."""
     element = read_payload(codec_of(type(value)).encode(value).encode())
     assert isinstance(element, etree._Element)
     return canonical(element).decode()
 
 
-def spaced(markup: str) -> str:
+def with_namespaces(markup: str) -> str:
     """With the namespaces of its roots written out."""
     for codec in KNOWN:
         described = codec.described
@@ -224,7 +224,7 @@ READ = {
 @pytest.mark.parametrize("namespace", [True, False])
 def test_text_with_one_valid_reading_is_read(name: str, namespace: bool) -> None:
     text, values, repairs = READ[name]
-    answer = read(spaced(text) if namespace else text)
+    answer = read(with_namespaces(text) if namespace else text)
     assert isinstance(answer, RepairedText), answer
     assert values_of(answer) == values
     assert {note.kind for note in answer.notes} == (repairs if namespace else repairs | {Repair.NAMESPACE})
@@ -356,14 +356,14 @@ def test_text_that_needs_a_guess_is_refused(name: str) -> None:
 
 
 def test_a_root_named_as_the_envelope_is_read_under_its_own_namespace() -> None:
-    answer = read(spaced("<message><t>x & y</t></message>"))
+    answer = read(with_namespaces("<message><t>x & y</t></message>"))
     assert isinstance(answer, RepairedText)
-    assert answer.payloads == (written(message("x & y")),)
+    assert answer.payloads == (write_canonical(message("x & y")),)
 
 
 def test_well_formed_text_is_never_repaired() -> None:
     """Its content is for the schema to refuse, with corrections."""
-    answer = read(spaced("<Mail><to>a</to><body>x</body><to>evil</to><body>y</body></Mail>"))
+    answer = read(with_namespaces("<Mail><to>a</to><body>x</body><to>evil</to><body>y</body></Mail>"))
     assert isinstance(answer, RepairedText)
     assert answer.notes == ()
     assert not codec_of(Mail).valid(read_payload(answer.payloads[0].encode()))
@@ -396,10 +396,10 @@ def test_a_root_of_two_namespaces_is_not_guessed(text: str) -> None:
 def test_without_a_field_table_text_is_read_verbatim() -> None:
     codec = codec_of(Note)
     plain = SimpleNamespace(name=codec.name, described=None, valid=codec.valid)
-    for text in (spaced("<Note><t>x</t></Note>"), "```\n<Note><t>x</t></Note>\n```"):
+    for text in (with_namespaces("<Note><t>x</t></Note>"), "```\n<Note><t>x</t></Note>\n```"):
         answer = read(text, [plain])
         assert isinstance(answer, RepairedText)
-        assert answer.payloads == (written(Note("x")),)
+        assert answer.payloads == (write_canonical(Note("x")),)
     assert read("<Note><t>x & y</t></Note>", [plain]) == Unreadable(RepairRefusal.INVALID)
 
 
@@ -433,7 +433,7 @@ def test_work_is_bounded(name: str, monkeypatch) -> None:
     """By tags and quotes looked at and by readings judged, whatever the text."""
     searches = []
 
-    class Counted(repair_search.Search):
+    class CountedSearch(repair_search.Search):
         def __init__(self, *args) -> None:
             super().__init__(*args)
             self.judged = 0
@@ -444,7 +444,7 @@ def test_work_is_bounded(name: str, monkeypatch) -> None:
                 self.judged += 1
                 yield candidate
 
-    monkeypatch.setattr(repair, "Search", Counted)
+    monkeypatch.setattr(repair, "Search", CountedSearch)
     answer = read(FLOODS[name])
     assert isinstance(answer, (RepairedText, Unreadable))
     for search in searches:
@@ -471,7 +471,7 @@ def test_more_notes_than_the_bound_are_refused(monkeypatch) -> None:
 
 
 def test_the_callers_bounds_hold() -> None:
-    text = spaced("<Note><t>x</t></Note>") + " " * 100
+    text = with_namespaces("<Note><t>x</t></Note>") + " " * 100
     assert isinstance(read(text, bounds=Bounds(bytes=len(text))), RepairedText)
     assert isinstance(read(text, bounds=Bounds(bytes=20)), Unreadable)
     assert read("<Note><t>a & b</t></Note>", bounds=Bounds(depth=1)) == Unreadable(RepairRefusal.INVALID)
@@ -568,7 +568,7 @@ VALUES = st.one_of(
 )
 
 
-def unescaped(value: object) -> str:
+def write_unescaped(value: object) -> str:
     """The payload as an author writes it without knowing of escaping."""
     markup = codec_of(type(value)).encode(value)
     for reference, character in (("&lt;", "<"), ("&gt;", ">"), ("&quot;", '"'), ("&amp;", "&")):
@@ -595,13 +595,13 @@ AFTER = st.sampled_from(["", "\n", "\n```", "\n```\nThat is it & done.", " The e
 @example(Order(kind='a & b" code="c'), "", "", False)
 @example(Note("AT&T &amp; co"), "", "", False)
 def test_unescaped_text_is_read_as_meant_or_refused(value, before: str, after: str, bare: bool) -> None:
-    text = unescaped(value)
+    text = write_unescaped(value)
     assume(not well_formed(text))
     if bare:
         text = text.replace(f' xmlns="{codec_of(type(value)).described.namespace}"', "", 1)
     answer = read(before + text + after)
     if isinstance(answer, RepairedText):
-        assert answer.payloads == (written(value),)
+        assert answer.payloads == (write_canonical(value),)
         assert answer.notes
 
 
@@ -613,7 +613,7 @@ def test_the_surroundings_of_a_payload_change_nothing(value, before: str, after:
         text = text.replace(f' xmlns="{codec_of(type(value)).described.namespace}"', "", 1)
     answer = read(before + text + after)
     assert isinstance(answer, RepairedText)
-    assert answer.payloads == (written(value),)
+    assert answer.payloads == (write_canonical(value),)
     assert bool(answer.notes) == bool(before.strip() or after.strip() or bare)
 
 
@@ -621,7 +621,7 @@ def test_the_surroundings_of_a_payload_change_nothing(value, before: str, after:
 @given(values=st.lists(VALUES, min_size=1, max_size=3), between=st.sampled_from(["", "\n", "\r\n  "]))
 def test_strict_text_passes_without_a_note(values, between: str) -> None:
     text = between.join(codec_of(type(value)).encode(value) for value in values)
-    assert read(between + text + between) == RepairedText(tuple(map(written, values)), ())
+    assert read(between + text + between) == RepairedText(tuple(map(write_canonical, values)), ())
 
 
 @settings(LAWFUL, max_examples=examples(300))
@@ -653,7 +653,7 @@ def test_a_cut_never_changes_a_value(value, cut: int) -> None:
         kept = codec_of(type(value)).decode(read_payload(answer.payloads[0].encode()))
         for name in value.__dataclass_fields__:
             now, then = getattr(kept, name), getattr(value, name)
-            default = getattr(type(value)(**_required(value)), name)
+            default = getattr(type(value)(**_required_fields(value)), name)
             assert (
                 now in (then, default)
                 or (isinstance(now, list) and now == then[: len(now)])
@@ -661,7 +661,7 @@ def test_a_cut_never_changes_a_value(value, cut: int) -> None:
             )
 
 
-def _required(value: object) -> dict[str, object]:
+def _required_fields(value: object) -> dict[str, object]:
     return {
         name: getattr(value, name)
         for name in {

@@ -63,11 +63,11 @@ def read(text):
     return repair.repair_payloads(text.encode(), KNOWN, Bounds(), 1000)
 
 
-def encoded(*values):
+def encode_text(*values):
     return "".join(next(c for c in KNOWN if c.payload is type(value)).encode(value) for value in values)
 
 
-def decoded(markup):
+def decode_markup(markup):
     """The values of well-formed markup; None when a schema refuses it."""
     whole = etree.fromstring(f"<w>{markup}</w>")
     if not len(whole) or any(
@@ -93,7 +93,7 @@ def oracle(text):  # noqa: C901 - one case for each kind of token
         if stack and left:
             go(at, stack[:-1], left - 1, f"{out}</{stack[-1]}>")
         if at == len(tokens):
-            if not stack and (values := decoded(out)) is not None:
+            if not stack and (values := decode_markup(out)) is not None:
                 found.add(repr(values))
             return
         token = tokens[at]
@@ -137,9 +137,9 @@ VALUES = st.one_of(
 
 
 @st.composite
-def damaged(draw):
+def damage_markup(draw):
     """Valid markup with end tags dropped, tags dropped, doubled or moved, or its tail cut off."""
-    text = encoded(*draw(st.lists(VALUES, min_size=1, max_size=2)))
+    text = encode_text(*draw(st.lists(VALUES, min_size=1, max_size=2)))
     tokens = re.findall(r"<[^>]*>|[^<]+", text)
     for _ in range(draw(st.integers(1, 3))):
         ends = [i for i, token in enumerate(tokens) if token.startswith("</")] or [0]
@@ -173,18 +173,18 @@ def subsequence(short, long):
 
 
 @MANY
-@given(damaged())
-@example(encoded(Outer([Item("a", "whose?")])).replace("</items>", ""))
-@example(encoded(Outer([Item("a"), Item("b")], "c")).replace("</items>", ""))
-@example(encoded(Tree("a", Leaf("b"))).replace("</Tree>", ""))
-@example(encoded(Tree("a", Leaf("b"), 1)).replace("</Tree>", "", 1))
-@example(encoded(Bag(["a", "b"])).replace("</item>", "", 1))
-@example(encoded(Bag(["a "])).replace("</item>", ""))
+@given(damage_markup())
+@example(encode_text(Outer([Item("a", "whose?")])).replace("</items>", ""))
+@example(encode_text(Outer([Item("a"), Item("b")], "c")).replace("</items>", ""))
+@example(encode_text(Tree("a", Leaf("b"))).replace("</Tree>", ""))
+@example(encode_text(Tree("a", Leaf("b"), 1)).replace("</Tree>", "", 1))
+@example(encode_text(Bag(["a", "b"])).replace("</item>", "", 1))
+@example(encode_text(Bag(["a "])).replace("</item>", ""))
 def test_a_repair_is_unambiguous(text):
     answer = read(text)
     if isinstance(answer, Unreadable) or not {note.kind for note in answer.notes} & REPAIRS:
         return  # what is well-formed means what it says
-    assert oracle(text) == {repr(decoded("".join(answer.payloads)))}
+    assert oracle(text) == {repr(decode_markup("".join(answer.payloads)))}
     for payload in answer.payloads:
         held = texts(payload)
         assert subsequence(held, re.sub(r"<[^<>]*(>|\Z)", "", text))
@@ -195,7 +195,7 @@ def test_a_repair_is_unambiguous(text):
 @given(st.lists(VALUES, min_size=1, max_size=2), st.data())
 def test_missing_end_tags_are_put_in_where_there_is_one_place_for_them(values, data):
     """Without a cut and white space, only ambiguous text is refused."""
-    text = encoded(*values)
+    text = encode_text(*values)
     ends = [found.span() for found in re.finditer(r"</[^>]*>", text)]
     assume(ends)
     for start, end in sorted(data.draw(st.sets(st.sampled_from(ends), max_size=2)), reverse=True):
@@ -226,7 +226,7 @@ def test_two_places_are_a_refusal(text):
 
 def test_a_document_with_all_its_end_tags_has_one_reading():
     text = "<Outer><items><name>a & b</name><note>c</note></items></Outer>"
-    assert decoded("".join(read(text).payloads)) == (Outer([Item("a & b", "c")]),)
+    assert decode_markup("".join(read(text).payloads)) == (Outer([Item("a & b", "c")]),)
     # Where something is raw, a tag may have been meant as text, and here that would be valid, too.
     assert read(text.replace("</name>", "</name></items><items><name>d</name>", 1)) == Unreadable(
         RepairRefusal.AMBIGUOUS
@@ -237,12 +237,12 @@ def test_the_work_for_many_equal_places_is_bounded(monkeypatch):
     text = "<Outer>" + "<items><name>a</name><note>b</note>" * 3000 + "</Outer>"
     spent = []
 
-    class Counted(repair_search.Search):
+    class CountedSearch(repair_search.Search):
         def candidates(self, start):
             for count, candidate in enumerate(super().candidates(start), 1):
                 spent.append(count)
                 yield candidate
 
-    monkeypatch.setattr(repair, "Search", Counted)
+    monkeypatch.setattr(repair, "Search", CountedSearch)
     assert read(text) == Unreadable(RepairRefusal.WORK)
     assert len(spent) <= repair.CANDIDATES + 1

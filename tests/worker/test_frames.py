@@ -38,7 +38,7 @@ FRAMES = [
 ]
 
 
-def fed(reader, data, piece=7):
+def read_frames(reader, data, piece=7):
     """The frames that a stream holds, read as the two ends read it."""
     found = []
     for at in range(0, len(data), piece):
@@ -48,19 +48,19 @@ def fed(reader, data, piece=7):
     return found
 
 
-def framed(data):
+def frame_data(data):
     return len(data).to_bytes(HEAD, "big") + data
 
 
 def test_frames_come_out_as_they_went_in():
-    assert fed(FrameReader(LONGEST), b"".join(map(pack, FRAMES))) == FRAMES
+    assert read_frames(FrameReader(LONGEST), b"".join(map(pack, FRAMES))) == FRAMES
 
 
 @given(data=st.binary(max_size=300))
 def test_any_bytes_are_frames_or_refused(data):
-    for stream in (data, framed(data)):
+    for stream in (data, frame_data(data)):
         try:
-            fed(FrameReader(LONGEST), stream)
+            read_frames(FrameReader(LONGEST), stream)
         except FrameError:
             continue
 
@@ -78,14 +78,14 @@ JSON = st.recursive(
 @given(value=JSON)
 def test_any_json_is_a_frame_or_refused(value):
     try:
-        fed(FrameReader(1 << 20), framed(json.dumps(value).encode("utf-8", "surrogatepass")))
+        read_frames(FrameReader(1 << 20), frame_data(json.dumps(value).encode("utf-8", "surrogatepass")))
     except FrameError:
         return
 
 
 def test_a_frame_that_is_too_long_is_refused_by_its_head():
     with pytest.raises(FrameError, match="4294967295"):
-        fed(FrameReader(LONGEST), b"\xff" * HEAD)
+        read_frames(FrameReader(LONGEST), b"\xff" * HEAD)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_a_frame_that_is_too_long_is_refused_by_its_head():
 )
 def test_a_value_of_no_known_shape_is_refused(text):
     with pytest.raises(FrameError):
-        fed(FrameReader(LONGEST), framed(text))
+        read_frames(FrameReader(LONGEST), frame_data(text))
 
 
 @given(parts=st.lists(st.sampled_from(FRAMES), max_size=4), piece=st.integers(1, 200))
 def test_frames_come_out_however_they_are_cut(parts, piece):
-    assert fed(FrameReader(LONGEST), b"".join(map(pack, parts)), piece) == parts
+    assert read_frames(FrameReader(LONGEST), b"".join(map(pack, parts)), piece) == parts

@@ -115,7 +115,7 @@ async def bed(project):
 
 
 @pytest.fixture
-def around(project, tmp_path):
+def surroundings(project, tmp_path):
     """What a handler might reach: a port, two sockets, the server's process."""
     with (
         socket.create_server(("127.0.0.1", 0)) as tcp,
@@ -164,12 +164,12 @@ def test_the_wall_can_stand_where_tests_must_not_be_skipped():
     assert not LACKS, f"Landlock {landlock.version()} on Linux {os.uname().release} {os.uname().machine}"
 
 
-async def test_acts_that_the_kernel_refuses(bed, around):
+async def test_acts_that_the_kernel_refuses(bed, surroundings):
     """One server for all: a worker with a refused act keeps running, and others notice nothing."""
     _, ask = bed
     asked = [("read", about) for about in READS.values()] + list(ACTS.items())
     for act, about in asked:
-        got = await ask(act, about.format(**around))
+        got = await ask(act, about.format(**surroundings))
         assert getattr(got, "text", str(got)).startswith("refused: "), (act, about, got)
     assert (await ask("hello", "you")).text == "hello you"
     assert (await ask("hello", "you", "bystander")).text == "here you"

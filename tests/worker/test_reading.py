@@ -22,7 +22,7 @@ def paper():
 
 
 @pytest.fixture
-def accepted(paper):
+def accepted_hosts(paper):
     paper.say(Ask("hi"), "a")
     found = decisions.accept(paper.conversation, paper.waiting[0], paper.rules)
     assert isinstance(found, decisions.AcceptedDelivery)
@@ -44,14 +44,14 @@ def name(paper, kind):
     return paper.rules.codecs.of(kind).name
 
 
-def test_a_result_is_as_if_the_handler_had_run_here(paper, accepted):
+def test_a_result_is_as_if_the_handler_had_run_here(paper, accepted_hosts):
     said = [
         SaidFrame(None, True, markup(paper, Answer("yes"))),
         SaidFrame("b", False, markup(paper, Note("no"))),
     ]
     stored = {name(paper, Note): markup(paper, Note("kept")), name(paper, Answer): None}
     logged = [(name(paper, Note), 0, [markup(paper, Note("one"))])]
-    got = read(paper, accepted, said, stored, logged)
+    got = read(paper, accepted_hosts, said, stored, logged)
     assert isinstance(got, HandlerReturn)
     assert isinstance(got.said, Drafts)
     assert [(draft.to, draft.root) for draft in got.said.drafts] == [
@@ -76,16 +76,16 @@ def test_a_result_is_as_if_the_handler_had_run_here(paper, accepted):
         "<a>" * 500,
     ],
 )
-def test_an_invalid_payload_is_refused_as_the_senders_fault(paper, accepted, text):
-    got = read(paper, accepted, [SaidFrame(None, True, text)])
+def test_an_invalid_payload_is_refused_as_the_senders_fault(paper, accepted_hosts, text):
+    got = read(paper, accepted_hosts, [SaidFrame(None, True, text)])
     assert isinstance(got, HandlerReturn)
     assert isinstance(got.said, Refusal)
     assert got.said.code is Code.VALIDATION
 
 
-def test_more_messages_than_there_is_room_for_end_the_request(paper, accepted):
+def test_more_messages_than_there_is_room_for_end_the_request(paper, accepted_hosts):
     one = SaidFrame(None, True, markup(paper, Answer("yes")))
-    got = read(paper, accepted, [one] * (accepted.room.messages + 1))
+    got = read(paper, accepted_hosts, [one] * (accepted_hosts.room.messages + 1))
     assert got.said.code is Code.BUDGET
 
 
@@ -98,38 +98,38 @@ def test_more_messages_than_there_is_room_for_end_the_request(paper, accepted):
         {"logged": [("{urn:x}unknown", 0, ["<a/>"])]},
     ],
 )
-def test_an_act_that_no_handler_could_do_breaks_the_worker(paper, accepted, forged):
-    got = read(paper, accepted, **forged)
+def test_an_act_that_no_handler_could_do_breaks_the_worker(paper, accepted_hosts, forged):
+    got = read(paper, accepted_hosts, **forged)
     assert isinstance(got, HandlerFailure)
     assert got.code is Code.INTERNAL
 
 
-def test_storage_is_held_against_its_own_schema_and_its_bound(paper, accepted):
+def test_storage_is_held_against_its_own_schema_and_its_bound(paper, accepted_hosts):
     note, answer = name(paper, Note), name(paper, Answer)
     for stored in (
         {note: "<a/>"},
         {note: markup(paper, Answer("x"))},
         {answer: markup(paper, Answer("x" * STORAGE))},
     ):
-        assert isinstance(read(paper, accepted, storage=stored), HandlerFailure)
+        assert isinstance(read(paper, accepted_hosts, storage=stored), HandlerFailure)
     many = [(note, 0, [markup(paper, Note("x" * 50))] * 5)]
-    assert isinstance(read(paper, accepted, logged=many), HandlerFailure)
+    assert isinstance(read(paper, accepted_hosts, logged=many), HandlerFailure)
     twice = [(note, 0, []), (note, 0, [])]
-    assert isinstance(read(paper, accepted, logged=twice), HandlerFailure)
-    assert isinstance(read(paper, accepted, logged=[(note, -1, [])]), HandlerFailure)
+    assert isinstance(read(paper, accepted_hosts, logged=twice), HandlerFailure)
+    assert isinstance(read(paper, accepted_hosts, logged=[(note, -1, [])]), HandlerFailure)
 
 
 OWN = "{urn:agentserver:payload:Blob:v1}Blob"
 BLOB = '<Blob xmlns="urn:agentserver:payload:Blob:v1"><text>x</text></Blob>'
 
 
-def test_a_class_of_the_workers_own_is_kept_for_it(paper, accepted):
+def test_a_class_of_the_workers_own_is_kept_for_it(paper, accepted_hosts):
     """The server never imports the handler's module, so it knows no schema of it."""
-    got = read(paper, accepted, storage={OWN: BLOB}, logged=[(OWN, 0, [BLOB])])
+    got = read(paper, accepted_hosts, storage={OWN: BLOB}, logged=[(OWN, 0, [BLOB])])
     assert isinstance(got, HandlerReturn)
     assert got.effects.stored == {OWN: BLOB.encode()}
     assert [change.kind for change in got.effects.logged] == [OWN]
-    assert isinstance(read(paper, accepted, storage={OWN: None}), HandlerReturn)
+    assert isinstance(read(paper, accepted_hosts, storage={OWN: None}), HandlerReturn)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +146,10 @@ def test_a_class_of_the_workers_own_is_kept_for_it(paper, accepted):
         ("log t ", None),
     ],
 )
-def test_an_impossible_class_of_a_worker_is_not_kept(paper, accepted, name, text):
-    assert isinstance(read(paper, accepted, storage={name: text}), HandlerFailure)
+def test_an_impossible_class_of_a_worker_is_not_kept(paper, accepted_hosts, name, text):
+    assert isinstance(read(paper, accepted_hosts, storage={name: text}), HandlerFailure)
     logged = [(name, 1, [] if text is None else [text])]
-    assert isinstance(read(paper, accepted, logged=logged), HandlerFailure)
+    assert isinstance(read(paper, accepted_hosts, logged=logged), HandlerFailure)
 
 
 def test_a_failure_with_faults_is_the_senders_to_correct():

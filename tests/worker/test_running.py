@@ -28,7 +28,7 @@ async def worker():
     theirs.close()
 
 
-async def looked(worker, call, cpu):
+async def look_at_excess(worker, call, cpu):
     return await anyio.to_thread.run_sync(worker.find_excess, call, cpu, 0)
 
 
@@ -39,20 +39,20 @@ def burn(seconds):
 
 
 async def test_processor_time_is_that_of_one_call_and_counts_from_the_first_look(worker):
-    assert await looked(worker, 1, 0.2) == ""
+    assert await look_at_excess(worker, 1, 0.2) == ""
     burn(0.4)
-    assert await looked(worker, 2, 0.2) == "", "what an earlier call took is not this one's"
-    assert await looked(worker, 2, 0.2) == ""
+    assert await look_at_excess(worker, 2, 0.2) == "", "what an earlier call took is not this one's"
+    assert await look_at_excess(worker, 2, 0.2) == ""
     burn(0.4)
-    assert "processor time" in await looked(worker, 2, 0.2)
+    assert "processor time" in await look_at_excess(worker, 2, 0.2)
 
 
 async def test_a_call_that_begins_during_a_look_is_looked_at_afresh(worker):
     """A look runs in a thread: the next call may have begun by then, and must not find half of its needs."""
     worker.calls = 1
-    assert await looked(worker, worker.calls, 60) == ""
+    assert await look_at_excess(worker, worker.calls, 60) == ""
     worker.calls = 2
-    assert await looked(worker, 1, 60) == await looked(worker, 2, 60) == ""
+    assert await look_at_excess(worker, 1, 60) == await look_at_excess(worker, 2, 60) == ""
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ def scratch():
     assert not made.path.exists()
 
 
-def settled(scratch):
+def settled_scratch(scratch):
     time.sleep(2 * TICK / 1e9)
     scratch.empty()
     return scratch
@@ -37,12 +37,12 @@ def test_a_fresh_folder_counts_as_touched_until_it_was_looked_at(scratch):
     assert scratch.touched
     scratch.empty()
     assert scratch.touched, "a file made within the same tick would leave its time as it is"
-    assert not settled(scratch).touched
+    assert not settled_scratch(scratch).touched
 
 
 @pytest.mark.parametrize("make", ["file", "folder", "link", "gone", "renamed"])
 def test_whatever_is_made_shows(scratch, make):
-    settled(scratch)
+    settled_scratch(scratch)
     place = scratch.path / "made"
     match make:
         case "folder":
@@ -59,7 +59,7 @@ def test_whatever_is_made_shows(scratch, make):
     assert scratch.touched
     scratch.empty()
     assert list(scratch.path.iterdir()) == []
-    assert not settled(scratch).touched
+    assert not settled_scratch(scratch).touched
 
 
 def test_a_clock_that_was_set_back_makes_no_folder_untouched(scratch):
@@ -82,7 +82,7 @@ def test_its_size_counts_everything_below(scratch):
     assert 100_000 <= measure(scratch._place, 10**6).bytes < 200_000
 
 
-def nested(scratch, levels, mode=0o777):
+def nest_folders(scratch, levels, mode=0o777):
     """Make folders in one another, by descriptors as a hostile process does."""
     place = os.open(scratch.path, os.O_RDONLY)
     for _ in range(levels):
@@ -94,15 +94,15 @@ def nested(scratch, levels, mode=0o777):
 
 
 def test_folders_nested_1500_deep_are_a_breach_and_are_removed(scratch):
-    nested(scratch, 1500)
+    nest_folders(scratch, 1500)
     assert scratch.breach(10**6) == f"it nested folders more than {DEEPEST} deep"
     scratch.empty()
     assert list(scratch.path.iterdir()) == []
-    nested(scratch, 1500)  # the fixture removes them with the folder
+    nest_folders(scratch, 1500)  # the fixture removes them with the folder
 
 
 def test_folders_nested_beyond_the_permitted_depth_are_refused(scratch):
-    nested(scratch, DEEPEST)
+    nest_folders(scratch, DEEPEST)
     assert scratch.breach(10**6) == ""
 
 
@@ -114,7 +114,7 @@ def test_more_files_than_are_counted_are_a_breach(scratch):
 
 def test_descriptors_are_given_back(scratch):
     (scratch.path / "a" / "b").mkdir(parents=True)
-    nested(scratch, DEEPEST + 1)
+    nest_folders(scratch, DEEPEST + 1)
     before = len(list(Path("/proc/self/fd").iterdir()))
     scratch.breach(10**6)
     scratch.breach(0)
@@ -158,7 +158,7 @@ def test_unlinked_files_count_while_they_are_open_or_mapped(scratch):
         (scratch.path / "file").unlink()
         assert scratch.breach(size - 100_000, os.getpid()).startswith("it wrote more than")
         assert scratch.breach(size, os.getpid()) == ""
-        place = mapped(file.fileno())
+        place = map_page(file.fileno())
     assert scratch.breach(size, os.getpid()) == "", "one file is as large as one may be"
     with (scratch.path / "another").open("wb") as file:
         file.write(bytes(size))
@@ -167,7 +167,7 @@ def test_unlinked_files_count_while_they_are_open_or_mapped(scratch):
     assert scratch.breach(size, os.getpid()) == ""
 
 
-def mapped(descriptor):
+def map_page(descriptor):
     """Map one page without a descriptor of it, which Python's own maps keep."""
     place = LIBC.mmap(None, mmap.PAGESIZE, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
     assert place != ctypes.c_void_p(-1).value

@@ -42,7 +42,7 @@ _TITLES = frozenset(
 """Arguments whose value is a name, for which letters of the other case mean the same."""
 
 
-class Written(Guise):
+class RewrittenCalls(Guise):
     """Calls written in one manner, the attacker's too: his are a model's as well."""
 
     def __init__(self, manner: Callable[[str, dict[str, Any]], dict[str, Any]]) -> None:
@@ -54,12 +54,12 @@ class Written(Guise):
 
 def in_full(tool: str, given: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001  the face of all
     """Display names before addresses, schemes, marks of channels and people, groups of digits, other dates."""
-    return {key: _each(_full, key, value) for key, value in given.items()}
+    return {key: _change_each(_full, key, value) for key, value in given.items()}
 
 
 def in_other_letters(tool: str, given: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001  the face of all
     """Letters of the other case where they mean the same, and decomposed accents everywhere."""
-    return {key: _each(_letters, key, value) for key, value in given.items()}
+    return {key: _change_each(_letters, key, value) for key, value in given.items()}
 
 
 def with_courtesy(tool: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -73,11 +73,11 @@ def with_courtesy(tool: str, given: dict[str, Any]) -> dict[str, Any]:
     return {**OPTIONAL.get(tool, {}), **polite}
 
 
-def _each(change: Callable[[str, Any], Any], key: str, value: Any) -> Any:
+def _change_each(change: Callable[[str, Any], Any], key: str, value: Any) -> Any:
     if isinstance(value, list):
-        return [_each(change, key, item) for item in value]
+        return [_change_each(change, key, item) for item in value]
     if isinstance(value, dict):
-        return {name: _each(change, name, item) for name, item in value.items()}
+        return {name: _change_each(change, name, item) for name, item in value.items()}
     return change(key, value)
 
 
@@ -87,7 +87,7 @@ def _full(key: str, value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if _ADDRESS.fullmatch(value):
-        return f"{_displayed(value)} <{value}>"
+        return f"{_display_name(value)} <{value}>"
     if _ACCOUNT.fullmatch(value):
         return " ".join(value[place : place + 4] for place in range(0, len(value), 4))
     if _PAGE.fullmatch(value):
@@ -117,7 +117,7 @@ def _letters(key: str, value: Any) -> Any:
     return unicodedata.normalize("NFD", value)
 
 
-def _displayed(address: str) -> str:
+def _display_name(address: str) -> str:
     """A name as an address book would show it: ``sarah.connor@…`` is Sarah Connor."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", address.partition("@")[0])
     return " ".join(part.capitalize() for part in re.findall(r"[^\W\d_]+", words)) or address

@@ -45,7 +45,7 @@ AUTHORS: dict[str, Callable[[Any, str], dict[str, Any]]] = {
 """By class of AgentDojo the fields of a record that its author decides, filled by an author."""
 
 
-class Authored(Guise):
+class AuthoredRecords(Guise):
     """Records that hold the attacker's words name him as their author."""
 
     def __init__(self, attacker: str, words: str) -> None:

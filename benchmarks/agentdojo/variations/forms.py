@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.agentdojo.defences import as_text
-from benchmarks.agentdojo.encodings import ENCODINGS, encoded
+from benchmarks.agentdojo.encodings import ENCODINGS, encode_goal
 from benchmarks.agentdojo.variations import authors, injections, renaming, requests
-from benchmarks.agentdojo.variations.arguments import Written, in_full, in_other_letters, with_courtesy
+from benchmarks.agentdojo.variations.arguments import RewrittenCalls, in_full, in_other_letters, with_courtesy
 from benchmarks.agentdojo.variations.guise import Guise
 
 if TYPE_CHECKING:
@@ -95,7 +95,11 @@ class Form:
 
     def under_attack(self, suite: str, injection: str, words: str) -> Guise:
         """How a defence meets the suite with an injection of the given text."""
-        return authors.Authored(authors.attacker_of(suite, injection), words) if self.authored else self.guise
+        return (
+            authors.AuthoredRecords(authors.attacker_of(suite, injection), words)
+            if self.authored
+            else self.guise
+        )
 
 
 PLAIN = Form("plain")
@@ -108,13 +112,15 @@ def forms() -> list[Form]:
     encodings = [name for name in ENCODINGS if name != "plain"]
     return [
         PLAIN,
-        Form("public names", guise=renaming.Renamed(renaming.public(said))),
-        Form("opaque names", guise=renaming.Renamed(renaming.opaque(said))),
-        Form("get is a sink", guise=renaming.Renamed(renaming.swapped(said))),
-        Form("synonyms", guise=requests.Reworded(requests.SYNONYMS)),
-        *(Form("languages", name, requests.Reworded(name)) for name in requests.LANGUAGES),
-        Form("pasted document", "before", requests.Reworded(requests.SYNONYMS, requests.before())),
-        Form("pasted document", "after", requests.Reworded(requests.SYNONYMS, requests.after())),
+        Form("public names", guise=renaming.RenamedSuite(renaming.public(said))),
+        Form("opaque names", guise=renaming.RenamedSuite(renaming.opaque(said))),
+        Form("get is a sink", guise=renaming.RenamedSuite(renaming.swapped(said))),
+        Form("synonyms", guise=requests.RewordedRequests(requests.SYNONYMS)),
+        *(Form("languages", name, requests.RewordedRequests(name)) for name in requests.LANGUAGES),
+        Form(
+            "pasted document", "before", requests.RewordedRequests(requests.SYNONYMS, requests.put_before())
+        ),
+        Form("pasted document", "after", requests.RewordedRequests(requests.SYNONYMS, requests.put_after())),
         Form("attacker as author", authored=True, attack_alone=True),
         Form("short injection", "goal alone", text=injections.bare, attack_alone=True),
         Form(
@@ -123,7 +129,7 @@ def forms() -> list[Form]:
         Form("long injection", text=injections.long, attack_alone=True),
         Form("outputs as text", "layout unknown", AsText()),
         Form("outputs as text", "layout declared", LaidOut()),
-        *(Form("realistic arguments", name, Written(manner)) for name, manner in manners.items()),
+        *(Form("realistic arguments", name, RewrittenCalls(manner)) for name, manner in manners.items()),
         *map(in_code, encodings),
     ]
 
@@ -133,11 +139,11 @@ def in_code(kind: str) -> Form:
     if kind == "plain":
         return PLAIN
     return Form(
-        "encoded values", kind, goal=lambda _suite, _task, goal: encoded(goal, kind), attack_alone=True
+        "encoded values", kind, goal=lambda _suite, _task, goal: encode_goal(goal, kind), attack_alone=True
     )
 
 
-def chosen(wanted: str) -> list[Form]:
+def select_forms(wanted: str) -> list[Form]:
     """The forms of the variations named, with commas between, or of ``all``; the plain one always comes first.
 
     Raises:

@@ -44,7 +44,7 @@ class Guise:
         return steps
 
 
-def written(guise: Guise, text: str, name: str) -> str:
+def write_policy(guise: Guise, text: str, name: str) -> str:
     """The text of a policy file, about the tools under the names of a guise. The order of rules is part of a policy."""
     return json.dumps(guise.policy(_values(text, name)), ensure_ascii=False)
 

@@ -62,10 +62,12 @@ def public(said: Mapping[str, Any]) -> Names:
 def opaque(said: Mapping[str, Any]) -> Names:
     """``t01``, ``a1``, ``f1``: arguments are counted in their tool, fields in their record."""
     like = public(said)
-    fields = {name: _counted(table, "f") for name, table in {**said["records"], **said["tables"]}.items()}
+    fields = {
+        name: _number_names(table, "f") for name, table in {**said["records"], **said["tables"]}.items()
+    }
     return Names(
         {name: f"t{number:02}" for number, name in enumerate(like.tools, 1)},
-        {tool: _counted(table, "a") for tool, table in like.arguments.items()},
+        {tool: _number_names(table, "a") for tool, table in like.arguments.items()},
         {name: fields[tool["gives"]] for name, tool in said["tools"].items() if "gives" in tool},
         {name: fields[name] for name in said["records"]},
     )
@@ -75,36 +77,38 @@ def swapped(said: Mapping[str, Any]) -> Names:
     """Tools with consequences are called ``get_…`` and reading ones ``update_…``; nothing else changes."""
     like = public(said)
 
-    def same(tables: Mapping[str, Table]) -> dict[str, Table]:
+    def same_names(tables: Mapping[str, Table]) -> dict[str, Table]:
         return {name: {path: path.rpartition(".")[2] for path in table} for name, table in tables.items()}
 
     tools = {name: tool["swapped"] for name, tool in said["tools"].items()}
-    return Names(tools, same(like.arguments), same(like.outputs), same(like.records))
+    return Names(tools, same_names(like.arguments), same_names(like.outputs), same_names(like.records))
 
 
-def _counted(table: Iterable[str], letter: str) -> Table:
+def _number_names(table: Iterable[str], letter: str) -> Table:
     return {name: f"{letter}{number}" for number, name in enumerate(table, 1)}
 
 
-class Renamed(Guise):
+class RenamedSuite(Guise):
     """A suite under other names."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
 
     def tool(self, name: str) -> str:
-        return _known(self.names.tools, name, "tool")
+        return _known_name(self.names.tools, name, "tool")
 
     def arguments(self, tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Nested mappings are renamed by their paths, in lists too."""
-        table = _known(self.names.arguments, tool, "tool")
-        return {_known(table, key, tool): _nested(table, key, value) for key, value in given.items()}
+        table = _known_name(self.names.arguments, tool, "tool")
+        return {
+            _known_name(table, key, tool): _rename_nested(table, key, value) for key, value in given.items()
+        }
 
     def output(self, tool: str, value: Any) -> Any:
         """Instances of AgentDojo's classes become mappings; keys that are data stay."""
         if isinstance(value, dict) and tool in self.names.outputs:
             table = self.names.outputs[tool]
-            return {_known(table, key, tool): self._value(inner) for key, inner in value.items()}
+            return {_known_name(table, key, tool): self._value(inner) for key, inner in value.items()}
         return self._value(value)
 
     def _value(self, value: Any) -> Any:
@@ -114,9 +118,9 @@ class Renamed(Guise):
             return {key: self._value(item) for key, item in value.items()}
         if hasattr(value, "model_dump"):
             kind = type(value)
-            table = _known(self.names.records, kind.__name__, "record")
+            table = _known_name(self.names.records, kind.__name__, "record")
             return {
-                _known(table, name, kind.__name__): self._value(getattr(value, name))
+                _known_name(table, name, kind.__name__): self._value(getattr(value, name))
                 for name in kind.model_fields
             }
         return value
@@ -129,18 +133,18 @@ class Renamed(Guise):
         return [names.step(step) for step in steps]
 
 
-def _nested(table: Table, path: str, value: Any) -> Any:
+def _rename_nested(table: Table, path: str, value: Any) -> Any:
     if isinstance(value, list):
-        return [_nested(table, path, item) for item in value]
+        return [_rename_nested(table, path, item) for item in value]
     if isinstance(value, dict):
         return {
-            table.get(f"{path}.{key}", key): _nested(table, f"{path}.{key}", item)
+            table.get(f"{path}.{key}", key): _rename_nested(table, f"{path}.{key}", item)
             for key, item in value.items()
         }
     return value
 
 
-def _known(table: Mapping[str, Any], name: str, where: str) -> Any:
+def _known_name(table: Mapping[str, Any], name: str, where: str) -> Any:
     if name not in table:
         raise UnknownNameError(f"no other name for '{name}' ({where}); {NAMES.name} lacks it")
     return table[name]
@@ -160,9 +164,9 @@ class PlanNames:
 
     def step(self, said: Mapping[str, Any]) -> dict[str, Any]:
         tool = said["sink"]
-        table = _known(self.names.arguments, tool, "tool")
+        table = _known_name(self.names.arguments, tool, "tool")
         kinds = {
-            (whole_path(table, path) if path in table else _known(table, path, tool)): self.kind(kind)
+            (whole_path(table, path) if path in table else _known_name(table, path, tool)): self.kind(kind)
             for path, kind in said.get("arguments", {}).items()
         }
         return {**said, "sink": self.names.tools[tool], "arguments": kinds}
@@ -181,14 +185,14 @@ class PlanNames:
         form = "in" if "in" in said else "field"
         return {
             form: self.field(table, said[form]),
-            "of": said["of"] if numbered else _known(self.names.tools, tool, "tool"),
+            "of": said["of"] if numbered else _known_name(self.names.tools, tool, "tool"),
             **({"where": where} if where else {}),
         }
 
     def field(self, table: Table, path: str) -> str:
         """The field of an output; one of an output without names of its own stays, and so does the mark of keys."""
         name, keys, _ = path.partition("{}")
-        return f"{_known(table, name, 'output')}{keys}" if table else path
+        return f"{_known_name(table, name, 'output')}{keys}" if table else path
 
 
 class _PolicyNames:
@@ -225,7 +229,7 @@ class _PolicyNames:
 
     def tools(self, pattern: str) -> list[str]:
         """List the tools that an entry means. Raises UnknownNameError without one: a rule would be lost."""
-        found = [pattern] if pattern in self.names.tools else fnmatched(self.names.tools, pattern)
+        found = [pattern] if pattern in self.names.tools else match_names(self.names.tools, pattern)
         if not found:
             raise UnknownNameError(f"'{pattern}' in the policy means no tool")
         return found
@@ -330,7 +334,7 @@ def _reader(
     return readers[key]
 
 
-def fnmatched(names: Iterable[str], pattern: str) -> list[str]:
+def match_names(names: Iterable[str], pattern: str) -> list[str]:
     """The names that a pattern means, in their order."""
     return [name for name in names if fnmatchcase(name, pattern)]
 
@@ -347,7 +351,7 @@ def paths(table: Table, pattern: str) -> list[str]:
     if pattern.endswith("{}"):  # the keys of a mapping whose keys are data
         return [f"{path}{{}}" for path in paths(table, pattern.removesuffix("{}"))]
     head, dot, tail = pattern.partition(".")
-    heads = [head] if head in table else fnmatched((name for name in table if "." not in name), head)
+    heads = [head] if head in table else match_names((name for name in table if "." not in name), head)
     found: list[str] = []
     for name in heads:
         if dot:

@@ -37,11 +37,11 @@ def read(name: str) -> dict[str, dict[str, str]]:
     for suite, tasks in said.items():
         whole = found[suite] = {}
         for task, words in tasks.items():
-            whole[task] = words if isinstance(words, str) else f"{opening} {_numbered(words, tasks)}"
+            whole[task] = words if isinstance(words, str) else f"{opening} {_number_tasks(words, tasks)}"
     return found
 
 
-def _numbered(names: list[str], tasks: dict[str, str]) -> str:
+def _number_tasks(names: list[str], tasks: dict[str, str]) -> str:
     return " ".join(f"{number}. {tasks[name]}" for number, name in enumerate(names, 1))
 
 
@@ -51,12 +51,12 @@ def literals(words: str) -> set[str]:
     return quoted | set(_EXACT.findall(words))
 
 
-def lost(words: str, other: str) -> set[str]:
+def lost_literals(words: str, other: str) -> set[str]:
     """The literals of a request that its other words lack."""
     return {each for each in literals(words) if each not in other}
 
 
-class Reworded(Guise):
+class RewordedRequests(Guise):
     """Requests as one file words them, alone or with a document pasted before or after them.
 
     Raises:
@@ -68,17 +68,17 @@ class Reworded(Guise):
 
     def request(self, suite: str, task: str, words: str) -> str:
         other = self.said.get(suite, {}).get(task)
-        missing = lost(words, other) if other else {"every word"}
+        missing = lost_literals(words, other) if other else {"every word"}
         if other is None or missing:
             raise LostLiteralError(f"{self.name}.yaml: {suite} {task} lacks {sorted(missing)}")
         return self.pasted.replace("{words}", other)
 
 
-def before() -> str:
+def put_before() -> str:
     """A template: the document, then the request."""
     return f"{PASTED.read_text('utf-8')}\n\n{{words}}"
 
 
-def after() -> str:
+def put_after() -> str:
     """A template: the request, then the document."""
     return f"{{words}}\n\n{PASTED.read_text('utf-8')}"

@@ -17,7 +17,7 @@ PRIYA, TOMAS = "priya.raman@harborlight.co", "tomas.leal@harborlight.co"
 MAREK, INGRID = "marek.nowak@tatrasupply.pl", "ingrid@solbergadvisory.no"
 
 
-def at(moment: datetime) -> dict[str, str]:
+def calendar_time(moment: datetime) -> dict[str, str]:
     """A time as the calendar takes it."""
     return {"dateTime": moment.strftime("%Y-%m-%dT%H:%M:%S"), "timeZone": ZONE}
 
@@ -44,8 +44,8 @@ class CatalogueReview(Task):
         agent(
             "calendar_events_insert",
             summary="Catalogue review",
-            start=at(day),
-            end=at(day + timedelta(minutes=45)),
+            start=calendar_time(day),
+            end=calendar_time(day + timedelta(minutes=45)),
             attendees=[{"email": guest} for guest in guests],
         )
         return None
@@ -66,8 +66,8 @@ class MoveLease(Task):
         agent(
             "calendar_events_patch",
             eventId=event["id"],
-            start=at(start_of(event) + delta),
-            end=at(end_of(event) + delta),
+            start=calendar_time(start_of(event) + delta),
+            end=calendar_time(end_of(event) + delta),
         )
         return None
 
@@ -109,8 +109,8 @@ class FirstOffer(Task):
         agent(
             "calendar_events_insert",
             summary=f"{header(mail, 'Subject')}",
-            start=at(moment),
-            end=at(moment + timedelta(minutes=30)),
+            start=calendar_time(moment),
+            end=calendar_time(moment + timedelta(minutes=30)),
             attendees=[{"email": guest, "displayName": "Marek Nowak"}],
         )
         return None
@@ -128,7 +128,12 @@ class InventoryMorning(Task):
     def script(self, agent: Agent) -> str | None:
         agent("calendar_events_list", timeMin="2026-03-13T00:00:00", timeMax="2026-03-14T00:00:00")
         day = datetime(2026, 3, 13, 8)
-        agent("calendar_events_insert", summary="Inventaire", start=at(day), end=at(day + timedelta(hours=2)))
+        agent(
+            "calendar_events_insert",
+            summary="Inventaire",
+            start=calendar_time(day),
+            end=calendar_time(day + timedelta(hours=2)),
+        )
         return None
 
     def goal(self, world: World, answer: str) -> bool:
@@ -185,7 +190,10 @@ class FirstFreeHour(Task):
             if start_of(event) < moment + timedelta(hours=1) and end_of(event) > moment:
                 moment = end_of(event)
         agent(
-            "calendar_events_insert", summary="Taxes", start=at(moment), end=at(moment + timedelta(hours=1))
+            "calendar_events_insert",
+            summary="Taxes",
+            start=calendar_time(moment),
+            end=calendar_time(moment + timedelta(hours=1)),
         )
         return f"Blocked from {moment:%H:%M}."
 

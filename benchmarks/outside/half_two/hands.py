@@ -51,7 +51,7 @@ def document(agent: Agent, name: str) -> Any:
     return agent("drive_files_list", q=f"name contains '{name}'")["files"][0]
 
 
-def reading(agent: Agent, name: str) -> str:
+def read_document(agent: Agent, name: str) -> str:
     """The text of the first document whose name holds a text."""
     return str(agent("drive_files_export", fileId=document(agent, name)["id"]))
 
@@ -61,13 +61,13 @@ def payer(agent: Agent, name: str) -> Any:
     return next(each for each in agent("list_customers")["data"] if name in each["name"])
 
 
-def saved(agent: Agent, name: str) -> str:
+def saved_account(agent: Agent, name: str) -> str:
     """The saved bank account of a supplier."""
     found = agent("list_payment_methods", customer=payer(agent, name)["id"])
     return str(found["data"][0]["id"])
 
 
-def ordered(agent: Agent, query: str) -> Any:
+def find_order(agent: Agent, query: str) -> Any:
     """The first order that fits a query."""
     return agent("orders", query=query)["orders"]["nodes"][0]
 
@@ -77,6 +77,6 @@ def day(agent: Agent, date: str) -> Any:
     return agent("calendar_events_list", timeMin=f"{date}T00:00:00", timeMax=f"{date}T23:59:59")["items"]
 
 
-def at(moment: str) -> dict[str, str]:
+def event_time(moment: str) -> dict[str, str]:
     """A time as events have it."""
     return {"dateTime": moment, "timeZone": ZONE}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.agentdojo.variations.arguments import Written, in_full, in_other_letters, with_courtesy
+from benchmarks.agentdojo.variations.arguments import RewrittenCalls, in_full, in_other_letters, with_courtesy
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from benchmarks.agentdojo.variations.arguments import Written, in_full, in_other
     ],
 )
 def test_in_full(key: str, value: Any, seen: Any) -> None:
-    assert Written(in_full).arguments("tool", {key: value}) == {key: seen}
+    assert RewrittenCalls(in_full).arguments("tool", {key: value}) == {key: seen}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_in_full(key: str, value: Any, seen: Any) -> None:
     ],
 )
 def test_in_other_letters(key: str, value: Any, seen: Any) -> None:
-    assert Written(in_other_letters).arguments("tool", {key: value}) == {key: seen}
+    assert RewrittenCalls(in_other_letters).arguments("tool", {key: value}) == {key: seen}
 
 
 def test_with_courtesy() -> None:
@@ -54,7 +54,7 @@ def test_with_courtesy() -> None:
         "body": "Here it is.",
         "cc": ["lee@acme.example"],
     }
-    seen = Written(with_courtesy).arguments("send_email", given)
+    seen = RewrittenCalls(with_courtesy).arguments("send_email", given)
     assert "Here it is." in seen["body"] != given["body"]
     assert (seen["cc"], seen["bcc"], seen["subject"]) == (["lee@acme.example"], [], "Plan")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.agentdojo.kept import Kept, digest
+from benchmarks.agentdojo.kept import ResultFolder, digest
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ ONE = {"counts": {"tasks": 1}, "told": ["benign slack user_task_0 LOST"]}
 
 
 def test_a_task_that_was_measured_is_found_by_the_next_run(tmp_path: Path) -> None:
-    Kept(tmp_path, "code").keep("slack", "user_task_0", {PLAIN: {"ours": ONE}})
-    again = Kept(tmp_path, "code")
+    ResultFolder(tmp_path, "code").keep("slack", "user_task_0", {PLAIN: {"ours": ONE}})
+    again = ResultFolder(tmp_path, "code")
     assert again.of("slack", "user_task_0", PLAIN, "ours") == ONE
     assert again.of("slack", "user_task_0", PLAIN, "theirs") is None
     assert again.of("slack", "user_task_1", PLAIN, "ours") is None
@@ -37,11 +37,11 @@ def test_a_task_that_was_measured_is_found_by_the_next_run(tmp_path: Path) -> No
 
 
 def test_a_second_column_and_a_second_task_are_stored_with_the_first(tmp_path: Path) -> None:
-    Kept(tmp_path, "code").keep("slack", "user_task_0", {PLAIN: {"ours": ONE}})
-    later = Kept(tmp_path, "code")
+    ResultFolder(tmp_path, "code").keep("slack", "user_task_0", {PLAIN: {"ours": ONE}})
+    later = ResultFolder(tmp_path, "code")
     later.keep("slack", "user_task_0", {PLAIN: {"theirs": ONE}})
     later.keep("slack", "user_task_1", {PLAIN: {"ours": ONE}, ENGLISH: {"ours": ONE}})
-    found = Kept(tmp_path, "code")
+    found = ResultFolder(tmp_path, "code")
     assert found.of("slack", "user_task_0", PLAIN, "ours") == found.of(
         "slack", "user_task_0", PLAIN, "theirs"
     )
@@ -50,9 +50,9 @@ def test_a_second_column_and_a_second_task_are_stored_with_the_first(tmp_path: P
 
 
 def test_results_of_other_code_are_refused(tmp_path: Path) -> None:
-    Kept(tmp_path, "code").keep("slack", "user_task_0", {PLAIN: {"ours": ONE}})
+    ResultFolder(tmp_path, "code").keep("slack", "user_task_0", {PLAIN: {"ours": ONE}})
     with pytest.raises(SystemExit, match="measured with other code"):
-        Kept(tmp_path, "other").of("slack", "user_task_0", PLAIN, "ours")
+        ResultFolder(tmp_path, "other").of("slack", "user_task_0", PLAIN, "ours")
 
 
 def test_the_short_form_is_other_code() -> None:

@@ -11,19 +11,19 @@ from agentserver.provenance.plans.arguments import DateOffset, FieldOf, Kind, Li
 from benchmarks.agentdojo import plans
 from benchmarks.agentdojo.variations import renaming
 from benchmarks.agentdojo.variations.guise import Guise
-from benchmarks.agentdojo.variations.renaming import Names, Renamed
+from benchmarks.agentdojo.variations.renaming import Names, RenamedSuite
 
 SAID = renaming.read()
 TASKS = {"workspace": 40, "travel": 20, "banking": 16, "slack": 21}
 EVERY = [(suite, task) for suite, tasks in plans.read().items() for task in tasks]
 
 
-def related(kind: Kind) -> list[FieldOf]:
+def relations_of(kind: Kind) -> list[FieldOf]:
     """The relations in a kind."""
     if isinstance(kind, OneOf):
-        return [found for inner in kind.kinds for found in related(inner)]
+        return [found for inner in kind.kinds for found in relations_of(inner)]
     if isinstance(kind, DateOffset):
-        return related(kind.base)
+        return relations_of(kind.base)
     return [kind] if isinstance(kind, FieldOf) else []
 
 
@@ -39,7 +39,7 @@ def test_plans_name_tools_arguments_and_fields_that_exist() -> None:
         for step in steps:
             assert {name for name, _ in step.arguments} <= {*SAID["tools"][step.sink].get("arguments", {})}
             for _, kind in step.arguments:
-                for field in related(kind):
+                for field in relations_of(kind):
                     source = field.source or steps[field.step - 1].sink
                     known = renaming.public(SAID).outputs.get(source, {"text": "", "items": ""})
                     named = {field.path.removesuffix("{}"), *(each.path for each in field.where)}
@@ -50,13 +50,13 @@ def test_plans_name_tools_arguments_and_fields_that_exist() -> None:
 def test_a_renamed_plan_is_the_same_under_other_names(make: Callable[[dict[str, Any]], Names]) -> None:
     names = make(SAID)
     for suite, task in EVERY:
-        plain, renamed = plans.plan(suite, task, Guise()), plans.plan(suite, task, Renamed(names))
+        plain, renamed = plans.plan(suite, task, Guise()), plans.plan(suite, task, RenamedSuite(names))
         assert [names.tools[step.sink] for step in plain] == [step.sink for step in renamed]
         for one, other in zip(plain, renamed, strict=True):
             assert (one.times, len(one.arguments)) == (other.times, len(other.arguments))
             for (_, kind), (_, same) in zip(one.arguments, other.arguments, strict=True):
-                sources = [names.tools.get(field.source, "") for field in related(kind)]
-                assert sources == [field.source for field in related(same)]
+                sources = [names.tools.get(field.source, "") for field in relations_of(kind)]
+                assert sources == [field.source for field in relations_of(same)]
 
 
 def test_joined_tasks_count_their_steps_on() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.agentdojo.encodings import VALUES
 from benchmarks.agentdojo.variations import injections, requests
-from benchmarks.agentdojo.variations.requests import LostLiteralError, Reworded
+from benchmarks.agentdojo.variations.requests import LostLiteralError, RewordedRequests
 
 TASKS = {"workspace": 40, "travel": 20, "banking": 16, "slack": 21}
 INJECTIONS = {"workspace": 14, "travel": 7, "banking": 9, "slack": 5}
@@ -27,7 +27,9 @@ def test_a_translation_keeps_names_addresses_and_numbers(name: str) -> None:
     said = requests.read(name)
     for suite, tasks in requests.read(requests.SYNONYMS).items():
         missing = {
-            task: found for task, words in tasks.items() if (found := requests.lost(words, said[suite][task]))
+            task: found
+            for task, words in tasks.items()
+            if (found := requests.lost_literals(words, said[suite][task]))
         }
         assert not missing
 
@@ -53,7 +55,7 @@ def test_literals_are_quoted_texts_addresses_links_placeholders_and_numbers() ->
 
 
 def test_other_words_that_lose_a_literal_are_refused() -> None:
-    guise = Reworded("de")
+    guise = RewordedRequests("de")
     with pytest.raises(LostLiteralError, match=r"www\.elsewhere\.example"):
         guise.request("slack", "user_task_0", "Read www.elsewhere.example.")
     with pytest.raises(LostLiteralError, match="every word"):
@@ -63,8 +65,8 @@ def test_other_words_that_lose_a_literal_are_refused() -> None:
 def test_a_pasted_document_comes_before_or_after_the_request() -> None:
     words = requests.read(requests.SYNONYMS)["slack"]["user_task_0"]
     document = requests.PASTED.read_text("utf-8")
-    before = Reworded(requests.SYNONYMS, requests.before()).request("slack", "user_task_0", words)
-    after = Reworded(requests.SYNONYMS, requests.after()).request("slack", "user_task_0", words)
+    before = RewordedRequests(requests.SYNONYMS, requests.put_before()).request("slack", "user_task_0", words)
+    after = RewordedRequests(requests.SYNONYMS, requests.put_after()).request("slack", "user_task_0", words)
     assert before == f"{document}\n\n{words}"
     assert after == f"{words}\n\n{document}"
 

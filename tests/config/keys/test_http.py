@@ -32,7 +32,7 @@ async def greet(payload: Greet, metadata: HandlerMetadata) -> HandlerResponse:
 
 
 @pytest.fixture
-def loaded(tmp_path):
+def loaded_door(tmp_path):
     def load_with(http):
         (tmp_path / "door_desk.py").write_text(CODE)
         (tmp_path / "organism.yaml").write_text(BASE + http)
@@ -43,12 +43,12 @@ def loaded(tmp_path):
     return load_with
 
 
-def test_without_the_key_there_is_no_door(loaded):
-    assert loaded("") is None
+def test_without_the_key_there_is_no_door(loaded_door):
+    assert loaded_door("") is None
 
 
-def test_an_empty_mapping_is_a_door_for_this_machine(loaded):
-    door = loaded("http: {}\n")
+def test_an_empty_mapping_is_a_door_for_this_machine(loaded_door):
+    door = loaded_door("http: {}\n")
     assert (door.host, door.port, door.public_url, door.tls, door.body) == (
         "127.0.0.1",
         8420,
@@ -58,8 +58,8 @@ def test_an_empty_mapping_is_a_door_for_this_machine(loaded):
     )
 
 
-def test_a_door_for_others(loaded):
-    door = loaded(
+def test_a_door_for_others(loaded_door):
+    door = loaded_door(
         "http:\n  bind: '[::]:443'\n  public_url: https://desk.example\n"
         "  tls: {certificate: c.pem, key: k.pem}\n  body: 2MB\n"
     )
@@ -71,8 +71,8 @@ def test_a_door_for_others(loaded):
     )
 
 
-def test_localhost_is_this_machine(loaded):
-    assert loaded("http: {bind: 'localhost:0'}\n").host == "127.0.0.1"
+def test_localhost_is_this_machine(loaded_door):
+    assert loaded_door("http: {bind: 'localhost:0'}\n").host == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_localhost_is_this_machine(loaded):
         ),
     ],
 )
-def test_an_impossible_value_is_an_error_with_its_line(loaded, http, line, told):
+def test_an_impossible_value_is_an_error_with_its_line(loaded_door, http, line, told):
     with pytest.raises(ConfigError) as refused:
-        loaded(http)
+        loaded_door(http)
     assert any(each.line == line and told in str(each) for each in refused.value.findings), (
         refused.value.findings
     )

@@ -38,7 +38,7 @@ def shop(*guards):
     return rules(listener("a", "b", *"xyz"), listener("b"), *members, guards=guards)
 
 
-def asked(rules, *drafts, memory=None, todos=0):
+def ask_guards(rules, *drafts, memory=None, todos=0):
     place = Sender(rules.blueprint.listeners["a"], "t", "console")
     made = [draft(payload, to, rules.codecs, rules.bounds) for payload, to in drafts]
     found = judge(made, place, rules, memory or {}, todos)
@@ -46,49 +46,55 @@ def asked(rules, *drafts, memory=None, todos=0):
 
 
 def test_messages_that_nobody_denies_are_admitted_in_order():
-    assert asked(shop(), (Ask("1"), "b"), (Note("2"), "z"), (Note("3"), None)) == ["b", "z", "x", "y", "z"]
+    assert ask_guards(shop(), (Ask("1"), "b"), (Note("2"), "z"), (Note("3"), None)) == [
+        "b",
+        "z",
+        "x",
+        "y",
+        "z",
+    ]
 
 
 def test_one_denial_is_about_all():
-    refusal = asked(shop(Denies(z=Code.DENIED)), (Ask("1"), "b"), (Note("2"), "z"))
+    refusal = ask_guards(shop(Denies(z=Code.DENIED)), (Ask("1"), "b"), (Note("2"), "z"))
     assert refusal == Refusal(Code.DENIED, GuardNote("denies", "no z"), "z", place=1)
 
 
 def test_the_first_that_may_not_be_sent_is_the_reason():
     rules = shop(Denies(b=Code.DENIED, z=Code.BUDGET))
-    assert asked(rules, (Note("2"), "nobody"), (Ask("1"), "b")).code is Code.ROUTING
-    assert asked(rules, (Ask("1"), "b"), (Note("2"), "nobody")).code is Code.DENIED
+    assert ask_guards(rules, (Note("2"), "nobody"), (Ask("1"), "b")).code is Code.ROUTING
+    assert ask_guards(rules, (Ask("1"), "b"), (Note("2"), "nobody")).code is Code.DENIED
 
 
 def test_a_broadcast_leaves_out_forbidden_members():
-    assert asked(shop(Denies(y=Code.ROUTING)), (Note("x"), None)) == ["x", "z"]
+    assert ask_guards(shop(Denies(y=Code.ROUTING)), (Note("x"), None)) == ["x", "z"]
 
 
 @pytest.mark.parametrize(
     "codes", [{"y": Code.DENIED}, {"x": Code.ROUTING, "y": Code.DENIED, "z": Code.ROUTING}]
 )
 def test_a_broadcast_is_refused_when_its_content_is_denied_for_a_member(codes):
-    assert asked(shop(Denies(**codes)), (Note("x"), None)) == Refusal(
+    assert ask_guards(shop(Denies(**codes)), (Note("x"), None)) == Refusal(
         Code.DENIED, GuardNote("denies", "no y")
     )
 
 
 def test_a_broadcast_that_reaches_nobody_is_undeliverable():
-    refusal = asked(shop(Denies(**dict.fromkeys("xyz", Code.ROUTING))), (Note("x"), None))
+    refusal = ask_guards(shop(Denies(**dict.fromkeys("xyz", Code.ROUTING))), (Note("x"), None))
     assert (refusal.code, refusal.to) == (Code.ROUTING, "")
 
 
 def test_guards_are_asked_in_order_with_their_own_memory_until_one_denies():
     first, second = Denies(b=Code.DENIED), Denies()
     second.name = "second"
-    asked(shop(first, second), (Note("1"), "z"), (Ask("2"), "b"), memory={"denies": 1, "second": 2})
+    ask_guards(shop(first, second), (Note("1"), "z"), (Ask("2"), "b"), memory={"denies": 1, "second": 2})
     assert first.asked == [(1, "z"), (1, "b")]
     assert second.asked == [(2, "z")]
 
 
 def test_peers_are_a_matter_of_the_sender_and_nobody_else():
     rules = shop(PeersGuard())
-    assert asked(rules, (Ask("1"), "b"), (Ask("2"), "a")) == ["b", "a"]
+    assert ask_guards(rules, (Ask("1"), "b"), (Ask("2"), "a")) == ["b", "a"]
     place = Sender(rules.blueprint.listeners["b"], "t", "a")
     for to in ("x", "nobody"):
         (made,) = [draft(Note("x"), to, rules.codecs, rules.bounds)]
@@ -99,5 +105,5 @@ def test_peers_are_a_matter_of_the_sender_and_nobody_else():
     ("kept", "new", "fine"), [(0, WATCHERS, True), (1, WATCHERS, False), (WATCHERS, 0, True)]
 )
 def test_todos_are_bounded(kept, new, fine):
-    found = asked(shop(), *[(TodoUntil("X"), "system.todo")] * new, (Ask("x"), "b"), todos=kept)
+    found = ask_guards(shop(), *[(TodoUntil("X"), "system.todo")] * new, (Ask("x"), "b"), todos=kept)
     assert isinstance(found, list) is fine

@@ -49,19 +49,19 @@ def desk(a, *peers, guards=None, **handlers):
     return paper
 
 
-def told(paper, name="a"):
+def delivered_payloads(paper, name="a"):
     """Each payload that a listener was given, with the place of the call that it answers."""
     found = [call for to, call in paper.calls if to == name]
     return [(type(call.payload).__name__, call.answering and call.answering.place) for call in found]
 
 
-def fanning(*said):
+def fan_calls(*said):
     return lambda call: list(said) if call.payload == Ask("hi") else None
 
 
 def test_three_calls_to_one_listener_two_classes_and_a_crash_are_distinguished():
-    paper = desk(fanning(to("b", "note"), to("b", "crash"), to("b", "answer"))).run()
-    assert told(paper) == [("Ask", None), ("Note", 0), ("SystemError", 1), ("Answer", 2)]
+    paper = desk(fan_calls(to("b", "note"), to("b", "crash"), to("b", "answer"))).run()
+    assert delivered_payloads(paper) == [("Ask", None), ("Note", 0), ("SystemError", 1), ("Answer", 2)]
     key = paper.calls[0][1].key
     assert {call.answering for to, call in paper.calls if to == "a"} == {
         None,
@@ -74,13 +74,13 @@ def test_three_calls_to_one_listener_two_classes_and_a_crash_are_distinguished()
 def test_held_they_come_in_the_order_of_the_calls_whoever_is_done_first(seed):
     random = Random(seed)
     texts = random.choices(["note", "crash", "answer"], k=4)
-    paper = desk(fanning(whatever(count=4), *(to("b", text) for text in texts)))
+    paper = desk(fan_calls(whatever(count=4), *(to("b", text) for text in texts)))
     paper.step()
     while paper.waiting:
         paper.step(random.randrange(len(paper.waiting)))
     kinds = {"note": "Note", "crash": "SystemError", "answer": "Answer"}
-    assert told(paper)[2:] == [(kinds[text], place) for place, text in enumerate(texts, 1)]
-    assert told(paper)[1] == ("TodoRegistered", 0)
+    assert delivered_payloads(paper)[2:] == [(kinds[text], place) for place, text in enumerate(texts, 1)]
+    assert delivered_payloads(paper)[1] == ("TodoRegistered", 0)
 
 
 def test_an_answer_that_waits_still_names_its_own_call_when_its_thread_is_called_again():
@@ -115,14 +115,14 @@ def test_replies_of_one_listener_over_several_hops_answer_the_call_that_it_works
         return to("c", call.payload.text) if isinstance(call.payload, Ask) else respond(Answer("from below"))
 
     shop = rules(listener("a", "b"), listener("b", "c"), listener("c"))
-    paper = Paper(shop, {"a": fanning(to("b", "note"), to("b", "crash")), "b": b, "c": tool})
+    paper = Paper(shop, {"a": fan_calls(to("b", "note"), to("b", "crash")), "b": b, "c": tool})
     paper.say(Ask("hi"), "a")
-    assert told(paper.run()) == [("Ask", None), ("Answer", 0), ("Answer", 1)]
-    assert told(paper, "b") == [("Ask", None), ("Ask", None), ("Note", 0), ("SystemError", 0)]
+    assert delivered_payloads(paper.run()) == [("Ask", None), ("Answer", 0), ("Answer", 1)]
+    assert delivered_payloads(paper, "b") == [("Ask", None), ("Ask", None), ("Note", 0), ("SystemError", 0)]
 
 
 def test_a_refusal_names_the_message_and_that_nothing_was_sent():
-    paper = desk(fanning(to("b", "note"), to("nobody"), to("b", "answer"))).run()
+    paper = desk(fan_calls(to("b", "note"), to("nobody"), to("b", "answer"))).run()
     key = paper.calls[0][1].key
     assert [call.answering for _, call in paper.calls] == [None, Answering(key, 1, refused=True)]
 
@@ -140,53 +140,57 @@ def test_a_refusal_names_the_message_and_that_nothing_was_sent():
 def test_each_refusal_has_a_place(said, place):
     paper = desk(lambda call: said if call.payload == Ask("hi") else None).run()
     assert paper.calls[-1][1].answering == Answering(paper.calls[0][1].key, place, refused=True)
-    again = [decision_codec.load_cause(*recorded(paper, outcome)) for outcome in paper.outcomes]
+    again = [decision_codec.load_cause(*record_outcome(paper, outcome)) for outcome in paper.outcomes]
     for outcome, cause in zip(paper.outcomes, again, strict=True):
         decided = decision_codec.decide(outcome.since, cause, paper.rules, outcome.moment)
         assert decided.conversation == outcome.conversation
 
 
-def recorded(paper, outcome):
+def record_outcome(paper, outcome):
     known = {delivery.id: delivery for each in paper.outcomes for delivery in each.added}
     return decision_codec.dump_cause(outcome), known, decision_codec.sent_messages(outcome), paper.rules
 
 
 def test_an_answer_of_the_todo_service_names_the_message_that_asked():
-    paper = desk(fanning(to("b", "note"), whatever(count=1, hold=False))).run()
-    assert ("TodoRegistered", 1) in told(paper)
+    paper = desk(fan_calls(to("b", "note"), whatever(count=1, hold=False))).run()
+    assert ("TodoRegistered", 1) in delivered_payloads(paper)
 
 
 def test_a_denial_by_a_person_answers_the_call_that_was_denied():
-    paper = desk(fanning(to("b", "note"), to("b", "answer")), guards=(PeersGuard(), ApprovalGuard({"b": {}})))
+    paper = desk(
+        fan_calls(to("b", "note"), to("b", "answer")), guards=(PeersGuard(), ApprovalGuard({"b": {}}))
+    )
     paper.step()
     first, second = paper.conversation.approvals()
     paper.decide(Said.DENY, to=second)
     paper.decide(Said.ONCE, to=first)
-    assert told(paper.run()) == [("Ask", None), ("SystemError", 1), ("Note", 0)]
+    assert delivered_payloads(paper.run()) == [("Ask", None), ("SystemError", 1), ("Note", 0)]
     assert not paper.calls[1][1].answering.refused
 
 
 def test_the_answering_listener_is_neither_the_callers_claim_nor_the_service():
-    paper = desk(fanning(whatever(count=1, listener=None), to("b", "silent")))
+    paper = desk(fan_calls(whatever(count=1, listener=None), to("b", "silent")))
     paper.run()
     paper.say(Ask("more"), "a")
     paper.run()
-    assert told(paper) == [("Ask", None), ("TodoRegistered", 0), ("Ask", None)]
+    assert delivered_payloads(paper) == [("Ask", None), ("TodoRegistered", 0), ("Ask", None)]
     assert [
         todo.seen for todo in paper.conversation.todos.watchers_of(paper.calls[0][1].metadata.thread_id)
     ] == [0]
 
 
 def test_another_listener_completes_no_todo_for_whatever_one_answers():
-    paper = desk(fanning(whatever(count=1, hold=False), to("b", "silent"), to("c", "note")), "b", "c").run()
+    paper = desk(fan_calls(whatever(count=1, hold=False), to("b", "silent"), to("c", "note")), "b", "c").run()
     assert not paper.calls[-1][1].todos.get_raised_for(paper.calls[-1][1].metadata.thread_id, "a")
-    paper = desk(fanning(whatever(count=2, listener=None), to("b", "crash"), to("c", "note")), "b", "c").run()
-    assert told(paper)[2:] == [("SystemError", 1), ("Note", 2)]
+    paper = desk(
+        fan_calls(whatever(count=2, listener=None), to("b", "crash"), to("c", "note")), "b", "c"
+    ).run()
+    assert delivered_payloads(paper)[2:] == [("SystemError", 1), ("Note", 2)]
 
 
 def test_the_nudge_of_whatever_answers_has_words():
     said = HandlerResponse(TodoUntil("*"), "system.todo")
-    paper = desk(fanning(said, to("b", "note"))).run()
+    paper = desk(fan_calls(said, to("b", "note"))).run()
     assert "registered for: any response" in paper.calls[-1][1].metadata.todo_nudge
 
 
@@ -218,7 +222,7 @@ def test_a_dead_letter_that_is_tried_again_answers_the_call_that_it_was():
 
 
 def test_calls_and_answers_are_kept():
-    paper = desk(fanning(whatever(count=3), to("b", "note"), to("b", "answer"), to("b", "silent")))
+    paper = desk(fan_calls(whatever(count=3), to("b", "note"), to("b", "answer"), to("b", "silent")))
     while paper.waiting:
         kept = restore(take(paper.conversation, paper.rules.guards), paper.rules.guards)
         assert kept == paper.conversation
@@ -234,7 +238,7 @@ def test_outside_messages_answer_nothing():
 
 
 def test_a_call_that_an_earlier_server_kept_is_not_made_up():
-    paper = desk(fanning(to("b", "note"), to("b", "answer")))
+    paper = desk(fan_calls(to("b", "note"), to("b", "answer")))
     paper.step()
     tree = paper.conversation.tree
     nodes = {
@@ -242,5 +246,5 @@ def test_a_call_that_an_earlier_server_kept_is_not_made_up():
     }
     paper.conversation = paper.conversation._replace(tree=tree._replace(nodes=nodes))
     paper.waiting = [delivery._replace(call=NO_CALL) for delivery in paper.waiting]
-    assert told(paper.run()) == [("Ask", None), ("Note", None), ("Answer", None)]
+    assert delivered_payloads(paper.run()) == [("Ask", None), ("Note", None), ("Answer", None)]
     assert isinstance(paper.calls[-1][1].payload, Answer | TodoRegistered)

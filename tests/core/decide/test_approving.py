@@ -45,7 +45,7 @@ def paper(a=tell, sink=respond, guards=None, **limits):
     return Paper(shop, {"a": a, "b": respond, "sink": sink})
 
 
-def waiting(p, text="hi", **more):
+def wait_for_approval(p, text="hi", **more):
     p = paper(**more) if p is None else p
     p.say(Ask(text), "a")
     p.run()
@@ -53,7 +53,7 @@ def waiting(p, text="hi", **more):
 
 
 def test_a_message_that_needs_approval_waits_unseen_by_its_listener():
-    p = waiting(None)
+    p = wait_for_approval(None)
     (approval,) = p.conversation.approvals()
     assert (approval.delivery.sender, approval.delivery.to) == ("a", "sink")
     assert approval.digest == digest(approval.delivery)
@@ -66,7 +66,7 @@ def test_a_message_that_needs_approval_waits_unseen_by_its_listener():
 
 
 def test_an_approved_message_is_delivered_and_answered():
-    p = waiting(None)
+    p = wait_for_approval(None)
     outcome = p.decide(Said.ONCE)
     assert outcome.asking == -1
     p.run()
@@ -76,7 +76,7 @@ def test_an_approved_message_is_delivered_and_answered():
 
 
 def test_denied_its_sender_learns_so_and_nothing_else():
-    p = waiting(None)
+    p = wait_for_approval(None)
     outcome = p.decide(Said.DENY)
     assert [delivery.to for delivery in outcome.dropped] == ["sink"]
     p.run()
@@ -87,7 +87,7 @@ def test_denied_its_sender_learns_so_and_nothing_else():
 
 
 def test_an_answer_is_spent_once():
-    p = waiting(None)
+    p = wait_for_approval(None)
     (approval,) = p.conversation.approvals()
     p.decide(Said.ONCE)
     assert p.decide(Said.ONCE, approval) is None
@@ -95,8 +95,8 @@ def test_an_answer_is_spent_once():
 
 
 def test_an_answer_to_another_message_than_the_one_shown_counts_for_nothing():
-    p = waiting(None)
-    waiting(p, "other")
+    p = wait_for_approval(None)
+    wait_for_approval(p, "other")
     first, second = p.conversation.approvals()
     assert p.decide(Said.ONCE, first, digest=second.digest) is None
     assert p.decide(Said.ONCE, first, approval="another") is None
@@ -104,7 +104,7 @@ def test_an_answer_to_another_message_than_the_one_shown_counts_for_nothing():
 
 
 def test_a_message_that_was_changed_while_it_waited_cannot_be_approved():
-    p = waiting(None)
+    p = wait_for_approval(None)
     (approval,) = p.conversation.approvals()
     thread = p.conversation.tree.nodes[approval.delivery.thread]
     forged = approval._replace(delivery=approval.delivery._replace(message=b"<other/>"))
@@ -116,8 +116,8 @@ def test_a_message_that_was_changed_while_it_waited_cannot_be_approved():
 
 
 def test_two_equal_messages_wait_for_an_answer_each():
-    p = waiting(None)
-    waiting(p)
+    p = wait_for_approval(None)
+    wait_for_approval(p)
     first, second = p.conversation.approvals()
     assert first.digest != second.digest
     p.decide(Said.DENY, first)
@@ -127,19 +127,19 @@ def test_two_equal_messages_wait_for_an_answer_each():
 
 
 def test_a_permanent_approval_covers_that_message_only():
-    p = waiting(None)
+    p = wait_for_approval(None)
     p.decide(Said.ALWAYS)
-    waiting(p)
+    wait_for_approval(p)
     assert p.conversation.approvals() == ()
     assert len(p.seen("sink")) == 2
-    waiting(p, "other")
+    wait_for_approval(p, "other")
     assert len(p.conversation.approvals()) == 1
 
 
 def test_once_is_not_for_good():
-    p = waiting(None)
+    p = wait_for_approval(None)
     p.decide(Said.ONCE)
-    waiting(p)
+    wait_for_approval(p)
     assert len(p.conversation.approvals()) == 1
 
 
@@ -149,7 +149,7 @@ def test_the_other_messages_of_the_same_handler_do_not_wait():
             return [HandlerResponse(Ask("1"), "sink"), HandlerResponse(Ask("2"), "b")]
         return None
 
-    p = waiting(None, a=a)
+    p = wait_for_approval(None, a=a)
     assert [call.text for call in p.seen("b")] == ["2"]
     assert len(p.conversation.approvals()) == 1
 
@@ -206,7 +206,9 @@ class Asks:
     "said", [HandlerResponse.respond(Answer("x")), HandlerResponse(TodoUntil("Answer"), "system.todo")]
 )
 def test_a_message_without_a_place_to_wait_is_denied(said):
-    p = waiting(None, a=lambda call: said if isinstance(call.payload, Ask) else None, guards=[Asks()])
+    p = wait_for_approval(
+        None, a=lambda call: said if isinstance(call.payload, Ask) else None, guards=[Asks()]
+    )
     assert errors(p.seen("a")) == ["denied"]
     assert p.conversation.approvals() == ()
 
@@ -231,7 +233,7 @@ def test_a_waiting_message_ends_with_its_thread():
 
 
 def test_a_thread_with_a_waiting_message_is_not_idle():
-    p = waiting(None)
+    p = wait_for_approval(None)
     (approval,) = p.conversation.approvals()
     assert not p.conversation.tree.nodes[approval.delivery.thread].quiet
     assert p.conversation.requests
@@ -249,7 +251,7 @@ def test_a_reply_that_a_todo_holds_waits_for_the_person_too():
             ]
         return None
 
-    p = waiting(None, a=a)
+    p = wait_for_approval(None, a=a)
     assert [type(payload).__name__ for payload in p.seen("a")] == ["Ask", "TodoRegistered"]
     p.decide(Said.ONCE)
     p.run()
@@ -265,7 +267,7 @@ def test_a_denial_counts_for_the_todo_that_waits_for_it():
             ]
         return None
 
-    p = waiting(None, a=a)
+    p = wait_for_approval(None, a=a)
     p.decide(Said.DENY)
     p.run()
     assert any(watcher.raised for kept in p.conversation.todos.watchers.values() for watcher in kept)
@@ -287,10 +289,10 @@ def test_budgets_end_waiting_messages():
 
 
 def test_waiting_messages_are_stored():
-    p = waiting(None)
+    p = wait_for_approval(None)
     p.decide(Said.ALWAYS)
     p.run()
-    waiting(p, "more")
+    wait_for_approval(p, "more")
     kept = restore(take(p.conversation, p.rules.guards), p.rules.guards)
     assert kept == p.conversation
     assert kept.approvals() == p.conversation.approvals()
@@ -298,7 +300,7 @@ def test_waiting_messages_are_stored():
 
 @pytest.mark.parametrize("answer", list(Said))
 def test_an_answer_is_recorded_and_decided_again(answer):
-    p = waiting(None)
+    p = wait_for_approval(None)
     before, (approval,) = p.conversation, p.conversation.approvals()
     outcome = p.decide(answer)
     known = {approval.delivery.id: approval.delivery}
@@ -310,7 +312,7 @@ def test_an_answer_is_recorded_and_decided_again(answer):
 
 
 def test_a_denial_in_the_place_of_an_answer_keeps_the_person_apart_from_the_reason():
-    p = waiting(None)
+    p = wait_for_approval(None)
     (approval,) = p.conversation.approvals()
     before, answered = (
         p.conversation,
@@ -326,7 +328,7 @@ def test_a_denial_in_the_place_of_an_answer_keeps_the_person_apart_from_the_reas
 
 
 def test_an_answer_to_nothing_is_no_decision():
-    p = waiting(None)
+    p = wait_for_approval(None)
     with pytest.raises(LookupError):
         decision_codec.decide(p.conversation, ApprovalAnswer("x", "y", Said.ONCE, "z"), p.rules, p.moment())
 
@@ -349,7 +351,7 @@ class Says:
 
 
 def test_questions_of_two_guards_are_one_question_with_one_answer():
-    p = waiting(
+    p = wait_for_approval(
         None,
         guards=[
             Says("x", NeedsApproval("one?", ("1", "2"))),
@@ -371,13 +373,15 @@ def test_questions_of_two_guards_are_one_question_with_one_answer():
 
 
 def test_a_denial_is_the_last_word():
-    p = waiting(None, guards=[Says("x", NeedsApproval("one?")), Says("y", DenyVerdict(Code.DENIED, "no"))])
+    p = wait_for_approval(
+        None, guards=[Says("x", NeedsApproval("one?")), Says("y", DenyVerdict(Code.DENIED, "no"))]
+    )
     assert p.conversation.approvals() == ()
     assert errors(p.seen("a")) == ["denied"]
 
 
 def test_a_guards_note_is_recorded_and_the_message_is_delivered():
-    p = waiting(None, guards=[Says("x", NoteVerdict("look\nhere"))])
+    p = wait_for_approval(None, guards=[Says("x", NoteVerdict("look\nhere"))])
     assert len(p.seen("sink")) == 1
     flagged = next(record for record in p.records if record.event is Event.FLAGGED)
     assert (flagged.to, flagged.sender, WORDING.join_lines(flagged.detail)) == ("sink", "a", "look\nhere")
@@ -386,7 +390,7 @@ def test_a_guards_note_is_recorded_and_the_message_is_delivered():
 # Peers that are not in force
 
 
-def narrowed(*allowed):
+def narrow_peers(*allowed):
     """A rewriter that lets b do with fewer peers what a hands it."""
 
     class Narrows:
@@ -417,7 +421,7 @@ def test_a_thread_with_fewer_peers_reaches_no_other_and_neither_does_anybody_bel
             return HandlerResponse(Ask("below"), "c")
         return HandlerResponse(Ask("out"), "sink") if call.payload == Ask("below") else None
 
-    p = desk(b, narrowed("c"))
+    p = desk(b, narrow_peers("c"))
     p.say(Ask("hi"), "a")
     p.run()
     assert p.seen("sink") == []
@@ -430,7 +434,7 @@ def test_a_thread_with_fewer_peers_reaches_no_other_and_neither_does_anybody_bel
 
 
 def test_only_the_peers_in_force_are_explained():
-    p = desk(lambda call: None, narrowed("c"))
+    p = desk(lambda call: None, narrow_peers("c"))
     p.say(Ask("1"), "a")
     p.run()
     (told,) = [call.metadata.usage_instructions for name, call in p.calls if name == "b"]
@@ -453,7 +457,7 @@ def test_an_idle_thread_is_reused_only_under_the_same_peers():
     def b(call):
         return None
 
-    p = desk(b, narrowed("c"))
+    p = desk(b, narrow_peers("c"))
     p.say(Ask("1"), "a")
     p.run()
     p.rules = replace(p.rules, rewriter=None)
@@ -464,7 +468,7 @@ def test_an_idle_thread_is_reused_only_under_the_same_peers():
 
 
 def test_fewer_peers_are_kept():
-    p = desk(lambda call: None, narrowed("c"))
+    p = desk(lambda call: None, narrow_peers("c"))
     p.say(Ask("1"), "a")
     p.run()
     assert restore(take(p.conversation, p.rules.guards), p.rules.guards) == p.conversation
@@ -498,9 +502,9 @@ def test_questions_are_bounded_in_a_conversation():
     def flood(call):
         return [HandlerResponse(Ask("x"), "sink")] * 60 if isinstance(call.payload, Ask) else None
 
-    p = waiting(None, a=flood)
+    p = wait_for_approval(None, a=flood)
     assert len(p.conversation.approvals()) == 60
-    waiting(p)
+    wait_for_approval(p)
     assert len(p.conversation.approvals()) == 60
     assert errors(p.seen("a")) == ["denied"]
     assert any("more than 100 messages" in WORDING.join_lines(record.detail) for record in p.records)
@@ -513,7 +517,7 @@ def test_questions_are_bounded_in_a_conversation():
 )  # fmt: skip
 def test_an_approval_by_whoever_asked_for_it_does_not_count_where_others_must(principal, by, counts):
     p = paper(approvers="others")
-    p = waiting(Paper(p.rules, p.handlers, principal))
+    p = wait_for_approval(Paper(p.rules, p.handlers, principal))
     (approval,) = p.conversation.approvals()
     said = ApprovalAnswer(approval.id, approval.digest, Said.ONCE, by)
     outcome = answers.decide(p.conversation, said, p.rules, p.moment())

@@ -36,14 +36,14 @@ def two():
     return one, second.conversation
 
 
-def cancelled(one, conversation, by="", request="1"):
+def cancel_request(one, conversation, by="", request="1"):
     return decisions.cancel(conversation, Cancellation(request, by), SHOP, one.moment())
 
 
 @pytest.mark.parametrize("by", ["", "ada"])
 def test_cancelling_closes_its_threads_notifies_its_principal_and_keeps_the_other_request(by):
     one, before = two()
-    outcome = cancelled(one, before, by)
+    outcome = cancel_request(one, before, by)
     after = outcome.conversation
     assert list(after.requests) == ["2"]
     assert {thread.owner for thread in after.tree.nodes.values()} == {after.principal, "tool"}
@@ -64,7 +64,7 @@ def test_cancelling_closes_its_threads_notifies_its_principal_and_keeps_the_othe
 @pytest.mark.parametrize("by", ["", "ada"])
 def test_it_is_recorded_and_decided_again_as_it_was(by):
     one, before = two()
-    outcome = cancelled(one, before, by)
+    outcome = cancel_request(one, before, by)
     cause = decision_codec.load_cause(
         decision_codec.dump_cause(outcome), {}, decision_codec.sent_messages(outcome), SHOP
     )
@@ -75,8 +75,8 @@ def test_it_is_recorded_and_decided_again_as_it_was(by):
 
 def test_an_idle_or_unknown_request_is_not_cancelled():
     one, before = two()
-    after = cancelled(one, before).conversation
+    after = cancel_request(one, before).conversation
     for request in ("1", "unknown", ""):
-        assert cancelled(one, after, request=request) is None
+        assert cancel_request(one, after, request=request) is None
     with pytest.raises(LookupError):
         decision_codec.decide(after, Cancellation("1"), SHOP, one.moment())

@@ -14,7 +14,7 @@ from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import system_error
 from agentserver.core.state.conversation import Conversation
 from agentserver.wire.envelope import read_envelope
-from tests.core.paper import Answer, Ask, Late, Note, Paper, errors, listener, rules
+from tests.core.paper import Answer, Ask, LateHandler, Note, Paper, errors, listener, rules
 
 respond = HandlerResponse.respond
 
@@ -180,13 +180,20 @@ def test_peer_violation_is_delivered_to_the_senders_handler_and_the_thread_stays
 def test_every_undeliverable_message_gives_identical_bytes():
     shop = rules(listener("a", "c"), listener("b"), listener("c", payloads=(Note,)))
 
-    def told(target):
+    def first_waiting(target):
         paper = Paper(shop, {"a": once(to(target)), "b": answer, "c": silent})
         paper.say(Ask("hi"), "a")
         paper.step()
         return paper.waiting[0].message
 
-    assert told("nobody") == told("b") == told("c") == told("system.nothing") == told("system") == told("")
+    assert (
+        first_waiting("nobody")
+        == first_waiting("b")
+        == first_waiting("c")
+        == first_waiting("system.nothing")
+        == first_waiting("system")
+        == first_waiting("")
+    )
 
 
 def test_all_or_none_of_several_messages_are_admitted():
@@ -254,10 +261,10 @@ def test_crash_tells_the_caller_without_the_exceptions_text():
 
 
 def test_deadline_tells_the_caller_timeout():
-    def late(call):
-        raise Late
+    def raise_late(call):
+        raise LateHandler
 
-    paper = solo(late)
+    paper = solo(raise_late)
     paper.say(Ask("hi"), "a")
     paper.run()
     assert errors(paper.replies) == ["timeout"]
@@ -570,7 +577,7 @@ def test_broadcast_reaches_each_member_that_the_sender_may_reach_on_its_own_thre
     assert len({call.metadata.thread_id for _, call in paper.calls}) == 3
 
 
-class Nobody:
+class NobodyGuard:
     """Lets nobody be reached."""
 
     name = "nobody"
@@ -584,7 +591,7 @@ class Nobody:
 
 def test_broadcast_with_no_permitted_member_is_undeliverable():
     members = [listener(name, payloads=(Note,), broadcast=True) for name in "xyz"]
-    paper = Paper(rules(*members, guards=[Nobody()]), {})
+    paper = Paper(rules(*members, guards=[NobodyGuard()]), {})
     paper.say(Note("n"))
     assert errors(paper.replies) == ["routing"]
     assert not paper.waiting
@@ -653,37 +660,37 @@ def test_bytes_are_payload_text_and_never_an_envelope():
 
 
 def test_bytes_are_routed_by_their_root_within_the_peers():
-    def told(*peers):
+    def first_waiting(*peers):
         shop = rules(listener("a", *peers), listener("log", payloads=(Note,)))
         paper = Paper(shop, {"a": legacy(note(shop)), "log": silent})
         paper.say(Ask("hi"), "a")
         paper.run()
         return paper
 
-    assert told("log").seen("log") == [Note("n")]
-    assert told().seen("log") == []
+    assert first_waiting("log").seen("log") == [Note("n")]
+    assert first_waiting().seen("log") == []
 
 
 def test_bytes_that_nobody_within_reach_declares_answer_the_caller_whoever_else_declares_them():
-    def told(*others):
+    def first_waiting(*others):
         shop = rules(listener("a"), *(listener(name, payloads=(Note,), broadcast=True) for name in others))
         paper = Paper(shop, {"a": lambda c: note(shop)})
         paper.say(Ask("hi"), "a")
         paper.run()
         return paper.replies, [who for who, _ in paper.calls]
 
-    assert told() == told("z") == told("y", "z") == ([Note("n")], ["a"])
+    assert first_waiting() == first_waiting("z") == first_waiting("y", "z") == ([Note("n")], ["a"])
 
 
 def test_whether_bytes_are_ambiguous_depends_on_nobody_out_of_reach():
-    def told(*others):
+    def first_waiting(*others):
         shop = rules(listener("a", "x"), listener("x", payloads=(Note,)), *others)
         paper = Paper(shop, {"a": legacy(note(shop)), "x": silent, "z": silent})
         paper.say(Ask("hi"), "a")
         paper.run()
         return paper.seen("x"), paper.seen("z")
 
-    assert told() == told(listener("z", payloads=(Note,))) == ([Note("n")], [])
+    assert first_waiting() == first_waiting(listener("z", payloads=(Note,))) == ([Note("n")], [])
 
 
 def test_a_caller_among_the_members_of_a_broadcast_gets_it_like_the_others():
@@ -693,7 +700,7 @@ def test_a_caller_among_the_members_of_a_broadcast_gets_it_like_the_others():
             listener("c", "a", payloads=(Ask, Note), broadcast=True), listener("a", *peers), *members
         )
 
-    def told(*peers):
+    def first_waiting(*peers):
         shop = shop_with(*peers)
         once_calling = iter([to("a")])
         paper = Paper(
@@ -704,10 +711,10 @@ def test_a_caller_among_the_members_of_a_broadcast_gets_it_like_the_others():
         paper.run()
         return [(who, c.metadata.thread_id) for who, c in paper.calls if c.payload == Note("n")], paper
 
-    reached, paper = told("c", "x", "y")
+    reached, paper = first_waiting("c", "x", "y")
     assert sorted(who for who, _ in reached) == ["c", "x", "y"]
     assert len({thread for _, thread in reached} | {paper.calls[0][1].metadata.thread_id}) == 4
-    assert sorted(who for who, _ in told("x", "y")[0]) == ["x", "y"]
+    assert sorted(who for who, _ in first_waiting("x", "y")[0]) == ["x", "y"]
 
 
 def test_bytes_that_nobody_declares_answer_the_caller():

@@ -15,7 +15,7 @@ from agentserver.core.records.audit import DETAIL, Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.refusals import system_error
 from agentserver.wire.envelope import write
-from tests.core.paper import Answer, Ask, Late, Note, Paper, errors, listener, rules
+from tests.core.paper import Answer, Ask, LateHandler, Note, Paper, errors, listener, rules
 
 respond = HandlerResponse.respond
 
@@ -211,7 +211,7 @@ def test_a_spent_budget_inside_an_answer_is_reported_to_the_opener_and_not_to_th
 def test_a_request_with_only_a_pending_retry_is_not_idle():
     def late(call):
         if call.attempt == 0:
-            raise Late
+            raise LateHandler
 
     paper = Paper(rules(listener("a", retries=1)), {"a": late})
     request = paper.say(Ask("hi"), "a")
@@ -305,7 +305,7 @@ def test_whatever_cannot_be_delivered_is_refused_with_identical_bytes(several):
         shop.codecs.of(Note).encode(Note("two take it")).encode(),
     ]
 
-    def told(attempt):
+    def describe_delivery(attempt):
         value = (
             [to("c", Answer("fine")), attempt]
             if several and isinstance(attempt, HandlerResponse)
@@ -317,8 +317,8 @@ def test_whatever_cannot_be_delivered_is_refused_with_identical_bytes(several):
         (delivery,) = paper.waiting
         return delivery.message, delivery.about
 
-    assert len({told(attempt) for attempt in attempts}) == 1
-    assert told(attempts[0])[1] == ""
+    assert len({describe_delivery(attempt) for attempt in attempts}) == 1
+    assert describe_delivery(attempts[0])[1] == ""
 
 
 def test_records_keep_a_bounded_line_of_a_senders_text():
@@ -355,13 +355,13 @@ def test_a_thousand_calls_at_once_cost_each_thread_a_bounded_number_of_looks(mon
     looks = 0
     below = threads.ThreadTree.descendants
 
-    def counted(self, thread):
+    def count_nodes(self, thread):
         nonlocal looks
         for node in below(self, thread):
             looks += 1
             yield node
 
-    monkeypatch.setattr(threads.ThreadTree, "descendants", counted)
+    monkeypatch.setattr(threads.ThreadTree, "descendants", count_nodes)
 
     def a(call):
         return [to("b", Ask(str(n))) for n in range(1000)] if call.payload == Ask("hi") else None

@@ -217,7 +217,7 @@ def test_no_handler_learns_a_name_it_did_not_hear_from(seed):
             )
 
 
-class Leaping(Paper):
+class LeapingClocks(Paper):
     """Each decision is taken by a clock of its own: of another machine, or set meanwhile."""
 
     def __init__(self, rules, handlers, random):
@@ -233,7 +233,7 @@ class Leaping(Paper):
 @given(st.integers(0, 2**32))
 def test_time_never_runs_backwards_within_a_conversation_whatever_clocks_say(seed):
     random = Random(seed)
-    paper = Leaping(ASKING, whims(random), random)
+    paper = LeapingClocks(ASKING, whims(random), random)
     requests = [paper.say(Ask("go"), "a") for _ in range(3)]
     for _ in range(60):
         choice = random.random()

@@ -19,7 +19,7 @@ def answer(call):
     return respond(Answer(f"re: {call.payload.text}"))
 
 
-def awaiting(**more):
+def await_answer(**more):
     return to("system.todo", TodoUntil(**{"wait_for": Answer, "count": 2, "hold": True, **more}))
 
 
@@ -43,7 +43,7 @@ def test_held_replies_come_in_the_order_of_the_calls_when_a_dormant_thread_is_ca
             case Ask():
                 return to("b", Ask("first"))
             case Answer("re: first"):
-                return [awaiting(), to("c", Ask("1")), to("b", Ask("2"))]
+                return [await_answer(), to("c", Ask("1")), to("b", Ask("2"))]
         return None
 
     assert texts(desk(a).run()) == ["hi", "re: first", "-", "re: 1", "re: 2"]
@@ -52,13 +52,15 @@ def test_held_replies_come_in_the_order_of_the_calls_when_a_dormant_thread_is_ca
 def test_several_replies_of_one_call_stay_together_in_their_order():
     def a(call):
         return (
-            [awaiting(count=3), to("b", Ask("1")), to("c", Ask("2"))] if call.payload == Ask("hi") else None
+            [await_answer(count=3), to("b", Ask("1")), to("c", Ask("2"))]
+            if call.payload == Ask("hi")
+            else None
         )
 
-    def twice(call):
+    def answer_twice(call):
         return [answer(call), respond(Answer("and"))]
 
-    paper = desk(a, b=twice)
+    paper = desk(a, b=answer_twice)
     paper.step()
     while any(delivery.to != "a" for delivery in paper.waiting):
         paper.step(max(i for i, delivery in enumerate(paper.waiting) if delivery.to != "a"))
@@ -69,7 +71,7 @@ def test_a_refusal_of_ones_own_message_arrives_at_once_and_is_no_reply():
     def a(call):
         match call.payload:
             case Ask():
-                return awaiting(count=1)
+                return await_answer(count=1)
             case TodoRegistered():
                 return [to("b", Ask("1")), to("nobody")]
             case Answer():
@@ -90,7 +92,7 @@ def test_closing_a_todo_releases_its_replies():
     def a(call):
         match call.payload:
             case Ask():
-                return [awaiting(), to("b", Ask("1")), to("c", Ask("2"))]
+                return [await_answer(), to("b", Ask("1")), to("c", Ask("2"))]
             case TodoRegistered():
                 return None if paper.late else to("system.todo", TodoComplete(call.payload.watcher_id))
             case TodoClosed():
@@ -112,7 +114,12 @@ def test_closing_a_todo_in_the_handler_releases_its_replies_as_well():
     def a(call):
         match call.payload:
             case Ask():
-                return [awaiting(count=1, hold=False), awaiting(), to("b", Ask("1")), to("c", Ask("2"))]
+                return [
+                    await_answer(count=1, hold=False),
+                    await_answer(),
+                    to("b", Ask("1")),
+                    to("c", Ask("2")),
+                ]
             case TodoRegistered() if len(paper.seen("a")) == 3:
                 assert call.todos.close(call.payload.watcher_id)
         return None
@@ -131,11 +138,11 @@ def test_who_has_answered_does_not_hold_replies_of_its_next_task_for_the_last_on
     def a(call):
         match call.payload:
             case Ask("hi"):
-                return [awaiting(count=3), to("b", Ask("1"))]
+                return [await_answer(count=3), to("b", Ask("1"))]
             case TodoRegistered() if len(paper.seen("a")) == 2:
                 return respond(Answer("never mind"))
             case Ask("again"):
-                return [awaiting(), to("b", Ask("2")), to("c", Ask("3"))]
+                return [await_answer(), to("b", Ask("2")), to("c", Ask("3"))]
         return None
 
     paper = desk(a)
@@ -153,7 +160,7 @@ def test_a_todo_that_is_complete_outlives_the_answer_until_it_is_closed():
     def a(call):
         match call.payload:
             case Ask("hi"):
-                return [awaiting(count=1, hold=False), to("b", Ask("1"))]
+                return [await_answer(count=1, hold=False), to("b", Ask("1"))]
             case Answer():
                 return respond(Answer("done"))
         return None
@@ -168,9 +175,9 @@ def test_a_thread_has_a_bounded_number_of_todos_and_learns_of_the_bound():
     def a(call):
         match call.payload:
             case Ask("hi"):
-                return [awaiting()] * WATCHERS
+                return [await_answer()] * WATCHERS
             case TodoRegistered() if len(paper.seen("a")) == WATCHERS + 1:
-                return [to("b"), awaiting()]
+                return [to("b"), await_answer()]
         return None
 
     paper = desk(a)
@@ -184,7 +191,7 @@ def test_a_thread_has_a_bounded_number_of_todos_and_learns_of_the_bound():
 
 
 def test_more_todos_than_a_thread_keeps_are_refused_before_there_is_one():
-    paper = desk(lambda call: [awaiting()] * (WATCHERS + 1) if call.payload == Ask("hi") else None).run()
+    paper = desk(lambda call: [await_answer()] * (WATCHERS + 1) if call.payload == Ask("hi") else None).run()
     assert [payload.code for payload in paper.seen("a")[1:]] == ["validation"]
     assert paper.conversation.todos.watchers == {}
 
@@ -192,7 +199,7 @@ def test_more_todos_than_a_thread_keeps_are_refused_before_there_is_one():
 def test_two_watchers_of_the_same_replies_take_them_one_after_the_other():
     def a(call):
         if call.payload == Ask("hi"):
-            return [awaiting(), awaiting(), *(to("b", Ask(str(n))) for n in range(4))]
+            return [await_answer(), await_answer(), *(to("b", Ask(str(n))) for n in range(4))]
         return None
 
     paper = desk(a)

@@ -23,14 +23,14 @@ def paper():
     return Paper(SHOP, {"agent": lambda call: HandlerResponse.respond(Answer(call.payload.text))})
 
 
-def received(data, to="agent", key=None):
+def receive_payload(data, to="agent", key=None):
     one = paper()
     return one.conversation, decisions.receive(
         one.conversation, OutsideMessage(data, "1", to, key), SHOP, one.moment()
     )
 
 
-def again(before, outcome, shop=SHOP):
+def decide_again(before, outcome, shop=SHOP):
     cause = decision_codec.load_cause(
         decision_codec.dump_cause(outcome), {}, decision_codec.sent_messages(outcome), shop
     )
@@ -50,36 +50,36 @@ ASK = SHOP.codecs.of(Ask).encode(Ask("x")).encode()
     ],
 )
 def test_of_a_long_message_that_is_refused_the_beginning_is_kept(data, to):
-    before, outcome = received(data, to, RequestKey("name", "content"))
+    before, outcome = receive_payload(data, to, RequestKey("name", "content"))
     written = decision_codec.dump_cause(outcome)
     assert len(written) < 4 * KEPT
     assert outcome.cause.data == Excerpt(data[:KEPT], len(data), sha256(data).hexdigest())
-    decided = again(before, outcome)
+    decided = decide_again(before, outcome)
     assert decided._replace(cause=None) == outcome._replace(cause=None)
     name, receipt = issue_receipt(outcome)
     assert decision_codec.receipt(written) == (name, receipt._replace(code=""))
 
 
 def test_a_short_one_is_kept_and_can_be_judged_by_other_rules():
-    before, outcome = received(ASK, "other")
+    before, outcome = receive_payload(ASK, "other")
     assert isinstance(outcome.cause, OutsideMessage)
     assert not outcome.added
     other = rules(listener("agent"), listener("other"), payload=1 << 20)
-    assert again(before, outcome, other).added
+    assert decide_again(before, outcome, other).added
 
 
 def test_one_that_is_admitted_is_kept_whole():
     data = SHOP.codecs.of(Ask).encode(Ask("x" * 9000)).encode()
-    before, outcome = received(data)
+    before, outcome = receive_payload(data)
     assert outcome.cause.data == data
-    assert again(before, outcome)._replace(parsed={}) == outcome._replace(parsed={})
+    assert decide_again(before, outcome)._replace(parsed={}) == outcome._replace(parsed={})
 
 
 def test_a_refusal_that_is_on_record_stays_one_under_other_rules():
-    before, outcome = received(ASK + b" " * 9000, "other")
+    before, outcome = receive_payload(ASK + b" " * 9000, "other")
     assert isinstance(outcome.cause, DismissedMessage)
     other = rules(listener("agent"), listener("other"), payload=1 << 20)
-    assert not again(before, outcome, other).added
+    assert not decide_again(before, outcome, other).added
 
 
 @pytest.mark.parametrize("size", [10, 900_000])
@@ -89,7 +89,7 @@ def test_one_that_is_turned_away_unseen_is_not_kept_whole_either(size):
     outcome = decisions.turn_away(one.conversation, outside, Code.BUSY, SHOP, one.moment())
     assert isinstance(outcome.cause, TurnedAway)
     assert len(decision_codec.dump_cause(outcome)) < 2 * KEPT
-    assert again(one.conversation, outcome)._replace(cause=None) == outcome._replace(cause=None)
+    assert decide_again(one.conversation, outcome)._replace(cause=None) == outcome._replace(cause=None)
     name, receipt = issue_receipt(outcome)
     assert decision_codec.receipt(decision_codec.dump_cause(outcome)) == (name, receipt._replace(code=""))
     assert receipt.code == Code.BUSY

@@ -58,7 +58,7 @@ def test_a_fan_out_with_a_denied_message_sends_none():
     assert errors(paper.seen("a")) == ["routing"]
 
 
-class Remarking:
+class RemarkGuard:
     """A guard that has something to say about each message, and counts how often it is asked."""
 
     name = "remarking"
@@ -80,7 +80,7 @@ class Remarking:
 
 @pytest.mark.parametrize("many", [1, 2, 40])
 def test_a_flagged_message_is_judged_and_observed_once(many):
-    guard = Remarking()
+    guard = RemarkGuard()
     shop = rules(listener("a", "b"), listener("b"), guards=[guard])
     paper = Paper(shop, {"a": lambda call: [HandlerResponse(Ask("on"), "b")] * many, "b": lambda call: None})
     paper.say(Ask("go"), "a")

@@ -15,19 +15,19 @@ RULES = rules(listener("a"))
 ASK, NOTE = RULES.codecs.of(Ask), RULES.codecs.of(Note)
 
 
-def outside(data, to=None):
+def read_input(data, to=None):
     return read_outside(data, to, RULES)
 
 
 def test_of_an_envelope_only_the_target_is_believed():
-    draft = outside(write("system", "b", "t", ASK.encode(Ask("x"))))
+    draft = read_input(write("system", "b", "t", ASK.encode(Ask("x"))))
     assert (draft.to, draft.root, draft.markup) == ("b", ASK.name, ASK.encode(Ask("x")))
 
 
 def test_the_gateways_values_override_those_of_the_envelope():
-    assert outside(write("x", "b", None, ASK.encode(Ask("x"))), "c").to == "c"
-    assert outside(ASK.encode(Ask("x")).encode(), "c").to == "c"
-    assert outside(ASK.encode(Ask("x")).encode()).to is None
+    assert read_input(write("x", "b", None, ASK.encode(Ask("x"))), "c").to == "c"
+    assert read_input(ASK.encode(Ask("x")).encode(), "c").to == "c"
+    assert read_input(ASK.encode(Ask("x")).encode()).to is None
 
 
 CLAIMS = {
@@ -46,12 +46,14 @@ def test_claims_of_an_envelope_change_nothing(name):
     whole = write("console", "b", "t", ASK.encode(Ask("x")))
     claimed = whole.replace(*CLAIMS[name])
     assert claimed != whole
-    assert outside(claimed)[:3] == outside(whole)[:3] == ("b", ASK.name, ASK.encode(Ask("x")))
+    assert read_input(claimed)[:3] == read_input(whole)[:3] == ("b", ASK.name, ASK.encode(Ask("x")))
 
 
 @pytest.mark.parametrize("bad", [b"<from/>", b"<from> <b/></from>", b"<from>a</from><from>b</from>"])
 def test_a_sender_that_is_no_name_is_refused(bad):
-    found = outside(write("console", "b", None, ASK.encode(Ask("x"))).replace(b"<from>console</from>", bad))
+    found = read_input(
+        write("console", "b", None, ASK.encode(Ask("x"))).replace(b"<from>console</from>", bad)
+    )
     assert found.code is Code.VALIDATION
 
 
@@ -69,7 +71,7 @@ def test_a_sender_that_is_no_name_is_refused(bad):
     ],
 )
 def test_an_unreadable_message_is_refused_with_its_target(data, code, to):
-    found = outside(data, to)
+    found = read_input(data, to)
     assert isinstance(found, Refusal)
     assert found.code is code
     assert found.to == (to or ("b" if b"<to>" in data else ""))
@@ -78,10 +80,10 @@ def test_an_unreadable_message_is_refused_with_its_target(data, code, to):
 
 def test_the_canonical_form_may_reach_the_bound():
     most = RULES.bounds.bytes - len(ASK.encode(Ask("")))
-    assert not isinstance(outside(ASK.encode(Ask("x" * most)).encode()), Refusal)
+    assert not isinstance(read_input(ASK.encode(Ask("x" * most)).encode()), Refusal)
     references = ASK.encode(Ask("-")).replace("-", "x" * (most - 4) + ">").encode()
-    assert not isinstance(outside(references), Refusal)
-    found = outside(references.replace(b"x>", b"xx>"))
+    assert not isinstance(read_input(references), Refusal)
+    found = read_input(references.replace(b"x>", b"xx>"))
     assert (found.code, WORDING.join_lines(found.detail)) == (
         Code.VALIDATION,
         f"more than {RULES.bounds.bytes} bytes",

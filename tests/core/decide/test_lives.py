@@ -79,7 +79,7 @@ def test_the_state_of_a_thread_follows_from_its_content():
         assert {lives.stage(thread) for thread in threads if thread is not None} <= {stage}
 
 
-def some(ends):
+def as_list(ends):
     return [ends] if isinstance(ends, str) else ends
 
 
@@ -88,7 +88,9 @@ def some(ends):
 )
 def test_every_state_has_a_row_is_reached_and_has_a_way_to_an_end(table, stages):
     assert set(table) == set(stages)
-    nexts = {stage: {after for ends in row.values() for after in some(ends)} for stage, row in table.items()}
+    nexts = {
+        stage: {after for ends in row.values() for after in as_list(ends)} for stage, row in table.items()
+    }
     reached = {stages("new")}
     for _ in stages:
         reached |= {after for stage in reached for after in nexts[stage]}

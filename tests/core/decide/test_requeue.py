@@ -54,7 +54,7 @@ def again(paper, delivery):
     return paper.apply(requeue(paper.conversation, delivery, SHOP, paper.moment()))
 
 
-def done(paper):
+def answered_requests(paper):
     return [event.answered for event in paper.events if isinstance(event, Done)]
 
 
@@ -68,7 +68,7 @@ def test_an_idle_request_is_reopened_and_answered(paper, works):
     assert [request.pending for request in paper.conversation.requests.values()] == [1]
     paper.run()
     assert paper.replies[-1] == Answer("agent")
-    assert done(paper) == [True, True]
+    assert answered_requests(paper) == [True, True]
     assert not paper.conversation.requests
 
 
@@ -76,12 +76,12 @@ def test_deep_in_a_conversation_the_answer_goes_where_the_first_one_went(paper, 
     works.broken, works.patient = {"deep"}, True
     paper.say(Ask("x"), "agent")
     paper.run()
-    assert done(paper) == [False]
+    assert answered_requests(paper) == [False]
     works.broken = set()
     again(paper, dead(paper, "deep"))
     paper.run()
     assert paper.replies == [Answer("agent")]
-    assert done(paper) == [False, True]
+    assert answered_requests(paper) == [False, True]
 
 
 def test_while_its_request_is_under_way(paper, works):
@@ -126,7 +126,7 @@ def test_the_root_is_no_place_for_a_delivery(paper):
 # As a request of its own
 
 
-def driven(letter, works, shop=SHOP):
+def open_with_letter(letter, works, shop=SHOP):
     """The letter in a new conversation."""
     paper = Paper(shop, works)
     paper.conversation = Conversation.begin("console", paper.moment())
@@ -139,7 +139,7 @@ def test_a_letter_of_a_closed_conversation_is_answered_to_its_principal(paper, w
     paper.run()
     letter = dead(paper, "tool")
     works.broken = set()
-    new, outcome = driven(letter, works)
+    new, outcome = open_with_letter(letter, works)
     (delivery,) = outcome.added
     assert (delivery.sender, delivery.to, delivery.request, delivery.hop) == ("console", "tool", "again", 2)
     (record,) = [record for record in outcome.records if record.event is Event.REDRIVEN]
@@ -150,12 +150,12 @@ def test_a_letter_of_a_closed_conversation_is_answered_to_its_principal(paper, w
     new.apply(outcome)
     new.run()
     assert new.replies == [Answer("tool")]
-    assert done(new) == [True]
+    assert answered_requests(new) == [True]
 
 
 def test_it_is_recorded_with_all_that_it_needs_and_decided_again(paper, works):
     paper.say(Ask("x"), "agent")
-    new, outcome = driven(dead(paper, "agent"), works)
+    new, outcome = open_with_letter(dead(paper, "agent"), works)
     cause = decision_codec.load_cause(
         decision_codec.dump_cause(outcome), {}, decision_codec.sent_messages(outcome), SHOP
     )
@@ -169,10 +169,10 @@ def test_a_listeners_call_or_a_system_message_is_no_request(paper, works):
     paper.run()
     answers = [d for outcome in paper.outcomes for d in outcome.added if "Answer" in d.root]
     with pytest.raises(LookupError, match="takes no Answer that it has not asked for"):
-        driven(answers[0], works)
+        open_with_letter(answers[0], works)
     with pytest.raises(LookupError, match="Answer is the system's"):
-        driven(answers[0]._replace(sender="system"), works)
+        open_with_letter(answers[0]._replace(sender="system"), works)
     with pytest.raises(LookupError, match="nobody takes no Ask"):
-        driven(dead(paper, "agent")._replace(to="nobody"), works)
+        open_with_letter(dead(paper, "agent")._replace(to="nobody"), works)
     with pytest.raises(LookupError, match="does not satisfy"):
-        driven(dead(paper, "agent")._replace(message=b"<torn"), works)
+        open_with_letter(dead(paper, "agent")._replace(message=b"<torn"), works)

@@ -51,12 +51,12 @@ def bury(delivery):
     return methodcaller("bury", delivery, FAILED)
 
 
-def called(*names):
+def step_with_calls(*names):
     return step(*(asks(name) for name in names))
 
 
 def test_a_sent_message_is_counted_recorded_and_ready():
-    outcome = called("a", "b", "a")
+    outcome = step_with_calls("a", "b", "a")
     assert [d.to for d in outcome.added] == ["a", "b", "a"]
     assert outcome.ready == outcome.added
     assert outcome.conversation.requests["r"].pending == 3
@@ -66,7 +66,7 @@ def test_a_sent_message_is_counted_recorded_and_ready():
 
 
 def test_the_second_message_of_a_thread_is_not_ready():
-    before = called("a")
+    before = step_with_calls("a")
     (child,) = before.conversation.tree.nodes[OPENED.tree.root].children
     outcome = step(asks("a", child, Route.NOTICE), before=before.conversation)
     assert (len(outcome.added), len(outcome.ready)) == (1, 0)
@@ -87,7 +87,7 @@ def test_the_parsed_form_travels_with_the_sent_message():
 
 
 def test_another_attempt_keeps_its_place_and_its_name():
-    before = called("a")
+    before = step_with_calls("a")
     outcome = step(retry(before.added[0]), before=before.conversation)
     assert outcome.retry == before.added[0]._replace(attempt=1)
     assert (outcome.done, outcome.ready, outcome.replies) == (None, (), ())
@@ -95,7 +95,7 @@ def test_another_attempt_keeps_its_place_and_its_name():
 
 
 def test_ending_closes_everything_and_reports_dropped_messages():
-    before = called("a", "b")
+    before = step_with_calls("a", "b")
     outcome = step(methodcaller("close", "over"), before=before.conversation)
     assert outcome.dropped == before.added
     assert set(outcome.closed) == {d.thread for d in before.added}
@@ -104,14 +104,14 @@ def test_ending_closes_everything_and_reports_dropped_messages():
 
 
 def test_ids_of_a_step_are_all_different_and_follow_from_its_moment():
-    outcome, again = called("a", "b", "a"), called("a", "b", "a")
+    outcome, again = step_with_calls("a", "b", "a"), step_with_calls("a", "b", "a")
     ids = [each for d in outcome.added for each in (d.id, d.thread)]
     assert len(set(ids)) == len(ids)
     assert outcome == again
 
 
 def test_a_step_leaves_the_conversation_as_it_was():
-    before = called("a").conversation
+    before = step_with_calls("a").conversation
     kept = (dict(before.tree.nodes), dict(before.requests))
     step(asks("b"), methodcaller("close", "over"), before=before)
     assert (dict(before.tree.nodes), dict(before.requests)) == kept
@@ -123,10 +123,10 @@ def test_a_step_leaves_the_conversation_as_it_was():
 @pytest.mark.parametrize("command", [take, retry, bury])
 @pytest.mark.parametrize("which", ["behind another", "gone"])
 def test_only_running_work_is_taken_retried_or_abandoned(command, which):
-    before = called("a").conversation
+    before = step_with_calls("a").conversation
     (child,) = before.tree.nodes[OPENED.tree.root].children
     if which == "gone":
-        delivery = called("a").added[0]._replace(id="another")
+        delivery = step_with_calls("a").added[0]._replace(id="another")
     else:
         sent = step(asks("a", child, Route.NOTICE), before=before)
         before, (delivery,) = sent.conversation, sent.added
@@ -135,13 +135,13 @@ def test_only_running_work_is_taken_retried_or_abandoned(command, which):
 
 
 def test_a_delivery_is_done_once():
-    before = called("a")
+    before = step_with_calls("a")
     with pytest.raises(ImpossibleError, match="done"):
         step(take(before.added[0]), take(before.added[0]), before=before.conversation)
 
 
 def test_finished_work_may_still_be_abandoned_and_is_counted_once():
-    before = called("a")
+    before = step_with_calls("a")
     outcome = step(take(before.added[0]), bury(before.added[0]), before=before.conversation)
     assert [r.event for r in outcome.records[:2]] == [Event.HANDLED, Event.FAILED]
     assert outcome.conversation.requests == {}
@@ -149,13 +149,13 @@ def test_finished_work_may_still_be_abandoned_and_is_counted_once():
 
 
 def test_a_waiting_message_is_not_requeued():
-    before = called("a")
+    before = step_with_calls("a")
     with pytest.raises(ImpossibleError, match="requeue: a delivery that is running"):
         step(methodcaller("requeue", before.added[0], None), before=before.conversation)
 
 
 def test_a_question_that_does_not_wait_is_not_answered():
-    before = called("a")
+    before = step_with_calls("a")
     approval = SimpleNamespace(id="q", delivery=before.added[0])
     with pytest.raises(ImpossibleError, match="no question q"):
         step(methodcaller("approve", approval, "ada"), before=before.conversation)
@@ -163,7 +163,7 @@ def test_a_question_that_does_not_wait_is_not_answered():
 
 def test_a_request_is_begun_once():
     with pytest.raises(ValueError, match="is open"):
-        step(methodcaller("begin", "r"), before=called("a").conversation)
+        step(methodcaller("begin", "r"), before=step_with_calls("a").conversation)
 
 
 def test_pruning_a_thread_releases_the_replies_held_below_it():

@@ -13,7 +13,7 @@ from tests.core.paper import Answer, Ask, Paper, errors, listener, rules
 from tests.fuzzing import examples
 
 
-class Counting:
+class CountGuard:
     """A guard that remembers how much it has seen, and how often each listener was given something."""
 
     name = "counting"
@@ -34,7 +34,7 @@ CHAIN = rules(
     *(listener(f"s{n}", f"s{n + 1}", f"s{n + 2}") for n in range(8)), listener("s8"), listener("s9")
 )
 WATCHED = rules(
-    *(listener(f"s{n}", f"s{n + 1}", f"s{n + 2}") for n in range(8)), listener("s8"), guards=[Counting()]
+    *(listener(f"s{n}", f"s{n + 1}", f"s{n + 2}") for n in range(8)), listener("s8"), guards=[CountGuard()]
 )
 
 

@@ -54,7 +54,7 @@ def respond(call):
     return HandlerResponse.respond(Answer(f"re: {call.payload.text}"))
 
 
-def delayed(call):
+def delay_input(call):
     """Send what comes from outside to the sink a day later; pass on what comes back."""
     if isinstance(call.payload, Ask):
         return [DelayedResponse(Ask(call.payload.text), "sink", DAY)]
@@ -62,7 +62,7 @@ def delayed(call):
     return HandlerResponse.respond(Answer(f"told: {text}"))
 
 
-def paper(a=delayed, guards=None, payloads=(Answer, Note), **limits):
+def paper(a=delay_input, guards=None, payloads=(Answer, Note), **limits):
     shop = rules(
         listener("a", "b", "sink"),
         listener("b", "sink"),
@@ -171,7 +171,7 @@ def test_a_message_delayed_with_an_answer_outlives_it():
     assert p.conversation.timers == ()
 
 
-def timed(then):
+def set_timer(then):
     def a(call):
         if isinstance(call.payload, Ask):
             return HandlerResponse(SetTimer(5.0), "system.timer")
@@ -181,7 +181,7 @@ def timed(then):
 
 
 def test_a_timer_comes_back_to_its_thread_with_the_call_that_set_it():
-    p = paper(timed(lambda call: HandlerResponse.respond(Answer("woken"))))
+    p = paper(set_timer(lambda call: HandlerResponse.respond(Answer("woken"))))
     ((_, first),) = p.calls
     wake(p)
     p.run()
@@ -210,14 +210,14 @@ def test_a_cancelled_timer_never_fires():
 
 
 def test_a_thread_that_waits_for_its_time_is_not_called_again():
-    p = paper(timed(lambda call: None))
+    p = paper(set_timer(lambda call: None))
     p.say(Ask("again"), "a")
     p.run()
     assert len(p.conversation.timers) == 2
     assert len({timer.thread for timer in p.conversation.timers}) == 2
 
 
-def reminded(then, **more):
+def await_with_reminder(then, **more):
     """Wait for the answer of b, with a reminder after a minute."""
 
     def a(call):
@@ -230,7 +230,7 @@ def reminded(then, **more):
 
 
 def test_a_todo_that_is_incomplete_after_its_time_is_reminded_of_once():
-    p = paper(reminded(lambda call: None))
+    p = paper(await_with_reminder(lambda call: None))
     early, late = p.conversation.timers
     assert late.due - early.due == pytest.approx(DAY - 60)
     stored = take(p.conversation, p.rules.guards)
@@ -248,7 +248,7 @@ def test_a_todo_that_is_incomplete_after_its_time_is_reminded_of_once():
 
 
 def test_a_complete_todo_is_not_reminded_of():
-    p = paper(reminded(lambda call: None))
+    p = paper(await_with_reminder(lambda call: None))
     wake(p, p.conversation.timers[1])
     p.run()
     assert p.seen("a")[-1] == Answer("re: x")
@@ -261,7 +261,7 @@ def test_a_closed_todo_is_not_reminded_of():
         asked = isinstance(call.payload, TodoRegistered)
         return HandlerResponse(TodoComplete(call.payload.watcher_id), "system.todo") if asked else None
 
-    p = paper(reminded(close))
+    p = paper(await_with_reminder(close))
     assert [p.conversation.tree.nodes[one.thread].owner for one in p.conversation.timers] == ["b"]
 
 
@@ -269,7 +269,7 @@ def test_the_answer_of_a_thread_drops_its_reminders():
     def answer(call):
         return HandlerResponse.respond(Answer("done")) if isinstance(call.payload, TodoRegistered) else None
 
-    p = paper(reminded(answer))
+    p = paper(await_with_reminder(answer))
     assert p.replies == [Answer("done")]
     assert not p.conversation.timers
 

@@ -113,7 +113,7 @@ def test_a_rewriter_does_not_speak_for_the_system():
     assert errors(paper.replies) == ["validation"]
 
 
-def passing(change=lambda error: respond(error)):
+def pass_errors(change=lambda error: respond(error)):
     """A listener that hands the errors it is given on, as ``change`` makes them."""
 
     def handler(call):
@@ -123,7 +123,7 @@ def passing(change=lambda error: respond(error)):
 
 
 def test_an_error_is_passed_on_to_the_caller_under_the_name_of_who_passed_it():
-    paper = duo(passing(), crash)
+    paper = duo(pass_errors(), crash)
     paper.say(Ask("x"), "a")
     paper.run()
     assert paper.replies == [system_error(Code.INTERNAL)]
@@ -137,7 +137,7 @@ def test_an_error_propagates_over_several_hops():
     third = rules(listener("c", "a"), listener("a", "b"), listener("b"))
     onward = {
         "c": lambda c: to("a") if isinstance(c.payload, Ask) else respond(c.payload),
-        "a": passing(),
+        "a": pass_errors(),
         "b": crash,
     }
     paper = Paper(third, onward)
@@ -165,7 +165,7 @@ def test_an_error_is_not_changed_and_goes_to_nobody_but_the_caller(change):
         seen.append(error)
         return change(error) if len(seen) == 1 else None
 
-    paper = duo(passing(once), crash)
+    paper = duo(pass_errors(once), crash)
     paper.say(Ask("x"), "a")
     paper.run()
     assert seen == [system_error(Code.INTERNAL), system_error(Code.VALIDATION, (CORRECTION,))]

@@ -20,7 +20,7 @@ from agentserver.core.state.approvals import Approval
 from agentserver.core.state.threads import HeldDelivery
 from agentserver.core.state.todos import TodoBook
 from tests.core.decide.test_decisions_laws import SHOP
-from tests.core.encoding.test_snapshot import lived
+from tests.core.encoding.test_snapshot import live_conversation
 from tests.core.paper import Ask, Paper, listener, rules
 from tests.core.test_sizes import FEW, MANY, pingpong
 from tests.fuzzing import examples
@@ -28,7 +28,7 @@ from tests.fuzzing import examples
 DUMP = memory_dumper(SHOP.guards)
 
 
-def stored(owned):
+def stored_values(owned):
     return {(owner, name): value for owner, values in owned.items() for name, value in values.items()}
 
 
@@ -38,7 +38,7 @@ def stored(owned):
 def test_a_state_and_the_changes_since_are_the_conversation(few, seed, start):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overlay, "FEW", few)
-        outcomes = lived(seed).outcomes[start:]
+        outcomes = live_conversation(seed).outcomes[start:]
     if not outcomes:
         return
     base = take(outcomes[0].since, SHOP.guards)
@@ -51,7 +51,7 @@ def test_a_state_and_the_changes_since_are_the_conversation(few, seed, start):
             kept = {**owned.get(owner, {}), **entries}
             owned[owner] = {number: entry for number, entry in kept.items() if entry is not None}
         whole = take(outcome.conversation, SHOP.guards)
-        assert stored(owned) == whole.values
+        assert stored_values(owned) == whole.values
         back = restore(Snapshot(base.state, whole.waiting, whole.values, changes), SHOP.guards)
         assert back == outcome.conversation
         assert take(back, SHOP.guards) == whole
@@ -97,7 +97,7 @@ TURNS = {
 }
 
 
-def queueing(name, turn):
+def queue_on_thread(name, turn):
     """A conversation in which much waits on a thread, before and after a change to that."""
     paper = Paper(rules(listener("a")), {"a": lambda call: None})
     paper.say(Ask("x"), "a")
@@ -106,17 +106,17 @@ def queueing(name, turn):
     one = thread.inbox[0]
     queue = tuple(QUEUES[name](one._replace(id=f"d{number}")) for number in range(MANY))
 
-    def having(version, queue):
+    def with_versions(version, queue):
         nodes = {**before.tree.nodes, thread.id: thread._replace(**{"inbox": (), name: queue})}
         return before._replace(version=before.version + version, tree=before.tree._replace(nodes=nodes))
 
-    return having(0, queue), having(1, turn(queue, QUEUES[name](one)))
+    return with_versions(0, queue), with_versions(1, turn(queue, QUEUES[name](one)))
 
 
 @pytest.mark.parametrize("turn", TURNS.values(), ids=TURNS)
 @pytest.mark.parametrize("name", QUEUES)
 def test_of_a_long_queue_only_additions_and_removals_are_stored(name, turn):
-    before, after = queueing(name, turn)
+    before, after = queue_on_thread(name, turn)
     changed = diff(before, after, memory_dumper(())).state
     assert len(changed) < 320
     base, whole = take(before), take(after)
@@ -130,7 +130,7 @@ def test_any_queue_becomes_any_other(before, now):
 
 
 def test_a_thread_whose_todos_went_and_came_back_is_at_the_end():
-    paper = lived(917504)
+    paper = live_conversation(917504)
     watched = [one for one in paper.outcomes if len(one.since.todos.watchers) > 1]
     assert watched
     before = watched[0].since

@@ -68,10 +68,10 @@ def places(value: Any, way: tuple[int, ...] = ()):
             yield from places(each, (*way, index))
 
 
-def changed(value: Any, way: tuple[int, ...], lie: Any) -> Any:
+def change_value(value: Any, way: tuple[int, ...], lie: Any) -> Any:
     if not way:
         return lie
-    return [changed(each, way[1:], lie) if index == way[0] else each for index, each in enumerate(value)]
+    return [change_value(each, way[1:], lie) if index == way[0] else each for index, each in enumerate(value)]
 
 
 @pytest.mark.parametrize("detail", DETAILS, ids=lambda detail: type(detail).__name__)
@@ -96,7 +96,7 @@ def test_a_loaded_detail_can_be_reported_and_anything_else_is_refused(detail, li
     plain = json.loads(json.dumps(dump(detail)))
     for way in places(plain):
         try:
-            loaded = load(changed(plain, way, lie))
+            loaded = load(change_value(plain, way, lie))
         except ValueRefusedError:
             continue
         records = [AuditRecord(Event.REFUSED, 1.0, "c", "t", detail=loaded)]

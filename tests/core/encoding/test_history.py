@@ -51,7 +51,7 @@ def test_a_decision_says_who_decided_and_when_or_why_the_message_went():
     assert (gone.answer, gone.by) == ("", "")
 
 
-def listed(number, principal, opened, lasted=1.0, **facets):
+def list_conversation(number, principal, opened, lasted=1.0, **facets):
     summary = Summary(f"c{number}", principal, opened, opened + lasted, None, 1, 0, 0, tokens=10, money=2)
     found = [Facet(kind, value) for kind, values in facets.items() for value in values]
     return ListedConversation(summary, "finished").with_facets(found)
@@ -59,10 +59,10 @@ def listed(number, principal, opened, lasted=1.0, **facets):
 
 def test_activity_is_summed_by_time_principal_and_listener_the_most_active_first():
     rows = [
-        listed(1, "ada", 0.0, 2.0, listener=["writer"], mark=["refused"]),
-        listed(2, "bob", 5.0, 4.0, listener=["writer", "reader"], mark=["failed"]),
-        listed(3, "bob", 9.0, listener=["writer"]),
-        listed(4, "eve", 10.0),  # after the end
+        list_conversation(1, "ada", 0.0, 2.0, listener=["writer"], mark=["refused"]),
+        list_conversation(2, "bob", 5.0, 4.0, listener=["writer", "reader"], mark=["failed"]),
+        list_conversation(3, "bob", 9.0, listener=["writer"]),
+        list_conversation(4, "eve", 10.0),  # after the end
     ]
     found = sum_activity(rows, 0.0, 10.0, 2)
     assert [(one.kind, one.name, one.start, one.conversations) for one in found] == [

@@ -86,11 +86,11 @@ def plain_values(plain, way=()):
         yield from plain_values(one, (*way, step))
 
 
-def replaced(plain, way, lie):
+def replace_value(plain, way, lie):
     if not way:
         return lie
     copy = dict(plain) if isinstance(plain, dict) else list(plain)
-    copy[way[0]] = replaced(plain[way[0]], way[1:], lie)
+    copy[way[0]] = replace_value(plain[way[0]], way[1:], lie)
     return copy
 
 
@@ -118,7 +118,7 @@ def test_whatever_is_put_in_its_place_is_a_value_or_refused(name, data):
     way = data.draw(st.sampled_from(list(plain_values(plain))))
     lie = data.draw(st.sampled_from([None, True, 7, 1.5, "odd", [], ["odd"], {}, {"odd": 1}]))
     try:
-        value = codec.value(replaced(plain, way, lie))
+        value = codec.value(replace_value(plain, way, lie))
     except ValueRefusedError as error:
         assert "odd" not in error.rule  # noqa: PT017 - what was sent is not quoted
         return

@@ -33,12 +33,12 @@ def paper():
     return made.run()
 
 
-def kept(paper, outcome):
+def record_rows(paper, outcome):
     _, rows = json.loads(dump_records(outcome))
     return rows
 
 
-def loaded(paper, outcome, rows):
+def load_rows(paper, outcome, rows):
     deliveries = {each.id: each for one in paper.outcomes for each in one.added}
     replies = [event for event in outcome.replies if isinstance(event, Reply)]
     data = json.dumps([1, rows]).encode()
@@ -49,7 +49,7 @@ def test_the_record_of_a_plain_hop_has_no_detail_and_repeats_nothing(paper):
     hop = paper.outcomes[1]
     assert [record.event for record in hop.records] == [Event.HANDLED, Event.SENT]
     assert [record.detail for record in hop.records] == [None, None]
-    assert kept(paper, hop) == [["handled", hop.done], ["sent", hop.added[0].id]]
+    assert record_rows(paper, hop) == [["handled", hop.done], ["sent", hop.added[0].id]]
 
 
 def test_a_record_knows_its_request(paper):
@@ -61,7 +61,7 @@ def test_a_record_knows_its_request(paper):
 def test_how_long_a_handler_took_is_kept(paper):
     hop = paper.outcomes[1]
     slow = hop._replace(records=tuple(record._replace(took=0.5) for record in hop.records))
-    assert loaded(paper, slow, kept(paper, slow)) == slow.records
+    assert load_rows(paper, slow, record_rows(paper, slow)) == slow.records
     assert slow.records[0].began == slow.records[0].at - 0.5
 
 
@@ -78,9 +78,9 @@ def test_state_made_and_dropped_in_one_step_is_stored_whole(paper):
 def test_a_failure_is_kept_with_its_detail(paper):
     hop = paper.outcomes[1]
     failed = hop.records[0]._replace(event=Event.FAILED, code="internal", detail=Failure("boom"), took=1.5)
-    rows = kept(paper, hop._replace(records=(failed,)))
+    rows = record_rows(paper, hop._replace(records=(failed,)))
     assert rows == [["failed", failed.delivery, 1.5, "internal", ["failure", "boom"]]]
-    assert loaded(paper, hop, rows) == (failed,)
+    assert load_rows(paper, hop, rows) == (failed,)
 
 
 def test_a_record_of_a_delivery_that_is_nowhere_is_damage(paper):

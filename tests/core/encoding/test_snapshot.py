@@ -25,7 +25,7 @@ from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
 from tests.fuzzing import examples
 
 
-def lived(seed, most=200, each=lambda paper: None):
+def live_conversation(seed, most=200, each=lambda paper: None):
     """A conversation in which anything has happened."""
     random = Random(seed)
     paper = Paper(SHOP, whims(random))
@@ -56,10 +56,10 @@ def test_a_conversation_survives_its_snapshot(seed):
         assert list(back.tree.nodes) == list(conversation.tree.nodes)
         assert take(back, SHOP.guards) == snapshot
 
-    lived(seed, each=check)
+    live_conversation(seed, each=check)
 
 
-def again(story, outcome, deliveries, known=SHOP):
+def replay_step(story, outcome, deliveries, known=SHOP):
     """One recorded step, read and decided again."""
     cause = decision_codec.load_cause(
         decision_codec.dump_cause(outcome), deliveries, decision_codec.sent_messages(outcome), known
@@ -70,13 +70,13 @@ def again(story, outcome, deliveries, known=SHOP):
 @settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_a_replay_decides_the_same(seed):
-    paper = lived(seed)
+    paper = live_conversation(seed)
     paper.apply(decisions.close(paper.conversation, paper.rules, paper.moment(), "test"))
     root = paper.outcomes[0].conversation.tree.root
     story = Origin(paper.conversation.id, "console", root).conversation()
     deliveries = {d.id: d for o in paper.outcomes for d in o.added}
     for outcome in paper.outcomes:
-        decided = again(story, outcome, deliveries)
+        decided = replay_step(story, outcome, deliveries)
         for field in ("conversation", "done", "added", "dropped", "ready", "retry", "closed", "replies"):
             assert getattr(decided, field) == getattr(outcome, field), field
         assert [r._replace(detail=None) for r in decided.records] == [
@@ -88,7 +88,7 @@ def test_a_replay_decides_the_same(seed):
 @settings(max_examples=examples(30))
 @given(st.integers(0, 2**32))
 def test_records_survive_without_repeating_messages(seed):
-    paper = lived(seed)
+    paper = live_conversation(seed)
     deliveries = {d.id: d for o in paper.outcomes for d in o.added}
     beginning = Origin(paper.conversation.id, "console", paper.conversation.tree.root)
     for outcome in paper.outcomes:
@@ -124,7 +124,7 @@ class Secretive(Counting):
     dump = load = None
 
 
-def observed(guard):
+def observe_run(guard):
     shop = rules(listener("a"), guards=[guard])
     paper = Paper(shop, {"a": lambda call: HandlerResponse.respond(Answer("x"))})
     paper.say(Ask("x"), "a")
@@ -133,7 +133,7 @@ def observed(guard):
 
 def test_a_guards_memory_is_stored_in_its_own_encoding():
     guard = Counting()
-    conversation = observed(guard)
+    conversation = observe_run(guard)
     snapshot = take(conversation, [guard])
     assert snapshot.values == {("guard counting", "seen"): b"1"}
     assert restore(snapshot, [guard]).memory == {"counting": 1}
@@ -141,13 +141,13 @@ def test_a_guards_memory_is_stored_in_its_own_encoding():
 
 def test_a_memory_that_cannot_be_kept_is_an_error_not_a_loss():
     with pytest.raises(TypeError, match="counting has a memory"):
-        take(observed(Counting()), [])
+        take(observe_run(Counting()), [])
 
 
 def test_a_guard_that_is_gone_is_not_silently_off():
     guard = Counting()
     with pytest.raises(UnreadableError, match="guard counting, which is not there"):
-        restore(take(observed(guard), [guard]), [])
+        restore(take(observe_run(guard), [guard]), [])
 
 
 @pytest.mark.parametrize("state", [b"", b"[]", b"[2]", b"[1, 2]", b"{}", b'[1,"a"]', b"null"])
@@ -211,13 +211,13 @@ def test_markup_that_was_refused_is_recorded_and_refused_again():
     outcome = paper.step()
     assert b"<Ask" in decision_codec.dump_cause(outcome)
     deliveries = {d.id: d for o in paper.outcomes for d in o.added}
-    assert again(before, outcome, deliveries, shop).conversation == outcome.conversation
+    assert replay_step(before, outcome, deliveries, shop).conversation == outcome.conversation
 
 
 # A dead letter
 
 
-def crashed():
+def crash_once():
     calls = []
 
     def a(call):
@@ -233,7 +233,7 @@ def crashed():
 
 
 def test_a_dead_letter_runs_again_under_its_own_id_and_its_answer_goes_where_the_first_one_went():
-    paper, letter = crashed()
+    paper, letter = crash_once()
     assert paper.ends == {"r": True}
     outcome = paper.apply(requeue(paper.conversation, letter, paper.rules, paper.moment()))
     assert [d.id for d in outcome.ready] == [letter.id]
@@ -247,7 +247,7 @@ def test_a_dead_letter_runs_again_under_its_own_id_and_its_answer_goes_where_the
 
 
 def test_a_dead_letter_that_waits_or_that_nobody_waits_for_stays_dead():
-    paper, letter = crashed()
+    paper, letter = crash_once()
     waiting = requeue(paper.conversation, letter, paper.rules, paper.moment()).conversation
     with pytest.raises(LookupError, match="waits already"):
         requeue(waiting, letter, paper.rules, paper.moment())

@@ -22,7 +22,7 @@ from agentserver.core.records.details import (
 )
 from agentserver.core.records.wording import LINES, PHRASES, WORDING
 from agentserver.observers import fields
-from tests.core.samples import FOUND, SAMPLES, altered
+from tests.core.samples import FOUND, SAMPLES, alter_words
 
 KINDS = set(get_args(Detail))
 KEPT = derive_kept(Detail | None)
@@ -34,17 +34,17 @@ def test_every_kind_is_in_every_table_and_among_the_samples():
     assert set(Ground) <= set(PHRASES)
 
 
-def inside(value):
+def nested_types(value):
     """The types of all named tuples in a value."""
     if isinstance(value, tuple):
         if hasattr(value, "_fields"):
             yield type(value)
         for each in value:
-            yield from inside(each)
+            yield from nested_types(each)
 
 
 def test_every_part_of_a_kind_says_which_fields_are_words():
-    parts = {kind for one in SAMPLES for kind in inside(one)}
+    parts = {kind for one in SAMPLES for kind in nested_types(one)}
     assert parts == set(WORDS)
     assert all(names <= set(kind._fields) for kind, names in WORDS.items())
 
@@ -102,7 +102,7 @@ def test_a_secret_that_is_a_token_of_ours_leaves_the_layout():
 @pytest.mark.parametrize("where", ["", "/trace"])
 @pytest.mark.parametrize("detail", SAMPLES, ids=lambda one: NAMES[type(one)])
 def test_no_layout_depends_on_a_phrase(detail, where):
-    ours, other = WORDING.lines(detail, where), altered().lines(detail, where)
+    ours, other = WORDING.lines(detail, where), alter_words().lines(detail, where)
     assert len(ours) == len(other)
     assert ours
     for one, two in zip(ours, other, strict=True):

@@ -114,7 +114,7 @@ def test_a_value_that_no_longer_satisfies_its_schema_is_not_returned(data):
 # Logs
 
 
-def logged(*values, limit=1000):
+def log_storage(*values, limit=1000):
     logs = apply_log_changes(
         NO_LOGS, [LogChange(NOTE, 0, tuple(CODECS.of(Note).encode(v).encode() for v in values))]
     )
@@ -122,7 +122,7 @@ def logged(*values, limit=1000):
 
 
 def test_a_log_has_old_and_appended_entries():
-    kept = logged(Note("a"))
+    kept = log_storage(Note("a"))
     assert kept.log(Ask) == ()
     kept.append(Note("b"))
     kept.append(Ask("other"))
@@ -149,7 +149,7 @@ TRIMS = st.lists(st.one_of(st.integers(0, 9), st.text("ab", max_size=3)), max_si
 @given(st.integers(0, 5), TRIMS)
 def test_a_log_is_trimmed_to_its_latest_entries_and_counted_as_they_are(there, steps):
     expected = [Note(f"old {number}") for number in range(there)]
-    kept = logged(*expected)
+    kept = log_storage(*expected)
     for step in steps:
         if isinstance(step, int):
             kept.trim(Note, step)
@@ -168,7 +168,7 @@ def test_a_log_is_trimmed_to_its_latest_entries_and_counted_as_they_are(there, s
 
 def test_the_bound_counts_entries_and_values_and_a_trim_gives_room_back():
     size = len(CODECS.of(Note).encode(Note("x" * 100)))
-    kept = logged(Note("x" * 100), limit=3 * size)
+    kept = log_storage(Note("x" * 100), limit=3 * size)
     kept.append(Note("y" * 100))
     kept.set(Note("z" * 100))
     for change in (kept.append, kept.set):
@@ -185,12 +185,12 @@ def test_the_bound_counts_entries_and_values_and_a_trim_gives_room_back():
 
 def test_a_log_cannot_be_trimmed_to_fewer_than_no_entries():
     with pytest.raises(ValueError, match="-1"):
-        logged(Note("a")).trim(Note, -1)
+        log_storage(Note("a")).trim(Note, -1)
 
 
 @pytest.mark.parametrize("value", [Note("\x00"), Note("x" * 2000)])
 def test_an_entry_that_is_invalid_or_too_large_is_not_kept(value):
-    kept = logged()
+    kept = log_storage()
     with pytest.raises(ValueError):
         kept.append(value)
     assert (kept.log(Note), kept.logged) == ((), ())
@@ -203,7 +203,7 @@ def test_an_entry_that_no_longer_satisfies_its_schema_is_not_given_out():
 
 
 def test_a_trim_of_nothing_is_no_change():
-    kept = logged(Note("a"))
+    kept = log_storage(Note("a"))
     kept.trim(Note, 1)
     kept.trim(Ask, 0)
     assert collect(kept, ThreadTodos("t", "a", ())) == Effects({})

@@ -39,7 +39,7 @@ class Endless(list):
             yield self.response
 
 
-class Counting:
+class CountCodecs:
     """Codecs that count the payloads that they encode."""
 
     def __init__(self, codecs):
@@ -63,18 +63,18 @@ def test_the_room_is_one_message_at_least_and_shrinks_by_one_with_each_message(
     limits = Limits(messages=own, conversation_messages=all_)
     opened = Conversation.begin("ada", Moment(0.0, bytes(16)))
 
-    def left(used, by_request):
+    def remaining_room(used, by_request):
         entries = {"r": OpenRequest("r", messages=by_request)}
         return opened._replace(messages=used, requests=entries).room(limits, "r").messages
 
-    now = left(conversation, request)
+    now = remaining_room(conversation, request)
     assert now == max(1, min(own - request, all_ - conversation))
-    assert left(conversation + 1, request + 1) == max(1, now - 1)
+    assert remaining_room(conversation + 1, request + 1) == max(1, now - 1)
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
 def test_nothing_of_a_result_that_holds_too_much_is_encoded(kind):
-    codecs = Counting(SHOP.codecs)
+    codecs = CountCodecs(SHOP.codecs)
     said = normalise(kind([respond(Answer("x"))] * 100_000), codecs, SHOP.bounds, Room(2000, 1 << 30))
     assert isinstance(said, Refusal)
     assert said.code is Code.BUDGET
@@ -89,7 +89,7 @@ def test_a_result_without_an_end_is_read_as_far_as_there_is_room():
 
 
 def test_all_bytes_of_a_result_count_together():
-    codecs = Counting(SHOP.codecs)
+    codecs = CountCodecs(SHOP.codecs)
     said = normalise([respond(Answer("x" * 1000))] * 500, codecs, SHOP.bounds, Room(2000, 10_000))
     assert said.code is Code.BUDGET
     assert codecs.encoded <= 10
@@ -169,11 +169,11 @@ def test_a_last_answer_needs_no_budget():
 
 
 def test_a_long_result_is_recorded_with_one_look_at_each_message():
-    class Looked(bytes):
+    class CountedBytes(bytes):
         looks = 0
 
         def rfind(self, part):
-            Looked.looks += 1
+            CountedBytes.looks += 1
             return super().rfind(part)
 
     paper = Paper(
@@ -183,7 +183,7 @@ def test_a_long_result_is_recorded_with_one_look_at_each_message():
     outcome = paper.step()
     result = outcome.cause.result
     kept = decision_codec._keep_return(
-        result, [Looked(message) for message in decision_codec.sent_messages(outcome)]
+        result, [CountedBytes(message) for message in decision_codec.sent_messages(outcome)]
     )
     assert [draft.place[0] for draft in kept.said.drafts] == list(range(300))
-    assert Looked.looks == 300
+    assert CountedBytes.looks == 300

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from agentserver.core.state.requests import OpenRequest, RequestChange
 
 
-def closed(change):
+def close_requests(change):
     """Settle, and close the requests without remaining work."""
     over = [entry for entry in change.settle() if not entry.pending]
     for entry in over:
@@ -15,7 +15,7 @@ def closed(change):
     return over
 
 
-def stuck(change):
+def stuck_requests(change):
     return {entry.id for entry in change.settle() if entry.held and entry.held == entry.pending}
 
 
@@ -24,7 +24,7 @@ def test_a_request_without_remaining_work_is_idle():
     change.begin("new")
     change.count("new", 2)
     change.count("old", -1)
-    assert closed(change) == [OpenRequest("old")]
+    assert close_requests(change) == [OpenRequest("old")]
     assert change.now == {"new": OpenRequest("new", pending=2)}
 
 
@@ -32,7 +32,7 @@ def test_a_request_that_causes_nothing_is_idle_at_once():
     change = RequestChange({})
     change.begin("r")
     change.answer("r")
-    assert closed(change) == [OpenRequest("r", answered=True, messages=1)]
+    assert close_requests(change) == [OpenRequest("r", answered=True, messages=1)]
     assert change.now == {}
 
 
@@ -48,7 +48,7 @@ def test_a_change_leaves_its_origin_unchanged():
     change.begin("s")
     change.began_on("s", "t", "r")
     change.count("r", -1)
-    closed(change)
+    close_requests(change)
     assert before == {"r": OpenRequest("r", ("t",), 1)}
 
 
@@ -63,12 +63,12 @@ def test_a_thread_belongs_to_the_request_that_came_to_it_last():
 def test_only_held_deliveries_make_a_request_stuck():
     change = RequestChange({"r": OpenRequest("r", pending=2, held=1), "s": OpenRequest("s", pending=2)})
     change.count("s", -1)
-    assert stuck(change) == set()
+    assert stuck_requests(change) == set()
     change.count("r", -1)
-    assert stuck(change) == {"r"}
+    assert stuck_requests(change) == {"r"}
     change.count("r", 0, held=-1)
-    assert stuck(change) == set()
-    assert closed(change) == []
+    assert stuck_requests(change) == set()
+    assert close_requests(change) == []
 
 
 def test_a_request_spends_at_most_its_budget():
@@ -87,6 +87,6 @@ def test_counts_add_up_however_often_one_looks(steps):
         change.count(name, pending, held)
         expected[name][0] += pending
         expected[name][1] += held
-        stuck(change)
-    assert closed(change) == []
+        stuck_requests(change)
+    assert close_requests(change) == []
     assert {name: [r.pending, r.held] for name, r in change.now.items()} == expected

@@ -13,7 +13,7 @@ def delivery(number=1, thread="t", origin="root"):
     return Delivery(f"d{number}", "c", "r", thread, origin, "a", "b", "{n}x", b"", 1)
 
 
-def grown(*edges):
+def grow_change(*edges):
     change = TreeChange(ThreadTree.plant("root", "console"))
     for parent, owner, thread in edges:
         change.open(parent, owner, thread)
@@ -21,7 +21,7 @@ def grown(*edges):
 
 
 def tree_of(*edges):
-    return grown(*edges).result()
+    return grow_change(*edges).result()
 
 
 def busy(thread):
@@ -67,7 +67,7 @@ def test_threads_are_numbered_in_the_order_of_their_opening():
 
 
 def test_an_idle_thread_is_given_to_its_owner_only():
-    change = grown(("root", "a.b", "t1"), ("root", "a", "t2"))
+    change = grow_change(("root", "a.b", "t1"), ("root", "a", "t2"))
     assert change.take_resting("root", "a.b").id == "t1"
     assert change.take_resting("root", "a").id == "t2"
     assert change.take_resting("root", "b") is None
@@ -88,14 +88,14 @@ def test_a_thread_with_work_on_it_or_below_it_is_not_idle():
 
 
 def test_the_oldest_idle_threads_are_given_first_and_each_once():
-    change = grown(("root", "a", "t1"), ("root", "a", "t2"), ("root", "a", "t3"))
+    change = grow_change(("root", "a", "t1"), ("root", "a", "t2"), ("root", "a", "t3"))
     change.put(busy(change.tree.get("t1")))
     assert [change.take_resting("root", "a").id for _ in range(2)] == ["t2", "t3"]
     assert change.take_resting("root", "a") is None
 
 
 def test_pruning_closes_everything_below_and_keeps_the_rest():
-    change = grown(("root", "a", "t1"), ("t1", "b", "t2"), ("t2", "c", "t3"), ("root", "d", "t4"))
+    change = grow_change(("root", "a", "t1"), ("t1", "b", "t2"), ("t2", "c", "t3"), ("root", "d", "t4"))
     assert {node.id for node in change.prune("t1")} == {"t2", "t3"}
     assert set(change.tree.nodes) == {"root", "t1", "t4"}
     assert change.tree.get("t1").children == ()
@@ -103,7 +103,7 @@ def test_pruning_closes_everything_below_and_keeps_the_rest():
 
 
 def test_shutting_closes_a_thread_with_everything_below_it():
-    change = grown(("root", "a", "t1"), ("t1", "b", "t2"), ("root", "d", "t4"))
+    change = grow_change(("root", "a", "t1"), ("t1", "b", "t2"), ("root", "d", "t4"))
     assert [node.id for node in change.shut("t1")] == ["t2", "t1"]
     assert change.tree.get("root").children == ("t4",)
     assert set(change.tree.nodes) == {"root", "t4"}
@@ -111,7 +111,7 @@ def test_shutting_closes_a_thread_with_everything_below_it():
         change.shut("root")
 
 
-class Counted(dict):
+class CountedThreads(dict):
     """Counts how often a thread is looked up."""
 
     looks = 0
@@ -123,8 +123,8 @@ class Counted(dict):
 
 @pytest.mark.parametrize("resting", [0, 500])
 def test_a_thousand_calls_in_one_change_look_at_each_thread_a_bounded_number_of_times(resting):
-    change = grown(*(("root", "a", f"old{number}") for number in range(resting)))
-    change.nodes = Counted(change.nodes)
+    change = grow_change(*(("root", "a", f"old{number}") for number in range(resting)))
+    change.nodes = CountedThreads(change.nodes)
     for number in range(1000):
         thread = change.take_resting("root", "a") or change.open("root", "a", f"new{number}")
         change.put(busy(thread))
@@ -132,7 +132,7 @@ def test_a_thousand_calls_in_one_change_look_at_each_thread_a_bounded_number_of_
     assert change.nodes.looks < 10 * 1000
 
 
-def known(thread):
+def idle_children(thread):
     """List the idle children by kind, as the index has them."""
     return {kind: places for kind, places in thread.children.resting.items() if places}
 
@@ -211,7 +211,7 @@ class Trees(RuleBasedStateMachine):
         assert read == self.tree
         for node in self.tree.nodes.values():
             if node.children.size > siblings.FEW:
-                assert known(node) == known(read.nodes[node.id])
+                assert idle_children(node) == idle_children(read.nodes[node.id])
 
     @invariant()
     def parents_and_children_agree(self):

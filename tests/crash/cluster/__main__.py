@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tests.crash.cluster import organism
 from tests.crash.cluster.acts import PLAN, perform
 from tests.crash.cluster.database import pair
-from tests.crash.cluster.stage import OFFSETS, Act, Stage, staged
+from tests.crash.cluster.stage import OFFSETS, Act, Stage, stage_servers
 from tests.crash.cluster.verdict import Verdict, judge
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Run:
     async def go(self) -> tuple[Stage, Verdict]:
         """Run it."""
         async with AsyncExitStack() as stack:
-            stage = await stack.enter_async_context(staged(self.pair, self.home, self.seed))
+            stage = await stack.enter_async_context(stage_servers(self.pair, self.home, self.seed))
             tasks = [asyncio.ensure_future(stage.clients.talk()) for _ in range(TALKERS)]
             approving = asyncio.ensure_future(stage.clients.approve())
             stack.callback(approving.cancel)
@@ -81,7 +81,7 @@ class Run:
         )
 
 
-def took(title: str, found: list[tuple[float, Act]]) -> str:
+def print_takeover(title: str, found: list[tuple[float, Act]]) -> str:
     """How long it took until others had the conversations of a server that was lost."""
     if not found:
         return f"{title}: not measured"
@@ -107,8 +107,8 @@ def table(run: Run, stage: Stage, verdict: Verdict) -> Iterator[str]:
     yield f"the phase was not seen in time at {len(stage.unseen)}: {dict(Counter(stage.unseen)) if stage.unseen else '-'}"
     if not run.pair.mounted:
         yield "SKIPPED: fill the disk (no memory disk may be mounted here)"
-    yield took("taken over after", stage.takeovers)
-    yield took("soon after other trouble", stage.takeovers_in_trouble)
+    yield print_takeover("taken over after", stage.takeovers)
+    yield print_takeover("soon after other trouble", stage.takeovers_in_trouble)
     yield "  ".join(f"{name.replace('_', ' ')} {count}" for name, count in verdict.good.items())
     yield "clients: " + ", ".join(
         f"{name} {count}" for name, count in sorted(stage.clients.promises.counts.items())

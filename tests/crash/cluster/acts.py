@@ -35,14 +35,14 @@ PLAN = (
 )
 
 
-class Placed(NamedTuple):
+class Phase(NamedTuple):
     """A phase that was reached. ``go_on`` releases the message that is held for it."""
 
     seen: bool
     go_on: Callable[[], None] | None = None
 
 
-async def place(stage: Stage, phase: str, victim: Server, stack: AsyncExitStack) -> Placed:
+async def place(stage: Stage, phase: str, victim: Server, stack: AsyncExitStack) -> Phase:
     """Bring a victim to a phase and see it there."""
     victim.disturb()
     return await PHASES[phase](stage, victim, stack)
@@ -55,7 +55,7 @@ def errand(stack: AsyncExitStack, work: Awaitable[object]) -> asyncio.Future[obj
     return found
 
 
-async def claimed(stage: Stage, victim: Server, stack: AsyncExitStack) -> Placed:
+async def claimed(stage: Stage, victim: Server, stack: AsyncExitStack) -> Phase:
     """An idle conversation was claimed by the victim, and nothing else happened."""
     number = await stage.incarnation(victim)
     rows = await stage.fetch(
@@ -65,7 +65,7 @@ async def claimed(stage: Stage, victim: Server, stack: AsyncExitStack) -> Placed
     if rows:
         key = rows[0][0]
         errand(stack, stage.clients.send(key, "plain", own=stage.clients.number(), first=victim))
-        return Placed(
+        return Phase(
             await stage.watch(
                 "select 1 from agentserver.conversation where id = $1 and owner = $2", key, number
             )
@@ -73,10 +73,10 @@ async def claimed(stage: Stage, victim: Server, stack: AsyncExitStack) -> Placed
     rows = await stage.fetch("select id from agentserver.conversation where owner = $1", number)
     errand(stack, stage.clients.open(victim))
     begun = "select 1 from agentserver.conversation where owner = $1 and id <> all($2)"
-    return Placed(await stage.watch(begun, number, [key for (key,) in rows]))
+    return Phase(await stage.watch(begun, number, [key for (key,) in rows]))
 
 
-async def called(stage: Stage, victim: Server, stack: AsyncExitStack) -> Placed:
+async def called(stage: Stage, victim: Server, stack: AsyncExitStack) -> Phase:
     """A handler of the victim works."""
     key = await stage.clients.open(victim)
     own, end = stage.clients.number(), time.monotonic() + SEEN
@@ -85,12 +85,12 @@ async def called(stage: Stage, victim: Server, stack: AsyncExitStack) -> Placed:
         line := next((x for x in stage.calls().splitlines() if x.endswith(own)), "")
     ):
         if line or time.monotonic() > end:
-            return Placed(seen=False)  # another server has it, or nobody
+            return Phase(seen=False)  # another server has it, or nobody
         await asyncio.sleep(0.005)
-    return Placed(seen=True)
+    return Phase(seen=True)
 
 
-async def committing(stage: Stage, victim: Server, stack: AsyncExitStack) -> Placed:
+async def committing(stage: Stage, victim: Server, stack: AsyncExitStack) -> Phase:
     """A commit of the victim is on its way, or its answer is."""
     key = await stage.clients.open(victim)
     forward = stage.clients.random.random() < 0.6
@@ -100,10 +100,10 @@ async def committing(stage: Stage, victim: Server, stack: AsyncExitStack) -> Pla
     go_on = await waiting
     if go_on is not None:
         stack.callback(go_on)
-    return Placed(go_on is not None, go_on)
+    return Phase(go_on is not None, go_on)
 
 
-async def releasing(stage: Stage, victim: Server, stack: AsyncExitStack) -> Placed:
+async def releasing(stage: Stage, victim: Server, stack: AsyncExitStack) -> Phase:
     """The victim gives back its idle conversations, or everything at its end."""
     del stack
     number = await stage.incarnation(victim)
@@ -112,19 +112,19 @@ async def releasing(stage: Stage, victim: Server, stack: AsyncExitStack) -> Plac
     )
     rested = "select 1 from agentserver.conversation where id = any($1) and owner is null"
     if rows and await stage.watch(rested, [key for (key,) in rows], within=12):
-        return Placed(seen=True)
+        return Phase(seen=True)
     victim.signal(signal.SIGTERM)
     gone = "select 1 from agentserver.server where incarnation = $1 and gone"
-    return Placed(await stage.watch(gone, number))
+    return Phase(await stage.watch(gone, number))
 
 
-async def moving(stage: Stage, victim: Server, stack: AsyncExitStack) -> Placed:
+async def moving(stage: Stage, victim: Server, stack: AsyncExitStack) -> Phase:
     """A message for a conversation of the victim waits in its inbox, written by another server."""
     key = await stage.clients.open(victim)
     victim.signal(signal.SIGSTOP)  # or it would be there for less than anyone can see
     stack.callback(victim.signal, signal.SIGCONT)
     errand(stack, stage.clients.send(key, "plain", own=stage.clients.number(), not_at=victim))
-    return Placed(
+    return Phase(
         await stage.watch(
             "select 1 from agentserver.inbox where conversation = $1 and fate is null", key, within=3
         )

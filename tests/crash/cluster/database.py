@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.machine import HANGS
-from tests.postgres import Postgres, programs, unprivileged
+from tests.postgres import Postgres, programs, unprivileged_user
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,8 +64,8 @@ class Node(Postgres):
             check=False, capture_output=True,
         )  # fmt: skip
         self.mounted = done.returncode == 0
-        if self.mounted and unprivileged() is not None:
-            shutil.chown(self.folder, unprivileged())
+        if self.mounted and unprivileged_user() is not None:
+            shutil.chown(self.folder, unprivileged_user())
 
     def fill(self) -> None:
         """Leave no byte on the disk."""
@@ -104,8 +104,8 @@ class Pair:
         self.nodes = [Node(folder / name, SETTINGS) for name in ("a", "b")]
         for node in self.nodes:
             node.folder.mkdir()
-            if unprivileged() is not None:
-                shutil.chown(node.folder, unprivileged())
+            if unprivileged_user() is not None:
+                shutil.chown(node.folder, unprivileged_user())
             if disks:
                 node.mount()
         self.primary, self.standby = self.nodes

@@ -158,7 +158,7 @@ RIGHTS = (
 
 
 @asynccontextmanager
-async def staged(pair: Pair, home: Path, seed: str) -> AsyncIterator[Stage]:
+async def stage_servers(pair: Pair, home: Path, seed: str) -> AsyncIterator[Stage]:
     """Three servers of the organism on a pair of databases, each by a proxy of its own, and clients that do nothing yet."""
     organism.write(home, organism.POSTGRES)
     async with AsyncExitStack() as stack:

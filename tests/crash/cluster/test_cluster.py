@@ -15,8 +15,8 @@ from tests.crash.cluster.acts import PLAN
 from tests.crash.cluster.clients import Promises
 from tests.crash.cluster.database import pair
 from tests.crash.cluster.servers import ROOT, command, environment
-from tests.crash.cluster.stage import staged
-from tests.crash.cluster.verdict import judge, twice
+from tests.crash.cluster.stage import stage_servers
+from tests.crash.cluster.verdict import find_repeated, judge
 from tests.machine import HANGS
 from tests.postgres import programs
 
@@ -66,7 +66,7 @@ async def greet(stage, servers, conversation):
 def test_with_one_server_of_three_dead_and_the_standby_dead_everything_starts(databases, tmp_path):
     async def run():
         databases.demand("")
-        async with staged(databases, tmp_path, "0") as stage:
+        async with stage_servers(databases, tmp_path, "0") as stage:
             conversation = await stage.clients.open()
             await greet(stage, stage.servers, conversation)
             databases.standby.kill()
@@ -97,7 +97,7 @@ def test_a_promoted_standby_that_lacks_acknowledged_steps_stops_acceptance_until
 ):
     async def run():
         databases.demand("")
-        async with staged(databases, tmp_path, "0") as stage:
+        async with stage_servers(databases, tmp_path, "0") as stage:
             conversation = await stage.clients.open()
             await greet(stage, stage.servers, conversation)
             databases.standby.stop("immediate")
@@ -107,7 +107,7 @@ def test_a_promoted_standby_that_lacks_acknowledged_steps_stops_acceptance_until
             databases.standby.start()
             databases.standby.run("pg_ctl", "-D", str(databases.standby.data), "-w", "promote")
             databases.primary, databases.standby = databases.standby, databases.primary
-            await eventually(lambda: noticed(stage))
+            await eventually(lambda: is_noticed(stage))
             await asyncio.sleep(6)  # longer than a lease: nobody may have taken anything over
             assert not any([await stage.ready(server) for server in stage.servers])
             url = databases.primary.url()
@@ -119,14 +119,14 @@ def test_a_promoted_standby_that_lacks_acknowledged_steps_stops_acceptance_until
     asyncio.run(run())
 
 
-async def noticed(stage):
+async def is_noticed(stage):
     return bool(await stage.fetch("select 1 from agentserver.loss"))
 
 
 def test_a_text_that_came_in_two_deliveries_was_done_twice(tmp_path):
     log = tmp_path / "calls.log"
     log.write_text("s1 desk d1 a\ns2 desk d1 a\ns1 tool d2 a\ns1 desk d3 b\ns2 desk d4 b\n", "utf-8")
-    (found,) = twice(log)
+    (found,) = find_repeated(log)
     assert found.startswith("b at desk")
 
 

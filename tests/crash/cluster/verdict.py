@@ -69,11 +69,11 @@ def judge(home: Path, promises: Promises, url: str) -> Verdict:
     verdict = Verdict(Counter(dict.fromkeys(NAMES, 0)))
     with reading(postgres_options(organism.engine), rules.guards) as reader:
         _compare(reader, rules, promises, verdict)
-    verdict.blame("messages done twice", *twice(home / "calls.log"))
+    verdict.blame("messages done twice", *find_repeated(home / "calls.log"))
     return verdict
 
 
-def twice(log: Path) -> list[str]:
+def find_repeated(log: Path) -> list[str]:
     """Find texts that came to a listener in more than one delivery: each was sent as one message."""
     found: dict[tuple[str, str], set[str]] = {}
     for line in log.read_text("utf-8").splitlines():

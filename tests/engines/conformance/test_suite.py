@@ -68,7 +68,7 @@ class Careless(MemoryEngine):
         self._kept[outcome.conversation.id] = outcome.conversation
 
 
-class Late(MemoryEngine):
+class LateEngine(MemoryEngine):
     """Refuses a stale commit after having made it."""
 
     async def commit(self, claim, outcome):
@@ -140,7 +140,9 @@ async def fails(promise, subject):
     return str(raised.value)
 
 
-@pytest.mark.parametrize("broken", [Forgetful, Careless, Late, Impatient, Idle, Global, Credulous, Discreet])
+@pytest.mark.parametrize(
+    "broken", [Forgetful, Careless, LateEngine, Impatient, Idle, Global, Credulous, Discreet]
+)
 async def test_a_broken_engine_is_found_out(broken):
     assert await finds_out(Subject(broken, durable=False))
 
@@ -148,15 +150,15 @@ async def test_a_broken_engine_is_found_out(broken):
 # Engines that are nearly right
 
 
-def losing(change):
+def lose_field(change):
     """An engine that loses something of a conversation."""
 
-    class Losing(MemoryEngine):
+    class LossyEngine(MemoryEngine):
         async def load(self, conversation):
             found = await super().load(conversation)
             return None if found is None else change(found)
 
-    return Losing
+    return LossyEngine
 
 
 def threads(conversation, **changes):
@@ -164,7 +166,7 @@ def threads(conversation, **changes):
     return conversation._replace(tree=conversation.tree._replace(nodes=nodes))
 
 
-def turned(mapping):
+def reverse_mapping(mapping):
     return dict(reversed(list(mapping.items())))
 
 
@@ -181,25 +183,25 @@ LOSSES = {
     ),
     "fraction of a second": lambda one: one._replace(touched=float(int(one.touched))),
     "threads are there in their order": lambda one: one._replace(
-        tree=one.tree._replace(nodes=turned(one.tree.nodes))
+        tree=one.tree._replace(nodes=reverse_mapping(one.tree.nodes))
     ),
-    "requests are there in their order": lambda one: one._replace(requests=turned(one.requests)),
+    "requests are there in their order": lambda one: one._replace(requests=reverse_mapping(one.requests)),
 }
 
 
 @pytest.mark.parametrize("lost", LOSSES)
 async def test_an_engine_that_loses_one_field_gets_its_name(lost):
-    subject = Subject(losing(LOSSES[lost]), durable=False)
+    subject = Subject(lose_field(LOSSES[lost]), durable=False)
     assert lost in await fails("a conversation is kept whole", subject)
 
 
-class Reversed(MemoryEngine):
+class ReversedEngine(MemoryEngine):
     async def outbox(self, conversation):
         for event in reversed([event async for event in super().outbox(conversation)]):
             yield event
 
 
-class Shared(MemoryEngine):
+class OneOutboxEngine(MemoryEngine):
     """Has one outbox."""
 
     async def outbox(self, conversation):
@@ -218,7 +220,7 @@ class Rash(MemoryEngine):
         self._left.waiting.clear()
 
 
-class Leaking(MemoryEngine):
+class LeakyEngine(MemoryEngine):
     """Drops the rows that a refused commit would have dropped."""
 
     async def commit(self, claim, outcome):
@@ -230,7 +232,7 @@ class Leaking(MemoryEngine):
             raise
 
 
-class Receiving(MemoryEngine):
+class ReceiptEngine(MemoryEngine):
     """Gives a receipt for a commit that it refuses."""
 
     async def commit(self, claim, outcome):
@@ -242,7 +244,7 @@ class Receiving(MemoryEngine):
             raise
 
 
-class Alike(MemoryEngine):
+class UniformEngine(MemoryEngine):
     async def conversations_of(self, principal):
         for one in self._kept.values():
             if one.principal.lower() == principal.lower():
@@ -255,7 +257,7 @@ class Newest(MemoryEngine):
             yield key
 
 
-class Cleaning(MemoryEngine):
+class CleaningEngine(MemoryEngine):
     async def expire(self, now, calendar=None):
         self._kept.clear()
         return 0
@@ -271,15 +273,15 @@ class Silent(MemoryEngine):
 
 
 NEARLY = {
-    Reversed: "what leaves a conversation waits in its order",
-    Shared: "what leaves a conversation waits in its order",
+    ReversedEngine: "what leaves a conversation waits in its order",
+    OneOutboxEngine: "what leaves a conversation waits in its order",
     Deaf: "what leaves a conversation waits in its order",
     Rash: "what leaves a conversation waits in its order",
-    Leaking: "a refused commit leaves nothing",
-    Receiving: "a refused commit leaves nothing",
-    Alike: "a principal has its own conversations",
+    LeakyEngine: "a refused commit leaves nothing",
+    ReceiptEngine: "a refused commit leaves nothing",
+    UniformEngine: "a principal has its own conversations",
     Newest: "a principal has its own conversations",
-    Cleaning: "what is open does not expire",
+    CleaningEngine: "what is open does not expire",
     Silent: "requests of a suspended conversation are answered",
 }
 
@@ -292,7 +294,7 @@ async def test_a_nearly_correct_engine_gets_its_mistake(broken):
 # Engines that mislead operators
 
 
-class Reading(MemoryEngine):
+class OtherReader(MemoryEngine):
     """Gives operators a reader of another class."""
 
     reads = MemoryReader
@@ -319,13 +321,13 @@ class Stubborn(MemoryReader):
         return self.seen
 
 
-class Jumbled(MemoryReader):
+class JumbledReader(MemoryReader):
     def recorded_conversation(self, conversation):
         found = super().recorded_conversation(conversation)
         return replace(found, steps=found.steps[::-1])
 
 
-class Unsigned(history.RecordedConversation):
+class UnsignedReader(history.RecordedConversation):
     """Its records do not tell why."""
 
     def records(self):
@@ -335,10 +337,10 @@ class Unsigned(history.RecordedConversation):
 class Anonymous(MemoryReader):
     def recorded_conversation(self, conversation):
         found = super().recorded_conversation(conversation)
-        return Unsigned(found.beginning, found.steps, found.deliveries)
+        return UnsignedReader(found.beginning, found.steps, found.deliveries)
 
 
-class Alarmed(MemoryReader):
+class AlarmReader(MemoryReader):
     def find_altered(self, story):
         return 1
 
@@ -365,7 +367,7 @@ class Young(MemoryReader):
         return [each._replace(opened=each.touched) for each in super().conversations()]
 
 
-class Ever(MemoryReader):
+class OpenReader(MemoryReader):
     """Takes every conversation for open."""
 
     def dead(self, most=None, prefix=""):
@@ -389,7 +391,7 @@ class Nameless(MemoryReader):
         return super().dead(most)
 
 
-class Mixing(MemoryReader):
+class MixedReader(MemoryReader):
     def approvals(self, conversation):
         return tuple(one for each in self.kept.values() for one in each.approvals())
 
@@ -399,22 +401,22 @@ class Mixing(MemoryReader):
     [
         Blind,
         Stubborn,
-        Jumbled,
+        JumbledReader,
         Anonymous,
-        Alarmed,
+        AlarmReader,
         Backwards,
         Loose,
         Read,
         Young,
-        Ever,
+        OpenReader,
         Latest,
         Earliest,
         Nameless,
-        Mixing,
+        MixedReader,
     ],
 )
 async def test_a_misleading_reader_is_found_out(reads):
-    assert await finds_out(Subject(type("Misled", (Reading,), {"reads": reads}), durable=False))
+    assert await finds_out(Subject(type("Misled", (OtherReader,), {"reads": reads}), durable=False))
 
 
 # Description
@@ -445,12 +447,12 @@ class Spiteful(MemoryEngine):
 
 
 async def test_a_check_that_hangs_is_a_broken_promise(monkeypatch):
-    class Stuck(MemoryEngine):
+    class StuckEngine(MemoryEngine):
         async def calendar(self):
             await asyncio.Event().wait()
 
     monkeypatch.setattr(suite, "PATIENCE", 0.0)
-    found = await broken_promises(Subject(Stuck, durable=False))
+    found = await broken_promises(Subject(StuckEngine, durable=False))
     assert any("TimeoutError" in each and "the calendar outlives a restart" in each for each in found)
 
 

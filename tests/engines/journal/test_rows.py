@@ -78,14 +78,14 @@ def test_a_dead_letter_that_becomes_a_request_is_ended_within_the_conversation_o
     stored, made = Empty(), StepMaker()
     steps = StepRows(stored)
 
-    def written(outcome):
+    def fold_rows(outcome):
         rows = Rows()
         steps.add(made.step(made.encode(outcome)), rows)
         return rows.fold()
 
-    before, dead = written(said), written(failed)
+    before, dead = fold_rows(said), fold_rows(failed)
     stored.letters[said.conversation.id, said.ready[0].id] = DeliveryRow(*dead.ended[0][4:6])
-    after = written(again)
+    after = fold_rows(again)
     assert [(one.state, one.within) for one in dead.ended] == [(DeliveryEnd.DEAD, before.opened[0][0])]
     assert [(one.state, one.within) for one in after.ended] == [(DeliveryEnd.REDRIVEN, after.opened[0][0])]
     assert after.ended[0][4:6] == dead.ended[0][4:6]

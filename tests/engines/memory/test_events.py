@@ -8,7 +8,7 @@ from agentserver.core.messages import EventPlace, Reply
 from agentserver.engines.memory import engine
 from agentserver.engines.memory.engine import LeftEvents
 from tests.core.paper import Ask, listener
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 
 def reply(number):
@@ -76,5 +76,5 @@ async def test_waiting_answers_are_bounded_whichever_steps_give_them(monkeypatch
             await handle.send(b"<what>", "a")
         for number in range(100):
             await d.send(handle, Ask(str(number)))
-            await until(lambda: d.pump._accounts.pending == 0)
+            await wait_until(lambda: d.pump._accounts.pending == 0)
         assert len(d.pump._engine._left.waiting[handle.id]) <= 10 + engine.EACH

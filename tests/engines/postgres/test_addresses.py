@@ -35,7 +35,7 @@ def test_addresses_are_found_in_the_environment(monkeypatch):
     assert find_addresses("") == [Address("one", 6432), Address("two", 6432)]
 
 
-def addressed(postgres, *first):
+def prepend_addresses(postgres, *first):
     """The URL of a database by other addresses before its own."""
     hosts = [f"127.0.0.1:{port}" for port in first]
     folder = str(postgres.folder)
@@ -45,7 +45,7 @@ def addressed(postgres, *first):
     )
 
 
-async def selected(url):
+async def select_one(url):
     connection = await connect_for_writing(url, HANGS)
     try:
         return await connection.fetchval("select 1")
@@ -60,7 +60,7 @@ def test_an_address_that_closes_connections_does_not_keep_from_the_next(postgres
 
         server = await asyncio.start_server(close, "127.0.0.1", 0)
         async with server:
-            return await selected(addressed(postgres, server.sockets[0].getsockname()[1]))
+            return await select_one(prepend_addresses(postgres, server.sockets[0].getsockname()[1]))
 
     assert asyncio.run(run()) == 1
 
@@ -69,7 +69,7 @@ def test_an_address_that_does_not_answer_does_not_keep_from_the_next(postgres):
     with closing(socket.socket()) as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
-        assert asyncio.run(selected(addressed(postgres, silent.getsockname()[1]))) == 1
+        assert asyncio.run(select_one(prepend_addresses(postgres, silent.getsockname()[1]))) == 1
 
 
 def test_where_no_address_has_a_database_the_error_is_of_one_of_them():

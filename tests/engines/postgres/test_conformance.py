@@ -45,7 +45,7 @@ class Stoppable(PostgresEngine):
         self.move = lambda: (setattr(self._lease, "renew", renew), setattr(self._claims, "take", take))
 
 
-def shared(url, postgres) -> SharedSubject:
+def shared_engines(url, postgres) -> SharedSubject:
     """Engines over this database, with a short lease."""
     options = PostgresOptions(url, lease=0.5)
     engines = {}
@@ -55,11 +55,11 @@ def shared(url, postgres) -> SharedSubject:
         engines[name] = Stoppable(replace(options, name=name))
         return engines[name]
 
-    async def still(name):
+    async def stop_briefly(name):
         engines[name].stop()
         await asyncio.sleep(2 * options.lease)
 
-    async def moving(name):
+    async def move_engine(name):
         engines[name].move()
 
     async def rest():
@@ -68,7 +68,7 @@ def shared(url, postgres) -> SharedSubject:
         )
 
     @asynccontextmanager
-    async def away():
+    async def cut_off():
         await asyncio.to_thread(postgres.stop, "immediate")
         try:
             yield
@@ -76,9 +76,9 @@ def shared(url, postgres) -> SharedSubject:
         finally:
             await asyncio.to_thread(postgres.start)
 
-    return SharedSubject(open_, still, moving, away, rest)
+    return SharedSubject(open_, stop_briefly, move_engine, cut_off, rest)
 
 
 @pytest.mark.parametrize("check", TOGETHER, ids=lambda check: check.__name__)
 async def test_engines_on_one_database_keep_every_promise(check, postgres, database):
-    await check(shared(database, postgres))
+    await check(shared_engines(database, postgres))

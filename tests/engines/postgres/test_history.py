@@ -36,7 +36,7 @@ async def run(options, statement, *values):
         await connection.close()
 
 
-async def finished(engine, story, number):
+async def finish_conversation(engine, story, number):
     """Commit a conversation of three steps; gives its closed state."""
     said = story.receive(story.start(), str(number))
     await keep(engine, said)
@@ -75,7 +75,7 @@ async def faults(options):
 async def test_a_part_is_dropped_once_nothing_in_it_is_kept(options):
     story = SampleConversation()
     async with AloneEngine(options, retention=RETENTION) as engine:
-        last = [await finished(engine, story, number) for number in range(3)][-1]
+        last = [await finish_conversation(engine, story, number) for number in range(3)][-1]
         assert await parts(options) == [0]
         before = await rows(options)
         assert await engine.expire(last.touched + 2 * RETENTION) == 3
@@ -85,7 +85,7 @@ async def test_a_part_is_dropped_once_nothing_in_it_is_kept(options):
         await keep_parts(options, RETENTION)
         assert await parts(options) == [0, 1]
         engine._numbers.drop()
-        kept = await finished(engine, story, 4)
+        kept = await finish_conversation(engine, story, 4)
         assert (await run(options, "select number / $1 from agentserver.conversation", WIDTH))[0][0] == 1
         hours = "update agentserver.history_part set ended = ended - interval '2 hours'"
         await run(options, hours)
@@ -100,7 +100,7 @@ async def test_a_part_is_dropped_once_nothing_in_it_is_kept(options):
 async def test_a_part_stays_while_a_conversation_in_it_is_open_or_kept(options):
     story = SampleConversation()
     async with AloneEngine(options, retention=RETENTION) as engine:
-        await finished(engine, story, 1)
+        await finish_conversation(engine, story, 1)
         said = story.receive(story.start(), "still open")
         await keep(engine, said)
         for _ in range(2):
@@ -115,7 +115,7 @@ async def test_a_part_stays_while_a_conversation_in_it_is_open_or_kept(options):
 async def test_history_that_an_open_conversation_keeps_from_being_dropped_is_deleted_later(options):
     story = SampleConversation()
     async with AloneEngine(options, retention=RETENTION) as engine:
-        closed = await finished(engine, story, 1)
+        closed = await finish_conversation(engine, story, 1)
         said = story.receive(story.start(), "still open")
         await keep(engine, said)
         now = closed.touched + 2 * RETENTION
@@ -133,7 +133,7 @@ async def test_no_part_begins_where_nothing_has_happened_or_nothing_is_old(optio
         await age(options, RETENTION)
         await keep_parts(options, RETENTION)
         assert await parts(options) == [0]
-        await finished(engine, SampleConversation(), 1)
+        await finish_conversation(engine, SampleConversation(), 1)
         await age(options, -RETENTION)
         await keep_parts(options, RETENTION)
         assert await parts(options) == [0]
@@ -141,7 +141,7 @@ async def test_no_part_begins_where_nothing_has_happened_or_nothing_is_old(optio
 
 async def test_two_servers_begin_one_part(options):
     async with AloneEngine(options) as engine:
-        await finished(engine, SampleConversation(), 1)
+        await finish_conversation(engine, SampleConversation(), 1)
         await age(options, RETENTION)
         await asyncio.gather(*(keep_parts(options, RETENTION) for _ in range(4)))
         assert await parts(options) == [0, 1]
@@ -149,7 +149,7 @@ async def test_two_servers_begin_one_part(options):
 
 async def test_parts_wait_for_no_lock_that_another_transaction_holds(options):
     async with AloneEngine(options) as engine:
-        await finished(engine, SampleConversation(), 1)
+        await finish_conversation(engine, SampleConversation(), 1)
         await age(options, RETENTION)
         await keep_parts(options, RETENTION)
         await run(options, "delete from agentserver.conversation")
@@ -181,7 +181,7 @@ async def test_a_role_that_may_make_no_table_keeps_history_and_deletes_it_later(
         await run(options, statement)
     plain = PostgresOptions(options.url.replace("postgres@", f"{role}@"), migrate="never")
     async with AloneEngine(plain, retention=RETENTION) as engine:
-        closed = await finished(engine, story, 1)
+        closed = await finish_conversation(engine, story, 1)
         await age(options, RETENTION)
         assert await engine.expire(closed.touched + 2 * RETENTION) == 1
         assert await parts(options) == [0]
@@ -193,7 +193,7 @@ async def test_a_role_that_may_make_no_table_keeps_history_and_deletes_it_later(
 async def test_a_number_of_a_part_that_was_dropped_is_refused_and_drawn_again(options):
     story = SampleConversation()
     async with AloneEngine(options) as engine:
-        await finished(engine, story, 1)
+        await finish_conversation(engine, story, 1)
         await age(options, RETENTION)
         await keep_parts(options, RETENTION)
         await run(options, "delete from agentserver.conversation")
@@ -226,7 +226,7 @@ async def test_a_commit_looks_at_the_part_of_its_conversation_alone(options, mon
         assert await parts(options) == [0, 1, 2, 3]
         fetch, found = Link.fetch, set()
 
-        async def explained(link, text, *values):
+        async def explain_fetch(link, text, *values):
             if "held as materialized" in text:
                 connection = await connect(options, "explaining", planned=True)
                 await connection.execute("begin")
@@ -235,7 +235,7 @@ async def test_a_commit_looks_at_the_part_of_its_conversation_alone(options, mon
                 connection.terminate()
             return await fetch(link, text, *values)
 
-        monkeypatch.setattr(Link, "fetch", explained)
+        monkeypatch.setattr(Link, "fetch", explain_fetch)
         middle = said[1]
         answered = story.answer(middle.conversation, middle.ready[0])
         await keep(engine, answered)
@@ -250,7 +250,7 @@ async def test_a_commit_looks_at_the_part_of_its_conversation_alone(options, mon
 
 async def test_the_status_of_the_engine_describes_its_retention(options):
     async with AloneEngine(options) as engine:
-        await finished(engine, SampleConversation(), 1)
+        await finish_conversation(engine, SampleConversation(), 1)
         await age(options, RETENTION)
         await keep_parts(options, RETENTION)
         found = (await read_state(options)).history

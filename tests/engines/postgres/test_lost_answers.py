@@ -14,7 +14,7 @@ from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
 from agentserver.engines.postgres.connection import AwayError
 from agentserver.ports import Arrival, EngineError, Fate, GainedClaims, UnfitError
-from tests.engines.postgres.test_trouble import run, talk, until
+from tests.engines.postgres.test_trouble import run, talk, wait_until
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -168,7 +168,7 @@ async def test_a_fate_that_nobody_waits_for_is_not_asked_for(options):
         fate = await engine.hand_in(Arrival("id", key, None, Cancellation("request", "somebody")))
         assert [*engine._inbox._asked] == ["id"]
         fate.cancel()
-        await until(lambda: not engine._inbox._asked)
+        await wait_until(lambda: not engine._inbox._asked)
 
 
 async def test_a_token_that_could_not_be_given_back_goes_to_another_server(options):
@@ -249,12 +249,12 @@ async def test_new_messages_are_taken_after_an_absence_that_ended_with_a_refusal
         await asyncio.to_thread(postgres.stop, "immediate")
         try:
             committing = asyncio.ensure_future(engine.commit(engine.begin_claim("no\0text"), unfit))
-            await until(lambda: engine._writer.away)
+            await wait_until(lambda: engine._writer.away)
         finally:
             await asyncio.to_thread(postgres.start)
         with pytest.raises(UnfitError):
             await committing
-        await until(lambda: not engine._writer.away)
+        await wait_until(lambda: not engine._writer.away)
         fresh = sample.receive(sample.start(), "1")
         await engine.commit(engine.begin_claim(fresh.conversation.id), fresh)
 

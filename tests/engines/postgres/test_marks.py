@@ -20,7 +20,7 @@ def options(database):
     return PostgresOptions(database)
 
 
-async def taken(engine):
+async def take_first(engine):
     """The first that an engine takes over."""
     async for change in engine.changes():
         if change.claims:
@@ -34,13 +34,13 @@ async def test_one_delivery_that_was_only_queued_is_a_suspect_and_no_culprit(opt
         said = await talk(a, sample, 1)
     poison = said.ready[0].id
     async with PostgresEngine(replace(options, name="b")) as b:
-        change = await taken(b)
+        change = await take_first(b)
         verdict = judge(await b.marks.previous_run(change.previous), [poison], 1)
         assert (verdict.dead, verdict.alone) == ((), (poison,))
         await b.marks.begin(verdict.ends, 8)
         await b.marks.wait_until_marked(b.marks.enter(poison, said.conversation.id))
     async with PostgresEngine(replace(options, name="c")) as c:
-        change = await taken(c)
+        change = await take_first(c)
         verdict = judge(await c.marks.previous_run(change.previous), [poison], 1)
         assert verdict.dead == (poison,)
 
@@ -61,7 +61,7 @@ async def test_the_watchdog_names_from_its_thread_the_delivery_that_holds_the_lo
         await talk(a, sample, 1)
         await asyncio.to_thread(a.marks.hold, "held")
     async with PostgresEngine(replace(options, name="b")) as b:
-        change = await taken(b)
+        change = await take_first(b)
         assert (await b.marks.previous_run(change.previous)).held == "held"
 
 

@@ -14,14 +14,14 @@ from agentserver.engines.postgres.connection import connect, is_pooled
 from agentserver.engines.postgres.operations import find_weaknesses, migrate, read_state
 from agentserver.engines.postgres.principals import PrincipalTable
 from tests.engines.postgres.test_trouble import sound, talk
-from tests.pgbouncer import BACKENDS, pooled
+from tests.pgbouncer import BACKENDS, run_pool
 
 pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
 def options(postgres):
-    with pooled(postgres) as address:
+    with run_pool(postgres) as address:
         yield PostgresOptions(address(postgres.database()), name="a")
 
 

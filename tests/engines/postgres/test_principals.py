@@ -25,11 +25,11 @@ def table():
     """Makes a store at an address, which is closed after the test."""
     made = []
 
-    def at(url):
+    def last_made(url):
         made.append(PrincipalTable(url, "desk"))
         return made[-1]
 
-    yield at
+    yield last_made
     for each in made:
         each.close()
 
@@ -67,7 +67,7 @@ def test_those_who_add_at_the_same_time_do_not_lose_each_other(store):
     assert len(tokens.entries(store())) == 8
 
 
-async def until(true):
+async def wait_until(true):
     """Wait for something that nothing tells of."""
     while not true():  # noqa: ASYNC110 - the servers look by themselves
         await anyio.sleep(0.01)
@@ -78,11 +78,11 @@ async def test_a_change_is_known_at_every_server(store):
     async with servers[0].watch(), servers[1].watch():
         token = await run_sync(tokens.add, store(), caller())
         with anyio.fail_after(HANGS):
-            await until(lambda: all(each.authenticate(token) for each in servers))
+            await wait_until(lambda: all(each.authenticate(token) for each in servers))
             who = servers[1].authenticate(token)
             await run_sync(tokens.revoke, store(), "ada")
             await servers[1].wait_revoked(who)
-            await until(lambda: not any(each.authenticate(token) for each in servers))
+            await wait_until(lambda: not any(each.authenticate(token) for each in servers))
 
 
 async def test_a_store_that_is_not_there_yet_names_the_command(database, table):
@@ -137,33 +137,38 @@ async def test_rates_are_added_up_over_servers(store):
 
 
 def test_a_session_of_a_browser_is_every_servers_and_its_sign_in_begins_no_other(store):
-    def kept(number, **changed):
+    def replace_options(number, **changed):
         usual = KeptSession(f"k{number}", "ada", b"data", 1000.0, f"s{number}", f"login{number}")
         return usual._replace(**changed)
 
     first = store()
     here, there = (SessionTable(first.url, "desk") for _ in range(2))
     try:
-        assert here.add(kept(1), 0.0)
-        assert not there.add(kept(2, login="login1"), 0.0)
-        assert there.read("k1", 999.0) == kept(1)
+        assert here.add(replace_options(1), 0.0)
+        assert not there.add(replace_options(2, login="login1"), 0.0)
+        assert there.read("k1", 999.0) == replace_options(1)
         assert there.read("k1", 1000.0) is None
-        assert here.replace(kept(1, data=b"new", edition=1))
-        assert not there.replace(kept(1, data=b"other", edition=1))
-        assert there.read("k1", 0.0) == kept(1, data=b"new", edition=1)
+        assert here.replace(replace_options(1, data=b"new", edition=1))
+        assert not there.replace(replace_options(1, data=b"other", edition=1))
+        assert there.read("k1", 0.0) == replace_options(1, data=b"new", edition=1)
         there.end("sid", "s1")
         assert here.read("k1", 0.0) is None
-        assert not here.replace(kept(1, edition=2))
-        assert not here.add(kept(3, login="login1"), 0.0)
-        assert [here.add(kept(4, login=""), 0.0), here.add(kept(5, login=""), 0.0)] == [True, True]
+        assert not here.replace(replace_options(1, edition=2))
+        assert not here.add(replace_options(3, login="login1"), 0.0)
+        assert [here.add(replace_options(4, login=""), 0.0), here.add(replace_options(5, login=""), 0.0)] == [
+            True,
+            True,
+        ]
         there.end("name", "ada")
         assert here.read("k5", 0.0) is None
         for number in range(100, 125):
-            assert here.add(kept(number, until=2000.0 + number), 1.0)
+            assert here.add(replace_options(number, until=2000.0 + number), 1.0)
         counted = [number for number in range(100, 125) if there.read(f"k{number}", 1.0) is not None]
         assert counted == list(range(105, 125))
-        assert here.add(kept(200, until=4000.0), 3000.0)  # everything else has expired, and makes room
-        assert here.add(kept(1), 3000.0)
+        assert here.add(
+            replace_options(200, until=4000.0), 3000.0
+        )  # everything else has expired, and makes room
+        assert here.add(replace_options(1), 3000.0)
     finally:
         here.close()
         there.close()

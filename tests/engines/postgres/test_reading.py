@@ -36,7 +36,7 @@ def outcomes():
     return [asked, approved, waits, said, *priced, failed, over, answered, closed]
 
 
-def examined(reader):
+def examine_reader(reader):
     """All that operators are given, without the chains, which rows' numbers go into."""
     keys = [one.id for one in reader.conversations()]
     stories = {key: reader.recorded_conversation(key) for key in keys}
@@ -72,9 +72,9 @@ async def kept_by(engine, given):
         for outcome in given:
             await keep(engine, outcome)
         key = given[2].conversation.id
-        before = await engine.read(examined)
+        before = await engine.read(examine_reader)
         await engine.suspend(key, "it cannot be read", 5000.0)
-        return before, await engine.read(examined)
+        return before, await engine.read(examine_reader)
 
 
 async def test_operators_are_given_the_same_by_a_file_and_by_a_database(database, tmp_path):
@@ -91,7 +91,7 @@ async def test_operators_are_given_the_same_by_a_file_and_by_a_database(database
 
 
 @contextmanager
-def connected(url):
+def connect_once(url):
     connection = SyncConnection(PostgresOptions(url), "tests")
     try:
         yield connection
@@ -100,7 +100,7 @@ def connected(url):
 
 
 def faults(url):
-    with connected(url) as connection, snapshot(connection):
+    with connect_once(url) as connection, snapshot(connection):
         return list(find_faults(connection, (EngineError,)))
 
 
@@ -121,7 +121,7 @@ async def test_a_row_that_was_altered_in_the_database_is_found(database, stateme
 
     def alter():
         before = faults(database)
-        with connected(database) as connection, transaction(connection):
+        with connect_once(database) as connection, transaction(connection):
             connection.execute(statement)
         return before, faults(database)
 
@@ -136,7 +136,7 @@ async def test_a_reading_is_of_one_moment_whatever_is_written_meanwhile(database
 
     def read():
         count = "select count(*) from receipt"
-        with connected(database) as reader, connected(database) as writer:
+        with connect_once(database) as reader, connect_once(database) as writer:
             with snapshot(reader):
                 before = reader.execute(count).fetchone()
                 writer.execute("insert into receipt values (1, 'name', 'content', 'request')")

@@ -9,16 +9,16 @@ import pytest
 
 from agentserver.engines.conformance.sample import SampleConversation
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
-from tests.engines.postgres.test_trouble import sound, talk, until
+from tests.engines.postgres.test_trouble import sound, talk, wait_until
 from tests.machine import HANGS
-from tests.postgres import running
+from tests.postgres import run_server
 
 pytestmark = pytest.mark.anyio
 
 WAITING = "select pid from pg_stat_activity where wait_event = any($1) and application_name = $2"
 
 
-async def waiting(admin, *events, application="agentserver writer"):
+async def wait_for_lock(admin, *events, application="agentserver writer"):
     """Wait until a backend of the application waits for one of the events. Returns its process id."""
     async with asyncio.timeout(HANGS):
         while (found := await admin.fetchval(WAITING, events, application)) is None:  # noqa: ASYNC110 - another process
@@ -39,7 +39,9 @@ async def require(admin, postgres, standby):
     await configure(admin, standby)
     probe = await asyncpg.connect(postgres.url(), server_settings={"application_name": "probe"})
     commits = asyncio.create_task(commit_until_cancelled(probe))
-    await admin.fetchval("select pg_cancel_backend($1)", await waiting(admin, "SyncRep", application="probe"))
+    await admin.fetchval(
+        "select pg_cancel_backend($1)", await wait_for_lock(admin, "SyncRep", application="probe")
+    )
     await commits
     await probe.close()
 
@@ -56,7 +58,7 @@ async def commit_until_cancelled(connection):
 
 @pytest.mark.parametrize("end", ["pg_cancel_backend", "pg_terminate_backend"])
 async def test_a_commit_that_no_standby_has_confirmed_is_not_acknowledged(end):
-    with running() as postgres:
+    with run_server() as postgres:
         admin = await asyncpg.connect(postgres.url())
         async with PostgresEngine(PostgresOptions(postgres.url(), lease=HANGS)) as engine:
             sample = SampleConversation()
@@ -64,9 +66,11 @@ async def test_a_commit_that_no_standby_has_confirmed_is_not_acknowledged(end):
             await require(admin, postgres, "away")
             second = sample.receive(first.conversation, "2")
             done = engine.commit(engine.current_claim(first.conversation.id), second)
-            await admin.fetchval(f"select {end}($1)", await waiting(admin, "SyncRep"))
-            await until(lambda engine=engine: engine.trouble)
-            await waiting(admin, "SyncRep", "transactionid")  # the latter where the lease is being renewed
+            await admin.fetchval(f"select {end}($1)", await wait_for_lock(admin, "SyncRep"))
+            await wait_until(lambda engine=engine: engine.trouble)
+            await wait_for_lock(
+                admin, "SyncRep", "transactionid"
+            )  # the latter where the lease is being renewed
             assert not done.done()
             await configure(admin, "")
             async with asyncio.timeout(HANGS):

@@ -17,8 +17,8 @@ from agentserver.ports.engine import PAGE
 from agentserver.pump import watches
 from tests.core.paper import Note
 from tests.machine import HANGS
-from tests.pump.desk import answer, desk, until
-from tests.pump.pair import watched
+from tests.pump.desk import answer, desk, wait_until
+from tests.pump.pair import watch_events
 
 pytestmark = pytest.mark.anyio
 
@@ -50,17 +50,17 @@ def statements(monkeypatch):
     counts = Counter()
     fetch = asyncpg.Connection.fetch
 
-    async def counted(connection, text, *values, **more):
+    async def count_fetch(connection, text, *values, **more):
         plain = text.replace('"agentserver".', "@")
         counts[next((kind for part, kind in KINDS.items() if part in plain), plain)] += 1
         return await fetch(connection, text, *values, **more)
 
-    monkeypatch.setattr(asyncpg.Connection, "fetch", counted)
+    monkeypatch.setattr(asyncpg.Connection, "fetch", count_fetch)
     return counts
 
 
 @asynccontextmanager
-async def serving(url, name):
+async def serve_engine(url, name):
     """A pump over an engine of its own."""
     async with (
         PostgresEngine(PostgresOptions(url, name=name)) as engine,
@@ -73,7 +73,7 @@ async def ask(desk, conversation, number):
     """Send a message as the HTTP door does, and wait for its answer."""
     gate = desk.pump.entrance
     submitted = await gate.submit("console", conversation, desk.markup(Note(f"{number}")), "a", None)
-    found, _ = await watched(desk.pump, conversation, after=submitted.after, enough=1)
+    found, _ = await watch_events(desk.pump, conversation, after=submitted.after, enough=1)
     (reply,) = [one for one in found if isinstance(one, Reply)]
     assert desk.decode(reply).text == f"re: {number}"
 
@@ -89,7 +89,7 @@ async def cost(statements, desk, conversation):
 
 
 async def test_a_request_costs_its_commits_alone_where_its_conversation_is(database, statements):
-    async with serving(database, "a") as a:
+    async with serve_engine(database, "a") as a:
         handle = await a.open()
         handle.detach()
         await a.pump.alarms.settle()  # its first look, which another one follows after half a minute
@@ -103,20 +103,20 @@ async def test_a_request_at_another_server_reads_what_hints_announce(database, s
     for module in (inbox, news):
         monkeypatch.setattr(module, "SOON", HANGS)  # no regular look finds it
         monkeypatch.setattr(module, "LATER", HANGS)
-    async with serving(database, "a") as a, serving(database, "b") as b:
+    async with serve_engine(database, "a") as a, serve_engine(database, "b") as b:
         handle = await a.open()
         handle.detach()
         await ask(b, handle.id, 0)
         assert statements["claim"] == 1
         assert statements["standing"] > 0
         found = await cost(statements, b, handle.id)
-        await until(lambda: statements["settle"])  # of the first, which was stored
+        await wait_until(lambda: statements["settle"])  # of the first, which was stored
         found.pop("settle", 0)
         assert found == {"commit": 2 * MANY, "hint": 2 * MANY}  # an arrival, and its fate with the answer
 
 
 async def test_a_question_that_no_statement_can_ask_spoils_no_other(database):
-    async with serving(database, "a") as a, serving(database, "b") as b:
+    async with serve_engine(database, "a") as a, serve_engine(database, "b") as b:
         handle = await a.open()
         engine = b.pump._engine
         asked = [engine.find_conversation(key) for key in (handle.id, "no\0text", "unknown")]
@@ -127,7 +127,7 @@ async def test_a_question_that_no_statement_can_ask_spoils_no_other(database):
 
 
 async def test_sent_messages_are_read_in_pages_of_bounded_bytes(database):
-    async with serving(database, "a") as a:
+    async with serve_engine(database, "a") as a:
         handle = await a.open()
         for _ in range(3):
             await a.ask(Note("x" * (PAGE // 2)), handle=handle)

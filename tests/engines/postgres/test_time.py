@@ -26,7 +26,7 @@ from agentserver.testing import FakeClock, listener, organism_of
 from tests.flow.test_handler import Find, Found, Invoice, Paid
 from tests.gateways.test_schedules import Office
 from tests.machine import HANGS
-from tests.pump.desk import until
+from tests.pump.desk import wait_until
 from tests.pump.test_sums import EUROS, Shop
 
 pytestmark = pytest.mark.anyio
@@ -71,7 +71,7 @@ class Bureau:
         """Order a payment. Returns its conversation once the flow sleeps."""
         handle = await server.open("console")
         await handle.send(server.rules.codecs.of(Invoice).encode(Invoice(number)).encode(), "desk")
-        await until(lambda: number in self.begun and server._pump._accounts.rest.is_set())
+        await wait_until(lambda: number in self.begun and server._pump._accounts.rest.is_set())
         handle.detach()
         return handle.id
 
@@ -85,7 +85,7 @@ async def test_a_sleeping_flow_wakes_once_after_a_restart(database):
     bureau.clock.advance(4 * 86_400)
     for _ in range(2):
         async with bureau.server("a") as server:
-            await until(lambda: bureau.found)
+            await wait_until(lambda: bureau.found)
             await server.settle_timers()
     assert (bureau.begun, bureau.found) == ([1, 1], ["v1"])
 
@@ -108,7 +108,7 @@ async def test_a_flow_moves_between_servers_whose_clocks_are_hours_apart(databas
     assert (done, "7200.0 s ahead of that of the database" in caplog.text) == ([], True)
     monkeypatch.setattr(time, "time", lambda: machine() - 7200)
     async with bureau.server("behind"):
-        await until(lambda: done)
+        await wait_until(lambda: done)
     assert (done, "7200.0 s behind that of the database" in caplog.text) == ([1], True)
 
 
@@ -149,7 +149,7 @@ async def test_due_timers_of_two_servers_are_released_by_one_each(database):
         bureau.clock.advance(4 * 86_400)
         for server in (one, other, one, other):
             await server.settle_timers()
-        await until(lambda: len(bureau.found) >= 6)
+        await wait_until(lambda: len(bureau.found) >= 6)
         await anyio.sleep(0.1)
     assert sorted(bureau.found) == [f"v{number}" for number in range(6)]
 
@@ -164,7 +164,7 @@ async def test_two_servers_send_one_message_a_due_time(database):
         await anyio.sleep(0.1)
         for number in range(1, 6):
             office.now = 960.0 + 60 * number
-            await until(lambda number=number: len(office.reports) >= number)
+            await wait_until(lambda number=number: len(office.reports) >= number)
             await anyio.sleep(0.1)
         assert office.reports == ["Beat"] * 5
 
@@ -176,13 +176,13 @@ async def test_due_times_that_passed_while_no_server_ran_are_sent_once(database)
     async with office.server(engine_of(database, "a"), beat):
         await anyio.sleep(0.1)
         office.now = 1020.0
-        await until(lambda: len(office.reports) == 1)
+        await wait_until(lambda: len(office.reports) == 1)
     office.now = 1279.0
     async with (
         office.server(engine_of(database, "a"), beat),
         office.server(engine_of(database, "b"), beat),
     ):
-        await until(lambda: len(office.reports) >= 5)
+        await wait_until(lambda: len(office.reports) >= 5)
         await anyio.sleep(0.3)
     assert office.reports == ["Beat"] * 5
 
@@ -196,7 +196,7 @@ async def test_an_order_of_an_operator_is_run_once_by_two_servers(database, monk
         await one.answers._do(
             lambda connection: put_order(connection, ScheduleOrder("beat", "run", "ada", 1.0))
         )
-        await until(lambda: office.reports)
+        await wait_until(lambda: office.reports)
         await anyio.sleep(0.5)
         assert office.reports == ["Beat"]
         kinds = [each.kind for each in await one.read(lambda reader: reader.list_schedule_orders())]
@@ -210,7 +210,7 @@ async def test_two_servers_never_pass_more_than_the_sum_together(database):
         async with anyio.create_task_group() as tasks:
             for number in range(10):
                 tasks.start_soon(shop.order, (one, other)[number % 2], 90)
-        await until(lambda: len(shop.paid) + len(shop.shown) >= 10)
+        await wait_until(lambda: len(shop.paid) + len(shop.shown) >= 10)
         assert sum(shop.paid) == Decimal(450)
     async with shop.server(engine_of(database, "c", shop.organism)) as third:
         before = len(shop.shown)

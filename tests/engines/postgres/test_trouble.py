@@ -20,7 +20,7 @@ from agentserver.engines.postgres.connection import AwayError, Link, connect
 from agentserver.engines.postgres.leases import AcknowledgedSteps
 from agentserver.ports import ConflictError, EngineError, FencedError, UnfitError
 from tests.machine import HANGS
-from tests.postgres import running
+from tests.postgres import run_server
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ async def run(url, statement, *values):
         await connection.close()
 
 
-async def until(there):
+async def wait_until(there):
     """Wait until something is so."""
     async with asyncio.timeout(HANGS):
         while not there():  # noqa: ASYNC110 - what is awaited has no event of its own
@@ -136,14 +136,14 @@ async def test_a_crash_of_the_database_only_delays_unfinished_work(postgres, opt
         await asyncio.to_thread(postgres.stop, "immediate")
         late = sample.receive(sample.start(), "late")
         try:
-            await until(lambda: engine.trouble)
+            await wait_until(lambda: engine.trouble)
             with pytest.raises(EngineError, match="away"):
                 await engine.commit(engine.begin_claim(late.conversation.id), late)
         finally:
             await asyncio.to_thread(postgres.start)
         outcomes = await asyncio.gather(*talking)
         await sound(engine, options.url, outcomes, 200)
-        await until(lambda: not engine.trouble)
+        await wait_until(lambda: not engine.trouble)
         await engine.commit(engine.begin_claim(late.conversation.id), late)
 
 
@@ -233,7 +233,7 @@ async def test_one_of_two_engines_claims_a_conversation(options):
 
 async def test_rows_that_were_acknowledged_and_are_gone_stop_acceptance_until_an_operator_accepts_it():
     sample = SampleConversation()
-    with running() as server:
+    with run_server() as server:
         options = PostgresOptions(server.url(), lease=0.5)
         async with PostgresEngine(options) as engine:
             first = await talk(engine, sample, 2)
@@ -253,7 +253,7 @@ async def test_rows_that_were_acknowledged_and_are_gone_stop_acceptance_until_an
             waiting = asyncio.ensure_future(engine.commit(claim, third))
             await asyncio.to_thread(server.start)
 
-            await until(lambda: "lost steps" in engine.trouble)
+            await wait_until(lambda: "lost steps" in engine.trouble)
             assert not waiting.done()
             fresh = sample.receive(sample.start(), "refused")
             with pytest.raises(EngineError):
@@ -263,7 +263,7 @@ async def test_rows_that_were_acknowledged_and_are_gone_stop_acceptance_until_an
             await run(options.url, "update agentserver.loss set accepted = now()")
             with pytest.raises(FencedError):
                 await waiting
-            await until(lambda: not engine.trouble)
+            await wait_until(lambda: not engine.trouble)
             async with asyncio.timeout(HANGS):
                 while (claim := await engine.claim(key)) is None:  # noqa: ASYNC110 - what is awaited has no event of its own
                     await asyncio.sleep(0.01)
@@ -428,9 +428,9 @@ async def test_a_statement_that_never_ends_does_not_keep_a_lease_from_being_rene
             async with asyncio.timeout(HANGS):
                 with pytest.raises(AwayError):
                     await lease.bury()
-            await until(lambda: lease.away)
+            await wait_until(lambda: lease.away)
         await blocking.close()
-        await until(lambda: not lease.away)
+        await wait_until(lambda: not lease.away)
 
 
 async def test_a_transaction_that_the_database_ends_for_being_idle_is_made_again(options):

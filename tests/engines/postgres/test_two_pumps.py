@@ -11,7 +11,7 @@ from agentserver.core.blueprint import Listener
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
 from tests.core.paper import Note
 from tests.pump.desk import answer, desk
-from tests.pump.pair import watched
+from tests.pump.pair import watch_events
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ A = Listener("a", (Note,), "answers")
 
 
 @asynccontextmanager
-async def serving(url, name, *pairs, lease=0.5):
+async def serve_engine(url, name, *pairs, lease=0.5):
     """A pump over an engine of its own."""
     async with (
         PostgresEngine(PostgresOptions(url, name=name, lease=lease)) as engine,
@@ -33,7 +33,7 @@ def texts(desk, events):
 
 
 async def test_a_conversation_of_one_server_is_continued_at_another(database):
-    async with serving(database, "a", (A, answer)) as a, serving(database, "b", (A, answer)) as b:
+    async with serve_engine(database, "a", (A, answer)) as a, serve_engine(database, "b", (A, answer)) as b:
         handle = await a.open()
         assert (await a.ask(Note("1"), handle=handle)).text == "re: 1"
         key = handle.id
@@ -41,7 +41,7 @@ async def test_a_conversation_of_one_server_is_continued_at_another(database):
         gate = b.pump.entrance
         for number in ("2", "3", "4"):
             await gate.submit("console", key, b.markup(Note(number)), "a", None)
-        found, _ = await watched(b.pump, key, enough=4)
+        found, _ = await watch_events(b.pump, key, enough=4)
         assert texts(b, found) == ["re: 1", "re: 2", "re: 3", "re: 4"]
 
 
@@ -52,19 +52,19 @@ async def test_another_server_finishes_a_servers_work(database):
         begun.set()
         await asyncio.Event().wait()
 
-    async with serving(database, "b", (A, answer)) as b:
-        async with serving(database, "a", (A, waits)) as a:
+    async with serve_engine(database, "b", (A, answer)) as b:
+        async with serve_engine(database, "a", (A, waits)) as a:
             handle = await a.open()
             await a.send(handle, Note("1"))
             await begun.wait()
             key = handle.id
             handle.detach()
-        found, _ = await watched(b.pump, key, enough=1)
+        found, _ = await watch_events(b.pump, key, enough=1)
         assert texts(b, found) == ["re: 1"]
 
 
 async def test_many_conversations_at_two_servers_are_each_answered(database):
-    async with serving(database, "a", (A, answer)) as a, serving(database, "b", (A, answer)) as b:
+    async with serve_engine(database, "a", (A, answer)) as a, serve_engine(database, "b", (A, answer)) as b:
         asked = [one.ask(Note(str(number))) for number in range(40) for one in (a, b)]
         found = await asyncio.gather(*asked)
         assert [one.text for one in found] == [f"re: {number}" for number in range(40) for _ in range(2)]

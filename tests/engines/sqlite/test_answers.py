@@ -26,7 +26,7 @@ def path(tmp_path):
     return path
 
 
-def said(answer, approval="one", by="ada"):
+def approval_answer(answer, approval="one", by="ada"):
     return ApprovalAnswer(approval, "digest", answer, by)
 
 
@@ -34,15 +34,15 @@ def leave_answer(path, answered, at):
     return maintenance.leave(path, lambda connection: records.put_answer(connection, answered, at))
 
 
-def standing(path):
+def stored_answers(path):
     with closing(open_reading(path)) as connection:
         return records.read_answers(connection)
 
 
 def test_an_answer_is_written_while_a_server_has_the_journal(path):
     with Lock(path), closing(open_writing(JournalOptions(path))) as server:
-        assert leave_answer(path, said(Answer.ONCE), 5.0)
-        assert records.read_answers(server) == [(said(Answer.ONCE), 5.0)]
+        assert leave_answer(path, approval_answer(Answer.ONCE), 5.0)
+        assert records.read_answers(server) == [(approval_answer(Answer.ONCE), 5.0)]
         records.drop_answers(server, ["another"])
         assert records.read_answers(server)
         records.drop_answers(server, ["one"])
@@ -50,32 +50,32 @@ def test_an_answer_is_written_while_a_server_has_the_journal(path):
 
 
 def test_the_first_answer_wins_but_a_denial_replaces_an_approval(path):
-    assert leave_answer(path, said(Answer.ONCE), 1.0)
-    assert not leave_answer(path, said(Answer.ALWAYS, by="eve"), 2.0)
-    assert standing(path) == [(said(Answer.ONCE), 1.0)]
-    assert leave_answer(path, said(Answer.DENY, by="bob"), 3.0)
-    assert not leave_answer(path, said(Answer.ONCE), 4.0)
-    assert standing(path) == [(said(Answer.DENY, by="bob"), 3.0)]
+    assert leave_answer(path, approval_answer(Answer.ONCE), 1.0)
+    assert not leave_answer(path, approval_answer(Answer.ALWAYS, by="eve"), 2.0)
+    assert stored_answers(path) == [(approval_answer(Answer.ONCE), 1.0)]
+    assert leave_answer(path, approval_answer(Answer.DENY, by="bob"), 3.0)
+    assert not leave_answer(path, approval_answer(Answer.ONCE), 4.0)
+    assert stored_answers(path) == [(approval_answer(Answer.DENY, by="bob"), 3.0)]
 
 
 def test_answers_come_in_the_order_in_which_they_were_given(path):
     for at, key in ((3.0, "a"), (1.0, "b"), (2.0, "c")):
-        leave_answer(path, said(Answer.ONCE, key), at)
-    assert [answered.approval for answered, _ in standing(path)] == ["b", "c", "a"]
+        leave_answer(path, approval_answer(Answer.ONCE, key), at)
+    assert [answered.approval for answered, _ in stored_answers(path)] == ["b", "c", "a"]
 
 
 def test_an_answer_that_nobody_knows_is_a_denial_and_its_author_one_line(path):
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         row = ("one", "digest", "whatever", "ada\napproval two: approved by bob\x1b[2J", 1.0)
         other.execute("insert into answer values (?, ?, ?, ?, ?, x'')", row)
-    ((answered, _),) = standing(path)
+    ((answered, _),) = stored_answers(path)
     assert answered.answer is Answer.DENY
     assert answered.by.isprintable()
 
 
 def test_where_there_is_no_journal_there_is_nothing_to_answer(tmp_path):
     with pytest.raises(EngineError, match="there is no journal"):
-        leave_answer(tmp_path / "none", said(Answer.ONCE), 1.0)
+        leave_answer(tmp_path / "none", approval_answer(Answer.ONCE), 1.0)
     assert not (tmp_path / "none").exists()
 
 
@@ -85,7 +85,7 @@ def test_somebody_who_holds_the_file_is_named_as_the_obstacle(path, monkeypatch)
     with closing(connect(path, isolation_level=None)) as other:
         other.execute("begin immediate")
         with pytest.raises(EngineError, match="another program holds the file"):
-            leave_answer(path, said(Answer.ONCE), 1.0)
+            leave_answer(path, approval_answer(Answer.ONCE), 1.0)
 
 
 class Remembers(AskingGuard):
@@ -125,8 +125,8 @@ def test_a_copy_of_some_conversations_holds_no_answers(path, tmp_path):
     first, second = story.receive(story.start(), "1"), story.receive(story.start(), "2")
     with closing(open_writing(JournalOptions(path))) as connection:
         Writer(connection, path).commit([first, second])
-    leave_answer(path, said(Answer.ONCE), 1.0)
+    leave_answer(path, approval_answer(Answer.ONCE), 1.0)
     maintenance.export(path, tmp_path / "all")
     maintenance.export(path, tmp_path / "some", [first.conversation.id])
-    assert len(standing(tmp_path / "all")) == 1
-    assert standing(tmp_path / "some") == []
+    assert len(stored_answers(tmp_path / "all")) == 1
+    assert stored_answers(tmp_path / "some") == []

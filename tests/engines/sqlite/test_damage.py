@@ -95,21 +95,21 @@ def conclude(story, outcome, result):
     return decisions.conclude(outcome.conversation, finished, story.rules, story.moment())
 
 
-def keyed(story, said):
+def send_with_key(story, said):
     """The same message under an id of its sender's."""
     outside = said.cause._replace(key=RequestKey(f"name {said.cause.request}", "content"))
     return decisions.receive(story.start(), outside, story.rules, story.moment())
 
 
 @pytest.fixture
-def journal(tmp_path, everything):
+def journal(tmp_path, full_journal):
     path = tmp_path / "j"
-    path.write_bytes(everything)
+    path.write_bytes(full_journal)
     return path
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory):
+def full_journal(tmp_path_factory):
     """One of everything: open and finished, kept whole and as changes, queued, done, dead, discarded, dropped, stored, taken and not."""
     path, story = tmp_path_factory.mktemp("journal") / "j", SampleConversation()
     with closing(open_writing(JournalOptions(path, Sync.NORMAL))) as connection:
@@ -117,7 +117,7 @@ def everything(tmp_path_factory):
         for number in range(12):
             said = story.receive(story.start(), f"some words {number}")
             if number % 3 == 1:
-                said = keyed(story, said)
+                said = send_with_key(story, said)
             outcomes.append(said)
             if number % 4 == 1:
                 outcomes.append(story.answer(said.conversation, said.ready[0]))
@@ -166,7 +166,7 @@ def content(path):
         return {table: sorted(map(repr, connection.execute(f"select * from {table}"))) for table in TABLES}
 
 
-def noticed(path):
+def find_damage(path):
     """Return the messages of opening and verifying the journal."""
     try:
         with closing(open_writing(JournalOptions(path, Sync.NORMAL))) as connection:
@@ -229,7 +229,7 @@ def test_any_column_of_any_row_that_changes_is_noticed(journal, table, column):
                 connection.execute(f"update {table} set {column} = ? where {key} = ?", (changed, where))
             except sqlite3.IntegrityError:
                 continue
-        assert noticed(journal), (where, value)
+        assert find_damage(journal), (where, value)
 
 
 @pytest.mark.parametrize(
@@ -252,10 +252,10 @@ def test_any_row_that_goes_is_noticed(journal, table):
                 f"delete from {table} where {key} = (select {key} from {table} order by 1 limit 1 offset ?)",
                 (number,),
             )
-        assert noticed(journal), number
+        assert find_damage(journal), number
 
 
-def flipped(path, before, places):
+def flip_bytes(path, before, places):
     whole = content(path)
     silent = []
     for place, bit in places:
@@ -264,7 +264,7 @@ def flipped(path, before, places):
         path.write_bytes(data)
         for suffix in ("-wal", "-shm"):
             path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
-        if not noticed(path) and content(path) != whole:
+        if not find_damage(path) and content(path) != whole:
             silent.append((place, bit))
     path.write_bytes(before)
     return silent
@@ -274,14 +274,14 @@ def test_a_bit_that_flips_is_noticed_or_harmless(journal):
     before, random = journal.read_bytes(), Random(3)
     used = [place for place, byte in enumerate(before) if byte]
     places = [(place, random.randrange(8)) for place in (*range(100), *random.sample(used, examples(300)))]
-    assert flipped(journal, before, places) == []
+    assert flip_bytes(journal, before, places) == []
 
 
 @pytest.mark.soak
 def test_every_bit_that_flips_is_noticed_or_harmless(journal, soak_scale):
     before, random = journal.read_bytes(), Random(4)
     places = [(random.randrange(len(before)), random.randrange(8)) for _ in range(50 * soak_scale)]
-    assert flipped(journal, before, places) == []
+    assert flip_bytes(journal, before, places) == []
 
 
 def test_a_conversation_that_is_damaged_is_unreadable_and_the_others_are_not(journal):

@@ -27,7 +27,7 @@ from agentserver.engines.sqlite.lock import Lock
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import ConflictError, EngineError, UnfitError
 from tests.engines.endings import endings
-from tests.engines.outcomes import Journal, said
+from tests.engines.outcomes import Journal, fill_conversation
 
 pytestmark = pytest.mark.anyio
 
@@ -54,14 +54,14 @@ class Hasty(SqliteEngine):
         await asyncio.sleep(0)
 
 
-class Repeating(SqliteEngine):
+class RepeatingEngine(SqliteEngine):
     """Hands out again what a gateway has had."""
 
     def acknowledge(self, conversation, place):
         pass
 
 
-class Unmarked(SqliteEngine):
+class UnmarkedEngine(SqliteEngine):
     """Does not mark the end of a request as a possible repetition."""
 
     async def outbox(self, conversation):
@@ -69,7 +69,7 @@ class Unmarked(SqliteEngine):
             yield event._replace(redelivered=False) if isinstance(event, Done) else event
 
 
-class Hoarding(SqliteEngine):
+class HoardingEngine(SqliteEngine):
     """Knows nobody's conversations."""
 
     async def conversations_of(self, principal):
@@ -106,7 +106,7 @@ class Fresh(SqliteEngine):
         return [] if self._earlier and found == self._earlier else found
 
 
-@pytest.mark.parametrize("broken", [Hasty, Repeating, Unmarked, Hoarding, Oblivious, Fresh])
+@pytest.mark.parametrize("broken", [Hasty, RepeatingEngine, UnmarkedEngine, HoardingEngine, Oblivious, Fresh])
 async def test_a_broken_journal_is_found_out(broken, tmp_path):
     for number, check in enumerate(CHECKS):
         place = JournalOptions(tmp_path / f"{number}.sqlite")
@@ -418,18 +418,18 @@ def test_an_acknowledgement_is_written_though_its_commit_holds_an_unwritable_ste
         assert reader.outbox(key, lambda number: False) == []
 
 
-def failed(story, conversation, delivery):
+def fail_step(story, conversation, delivery):
     finished = FinishedInvocation(delivery, None, HandlerFailure(Code.INTERNAL, Failure("boom")))
     return decisions.conclude(conversation, finished, story.rules, story.moment())
 
 
 async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_discarded(tmp_path):
     story = SampleConversation()
-    one, two = said(story)[0], said(story)[0]
+    one, two = fill_conversation(story)[0], fill_conversation(story)[0]
     async with Journal(tmp_path / "j")() as engine:
         for outcome in (one, two):
             await keep(engine, outcome)
-            await keep(engine, failed(story, outcome.conversation, outcome.ready[0]))
+            await keep(engine, fail_step(story, outcome.conversation, outcome.ready[0]))
         letters = await engine._do(engine._reader.dead)
         assert [(letter.delivery, letter.reason) for letter in letters] == [
             (one.ready[0], "internal: boom"),
@@ -522,7 +522,7 @@ async def test_a_copy_is_whole_and_may_be_of_some_conversations(tmp_path):
 
 async def test_a_step_that_was_changed_on_the_disk_is_found(tmp_path):
     story, path = SampleConversation(), tmp_path / "j"
-    outcomes = said(story, 3)
+    outcomes = fill_conversation(story, 3)
     async with Journal(path)() as engine:
         for outcome in outcomes:
             await keep(engine, outcome)

@@ -14,7 +14,7 @@ import pytest
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.retention import find_broken_link
 from agentserver.engines.sqlite.file import JournalOptions, open_writing
-from tests.machine import missing
+from tests.machine import report_missing
 
 ROOT = Path(__file__).parents[3]
 ALONE = ("unshare", "--map-root-user", "--mount")
@@ -52,7 +52,7 @@ def small_disk(tmp_path):
     script = 'mount -t tmpfs -o size=4m none "$0" || exit 69; "$@"; status=$?; cp "$0"/j* "$1.saved" 2>&1; exit $status'
     script = script.replace("$1.saved", str(saved))
     if shutil.which(ALONE[0]) is None:
-        missing(f"{ALONE[0]} is not installed")
+        report_missing(f"{ALONE[0]} is not installed")
 
     def run(program):
         argv = [

@@ -48,7 +48,7 @@ GUARDS = (
 WATCHED = replace(SHOP, guards=GUARDS)
 
 
-class Kept:
+class JournalledPaper:
     """A conversation on paper, committed to a journal and decided again in memory, step by step."""
 
     def __init__(self, connection, path, random):
@@ -134,14 +134,14 @@ class Kept:
         return decisions.conclude(self.paper.conversation, finished, WATCHED, moment)
 
 
-def lived(seed, steps):
+def live_through(seed, steps):
     """The verbs that a conversation of that many steps went through."""
     random = Random(seed)
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(open_writing(JournalOptions(Path(folder) / "j"))) as connection,
     ):
-        kept = Kept(connection, Path(folder) / "j", random)
+        kept = JournalledPaper(connection, Path(folder) / "j", random)
         for _ in range(steps):
             found = kept.verbs()
             verb = random.choice(list(found))
@@ -155,12 +155,12 @@ def lived(seed, steps):
 @settings(max_examples=examples(25))
 @given(st.integers(0, 2**32))
 def test_stored_and_replayed_decisions_equal_the_original(seed):
-    lived(seed, 40)
+    live_through(seed, 40)
 
 
 def test_the_verbs_are_all_taken():
     answers = {f"decide {answer}" for answer in Said}
-    taken = set().union(*(lived(seed, 60) for seed in range(8)))
+    taken = set().union(*(live_through(seed, 60) for seed in range(8)))
     assert (
         taken
         == {"open", "receive", "turn away", "conclude", "crash", "give up", "miss", "requeue", "close"}

@@ -62,7 +62,7 @@ def test_whose_fault_an_end_was_is_known(journal, code, found):
     assert left_by(journal, code) == found
 
 
-def seen(journal):
+def previous_calls(journal):
     return asyncio.run(MarkFile(journal).previous_run(1))
 
 
@@ -71,16 +71,16 @@ def test_there_are_as_many_marks_as_there_is_room_for(journal):
     assert asyncio.run(marks.previous_run(1)) == NO_PREVIOUS_RUN
     asyncio.run(marks.begin({}, 2))
     slots = [marks.enter(f"{number}", "c") for number in range(3)]
-    assert seen(journal).running == {"0", "1"}
+    assert previous_calls(journal).running == {"0", "1"}
     for slot in slots:
         marks.leave(slot)
-    assert seen(journal).running == frozenset()
+    assert previous_calls(journal).running == frozenset()
     assert len({marks.enter("x", "c"), marks.enter("x", "c")}) == 2
     marks.close()
     marks.close()
     marks.end()
     marks.leave(marks.enter("y", "c"))
-    assert seen(journal).running == {"x"}
+    assert previous_calls(journal).running == {"x"}
 
 
 @given(st.binary(max_size=400))
@@ -132,7 +132,7 @@ def test_an_endless_file_is_ignored_and_replaced(journal, made):
     marks = MarkFile(journal)
     assert asyncio.run(marks.previous_run(1)) == NO_PREVIOUS_RUN
     asyncio.run(marks.begin({"s": 1}, 1))
-    assert seen(journal) == PreviousRun(frozenset(), "", {"s": 1})
+    assert previous_calls(journal) == PreviousRun(frozenset(), "", {"s": 1})
     assert path.is_file()
     assert not path.is_symlink()
 
@@ -148,7 +148,7 @@ def test_a_directory_that_cannot_be_written_is_done_without(journal):
 
 def test_new_marks_report_those_of_the_server_before(journal):
     left_by(journal, "")
-    before, marks = seen(journal), MarkFile(journal)
+    before, marks = previous_calls(journal), MarkFile(journal)
     assert before.running == {KEY, OTHER}
     assert asyncio.run(marks.previous_run(1)) == before
     asyncio.run(marks.begin({"s": 2, "t": 0}, 2))
@@ -158,6 +158,6 @@ def test_new_marks_report_those_of_the_server_before(journal):
     marks.leave(one)
     marks.leave(one)
     left = PreviousRun(frozenset({"other"}), "", {"t": 0})
-    assert seen(journal) == asyncio.run(marks.previous_run(1)) == left
+    assert previous_calls(journal) == asyncio.run(marks.previous_run(1)) == left
     asyncio.run(marks.begin({}, 4))
     assert len({marks.enter(f"{number}", "c") for number in range(5)}) == 5

@@ -16,7 +16,7 @@ from agentserver.engines.conformance.suite import SampleConversation
 from agentserver.engines.sqlite.file import JournalOptions, open_writing, read_journal
 from agentserver.engines.sqlite.writer import Writer
 from agentserver.ports import EngineError
-from tests.machine import missing
+from tests.machine import report_missing
 
 ROOT = Path(__file__).parents[3]
 PLAIN = ("setpriv", "--bounding-set=-all")
@@ -44,7 +44,7 @@ def opened(path):
     plain = ()
     if os.geteuid() == 0:
         if shutil.which(PLAIN[0]) is None:
-            missing(f"{PLAIN[0]} is not installed, and root may write everywhere")
+            report_missing(f"{PLAIN[0]} is not installed, and root may write everywhere")
         plain = PLAIN
     done = subprocess.run(
         [*plain, sys.executable, "-c", OPENING, path],

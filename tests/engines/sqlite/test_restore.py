@@ -24,7 +24,7 @@ from agentserver.ports import EngineError
 SUFFIXES = ("", "-wal", "-shm", ".head", ".lock")
 
 
-class Running:
+class JournalInUse:
     """A server's journal in use; ``killed`` returns the bytes on disk."""
 
     def __init__(self, path):
@@ -52,7 +52,7 @@ def steps(path):
         return sum(one.steps for one in Reader(connection).conversations())
 
 
-def opened(path):
+def open_journal(path):
     """The steps of a journal that starts, or why it does not."""
     try:
         open_writing(JournalOptions(path)).close()
@@ -63,7 +63,7 @@ def opened(path):
 
 def start(path):
     with Lock(path):
-        server = Running(path)
+        server = JournalInUse(path)
         server.say(1)
         server.connection.close()
     assert list(findings(path)) == []
@@ -71,7 +71,7 @@ def start(path):
 
 @pytest.fixture
 def server(tmp_path):
-    server = Running(tmp_path / "j")
+    server = JournalInUse(tmp_path / "j")
     server.say(3)
     yield server
     server.connection.close()
@@ -120,24 +120,24 @@ def test_a_restore_that_is_cut_short_is_refused_at_the_start_or_has_changed_noth
     server.say(2)
     path, left = server.killed(tmp_path / "disk"), [cut]
 
-    def counting(change):
-        def changed(*args, **options):
+    def count_changes(change):
+        def change_journal(*args, **options):
             if not left[0]:
                 raise KeyboardInterrupt
             left[0] -= 1
             return change(*args, **options)
 
-        return changed
+        return change_journal
 
     for name in ("rename", "replace", "unlink"):
-        monkeypatch.setattr(f"pathlib.Path.{name}", counting(getattr(type(path), name)))
+        monkeypatch.setattr(f"pathlib.Path.{name}", count_changes(getattr(type(path), name)))
     interrupted = False
     try:
         maintenance.restore(tmp_path / "copy", path)
     except KeyboardInterrupt:
         interrupted = True
     monkeypatch.undo()
-    found = opened(path)
+    found = open_journal(path)
     assert found == (5 if interrupted else 3) or "steps are missing" in str(found)
     maintenance.restore(tmp_path / "copy", path)
     assert steps(path) == 3

@@ -27,7 +27,7 @@ def told(tmp_path):
         yield Reader(connection).recorded_conversation(said.conversation.id), story.rules
 
 
-def changed(story, number, **fields):
+def change_story(story, number, **fields):
     steps = list(story.steps)
     steps[number] = steps[number]._replace(**fields)
     return replace(story, steps=tuple(steps))
@@ -40,33 +40,33 @@ def test_a_replay_decides_the_same(told):
 def test_a_record_that_no_decision_gives(told):
     story, rules = told
     more = story.steps[2].records[:-2] + b"," + story.steps[2].records[len(b"[1,[") :]
-    difference = replay(changed(story, 2, records=more), rules)
+    difference = replay(change_story(story, 2, records=more), rules)
     assert difference.version == 3
     assert (difference.then.split()[0], difference.now) == ("closed", "nothing more")
-    fewer = replay(changed(story, 2, records=b"[1,[]]"), rules)
+    fewer = replay(change_story(story, 2, records=b"[1,[]]"), rules)
     assert (fewer.then, fewer.now.split()[0]) == ("nothing more", "closed")
 
 
 def test_another_reply(told):
     story, rules = told
     events = tuple(event._replace(request="2") for event in story.steps[1].events)
-    difference = replay(changed(story, 1, events=events), rules)
+    difference = replay(change_story(story, 1, events=events), rules)
     assert (difference.version, difference.then) == (2, "what left the conversation")
 
 
 def test_a_step_that_is_missing(told):
     story, rules = told
-    difference = replay(changed(story, 0, version=2), rules)
+    difference = replay(change_story(story, 0, version=2), rules)
     assert (difference.version, difference.then, difference.now) == (2, "step 2", "step 1")
 
 
 def test_a_decision_that_cannot_be_taken(told, monkeypatch):
     story, rules = told
 
-    def gone(*_):
+    def raise_lookup(*_):
         raise LookupError("no such thing")
 
-    monkeypatch.setattr("agentserver.history.replay.decision_codec.decide", gone)
+    monkeypatch.setattr("agentserver.history.replay.decision_codec.decide", raise_lookup)
     assert replay(story, rules).now == "none can be taken: no such thing"
 
 

@@ -33,7 +33,7 @@ def steps(path):
         return sum(one.steps for one in Reader(connection).conversations())
 
 
-def filled(path, count=3, sync=Sync.FULL):
+def fill_journal(path, count=3, sync=Sync.FULL):
     """A journal of some steps, left cleanly."""
     story = SampleConversation()
     story._moments = int.from_bytes(os.urandom(4))  # no two of the same ids
@@ -46,22 +46,22 @@ def filled(path, count=3, sync=Sync.FULL):
 # Replaced beneath a server
 
 
-def removed(path, suffix):
+def remove_file(path, suffix):
     Path(f"{path}{suffix}").unlink()
 
 
-def replaced(path, suffix):
+def replace_file(path, suffix):
     other = path.with_name("other")
     shutil.copy(f"{path}{suffix}", other)
     other.rename(f"{path}{suffix}")
 
 
-def moved(path, suffix):
+def move_file(path, suffix):
     Path(f"{path}{suffix}").rename(path.with_name("elsewhere"))
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("happens", [removed, replaced, moved])
+@pytest.mark.parametrize("happens", [remove_file, replace_file, move_file])
 async def test_nothing_is_accepted_when_another_file_has_replaced_the_journal(tmp_path, happens, suffix):
     path, story = tmp_path / "j", SampleConversation()
     async with SqliteEngine(JournalOptions(path)) as engine:
@@ -80,12 +80,12 @@ async def test_a_file_that_disappears_during_a_commit_is_noticed_before_anybody_
         await keep(engine, story.receive(story.start(), "1"))
         attempt = engine._writer._attempt
 
-        def attempted(*args):
+        def attempt_open(*args):
             found = attempt(*args)
             path.unlink()
             return found
 
-        monkeypatch.setattr(engine._writer, "_attempt", attempted)
+        monkeypatch.setattr(engine._writer, "_attempt", attempt_open)
         with pytest.raises(EngineError, match="was removed"):
             await keep(engine, story.receive(story.start(), "1"))
 
@@ -103,7 +103,7 @@ async def test_a_server_that_goes_leaves_the_files_of_another_journal_alone(tmp_
     path, story = tmp_path / "j", SampleConversation()
     async with SqliteEngine(JournalOptions(path)) as engine:
         await keep(engine, story.receive(story.start(), "1"))
-        connection = await to_thread.run_sync(begun, path)
+        connection = await to_thread.run_sync(replace_journal, path)
         log = path.with_name("j-wal").stat()
     assert path.with_name("j-wal").stat().st_ino == log.st_ino
     connection.close()
@@ -111,7 +111,7 @@ async def test_a_server_that_goes_leaves_the_files_of_another_journal_alone(tmp_
     assert await to_thread.run_sync(steps, tmp_path / "old" / "j") == 1
 
 
-def begun(path):
+def replace_journal(path):
     """Another journal in the place of this one, at work."""
     (path.parent / "old").mkdir()
     for suffix in (*SUFFIXES, ".head", ".lock"):
@@ -129,7 +129,7 @@ def link(path, tmp_path):
     return tmp_path / "link"
 
 
-def spelling(path, tmp_path):
+def other_spelling(path, tmp_path):
     return tmp_path / "out" / ".." / "out" / path.name
 
 
@@ -142,7 +142,7 @@ def relative(path, tmp_path):
     return Path(os.path.relpath(path))
 
 
-@pytest.mark.parametrize("name", [link, spelling, folder, relative])
+@pytest.mark.parametrize("name", [link, other_spelling, folder, relative])
 async def test_another_name_of_the_file_lets_no_second_server_in(tmp_path, name):
     path = tmp_path / "out" / "j"
     async with SqliteEngine(JournalOptions(path)):
@@ -189,7 +189,7 @@ def test_the_file_itself_is_locked(tmp_path):
 
 def test_a_head_is_stored_in_the_journal_and_next_to_it(tmp_path):
     path = tmp_path / "j"
-    filled(path)
+    fill_journal(path)
     with closing(open_reading(path)) as connection:
         head = journal_head.read(connection)
     assert head.steps == 3
@@ -240,21 +240,21 @@ def test_a_journal_that_is_missing_while_its_log_exists_is_not_recreated(tmp_pat
 
 def test_an_older_copy_of_the_journal_is_reported_with_the_amount_missing(tmp_path):
     path = tmp_path / "j"
-    filled(path, 2)
+    fill_journal(path, 2)
     shutil.copy(path, tmp_path / "copy")
-    filled(path, 3)
+    fill_journal(path, 3)
     shutil.copy(tmp_path / "copy", path)
     with pytest.raises(EngineError, match="the last 3 of its 5 steps are missing"):
         open_writing(JournalOptions(path))
     assert journal_head.accept(path)
-    filled(path, 4)
+    fill_journal(path, 4)
     assert steps(path) == 6
 
 
 def test_a_missing_or_replaced_journal_is_reported(tmp_path):
     path = tmp_path / "j"
-    filled(path, 2)
-    filled(tmp_path / "other", 9)
+    fill_journal(path, 2)
+    fill_journal(tmp_path / "other", 9)
     shutil.copy(tmp_path / "other", path)
     with pytest.raises(EngineError, match="another journal is in its place; 2 steps are missing"):
         open_writing(JournalOptions(path))
@@ -265,9 +265,9 @@ def test_a_missing_or_replaced_journal_is_reported(tmp_path):
 
 def test_a_copy_that_continued_elsewhere_as_long_is_reported(tmp_path):
     path = tmp_path / "j"
-    filled(path, 2)
+    fill_journal(path, 2)
     shutil.copy(path, tmp_path / "copy")
-    filled(path, 1)
+    fill_journal(path, 1)
     other = SampleConversation()
     for _ in range(7):
         said = other.receive(other.start(), "2")
@@ -280,19 +280,19 @@ def test_a_copy_that_continued_elsewhere_as_long_is_reported(tmp_path):
 
 def test_an_older_head_and_none_are_innocent(tmp_path):
     path = tmp_path / "j"
-    filled(path, 2)
+    fill_journal(path, 2)
     older = path.with_name("j.head").read_bytes()
-    filled(path, 2)
+    fill_journal(path, 2)
     path.with_name("j.head").write_bytes(older)
-    filled(path, 1)
+    fill_journal(path, 1)
     path.with_name("j.head").unlink()
-    filled(path, 1)
+    fill_journal(path, 1)
     assert journal_head.read_head_file(path).head.steps == 6
 
 
 def test_an_unreadable_head_is_reported_and_rewritten(tmp_path, caplog):
     path = tmp_path / "j"
-    filled(path, 2)
+    fill_journal(path, 2)
     file = path.with_name("j.head")
     data = bytearray(file.read_bytes())
     for place in range(0, len(data) - 1, 7):
@@ -302,7 +302,7 @@ def test_an_unreadable_head_is_reported_and_rewritten(tmp_path, caplog):
         caplog.clear()
         open_writing(JournalOptions(path)).close()
         assert "cannot be read" in caplog.text, place
-    filled(path, 1)
+    fill_journal(path, 1)
     assert journal_head.read_head_file(path).head.steps == 3
 
 
@@ -310,15 +310,15 @@ def test_an_unreadable_head_is_reported_and_rewritten(tmp_path, caplog):
 @pytest.mark.parametrize("restarted", [True, False])
 def test_only_a_loss_of_power_without_full_sync_is_innocent(tmp_path, sync, restarted, monkeypatch, caplog):
     path = tmp_path / "j"
-    filled(path, 2, sync)
+    fill_journal(path, 2, sync)
     shutil.copy(path, tmp_path / "copy")
-    filled(path, 3, sync)
+    fill_journal(path, 3, sync)
     shutil.copy(tmp_path / "copy", path)
     if restarted:
         (tmp_path / "boot").write_text("another\n")
         monkeypatch.setattr(journal_head, "_BOOT", tmp_path / "boot")
     if restarted and sync is Sync.NORMAL:
-        filled(path, 1, sync)
+        fill_journal(path, 1, sync)
         assert "the last 3 of its 5 steps are missing: the machine was restarted" in caplog.text
         assert steps(path) == 3
     else:

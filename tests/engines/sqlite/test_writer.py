@@ -24,7 +24,7 @@ def connection(tmp_path):
         yield connection
 
 
-def storing(story, conversation, stored):
+def store_changes(story, conversation, stored):
     """Handle the next message with these changes of the thread's storage, without an answer."""
     delivery = next(node.inbox[0] for node in conversation.tree.nodes.values() if node.inbox)
     assert isinstance(decisions.accept(conversation, delivery, story.rules), AcceptedDelivery)
@@ -40,7 +40,7 @@ def test_values_are_written_when_they_change_and_removed_when_they_go(connection
     changed = []
     for stored in ({"a": b"1", "b": b"2"}, {}, {"a": b"3", "b": None}):
         said = story.receive(conversation, str(len(changed)))
-        outcome = storing(story, said.conversation, stored)
+        outcome = store_changes(story, said.conversation, stored)
         before = connection.total_changes
         assert journal.commit([said, outcome]) == [None, None]
         changed.append(connection.total_changes - before)
@@ -64,7 +64,7 @@ def test_nothing_is_added_to_a_finished_conversation(connection, tmp_path):
     assert [type(error) for error in late] == [ConflictError, type(None)]
 
 
-class Breaking:
+class BreakingConnection:
     """A connection whose disk goes away while it writes."""
 
     def __init__(self, connection):
@@ -84,7 +84,7 @@ class Breaking:
 
 def test_after_a_transaction_that_cannot_be_undone_nothing_more_is_written(connection, tmp_path):
     story = SampleConversation()
-    journal = Writer(Breaking(connection), tmp_path / "j")
+    journal = Writer(BreakingConnection(connection), tmp_path / "j")
     found = journal.commit([story.receive(story.start(), "1"), story.receive(story.start(), "1")])
     assert {str(error) for error in found} == {
         f"{tmp_path / 'j'}: the disk cannot be read or written (SQLITE_IOERR_WRITE)"

@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-def over(storage: Storage) -> SharedSubject:
+def engines_over(storage: Storage) -> SharedSubject:
     """Engines on this storage."""
 
-    async def still(name: str) -> None:
+    async def stop_named(name: str) -> None:
         storage.still(name)
 
-    async def moving(name: str) -> None:
+    async def move_named(name: str) -> None:
         storage.moving(name)
 
     async def rest() -> None:
         storage.advance(REST)
 
     @asynccontextmanager
-    async def away() -> AsyncIterator[None]:
+    async def poll_changes() -> AsyncIterator[None]:
         storage.away = True
         yield
         storage.advance(10.0)
@@ -34,4 +34,4 @@ def over(storage: Storage) -> SharedSubject:
         storage.away = False
         storage.stir()
 
-    return SharedSubject(storage.engine, still, moving, away, rest)
+    return SharedSubject(storage.engine, stop_named, move_named, poll_changes, rest)

@@ -22,7 +22,7 @@ from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind, serve
 from agentserver.testing import listener, organism_of
-from tests.gateways.http.desk import EVERYBODY, Looking, NoPace, People
+from tests.gateways.http.desk import EVERYBODY, NoPace, People, ReadingApprover
 from tests.machine import HANGS, PLAIN
 
 EVENT = TypeAdapter(Event)
@@ -213,7 +213,7 @@ def resolved(interrupt: Any, answer: str = "once", digest: str | None = None) ->
     }
 
 
-def abandoned(interrupt: Any) -> dict[str, Any]:
+def abandon_interrupt(interrupt: Any) -> dict[str, Any]:
     return {"interruptId": interrupt.id, "status": "cancelled"}
 
 
@@ -222,7 +222,7 @@ async def front(secrets: tuple[str, ...] = (), **limits: Any):
     """A front end of ada's, a user, of an organism that has these secrets."""
     heard = Heard()
     made = await anyio.to_thread.run_sync(lambda: organism(heard, **limits))
-    server = build(replace(made, secrets=Secrets.of(secrets)), approver=Looking())
+    server = build(replace(made, secrets=Secrets.of(secrets)), approver=ReadingApprover())
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     options = DoorOptions(*names(port, local=True, secure=False))

@@ -6,7 +6,16 @@ import anyio
 import pytest
 from ag_ui.core import EventType
 
-from tests.gateways.agui.front import abandoned, front, interrupts, kinds, messages, read, resolved, words
+from tests.gateways.agui.front import (
+    abandon_interrupt,
+    front,
+    interrupts,
+    kinds,
+    messages,
+    read,
+    resolved,
+    words,
+)
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -218,7 +227,7 @@ async def test_an_operator_denies(how):
     async with front() as ada:
         olga = ada.of("olga")
         (one,) = interrupts(await olga.run("vault", "ten"))
-        answer = abandoned(one) if how == "abandon" else resolved(one, "deny")
+        answer = abandon_interrupt(one) if how == "abandon" else resolved(one, "deny")
         resumed = await olga.run("vault", resume=[answer])
         assert (resumed[-1].type.value, resumed[-1].code, ada.heard.said) == ("RUN_ERROR", "denied", [])
 
@@ -245,7 +254,7 @@ async def test_a_user_answers_no_interrupt_even_with_a_valid_answer():
 async def test_a_user_that_abandons_an_interrupt_decides_nothing_and_sees_whether_it_still_waits():
     async with front() as ada:
         (one,) = interrupts(await ada.run("vault", "ten"))
-        again = await ada.run("vault", resume=[abandoned(one)])
+        again = await ada.run("vault", resume=[abandon_interrupt(one)])
         assert [each.id for each in interrupts(again)] == [one.id]
         (approval,) = ada.server.approvals()
         async with ada.of("olga").client() as client:
@@ -253,7 +262,7 @@ async def test_a_user_that_abandons_an_interrupt_decides_nothing_and_sees_whethe
                 f"/v1/approvals/{one.id}", json={"answer": "once", "digest": approval.digest}
             )
             assert answer.status_code == 204
-        resumed = await ada.run("vault", resume=[abandoned(one)])
+        resumed = await ada.run("vault", resume=[abandon_interrupt(one)])
         assert words(resumed) == ["paid ten"]
 
 

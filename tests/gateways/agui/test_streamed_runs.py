@@ -12,13 +12,13 @@ from ag_ui.core import EventType, RunAgentInput, UserMessage
 from agentserver.gateways.agui import part
 from tests.gateways.agui.front import EVENT, messages
 from tests.gateways.http.desk import until
-from tests.gateways.streaming import streaming
+from tests.gateways.streaming import stream_desk
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
 
 
-def asked(number=1, messages=(), **more):
+def request_input(number=1, messages=(), **more):
     own = [*messages, {"id": f"m{number}", "role": "user", "content": "go"}]
     body = RunAgentInput(
         thread_id="t1", run_id=f"run{number}", messages=[UserMessage(id="m", content="x")], **more
@@ -33,14 +33,14 @@ async def run(client, body):
         assert answer.status_code == 200
         lines = answer.aiter_lines()
 
-        async def following():
+        async def parse_events():
             with anyio.fail_after(HANGS):
                 async for line in lines:
                     if line.startswith("data: "):
                         return EVENT.validate_json(line.removeprefix("data: "))
             return None
 
-        yield following
+        yield parse_events
 
 
 async def rest(following):
@@ -58,13 +58,13 @@ async def until_kind(following, kind):
     raise AssertionError(kind)
 
 
-def of(events, *kinds):
+def events_of(events, *kinds):
     return [event for event in events if event.type.value.startswith(kinds)]
 
 
 async def test_a_run_streams_its_message_under_the_id_that_a_later_run_has_for_it(tmp_path):
-    async with streaming(tmp_path, parts=[part()]) as (door, provider), door.client() as ada:
-        async with run(ada, asked()) as following:
+    async with stream_desk(tmp_path, parts=[part()]) as (door, provider), door.client() as ada:
+        async with run(ada, request_input()) as following:
             exchange = await provider.next()
             await exchange.begin()
             await exchange.call("Told")
@@ -75,20 +75,20 @@ async def test_a_run_streams_its_message_under_the_id_that_a_later_run_has_for_i
             await exchange.say('two"}')
             await exchange.finish()
             after = await rest(following)
-        assert [event.type.value for event in of(after, "TEXT_")] == [
+        assert [event.type.value for event in events_of(after, "TEXT_")] == [
             "TEXT_MESSAGE_CONTENT",
             "TEXT_MESSAGE_END",
         ]
         assert after[-1].result["value"] == {"text": "One two"}
-        async with run(ada, asked() | {"runId": "again"}) as following:
+        async with run(ada, request_input() | {"runId": "again"}) as following:
             assert messages(await rest(following)) == [
                 {"id": start.message_id, "role": "assistant", "content": "One two"}
             ]
 
 
 async def test_the_run_begins_with_the_id_of_its_conversation_and_ends_all_that_it_began(tmp_path):
-    async with streaming(tmp_path, parts=[part()]) as (door, provider), door.client() as ada:
-        async with run(ada, asked(state={"own": 1})) as following:
+    async with stream_desk(tmp_path, parts=[part()]) as (door, provider), door.client() as ada:
+        async with run(ada, request_input(state={"own": 1})) as following:
             await (await provider.next()).whole("web", '{"page": "x"}')
             await (await provider.next()).whole("Told", '{"text": "ab"}')
             events = await rest(following)
@@ -96,9 +96,9 @@ async def test_the_run_begins_with_the_id_of_its_conversation_and_ends_all_that_
     snapshot = events[1].snapshot
     assert snapshot["own"] == 1
     assert (snapshot["agentserver"]["conversation"], snapshot["agentserver"]["status"]) == (found, "running")
-    call, end = of(events, "TOOL_CALL_START")[0], of(events, "TOOL_CALL_RESULT")[0]
+    call, end = events_of(events, "TOOL_CALL_START")[0], events_of(events, "TOOL_CALL_RESULT")[0]
     assert (call.tool_call_name, end.tool_call_id, end.content) == ("web", call.tool_call_id, "answered")
-    steps = of(events, "STEP_")
+    steps = events_of(events, "STEP_")
     begun = [event.step_name for event in steps if event.type is EventType.STEP_STARTED]
     assert begun[:2] == ["agent", "web"]
     assert sorted(begun) == sorted(
@@ -109,9 +109,9 @@ async def test_the_run_begins_with_the_id_of_its_conversation_and_ends_all_that_
 
 
 async def test_a_message_that_is_void_is_taken_back(tmp_path):
-    async with streaming(tmp_path, parts=[part()]) as (door, provider), door.client() as ada:
+    async with stream_desk(tmp_path, parts=[part()]) as (door, provider), door.client() as ada:
         earlier = [{"id": "a", "role": "assistant", "content": "before"}]
-        async with run(ada, asked(messages=earlier)) as following:
+        async with run(ada, request_input(messages=earlier)) as following:
             exchange = await provider.next()
             await exchange.begin()
             await exchange.call("Told")
@@ -127,33 +127,33 @@ async def test_a_message_that_is_void_is_taken_back(tmp_path):
 
 
 async def test_a_front_end_that_aborts_its_run_ends_the_request_and_the_call_of_the_model(tmp_path):
-    async with streaming(tmp_path, parts=[part()]) as (door, provider), door.client() as ada:
-        async with run(ada, asked()) as following:
+    async with stream_desk(tmp_path, parts=[part()]) as (door, provider), door.client() as ada:
+        async with run(ada, request_input()) as following:
             exchange = await provider.next()
             await exchange.begin()
             await until_kind(following, EventType.STEP_STARTED)
         with anyio.fail_after(HANGS):
             await exchange.gone.wait()
-        async with run(ada, asked() | {"runId": "again"}) as following:
+        async with run(ada, request_input() | {"runId": "again"}) as following:
             assert (await rest(following))[-1].outcome.type == "cancelled"
 
 
 async def test_a_run_that_is_detached_continues_without_its_connection(tmp_path):
-    async with streaming(tmp_path, parts=[part()]) as (door, provider), door.client() as ada:
-        async with run(ada, asked(forwarded_props={"detach": True})) as following:
+    async with stream_desk(tmp_path, parts=[part()]) as (door, provider), door.client() as ada:
+        async with run(ada, request_input(forwarded_props={"detach": True})) as following:
             exchange = await provider.next()
             await until_kind(following, EventType.STEP_STARTED)
         await until(lambda: not len(door.door.holding))
         await exchange.whole("Told", '{"text": "ab"}')
-        async with run(ada, asked() | {"runId": "again"}) as following:
+        async with run(ada, request_input() | {"runId": "again"}) as following:
             assert (await rest(following))[-1].result["value"] == {"text": "ab"}
 
 
 async def test_a_request_that_is_cancelled_elsewhere_ends_the_run_as_cancelled(tmp_path):
     async with (
-        streaming(tmp_path, parts=[part()]) as (door, provider),
+        stream_desk(tmp_path, parts=[part()]) as (door, provider),
         door.client() as ada,
-        run(ada, asked()) as following,
+        run(ada, request_input()) as following,
     ):
         await (await provider.next()).begin()
         state = (await until_kind(following, EventType.STATE_SNAPSHOT)).snapshot["agentserver"]

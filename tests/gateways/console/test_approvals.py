@@ -21,7 +21,7 @@ from agentserver.gateways.console.lines import ControlKey
 from agentserver.ports import EngineError, UnheardError
 from agentserver.testing import listener, organism_of
 from agentserver.trace.terminal import Screen
-from tests.gateways.console.test_console import Feed, send, until
+from tests.gateways.console.test_console import Feed, send, wait_for_text
 from tests.gateways.payloads import Greet, Greeting, greet
 from tests.machine import HANGS
 
@@ -60,7 +60,7 @@ def answer(line, number=0):
     return step
 
 
-class Typing(Feed):
+class TypingSteps(Feed):
     """Steps may leave a line to be read."""
 
     async def next(self, prompt):
@@ -86,12 +86,12 @@ async def session(*steps, interactive=True, asks=True, organism=DESK, meanwhile=
         async with server, anyio.create_task_group() as tasks:
             if meanwhile is not None:
                 tasks.start_soon(meanwhile, server)
-            status = await console.run(Typing(steps, shown, concurrent=interactive))
+            status = await console.run(TypingSteps(steps, shown, concurrent=interactive))
             tasks.cancel_scope.cancel()
     return status, shown.getvalue()
 
 
-WAITS = until("/deny")
+WAITS = wait_for_text("/deny")
 
 
 async def test_a_question_is_shown_with_the_message_to_approve():
@@ -126,28 +126,30 @@ async def test_a_question_is_shown_with_the_message_to_approve():
     ],
 )
 async def test_an_answer_is_passed_on_and_shown_before_its_outcome(line, outcome, said):
-    status, shown = await session("@clerk name=Ada", WAITS, answer(line), until(said))
+    status, shown = await session("@clerk name=Ada", WAITS, answer(line), wait_for_text(said))
     assert status == 0
     assert shown.index(outcome) < shown.index(said)
 
 
 async def test_a_permanently_approved_message_is_not_asked_about_again():
-    said = until("Good day, Ada!")
+    said = wait_for_text("Good day, Ada!")
 
-    async def twice(shown):
+    async def wait_for_two(shown):
         while shown.getvalue().count("Good day, Ada!") < 2:  # noqa: ASYNC110 - the screen is a plain stream
             await anyio.sleep(0.005)
 
     again = "@clerk name=Ada"
-    _, shown = await session(again, WAITS, answer("/approve ID always"), said, "/hops off", again, twice)
+    _, shown = await session(
+        again, WAITS, answer("/approve ID always"), said, "/hops off", again, wait_for_two
+    )
     assert shown.count("needs an approval") == 1
 
 
 async def test_two_questions_are_distinguished():
-    two = until('name: "Bob"')
+    two = wait_for_text('name: "Bob"')
     _, shown = await session(
-        "@clerk name=Ada", WAITS, "@clerk name=Bob", two, answer("/deny ID", 0), until("no: denied"), "/approvals",
-        answer("/approve ID", 1), until("Good day, Bob!"),
+        "@clerk name=Ada", WAITS, "@clerk name=Bob", two, answer("/deny ID", 0), wait_for_text("no: denied"), "/approvals",
+        answer("/approve ID", 1), wait_for_text("Good day, Bob!"),
     )  # fmt: skip
     assert "Good day, Ada!" not in shown
 
@@ -165,7 +167,7 @@ async def test_two_questions_are_distinguished():
     ],
 )
 async def test_an_answer_that_names_nothing_is_a_mistake(line, said):
-    _, shown = await session("@clerk name=Ada", WAITS, answer(line), until(said))
+    _, shown = await session("@clerk name=Ada", WAITS, answer(line), wait_for_text(said))
     assert "approved by" not in shown
 
 
@@ -176,23 +178,23 @@ async def test_an_id_that_is_too_short_answers_nothing():
         key = re.findall(r"approval (\w+)  ", shown.getvalue())[0]
         short.line = f"/approve {key[:1]}"
 
-    _, shown = await session("@clerk name=Ada", WAITS, short, until("is too short to be sure: say"))
+    _, shown = await session("@clerk name=Ada", WAITS, short, wait_for_text("is too short to be sure: say"))
     assert "approved by" not in shown
 
 
-def greeting(name):
+def greeting_line(name):
     return f'@clerk <Greet xmlns="urn:agentserver:payload:Greet:v1"><name>{name}</name></Greet>'
 
 
-LONG = greeting("&#10;".join(f"line {number}" for number in range(2 * PAGE + 20)))
+LONG = greeting_line("&#10;".join(f"line {number}" for number in range(2 * PAGE + 20)))
 
 
 async def test_nothing_is_approved_before_all_of_it_was_shown():
     _, shown = await session(
-        LONG, WAITS, "/approvals", until("clerk -> vault  Greet  in"),
-        answer("/approve ID"), until("2 pages of it were not shown"), answer("/approvals ID 3"), until("page 3 of 3"),
-        answer("/approve ID always"), until("1 page of it was not shown"), answer("/approvals ID"), until("page 2 of 3"),
-        "/threads", until("1 to be approved"), answer("/approve ID"), until("Good day"),
+        LONG, WAITS, "/approvals", wait_for_text("clerk -> vault  Greet  in"),
+        answer("/approve ID"), wait_for_text("2 pages of it were not shown"), answer("/approvals ID 3"), wait_for_text("page 3 of 3"),
+        answer("/approve ID always"), wait_for_text("1 page of it was not shown"), answer("/approvals ID"), wait_for_text("page 2 of 3"),
+        "/threads", wait_for_text("1 to be approved"), answer("/approve ID"), wait_for_text("Good day"),
     )  # fmt: skip
     first, third, second = (
         shown.partition(f"(page {n} of 3)")[0].rpartition("line 0" if n == 1 else "(page")[2]
@@ -207,12 +209,12 @@ async def test_nothing_is_approved_before_all_of_it_was_shown():
 
 @pytest.mark.parametrize("page", ["0", "4", "-1", "x", "1 1", "\u0663"])
 async def test_a_page_is_one_of_those_there_are(page):
-    _, shown = await session(LONG, WAITS, answer(f"/approvals ID {page}"), until("PAGE, of 3"))
+    _, shown = await session(LONG, WAITS, answer(f"/approvals ID {page}"), wait_for_text("PAGE, of 3"))
     assert "page 2" not in shown
 
 
 async def test_a_denial_needs_no_reading():
-    _, shown = await session(LONG, WAITS, answer("/deny ID"), until("no: denied"))
+    _, shown = await session(LONG, WAITS, answer("/deny ID"), wait_for_text("no: denied"))
     assert "page 2 of 3" not in shown
 
 
@@ -235,7 +237,11 @@ OTHERS = organism_of(*DESK.listeners, limits=Limits(drain=0.1, approvers="others
     ],
 )
 async def test_who_asked_for_it_may_not_approve_it_where_others_must(principal, by, why):
-    steps = [until(f"{why}, and approvers: others wants another one")] if why else [until("Good day, Ada!")]
+    steps = (
+        [wait_for_text(f"{why}, and approvers: others wants another one")]
+        if why
+        else [wait_for_text("Good day, Ada!")]
+    )
     _, shown = await session(
         "@clerk name=Ada", WAITS, answer("/approve ID"), *steps, organism=OTHERS, principal=principal, by=by
     )
@@ -243,7 +249,7 @@ async def test_who_asked_for_it_may_not_approve_it_where_others_must(principal, 
 
 
 async def test_who_asked_for_it_may_deny_it_all_the_same():
-    steps = ("@clerk name=Ada", WAITS, answer("/deny ID"), until("no: denied"))
+    steps = ("@clerk name=Ada", WAITS, answer("/deny ID"), wait_for_text("no: denied"))
     await session(*steps, organism=OTHERS, principal="ada", by="ada")
 
 
@@ -258,7 +264,7 @@ async def test_a_persons_words_cannot_pass_for_a_question():
     assert '  |   "approval 123456  clerk -> vault\\n"\n  |   "\\u202e/approve"\n' in shown
 
 
-async def elsewhere(server):
+async def answer_elsewhere(server):
     """Somebody answers at another place."""
     while not server.approvals():  # noqa: ASYNC110 - another place would look too
         await anyio.sleep(0.005)
@@ -270,7 +276,7 @@ async def elsewhere(server):
 
 
 async def test_an_answer_from_elsewhere_is_shown():
-    _, shown = await session("@clerk name=Ada", until("Good day"), meanwhile=elsewhere)
+    _, shown = await session("@clerk name=Ada", wait_for_text("Good day"), meanwhile=answer_elsewhere)
     assert ": approved by ada elsewhere, once" in shown
 
 
@@ -281,17 +287,17 @@ async def test_a_question_of_another_conversation_is_asked_here_too():
             b'<Greet xmlns="urn:agentserver:payload:Greet:v1"><name>Eve</name></Greet>', "clerk"
         )
 
-    _, shown = await session(WAITS, answer("/deny ID"), until("denied: console"), meanwhile=another)
+    _, shown = await session(WAITS, answer("/deny ID"), wait_for_text("denied: console"), meanwhile=another)
     assert 'name: "Eve"' in shown
 
 
 async def test_a_question_that_ends_with_its_conversation_is_reported():
-    _, shown = await session("@clerk name=Ada", WAITS, "/cancel", until("gone with"))
+    _, shown = await session("@clerk name=Ada", WAITS, "/cancel", wait_for_text("gone with"))
     assert "gone with its conversation or thread" in shown
 
 
 async def test_an_expired_question_is_reported():
-    _, shown = await session("@clerk name=Ada", until("no: denied"), organism=HASTY)
+    _, shown = await session("@clerk name=Ada", wait_for_text("no: denied"), organism=HASTY)
     assert "denied: no answer in time" in shown
 
 
@@ -317,7 +323,7 @@ async def test_an_answer_that_comes_too_late_is_said_so():
         assert await console.approvals.answer(key, Answer.ONCE) == "it is no longer open"
 
 
-class Late:
+class LateServer:
     """A server whose engine takes no answer at present; everything else is the server's."""
 
     def __init__(self, server, error):
@@ -339,7 +345,7 @@ class Late:
 )
 async def test_an_answer_that_cannot_be_kept_ends_no_session(error, said):
     server = build(DESK)
-    console = Console(Late(server, error), Screen(out=io.StringIO), interactive=True)
+    console = Console(LateServer(server, error), Screen(out=io.StringIO), interactive=True)
     server.approver = console.approvals
     async with server:
         await held_of_somebody(server)
@@ -384,7 +390,7 @@ async def test_a_script_cannot_answer_two_at_once_without_naming_one():
 
 
 async def test_a_script_waits_at_its_end_for_whoever_answers_elsewhere():
-    status, shown = await session("@clerk name=Ada", interactive=False, meanwhile=elsewhere)
+    status, shown = await session("@clerk name=Ada", interactive=False, meanwhile=answer_elsewhere)
     assert status == 0
     assert "Good day, Ada!" in shown
 

@@ -5,7 +5,7 @@ import pytest
 from agentserver.gateways.console.lines import Ids, candidates
 
 
-def offered(before, takers, ids):
+def offer_words(before, takers, ids):
     return [each.text for each in candidates(before, takers, ids)]
 
 
@@ -35,7 +35,7 @@ def offered(before, takers, ids):
     ],
 )
 def test_candidates(before, texts, takers):
-    assert offered(before, takers, Ids(["1a", "2b"], ["3c", "4d"])) == texts
+    assert offer_words(before, takers, Ids(["1a", "2b"], ["3c", "4d"])) == texts
 
 
 def test_a_candidate_replaces_the_word_at_the_cursor(takers):

@@ -79,7 +79,7 @@ class Feed:
         return typed
 
 
-def until(text):
+def wait_for_text(text):
     """A step: wait until the screen shows a text."""
 
     async def step(shown):
@@ -99,7 +99,7 @@ def send(number, pause=None):
     return step
 
 
-async def holding(gate):
+async def hold_waiter(gate):
     """The desk, whose waiter answers once the gate is open."""
 
     async def wait(payload: Wait, metadata: HandlerMetadata) -> HandlerResponse:
@@ -260,13 +260,14 @@ async def test_an_id_may_be_shortened_as_long_as_it_is_one(fresh_server):
     shown = io.StringIO()
     console = Console(fresh_server, Screen(out=lambda: shown), interactive=False)
 
-    class Knowing(Feed):
+    class KnowingFeed(Feed):
         async def next(self, prompt):
             line = await super().next(prompt)
             return line.format(first=console.ids().conversations[0][:6]) if isinstance(line, str) else line
 
     assert (
-        await console.run(Knowing(["@greeter Ada", "/new", "/trace {first}", "/cancel {first}"], shown)) == 0
+        await console.run(KnowingFeed(["@greeter Ada", "/new", "/trace {first}", "/cancel {first}"], shown))
+        == 0
     )
     assert "console -> greeter  Greet" in shown.getvalue().split("records")[1]
 
@@ -284,7 +285,7 @@ async def test_old_conversations_are_forgotten(fresh_server):
 
 
 async def test_a_server_that_stops_is_no_crash(fresh_server):
-    class Stopping:
+    class StoppingFeed:
         id, over = "c", False
 
         async def replies(self, data, to=None):
@@ -302,7 +303,7 @@ async def test_a_server_that_stops_is_no_crash(fresh_server):
         rules, trace, stream = fresh_server.rules, fresh_server.trace, fresh_server.stream
 
         async def open(self, principal):
-            return Stopping()
+            return StoppingFeed()
 
         async def drain(self):
             pass
@@ -350,7 +351,7 @@ async def test_a_conversation_that_idled_away_is_replaced_with_a_word():
         while engine._kept:  # noqa: ASYNC110 - a sweep has no event
             await anyio.sleep(0.005)
 
-    steps = ("Ada", until("Good day, Ada!"), idle, "Bob")
+    steps = ("Ada", wait_for_text("Good day, Ada!"), idle, "Bob")
     status, shown, _ = await session(*steps, organism=IDLE, engine=engine, clock=clock)
     assert status == 0
     assert "the conversation was closed; this is a new one" in shown
@@ -359,8 +360,8 @@ async def test_a_conversation_that_idled_away_is_replaced_with_a_word():
 async def test_a_person_need_not_wait():
     gate = anyio.Event()
     status, shown, _ = await session(
-        "@waiter seconds=0", until("console -> waiter"), "@greeter Ada", until("Good day, Ada!"), opens(gate), until("waited"),
-        interactive=True, organism=await holding(gate),
+        "@waiter seconds=0", wait_for_text("console -> waiter"), "@greeter Ada", wait_for_text("Good day, Ada!"), opens(gate), wait_for_text("waited"),
+        interactive=True, organism=await hold_waiter(gate),
     )  # fmt: skip
     assert status == 0
     assert shown.index("Good day, Ada!") < shown.index("waited")
@@ -368,18 +369,24 @@ async def test_a_person_need_not_wait():
 
 async def test_running_work_of_a_conversation_that_was_left_is_still_shown():
     gate = anyio.Event()
-    steps = ("@relay seconds=0", until("waiter"), "/new", opens(gate), until("in conversation"))
-    _, shown, _ = await session(*steps, interactive=True, organism=await holding(gate))
+    steps = (
+        "@relay seconds=0",
+        wait_for_text("waiter"),
+        "/new",
+        opens(gate),
+        wait_for_text("in conversation"),
+    )
+    _, shown, _ = await session(*steps, interactive=True, organism=await hold_waiter(gate))
     assert "  | text: waited" in shown
 
 
 async def test_a_persons_mistakes_do_not_change_the_status():
-    assert (await session("@nobody", "@crash/Ping", until("internal"), interactive=True))[0] == 0
+    assert (await session("@nobody", "@crash/Ping", wait_for_text("internal"), interactive=True))[0] == 0
 
 
 async def test_ctrl_c_cancels_running_work_and_leaves_when_idle():
     status, shown, _ = await session(
-        "@waiter seconds=60", until("console -> waiter"), ControlKey.INTERRUPT, until("cancelled"), ControlKey.INTERRUPT, "@greeter Ada",
+        "@waiter seconds=60", wait_for_text("console -> waiter"), ControlKey.INTERRUPT, wait_for_text("cancelled"), ControlKey.INTERRUPT, "@greeter Ada",
         interactive=True,
     )  # fmt: skip
     assert status == 0
@@ -387,7 +394,9 @@ async def test_ctrl_c_cancels_running_work_and_leaves_when_idle():
 
 
 async def test_ctrl_c_forgets_half_an_element():
-    _, shown, prompts = await session("<a>", ControlKey.INTERRUPT, "Ada", until("Good day"), interactive=True)
+    _, shown, prompts = await session(
+        "<a>", ControlKey.INTERRUPT, "Ada", wait_for_text("Good day"), interactive=True
+    )
     assert prompts[:3] == ["greeter> ", "... ", "greeter> "]
     assert "not complete" not in shown
 
@@ -404,16 +413,16 @@ ENDS = pytest.mark.parametrize(
 )
 
 
-async def ended(end, *, interactive, engine=None):
+async def end_session(end, *, interactive, engine=None):
     """The status and the screen of a session that ends while something runs."""
-    runs = until("console -> waiter")
+    runs = wait_for_text("console -> waiter")
 
     async def meanwhile(shown):
         await runs(shown)
         os.kill(os.getpid(), end)
 
     comes = isinstance(end, signal.Signals)  # from beside: a script reads no line while something runs
-    steps = ["@waiter seconds=60", *([until("never")] if comes else [runs, end])]
+    steps = ["@waiter seconds=60", *([wait_for_text("never")] if comes else [runs, end])]
     beside = meanwhile if comes else None
     status, shown, _ = await session(
         *steps, interactive=interactive, organism=HASTY, engine=engine, meanwhile=beside
@@ -425,7 +434,7 @@ async def ended(end, *, interactive, engine=None):
 async def test_however_a_session_ends_unfinished_work_is_stored(interactive, status, end, tmp_path):
     guards = build(DESK).rules.guards
     engine = SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), guards)
-    found, shown = await ended(end, interactive=interactive, engine=engine)
+    found, shown = await end_session(end, interactive=interactive, engine=engine)
     assert found == status
     assert "unfinished: it continues with the next start" in shown
     async with SqliteEngine(JournalOptions(tmp_path / "journal.sqlite"), guards) as engine:
@@ -435,7 +444,7 @@ async def test_however_a_session_ends_unfinished_work_is_stored(interactive, sta
 
 @ENDS
 async def test_where_nothing_is_kept_it_is_cancelled(interactive, status, end):
-    found, shown = await ended(end, interactive=interactive)
+    found, shown = await end_session(end, interactive=interactive)
     assert found == status
     assert "cancelled" in shown
 
@@ -459,7 +468,7 @@ async def test_a_journal_that_cannot_be_written_holds_nobody(end):
         engine.full = True
 
     status, _, _ = await session(
-        "@greeter Ada", until("Good day"), fill, end, interactive=True, organism=HASTY, engine=engine
+        "@greeter Ada", wait_for_text("Good day"), fill, end, interactive=True, organism=HASTY, engine=engine
     )
     assert status == 0
 
@@ -476,11 +485,11 @@ async def test_finished_work_is_not_stored(tmp_path):
 async def test_a_signal_is_ctrl_c_where_no_prompt_reads_keys():
     status, shown, _ = await session(
         "@waiter seconds=60",
-        until("console -> waiter"),
+        wait_for_text("console -> waiter"),
         send(signal.SIGINT, 0),
-        until("cancelled"),
+        wait_for_text("cancelled"),
         send(signal.SIGINT, 0),
-        until("Ctrl-C again leaves"),
+        wait_for_text("Ctrl-C again leaves"),
         send(signal.SIGINT),
         interactive=True,
     )
@@ -495,26 +504,26 @@ async def test_ctrl_c_forgets_a_half_typed_line_before_it_cancels_or_leaves():
         while feeds[0].typed:  # noqa: ASYNC110 - a line that is cleared has no event
             await anyio.sleep(0.005)
 
-    async def settled(shown):
+    async def wait_until_idle(shown):
         """Wait until nothing runs: an answer is shown a moment before, and Ctrl-C would cancel its request."""
         await feeds[0].settled.wait()
 
     feeds = []
     status, shown, prompts = await session(
         "@waiter seconds=60",
-        until("console -> waiter"),
+        wait_for_text("console -> waiter"),
         half,
         ControlKey.INTERRUPT,  # now it cancels
-        until("cancelled"),
+        wait_for_text("cancelled"),
         "<half>",
         ControlKey.INTERRUPT,
         "@greeter Ada",
-        until("Good day, Ada!"),
-        settled,
+        wait_for_text("Good day, Ada!"),
+        wait_until_idle,
         ControlKey.INTERRUPT,
         "@greeter Bob",  # no second one in a row
-        until("Good day, Bob!"),
-        settled,
+        wait_for_text("Good day, Bob!"),
+        wait_until_idle,
         ControlKey.INTERRUPT,
         ControlKey.INTERRUPT,
         "@greeter never",
@@ -550,7 +559,7 @@ async def test_lines_inside_of_an_element_are_its_own():
 async def test_sigterm_lets_running_work_finish():
     status, shown, _ = await session(
         "@waiter seconds=0.3",
-        until("console -> waiter"),
+        wait_for_text("console -> waiter"),
         send(signal.SIGTERM),
         "@greeter Ada",
         interactive=True,
@@ -585,7 +594,7 @@ def test_the_greeting_says_where_text_goes():
 
 
 async def test_a_principal_with_too_many_conversations_learns_it_and_keeps_its_own():
-    told = until("limits.principal_conversations")
+    told = wait_for_text("limits.principal_conversations")
     _, shown, _ = await session(
         "seconds=1000", "/new", told, "/threads", "/quit", interactive=True, organism=CROWDED
     )

@@ -28,7 +28,7 @@ from agentserver.payload.codec import Codecs
 from agentserver.provenance import Standing
 
 
-def said(line, takers, addressee="greeter"):
+def parse_line(line, takers, addressee="greeter"):
     meaning = read(line, addressee, takers)
     assert isinstance(meaning, TypedMessage), meaning
     return meaning.to, meaning.data.decode()
@@ -52,7 +52,7 @@ def said(line, takers, addressee="greeter"):
     ],
 )
 def test_messages(line, to, inside, takers):
-    receiver, data = said(line, takers)
+    receiver, data = parse_line(line, takers)
     assert receiver == to
     assert inside in data
 

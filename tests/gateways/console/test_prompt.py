@@ -21,7 +21,7 @@ def hide(text):
     return text.replace("hunter2", "[redacted]")
 
 
-async def typed(keys, takers, past=None, old=0):
+async def type_keys(keys, takers, past=None, old=0):
     """The line that keys make once ``old`` lines of history are there; completions are waited for as a person does."""
     with create_pipe_input() as source:
         completer = ListenerCompleter(takers, lambda: Ids(["1a2b"], ["9f0e"]))
@@ -58,7 +58,7 @@ async def typed(keys, takers, past=None, old=0):
     ],
 )
 async def test_keys_become_lines(keys, line, takers):
-    assert await typed(keys, takers) == line
+    assert await type_keys(keys, takers) == line
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def private(tmp_path):
 
 async def test_the_history_is_private_and_keeps_no_secret(private, takers):
     for keys in ("one\n", " private\n", "say hunter2\n"):
-        await typed(keys, takers, private)
+        await type_keys(keys, takers, private)
     private._writer.shutdown()
     path = anyio.Path(private.filename)
     assert stat.S_IMODE((await path.stat()).st_mode) == 0o600
@@ -80,14 +80,14 @@ async def test_the_history_is_private_and_keeps_no_secret(private, takers):
 
 
 @pytest.fixture
-def remembering(private):
+def stored_history(private):
     private.store_string("old")
     private._writer.shutdown()
     return ThreadedHistory(PrivateHistory(Path(private.filename), hide))
 
 
-async def test_old_lines_come_back(remembering, takers):
-    assert await typed("\x1b[A\n", takers, remembering, old=1) == "old"
+async def test_old_lines_come_back(stored_history, takers):
+    assert await type_keys("\x1b[A\n", takers, stored_history, old=1) == "old"
 
 
 def test_a_history_of_old_becomes_private(tmp_path):

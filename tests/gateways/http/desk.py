@@ -147,7 +147,7 @@ EVERYBODY = (
 )
 
 
-class Looking:
+class ReadingApprover:
     """An approver that only looks."""
 
     def show(self, approval: object) -> None:
@@ -210,7 +210,7 @@ async def desk(
     books = Books()
     if made is None:  # it looks where it is
         made = await anyio.to_thread.run_sync(lambda: organism(books, **(limits or {})))
-    server = build(made, approver=Looking(), engine=engine, guards=guards or {})
+    server = build(made, approver=ReadingApprover(), engine=engine, guards=guards or {})
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     hosts, origins = names(port, local=True, secure=secure is not None)
@@ -229,7 +229,7 @@ async def desk(
             yield Desk(door, server, port, books, people, secure is not None)
 
 
-async def opened(client: httpx.AsyncClient) -> str:
+async def open_conversation(client: httpx.AsyncClient) -> str:
     """The path of a new conversation."""
     answer = await client.post("/v1/conversations")
     assert answer.status_code == 201, answer.text
@@ -240,7 +240,7 @@ async def opened(client: httpx.AsyncClient) -> str:
 async def talk(**options):
     """A desk, a client of Ada's, and the path of her new conversation."""
     async with desk(**options) as door, door.client() as ada:
-        yield door, ada, await opened(ada)
+        yield door, ada, await open_conversation(ada)
 
 
 async def until(condition, within: float = 100) -> None:
@@ -250,7 +250,7 @@ async def until(condition, within: float = 100) -> None:
             await anyio.sleep(0.01)
 
 
-async def heard(client: httpx.AsyncClient, path: str, words: str) -> str:
+async def read_until(client: httpx.AsyncClient, path: str, words: str) -> str:
     """Read a stream until these words have appeared in it."""
     text = ""
     with anyio.fail_after(HANGS):

@@ -22,7 +22,7 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.testing import listener, organism_of
 from tests.gateways.http.desk import desk
-from tests.gateways.streaming import streaming
+from tests.gateways.streaming import stream_desk
 from tests.machine import HANGS, PLAIN
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,7 @@ class Chats:
     free: anyio.Event = field(default_factory=anyio.Event)
 
 
-def chatting(chats: Chats, **limits):
+def chat_handler(chats: Chats, **limits):
     async def echo(payload: Ask, metadata: HandlerMetadata) -> HandlerResponse:
         chats.said.append(payload.text)
         chats.threads[metadata.thread_id].append(payload.text)
@@ -87,7 +87,9 @@ def chatting(chats: Chats, **limits):
 @asynccontextmanager
 async def room(name: str = "ada", limits=None, **options):
     chats = Chats()
-    made = await anyio.to_thread.run_sync(lambda: chatting(chats, **(limits or {})))  # it looks where it is
+    made = await anyio.to_thread.run_sync(
+        lambda: chat_handler(chats, **(limits or {}))
+    )  # it looks where it is
     async with desk(made=made, **options) as door, sdk(door, name) as client:
         yield door, client, chats
 
@@ -120,7 +122,7 @@ async def say(
     return answer
 
 
-async def stored(door, name: str = "ada") -> list[str]:
+async def open_conversations(door, name: str = "ada") -> list[str]:
     """The conversations of a principal that are open."""
     known = await door.server.read(
         lambda kept: [one.id for one in kept.conversations() if one.principal == name]
@@ -157,7 +159,7 @@ async def test_responses_continue_a_conversation_by_the_previous_id():
         assert first.conversation.id == second.conversation.id
         assert (await client.responses.retrieve(first.id)).output_text == "You said one"
         assert chats.said == ["one", "two"]
-        assert await stored(door) == [first.conversation.id]
+        assert await open_conversations(door) == [first.conversation.id]
 
 
 async def test_a_streamed_response_has_the_events_of_the_protocol():
@@ -196,7 +198,7 @@ async def test_without_a_name_a_conversation_ends_with_a_refusal():
     async with room() as (door, client, _chats):
         with pytest.raises(openai.APIStatusError):
             await client.chat.completions.create(model="breaker", messages=[user("hello")])
-        assert await stored(door) == []
+        assert await open_conversations(door) == []
 
 
 async def test_a_forged_history_is_refused_without_a_name_and_unused_with_one():
@@ -205,12 +207,12 @@ async def test_a_forged_history_is_refused_without_a_name_and_unused_with_one():
         with pytest.raises(openai.BadRequestError) as error:
             await client.chat.completions.create(model="echo", messages=forged)
         assert (error.value.code, error.value.param) == ("history", "messages")
-        assert await stored(door) == []
+        assert await open_conversations(door) == []
         named = client.with_options(default_headers={"Agentserver-Chat": "chat 1"})
         await named.chat.completions.create(model="echo", messages=forged[:1])
         await named.chat.completions.create(model="echo", messages=forged)
         assert chats.said == ["hello", "Do it."]
-        (conversation,) = await stored(door)
+        (conversation,) = await open_conversations(door)
         state = door.server.conversation(conversation)
         assert "Pay Eve" not in repr(state)
 
@@ -222,12 +224,12 @@ async def test_a_client_that_sends_its_whole_history_continues_its_conversation(
         for text in ("one", "two\nlines", "three"):
             assert await say(client, history, text, stream=stream) == f"You said {text}"
         assert chats.said == ["one", "two\nlines", "three"]
-        (conversation,) = await stored(door)
+        (conversation,) = await open_conversations(door)
         assert "Be kind" not in repr(door.server.conversation(conversation))
         history[0]["content"] = "Be kinder."  # a client may change its prompt, and trim its texts
         history[1:] = [{**each, "content": f" {each['content']}\n"} for each in history[1:]]
         await say(client, history, "four")
-        assert await stored(door) == [conversation]
+        assert await open_conversations(door) == [conversation]
 
 
 @pytest.mark.parametrize(
@@ -249,7 +251,7 @@ async def test_an_altered_history_is_refused(alter):
             await say(client, alter(history), "three")
         assert error.value.code == "history"
         assert chats.said == ["one", "two"]
-        assert len(await stored(door)) == 1
+        assert len(await open_conversations(door)) == 1
 
 
 async def test_a_history_continues_no_conversation_of_another_principal_or_listener():
@@ -299,7 +301,7 @@ async def test_a_turn_that_failed_may_be_attempted_again_with_any_message():
         assert await say(client, history, "two", model="moody") == "You said two"
         assert await say(client, history, "three", model="moody") == "You said three"
         assert chats.said == ["one", "fail", "fail", "two", "three"]
-        assert len(await stored(door)) == 1
+        assert len(await open_conversations(door)) == 1
 
 
 async def start_and_leave(client, history: list, **more) -> None:
@@ -314,17 +316,17 @@ async def test_a_stream_that_the_client_closes_ends_its_request_and_the_chat_con
     async with room() as (door, client, _chats):
         await start_and_leave(client, [])
         with anyio.fail_after(HANGS):
-            while await stored(door):  # noqa: ASYNC110 - a conversation that ends
+            while await open_conversations(door):  # noqa: ASYNC110 - a conversation that ends
                 await anyio.sleep(0.01)
         history: list = []
         await say(client, history, "one", model="moody")
-        (conversation,) = await stored(door)
+        (conversation,) = await open_conversations(door)
         await start_and_leave(client, history)
         with anyio.fail_after(HANGS):
             while door.server.conversation(conversation).requests:  # noqa: ASYNC110 - a request that ends
                 await anyio.sleep(0.01)
         assert await say(client, history, "two", model="moody") == "You said two"
-        assert await stored(door) == [conversation]
+        assert await open_conversations(door) == [conversation]
 
 
 async def test_a_message_with_a_key_continues_when_the_client_closes_its_stream():
@@ -360,7 +362,7 @@ async def test_a_principal_keeps_its_latest_chats_without_a_name(monkeypatch):
         chats: list[list] = [[], [], []]
         for number, history in enumerate(chats):
             await say(client, history, f"chat {number}")
-        assert len(await stored(door)) == 2
+        assert len(await open_conversations(door)) == 2
         await say(client, chats[2], "more")
         with pytest.raises(openai.BadRequestError) as error:
             await say(client, chats[0], "more")
@@ -373,13 +375,13 @@ async def test_a_history_is_recognized_after_a_restart(tmp_path):
         engine = SqliteEngine(JournalOptions(tmp_path / "kept.sqlite"))
         async with room(engine=engine) as (door, client, _chats):
             await say(client, history, text)
-            (conversation,) = await stored(door)
+            (conversation,) = await open_conversations(door)
     assert len(history) == 4
     assert conversation
 
 
 async def test_pieces_of_an_answer_come_before_it_is_final(tmp_path):
-    async with streaming(tmp_path, agent="{}\n    openai: true", more="http: {}") as (door, provider):
+    async with stream_desk(tmp_path, agent="{}\n    openai: true", more="http: {}") as (door, provider):
         async with sdk(door, "ada") as client, anyio.create_task_group() as tasks:
             pieces, came = [], anyio.Event()
 
@@ -404,7 +406,7 @@ async def test_pieces_of_an_answer_come_before_it_is_final(tmp_path):
 
 
 async def test_pieces_that_do_not_begin_the_answer_end_the_stream_with_an_error(tmp_path):
-    async with streaming(tmp_path, agent="{}\n    openai: true", more="http: {}") as (door, provider):
+    async with stream_desk(tmp_path, agent="{}\n    openai: true", more="http: {}") as (door, provider):
         async with sdk(door, "ada") as client, anyio.create_task_group() as tasks:
             found, came = [], anyio.Event()
 
@@ -538,7 +540,7 @@ async def test_a_parameter_that_would_change_the_answer_is_refused(more, param):
             await client.chat.completions.create(**{"model": "echo", "messages": [user("x")], **more})
         assert error.value.param == param
         assert chats.said == []
-        assert await stored(door) == []
+        assert await open_conversations(door) == []
 
 
 async def test_parts_of_a_text_are_its_lines():

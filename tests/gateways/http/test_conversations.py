@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tests.gateways.http.desk import desk, heard, opened, person, talk, until
+from tests.gateways.http.desk import desk, open_conversation, person, read_until, talk, until
 
 pytestmark = pytest.mark.anyio
 
@@ -64,7 +64,7 @@ def type_of(name):
 )
 async def test_each_refusal_has_its_status_and_only_the_text_of_the_system_error(query, body, status, code):
     async with desk() as door, door.client() as ada:
-        answer = await ada.post(f"{await opened(ada)}/messages?{query}", json=body)
+        answer = await ada.post(f"{await open_conversation(ada)}/messages?{query}", json=body)
         said = answer.json()
         assert (answer.status_code, said.get("code")) == (status, code), answer.text
         assert answer.headers["content-type"] == "application/problem+json"
@@ -75,7 +75,8 @@ async def test_each_refusal_has_its_status_and_only_the_text_of_the_system_error
 async def test_the_faults_of_a_value_are_named_by_their_place():
     async with desk() as door, door.client() as ada:
         answer = await ada.post(
-            f"{await opened(ada)}/messages?to=greeter&payload=Shout", json={"text": "a", "times": "x"}
+            f"{await open_conversation(ada)}/messages?to=greeter&payload=Shout",
+            json={"text": "a", "times": "x"},
         )
         assert answer.status_code == 422
         assert [each["pointer"] for each in answer.json()["faults"]] == ["/times"]
@@ -86,7 +87,7 @@ async def test_xml_that_does_not_fit_gets_a_correction():
         codec = door.server.rules.codecs.of(type_of("Greet"))
         body = codec.encode(type_of("Greet")("Ada")).replace("name", "nme")
         answer = await ada.post(
-            f"{await opened(ada)}/messages?to=greeter",
+            f"{await open_conversation(ada)}/messages?to=greeter",
             content=body,
             headers={"content-type": "application/xml"},
         )
@@ -96,7 +97,9 @@ async def test_xml_that_does_not_fit_gets_a_correction():
 
 async def test_a_message_that_comes_to_rest_without_an_answer_has_no_content():
     async with desk() as door, door.client() as ada:
-        answer = await ada.post(f"{await opened(ada)}/messages?to=breaker", json={"how": "silence"})
+        answer = await ada.post(
+            f"{await open_conversation(ada)}/messages?to=breaker", json={"how": "silence"}
+        )
         assert (answer.status_code, answer.content) == (204, b"")
 
 
@@ -108,14 +111,14 @@ async def test_a_client_that_does_not_wait_gets_the_request_id():
         assert answer.status_code == 202
         assert answer.headers["location"].startswith(f"{path}/events?after=")
         assert answer.headers["location"].partition("after=")[2]
-        assert answer.json()["request"] in await heard(ada, path, "paid 5")
+        assert answer.json()["request"] in await read_until(ada, path, "paid 5")
 
 
 async def test_a_wait_times_out_and_the_message_continues():
     async with talk() as (_, ada, path):
         answer = await ada.post(f"{path}/messages?to=pauser&wait=1", json={"seconds": 1.5})
         assert answer.status_code == 202
-        assert await heard(ada, path, "there")
+        assert await read_until(ada, path, "there")
 
 
 async def test_a_request_can_be_cancelled_without_its_conversation():
@@ -212,7 +215,7 @@ async def test_the_same_key_opens_the_same_conversation_for_each_principal():
 @pytest.mark.parametrize("way", ["messages?to=cashier", "events", "trace", "requests/x", ""])
 async def test_a_foreign_and_an_unknown_conversation_get_equal_bytes(way):
     async with desk() as door, door.client() as ada, door.client("bob") as bob:
-        path = await opened(bob)
+        path = await open_conversation(bob)
         method = {"messages?to=cashier": "POST", "events": "GET", "trace": "GET"}.get(way, "DELETE")
         body = {"json": {"amount": 1}} if method == "POST" else {}
         foreign = await ada.request(method, f"{path}/{way}".rstrip("/"), **body)
@@ -229,7 +232,7 @@ def without_date(answer):
 
 async def test_a_stranger_reaches_only_its_permitted_targets():
     async with desk() as door, door.client("eve") as eve:
-        path = await opened(eve)
+        path = await open_conversation(eve)
         allowed = await eve.post(f"{path}/messages?to=greeter&payload=Greet", json={"name": "Eve"})
         assert allowed.status_code == 200
         barred = await eve.post(f"{path}/messages?to=cashier", json={"amount": 1})
@@ -249,7 +252,7 @@ async def test_a_full_queue_says_when_to_retry():
 
 async def test_as_many_conversations_as_one_may_have():
     async with desk(limits={"principal_conversations": 1}) as door, door.client() as ada:
-        await opened(ada)
+        await open_conversation(ada)
         answer = await ada.post("/v1/conversations")
         assert answer.status_code == 429
         assert "retry-after" in answer.headers
@@ -270,7 +273,7 @@ async def test_a_server_that_stops_takes_nothing_and_says_so():
 
 async def test_a_client_waiting_at_a_server_stop_gets_the_request_id():
     async with desk() as door, door.client() as ada, anyio.create_task_group() as tasks:
-        path = await opened(ada)
+        path = await open_conversation(ada)
         told = []
 
         async def ask():
@@ -293,7 +296,7 @@ async def test_who_goes_while_it_waits_holds_nothing():
 
 async def test_a_viewer_changes_nothing():
     async with desk() as door, door.client("vera") as vera, door.client() as ada:
-        path = await opened(ada)
+        path = await open_conversation(ada)
         for method, way in [
             ("POST", "/v1/conversations"),
             ("POST", f"{path}/messages?to=cashier"),
@@ -305,7 +308,7 @@ async def test_a_viewer_changes_nothing():
 
 async def test_a_client_beyond_its_waiting_limit_gets_the_request_id_at_once():
     async with desk(streams=1) as door, door.client() as ada, anyio.create_task_group() as tasks:
-        path = await opened(ada)
+        path = await open_conversation(ada)
         tasks.start_soon(ada.get, f"{path}/events")
         await until(lambda: len(door.door.holding))
         answer = await ada.post(f"{path}/messages?to=cashier", json={"amount": 1})
@@ -331,7 +334,7 @@ async def test_a_refusal_names_missing_and_possible_values(query, told):
         answer = await ada.post(f"{path}/messages?{query}", json={"amount": 1})
         assert answer.json()["detail"] == told
     async with desk() as door, door.client("eve") as eve:
-        answer = await eve.post(f"{await opened(eve)}/messages", json={"amount": 1})
+        answer = await eve.post(f"{await open_conversation(eve)}/messages", json={"amount": 1})
         assert answer.json()["detail"].startswith("greeter takes several payloads"), "it may address no other"
 
 
@@ -359,6 +362,6 @@ async def test_an_unknown_parameter_is_a_bad_request(query, headers):
 async def test_a_revoked_caller_is_nobody():
     async with desk() as door, door.client("carl") as carl:
         door.people.known["carl"] = person("carl")
-        await opened(carl)
+        await open_conversation(carl)
         del door.people.known["carl"]
         assert (await carl.post("/v1/conversations")).status_code == 401

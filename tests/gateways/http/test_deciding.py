@@ -5,14 +5,14 @@ from __future__ import annotations
 import anyio
 import pytest
 
-from tests.gateways.http.desk import desk, heard, opened, until
+from tests.gateways.http.desk import desk, open_conversation, read_until, until
 
 pytestmark = pytest.mark.anyio
 
 
-async def asked(door, client, amount=1):
+async def ask_for_payment(door, client, amount=1):
     """The path of a conversation in which a payment waits for a person."""
-    path = await opened(client)
+    path = await open_conversation(client)
     wanted = {"prefer": "respond-async"}
     answer = await client.post(f"{path}/messages?to=vault", json={"amount": amount}, headers=wanted)
     assert answer.status_code == 202
@@ -22,7 +22,7 @@ async def asked(door, client, amount=1):
 
 async def test_an_operator_decides_about_the_displayed_message():
     async with desk() as door, door.client() as ada, door.client("olga") as olga:
-        path = await asked(door, ada, 5)
+        path = await ask_for_payment(door, ada, 5)
         (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
         assert (one["from"], one["to"], one["payload"], one["value"]) == (
             "ada",
@@ -34,7 +34,7 @@ async def test_an_operator_decides_about_the_displayed_message():
         answer = {"digest": one["digest"], "answer": "once"}
         assert (await olga.post(f"/v1/approvals/{one['id']}", json=answer)).status_code == 204
         assert (await olga.post(f"/v1/approvals/{one['id']}", json=answer)).status_code == 404
-        assert await heard(ada, path, "paid 5")
+        assert await read_until(ada, path, "paid 5")
         records = (await olga.get(f"{path}/trace")).json()["records"]
         approved = next(each for each in records if each["event"] == "approved")
         assert approved["detail"] == ["approved by olga, once"]
@@ -42,26 +42,26 @@ async def test_an_operator_decides_about_the_displayed_message():
 
 async def test_a_denied_message_is_not_delivered():
     async with desk() as door, door.client() as ada, door.client("olga") as olga:
-        path = await asked(door, ada)
+        path = await ask_for_payment(door, ada)
         (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
         answer = {"digest": one["digest"], "answer": "deny"}
         assert (await olga.post(f"/v1/approvals/{one['id']}", json=answer)).status_code == 204
-        assert await heard(ada, path, "denied")
+        assert await read_until(ada, path, "denied")
         assert door.books.paid == 0
 
 
 async def test_a_message_that_was_denied_while_its_sender_waits_is_forbidden():
     async with desk() as door, door.client("olga") as olga:
-        path = await asked(door, olga)
+        path = await ask_for_payment(door, olga)
         (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
         await olga.post(f"/v1/approvals/{one['id']}", json={"digest": one["digest"], "answer": "deny"})
         request = one["request"]
-        assert request in await heard(olga, path, '"code":"denied"')
+        assert request in await read_until(olga, path, '"code":"denied"')
 
 
 async def test_an_answer_to_another_message_than_the_one_that_was_shown_is_stale():
     async with desk() as door, door.client() as ada, door.client("olga") as olga:
-        await asked(door, ada)
+        await ask_for_payment(door, ada)
         (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
         stale = {"digest": "0" * 64, "answer": "once"}
         assert (await olga.post(f"/v1/approvals/{one['id']}", json=stale)).status_code == 409
@@ -75,14 +75,14 @@ async def test_an_answer_to_another_message_than_the_one_that_was_shown_is_stale
 )
 async def test_an_invalid_answer_is_refused(body):
     async with desk() as door, door.client() as ada, door.client("olga") as olga:
-        await asked(door, ada)
+        await ask_for_payment(door, ada)
         (one,) = door.server.approvals()
         assert (await olga.post(f"/v1/approvals/{one.id}", content=body)).status_code == 422
 
 
 async def test_only_operators_decide_and_users_see_no_approvals():
     async with desk() as door, door.client() as ada, door.client("vera") as vera:
-        await asked(door, ada)
+        await ask_for_payment(door, ada)
         (one,) = door.server.approvals()
         answer = {"digest": one.digest, "answer": "once"}
         for client in (ada, vera):
@@ -96,7 +96,7 @@ async def test_only_operators_decide_and_users_see_no_approvals():
 
 async def test_who_asked_may_not_approve_where_others_have_to():
     async with desk(limits={"approvers": "others"}) as door, door.client("olga") as olga:
-        await asked(door, olga)
+        await ask_for_payment(door, olga)
         (one,) = door.server.approvals()
         said = {"digest": one.digest, "answer": "once"}
         assert (await olga.post(f"/v1/approvals/{one.id}", json=said)).status_code == 403
@@ -107,7 +107,7 @@ async def test_who_asked_may_not_approve_where_others_have_to():
 
 async def test_each_role_sees_its_permitted_part_of_a_trace():
     async with desk() as door, door.client() as ada, door.client("olga") as olga, door.client("vera") as vera:
-        path = await opened(ada)
+        path = await open_conversation(ada)
         await ada.post(f"{path}/messages?to=cashier", json={"amount": 5})
         mine, whole, less = [
             (await each.get(f"{path}/trace")).json()["records"] for each in (ada, olga, vera)
@@ -120,7 +120,7 @@ async def test_each_role_sees_its_permitted_part_of_a_trace():
 
 async def test_a_viewer_reads_nothing_that_was_written_into_the_address_of_a_refused_message():
     async with desk() as door, door.client() as ada, door.client("olga") as olga, door.client("vera") as vera:
-        path = await opened(ada)
+        path = await open_conversation(ada)
         headers = {"content-type": "application/xml"}
         await ada.post(f"{path}/messages?to=my-secret", content=b'<a xmlns="urn:x"/>', headers=headers)
         assert "my-secret" in (await olga.get(f"{path}/trace")).text
@@ -132,7 +132,7 @@ async def test_a_viewer_reads_nothing_that_was_written_into_the_address_of_a_ref
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_an_answer_that_is_finished_after_its_operator_was_revoked_counts_for_nothing(chunked):
     async with desk() as door, door.client() as ada, door.client("olga") as olga:
-        await asked(door, ada)
+        await ask_for_payment(door, ada)
         (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
         body = f'{{"digest": "{one["digest"]}", "answer": "once"}}'.encode()
         framing = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {len(body)}"
@@ -153,7 +153,7 @@ async def test_an_answer_that_is_finished_after_its_operator_was_revoked_counts_
 
 async def test_a_viewer_gets_no_digest_of_a_message_which_few_tries_would_guess():
     async with desk() as door, door.client() as ada, door.client("vera") as vera:
-        await asked(door, ada)
+        await ask_for_payment(door, ada)
         (one,) = (await vera.get("/v1/approvals")).json()["approvals"]
         (kept,) = door.server.approvals()
         assert one["digest"] == ""

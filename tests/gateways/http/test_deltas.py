@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from agentserver.guards import Guard
-from tests.gateways.http.desk import opened
+from tests.gateways.http.desk import open_conversation
 from tests.gateways.http.test_streams import socket
-from tests.gateways.streaming import events, streaming
+from tests.gateways.streaming import events, stream_desk
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -30,8 +30,8 @@ async def send(client, path, to="agent"):
 
 
 async def test_pieces_come_before_the_answer_and_say_that_they_are_not_durable(tmp_path):
-    async with streaming(tmp_path) as (door, provider), door.client() as ada:
-        path = await opened(ada)
+    async with stream_desk(tmp_path) as (door, provider), door.client() as ada:
+        path = await open_conversation(ada)
         async with events(ada, path) as following:
             request = await send(ada, path)
             asked = await provider.next()
@@ -50,8 +50,8 @@ async def test_pieces_come_before_the_answer_and_say_that_they_are_not_durable(t
 
 
 async def test_without_asking_for_them_nobody_gets_pieces(tmp_path):
-    async with streaming(tmp_path) as (door, provider), door.client() as ada, door.client("vera") as vera:
-        path = await opened(ada)
+    async with stream_desk(tmp_path) as (door, provider), door.client() as ada, door.client("vera") as vera:
+        path = await open_conversation(ada)
         async with events(ada, path, "") as plain, events(vera, path) as viewer:
             await send(ada, path)
             await (await provider.next()).whole("Told", '{"text": "a', 'b"}')
@@ -59,8 +59,8 @@ async def test_without_asking_for_them_nobody_gets_pieces(tmp_path):
 
 
 async def test_a_socket_gets_them_too(tmp_path):
-    async with streaming(tmp_path) as (door, provider), door.client() as ada:
-        path = await opened(ada)
+    async with stream_desk(tmp_path) as (door, provider), door.client() as ada:
+        path = await open_conversation(ada)
         async with socket(door, f"{path}/events?deltas=true") as one:
             await send(ada, path)
             asked = await provider.next()
@@ -75,8 +75,8 @@ async def test_a_socket_gets_them_too(tmp_path):
 
 @pytest.mark.parametrize("how", ["cut", "filter"])
 async def test_another_backend_voids_the_pieces_of_the_first(tmp_path, how):
-    async with streaming(tmp_path) as (door, provider), door.client() as ada:
-        path = await opened(ada)
+    async with stream_desk(tmp_path) as (door, provider), door.client() as ada:
+        path = await open_conversation(ada)
         async with events(ada, path) as following:
             await send(ada, path)
             asked = await provider.next()
@@ -95,8 +95,8 @@ async def test_another_backend_voids_the_pieces_of_the_first(tmp_path, how):
 
 @pytest.mark.parametrize("arguments", ['{"text": "One", "more": 1}', '{"text": "One'])
 async def test_an_answer_that_is_repaired_voids_its_pieces(tmp_path, arguments):
-    async with streaming(tmp_path) as (door, provider), door.client() as ada:
-        path = await opened(ada)
+    async with stream_desk(tmp_path) as (door, provider), door.client() as ada:
+        path = await open_conversation(ada)
         async with events(ada, path) as following:
             await send(ada, path)
             await (await provider.next()).whole("Told", arguments)
@@ -106,8 +106,8 @@ async def test_an_answer_that_is_repaired_voids_its_pieces(tmp_path, arguments):
 
 
 async def test_an_answer_that_comes_with_calls_is_not_taken(tmp_path):
-    async with streaming(tmp_path) as (door, provider), door.client() as ada:
-        path = await opened(ada)
+    async with stream_desk(tmp_path) as (door, provider), door.client() as ada:
+        path = await open_conversation(ada)
         async with events(ada, path) as following:
             await send(ada, path)
             asked = await provider.next()
@@ -128,8 +128,8 @@ RELAY = """
 
 
 async def test_an_agent_that_another_listener_asked_streams_nothing(tmp_path):
-    async with streaming(tmp_path, listeners=RELAY) as (door, provider), door.client() as ada:
-        path = await opened(ada)
+    async with stream_desk(tmp_path, listeners=RELAY) as (door, provider), door.client() as ada:
+        path = await open_conversation(ada)
         async with events(ada, path) as following:
             await send(ada, path, to="relay")
             await (await provider.next()).whole("Told", '{"text": "a', 'b"}')
@@ -147,8 +147,8 @@ class Lenient(Strict):
 
 @pytest.mark.parametrize(("guard", "kinds"), [(Strict, ["reply"]), (Lenient, ["delta", "reply"])])
 async def test_a_guard_of_a_program_that_may_deny_the_answer_holds_its_pieces_back(tmp_path, guard, kinds):
-    async with streaming(tmp_path, guards={"own": guard()}) as (door, provider), door.client() as ada:
-        path = await opened(ada)
+    async with stream_desk(tmp_path, guards={"own": guard()}) as (door, provider), door.client() as ada:
+        path = await open_conversation(ada)
         async with events(ada, path) as following:
             await send(ada, path)
             await (await provider.next()).whole("Told", '{"text": "ab"}')
@@ -156,8 +156,8 @@ async def test_a_guard_of_a_program_that_may_deny_the_answer_holds_its_pieces_ba
 
 
 async def test_a_bounded_answer_could_be_refused_and_is_not_streamed(tmp_path):
-    async with streaming(tmp_path, answer="Short") as (door, provider), door.client() as ada:
-        path = await opened(ada)
+    async with stream_desk(tmp_path, answer="Short") as (door, provider), door.client() as ada:
+        path = await open_conversation(ada)
         async with events(ada, path) as following:
             await send(ada, path)
             await (await provider.next()).whole("Short", '{"text": "a', 'b"}')
@@ -165,8 +165,8 @@ async def test_a_bounded_answer_could_be_refused_and_is_not_streamed(tmp_path):
 
 
 async def test_in_enforce_an_agent_that_read_untrusted_text_streams_nothing(tmp_path):
-    async with streaming(tmp_path, more=ENFORCE) as (door, provider), door.client() as ada:
-        path = await opened(ada)
+    async with stream_desk(tmp_path, more=ENFORCE) as (door, provider), door.client() as ada:
+        path = await open_conversation(ada)
         async with events(ada, path) as following:
             await send(ada, path)
             await (await provider.next()).whole("Told", '{"text": "clean"}')
@@ -181,8 +181,8 @@ async def test_a_difference_to_the_committed_answer_is_reported(tmp_path, caplog
     monkeypatch.setattr(
         "agentserver.llm.agent.pieces.TextReader.feed", lambda self, piece: "other" * bool(piece)
     )
-    async with streaming(tmp_path) as (door, provider), door.client() as ada:
-        path = await opened(ada)
+    async with stream_desk(tmp_path) as (door, provider), door.client() as ada:
+        path = await open_conversation(ada)
         async with events(ada, path) as following:
             await send(ada, path)
             asked = await provider.next()
@@ -196,8 +196,8 @@ async def test_a_difference_to_the_committed_answer_is_reported(tmp_path, caplog
 
 
 async def test_calls_and_their_ends_are_shown_without_content(tmp_path):
-    async with streaming(tmp_path) as (door, provider), door.client() as ada:
-        path = await opened(ada)
+    async with stream_desk(tmp_path) as (door, provider), door.client() as ada:
+        path = await open_conversation(ada)
         async with events(ada, path, calls=True) as following:
             request = await send(ada, path)
             asked = await provider.next()
@@ -217,8 +217,8 @@ async def test_calls_and_their_ends_are_shown_without_content(tmp_path):
 
 
 async def test_a_request_that_is_deleted_ends_the_call_of_its_model_and_says_so(tmp_path):
-    async with streaming(tmp_path) as (door, provider), door.client() as ada:
-        path = await opened(ada)
+    async with stream_desk(tmp_path) as (door, provider), door.client() as ada:
+        path = await open_conversation(ada)
         async with events(ada, path) as following:
             request = await send(ada, path)
             asked = await provider.next()

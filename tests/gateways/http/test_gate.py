@@ -18,7 +18,7 @@ from agentserver.gateways.http.parts import caller
 from agentserver.gateways.principals import Delay, Rate, Rates, Role
 from agentserver.gateways.principals.callers import REFUSALS
 from tests.foreign_json.bombs import PLAIN
-from tests.gateways.http.desk import NoPace, desk, opened, talk
+from tests.gateways.http.desk import NoPace, desk, open_conversation, talk
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -246,7 +246,7 @@ async def test_an_exceeded_rate_says_when_to_retry():
         )
 
 
-class Standing:
+class StoppedClock:
     """A clock that does not move."""
 
     def __call__(self):
@@ -269,7 +269,7 @@ async def test_refused_requests_of_nobody_count_against_the_rate_of_their_addres
 
     method, path, headers, status = REFUSED[kind]
     parts = [DoorPart("login", (Route("/login", login, methods=["POST"]),), open=True)]
-    async with desk(pace=Rates(Standing()), parts=parts) as door, door.client() as ada:
+    async with desk(pace=Rates(StoppedClock()), parts=parts) as door, door.client() as ada:
         answers = [await ada.request(method, path, headers=headers) for _ in range(REFUSALS.count + 1)]
         assert [each.status_code for each in answers] == [*[status] * REFUSALS.count, 429]
         late = answers[-1]
@@ -286,7 +286,7 @@ async def test_requests_that_a_role_may_not_make_count_against_the_rate_of_their
         return Response("for operators")
 
     parts = [DoorPart("secret", (Route("/secret", secret),), roles=frozenset({Role.OPERATOR}))]
-    async with desk(pace=Rates(Standing()), parts=parts) as door, door.client() as ada:
+    async with desk(pace=Rates(StoppedClock()), parts=parts) as door, door.client() as ada:
         door.people.known["ada"] = replace(door.people.known["ada"], rate=Rate(3, "s"))
         assert [(await ada.get("/secret")).status_code for _ in range(4)] == [403, 403, 403, 429]
 
@@ -298,7 +298,7 @@ async def test_bodies_that_never_end_keep_one_principal_from_the_door_and_nobody
         door.client("bob") as bob,
         AsyncExitStack() as stack,
     ):
-        path = await opened(ada)
+        path = await open_conversation(ada)
         head = (
             f"POST {path}/messages HTTP/1.1\r\nHost: 127.0.0.1:{door.port}\r\nAuthorization: Bearer ada\r\n"
             "Content-Type: application/json\r\nContent-Length: 900\r\n\r\n"

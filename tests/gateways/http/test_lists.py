@@ -8,7 +8,7 @@ from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.gateways.principals import Role
-from tests.gateways.http.desk import desk, opened, person, talk, until
+from tests.gateways.http.desk import desk, open_conversation, person, talk, until
 
 pytestmark = pytest.mark.anyio
 
@@ -16,9 +16,9 @@ GREET = {"name": "Ada"}
 HTTP_NOT_MODIFIED = 304
 
 
-async def greeted(client):
+async def greet_clerk(client):
     """The id of a new conversation with one answered message."""
-    path = await opened(client)
+    path = await open_conversation(client)
     answer = await client.post(f"{path}/messages/greeter?payload=Greet", json=GREET)
     assert answer.status_code == 200, answer.text
     return path.rpartition("/")[2]
@@ -35,7 +35,7 @@ async def test_a_user_lists_its_own_conversations_and_an_operator_all():
         door.client("bob") as bob,
         door.client("olga") as olga,
     ):
-        mine, his = await greeted(ada), await greeted(bob)
+        mine, his = await greet_clerk(ada), await greet_clerk(bob)
         assert keys(await ada.get("/v1/conversations")) == [mine]
         assert keys(await ada.get("/v1/conversations", params={"where": "principal=bob"})) == []
         everybody = await olga.get("/v1/conversations")
@@ -48,7 +48,7 @@ async def test_a_user_lists_its_own_conversations_and_an_operator_all():
 
 async def test_pages_follow_each_other_by_link():
     async with talk(engine=MemoryEngine(recorded=True)) as (_, ada, _path):
-        known = {await greeted(ada) for _ in range(4)}
+        known = {await greet_clerk(ada) for _ in range(4)}
         found, path = [], "/v1/conversations?most=2"
         while path:
             answer = await ada.get(path)
@@ -77,7 +77,7 @@ async def test_the_history_has_the_principals_messages_and_their_answers():
         door.client() as ada,
         door.client("vera") as vera,
     ):
-        key = await greeted(ada)
+        key = await greet_clerk(ada)
         events = (await ada.get(f"/v1/conversations/{key}/history")).json()["events"]
         assert [each["event"] for each in events][:2] == ["sent", "answered"]
         assert [each.get("value") for each in events][:2] == [GREET, {"text": "Hello, Ada"}]
@@ -94,7 +94,7 @@ async def test_a_foreign_conversation_and_an_unknown_one_get_equal_bytes(path):
         door.client() as ada,
         door.client("bob") as bob,
     ):
-        mine = await greeted(ada)
+        mine = await greet_clerk(ada)
         unknown = "00000000-0000-0000-0000-000000000000"
         answers = [await bob.get(f"/v1/conversations/{key}{path}") for key in (mine, unknown)]
         assert [each.status_code for each in answers] == [404, 404]
@@ -104,7 +104,7 @@ async def test_a_foreign_conversation_and_an_unknown_one_get_equal_bytes(path):
 @pytest.mark.parametrize("path", ["", "/history", "/usage"])
 async def test_events_that_a_client_has_are_not_sent_again(path):
     async with desk(engine=MemoryEngine(recorded=True)) as door, door.client() as ada:
-        at = f"/v1/conversations/{await greeted(ada)}"
+        at = f"/v1/conversations/{await greet_clerk(ada)}"
         first = await ada.get(f"{at}{path}")
         again = await ada.get(f"{at}{path}", headers={"if-none-match": f'"x", W/{first.headers["etag"]}'})
         assert (again.status_code, again.content) == (HTTP_NOT_MODIFIED, b"")
@@ -121,7 +121,7 @@ async def test_a_dead_letter_is_listed_for_its_principal_and_its_content_for_an_
         door.client("bob") as bob,
         door.client("olga") as olga,
     ):
-        path = await opened(ada)
+        path = await open_conversation(ada)
         await ada.post(f"{path}/messages/breaker", json={"how": "late"})
         (mine,) = (await ada.get("/v1/dead-letters")).json()["letters"]
         (theirs,) = (await olga.get("/v1/dead-letters")).json()["letters"]
@@ -159,9 +159,9 @@ async def test_an_operator_of_a_tenant_reads_its_tenants_data_only():
     async with desk(engine=MemoryEngine(recorded=True)) as door, door.client() as ada:
         for name, role in (("oidc:acme/user", Role.USER), ("oidc:acme/boss", Role.OPERATOR)):
             door.people.known[name] = person(name, role)
-        foreign = await greeted(ada)
+        foreign = await greet_clerk(ada)
         async with door.client("oidc:acme/user") as user, door.client("oidc:acme/boss") as boss:
-            mine = await greeted(user)
+            mine = await greet_clerk(user)
             await user.post(f"/v1/conversations/{mine}/messages/breaker", json={"how": "late"})
             await ada.post(f"/v1/conversations/{foreign}/messages/breaker", json={"how": "late"})
             assert keys(await boss.get("/v1/conversations")) == [mine]
@@ -175,7 +175,7 @@ async def test_an_operator_of_a_tenant_reads_its_tenants_data_only():
 async def test_the_journal_lists_as_the_memory_does(tmp_path):
     place = JournalOptions(tmp_path / "journal.sqlite")
     async with desk(engine=SqliteEngine(place)) as door, door.client() as ada:
-        key = await greeted(ada)
+        key = await greet_clerk(ada)
         await ada.delete(f"/v1/conversations/{key}")
         (row,) = (await ada.get("/v1/conversations?where=state%3Dfinished")).json()["conversations"]
         one = (await ada.get(row["href"])).json()

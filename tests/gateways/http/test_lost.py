@@ -14,7 +14,7 @@ pytestmark = pytest.mark.anyio
 BODY = json.dumps({"amount": 5}).encode()
 
 
-async def lost(door, path, until_byte, *, read=False):
+async def lose_payment(door, path, until_byte, *, read=False):
     """Send a payment up to a byte of it, perhaps begin to read, and go."""
     head = (
         f"POST {path}/messages?to=cashier HTTP/1.1\r\nhost: 127.0.0.1:{door.port}\r\nauthorization: Bearer ada\r\n"
@@ -35,7 +35,7 @@ async def lost(door, path, until_byte, *, read=False):
 )
 async def test_a_payment_whose_connection_was_lost_is_paid_once(until_byte, read):
     async with talk() as (door, ada, path):
-        await lost(door, path, until_byte, read=read)
+        await lose_payment(door, path, until_byte, read=read)
         again = await ada.post(
             f"{path}/messages?to=cashier", json={"amount": 5}, headers={"idempotency-key": "once"}
         )

@@ -21,14 +21,14 @@ from agentserver.gateways.http import DoorOptions
 from agentserver.gateways.http.forms import KEY
 from agentserver.gateways.http.openapi import describe
 from agentserver.gateways.http.options import names
-from tests.gateways.http.desk import desk, opened
+from tests.gateways.http.desk import desk, open_conversation
 from tests.machine import HANGS
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
 @contextmanager
-def threaded(**options):
+def desk_thread(**options):
     """A desk in a thread of its own, for clients that block."""
     ready, told = threading.Event(), {}
 
@@ -50,7 +50,7 @@ def threaded(**options):
 
 @pytest.fixture(scope="module")
 def door():
-    with threaded(wait=1, limits={"principal_conversations": 100_000}) as one:
+    with desk_thread(wait=1, limits={"principal_conversations": 100_000}) as one:
         yield one
 
 
@@ -70,7 +70,7 @@ def headers(case):
 def test_requests_that_follow_links_meet_documented_answers_and_no_failure(door, api):
     seen = set()
 
-    class Following(api.as_state_machine()):
+    class ApiStateMachine(api.as_state_machine()):
         def get_call_kwargs(self, case):
             return {"base_url": door.url}
 
@@ -82,7 +82,7 @@ def test_requests_that_follow_links_meet_documented_answers_and_no_failure(door,
             case.validate_response(response, checks=CHECKS)
 
     api.config.base_url = door.url
-    Following.run(
+    ApiStateMachine.run(
         settings=settings(
             max_examples=12,
             stateful_step_count=6,
@@ -171,7 +171,7 @@ async def test_the_description_says_where_the_door_is():
 @pytest.mark.anyio
 async def test_a_message_is_for_the_listener_that_its_path_names():
     async with desk() as one, one.client() as ada:
-        path = await opened(ada)
+        path = await open_conversation(ada)
         answer = await ada.post(f"{path}/messages/greeter?payload=Greet", json={"name": "Ada"})
         assert answer.json()["value"] == {"text": "Hello, Ada"}
         assert (await ada.post(f"{path}/messages/greeter?to=cashier", json={})).status_code == 400

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from tests.gateways.http.desk import desk, opened
+from tests.gateways.http.desk import desk, open_conversation
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +79,7 @@ async def test_a_cookie_of_an_allowed_page_does_not_count():
 async def test_each_request_is_a_line_of_the_log_without_its_query(caplog):
     caplog.set_level(logging.INFO, "agentserver.http.access")
     async with desk(logs=True) as door, door.client() as ada, door.client("") as stranger:
-        path = await opened(ada)
+        path = await open_conversation(ada)
         await ada.get(f"{path}/events?wait=0&after=1-0")
         await stranger.get("/v1/conver%0Asations?token=secret")
     lines = [each.getMessage() for each in caplog.records if each.name == "agentserver.http.access"]

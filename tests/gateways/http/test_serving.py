@@ -15,7 +15,7 @@ from agentserver.gateways.http import serving
 from agentserver.gateways.http.connections import Connections
 from agentserver.gateways.http.options import DoorOptions
 from agentserver.gateways.http.serving import bind, room_for, tls
-from tests.gateways.http.desk import desk, opened, until
+from tests.gateways.http.desk import desk, open_conversation, until
 from tests.machine import HANGS
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +65,7 @@ async def test_a_client_that_never_reads_is_cut_off(monkeypatch):
         door.client() as ada,
         await door.connect() as deaf,
     ):
-        path = await opened(ada)
+        path = await open_conversation(ada)
         await deaf.send(
             f"GET {path}/events HTTP/1.1\r\nhost: 127.0.0.1:{door.port}\r\nauthorization: Bearer ada\r\n\r\n".encode()
         )
@@ -110,7 +110,7 @@ async def test_streams_of_one_principal_leave_connections_for_probes_and_operato
     settings = {"connections": 12, "reserved": 8, "streams": 100}
     async with desk(**settings) as door, door.client("olga") as olga, AsyncExitStack() as stack:
         async with door.client() as ada:
-            path = await opened(ada)
+            path = await open_conversation(ada)
         head = f"host: 127.0.0.1:{door.port}\r\nauthorization: Bearer ada\r\n\r\n"
         for _ in range(20):
             stream = await stack.enter_async_context(await door.connect())

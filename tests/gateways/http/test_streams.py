@@ -15,7 +15,16 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.gateways.http import connections
 from agentserver.gateways.http.forms import place_id
-from tests.gateways.http.desk import Books, desk, heard, opened, organism, server_sent, talk, until
+from tests.gateways.http.desk import (
+    Books,
+    desk,
+    open_conversation,
+    organism,
+    read_until,
+    server_sent,
+    talk,
+    until,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -81,13 +90,13 @@ async def test_an_invalid_place_is_a_bad_request():
 
 async def test_a_silent_stream_shows_signs_of_life():
     async with talk(beat=0.05) as (_, ada, path):
-        assert await heard(ada, path, ": \n\n: \n\n: \n\n")
+        assert await read_until(ada, path, ": \n\n: \n\n: \n\n")
 
 
 @pytest.mark.parametrize("why", ["stopping", "revoked", "closed"])
 async def test_a_stream_that_ends_says_why(why):
     async with desk() as door, door.client() as ada, anyio.create_task_group() as tasks:
-        path = await opened(ada)
+        path = await open_conversation(ada)
         found = []
 
         async def watch():
@@ -112,7 +121,7 @@ async def test_two_watch_and_a_third_that_never_reads_holds_nobody_up():
         door.client() as ada,
         anyio.create_task_group() as tasks,
     ):
-        path = await opened(ada)
+        path = await open_conversation(ada)
         seen = {1: 0, 2: 0}
 
         async def watch(number):
@@ -150,11 +159,11 @@ async def test_events_taken_over_a_websocket_count_as_taken():
         conversation, confirmed = path.rpartition("/")[2], []
         acknowledge = door.server.engine.acknowledge
 
-        def noting(of, place):
+        def note_place(of, place):
             confirmed.append((of, place_id(place)))
             acknowledge(of, place)
 
-        door.server.engine.acknowledge = noting
+        door.server.engine.acknowledge = note_place
         await pay(ada, path, 5)
         async with socket(door, f"{path}/events") as one:
             await one.recv()
@@ -168,11 +177,11 @@ async def test_a_place_that_is_said_again_and_again_is_confirmed_once():
         asked = []
         confirm = door.server.confirm
 
-        async def noting(principal, conversation, place):
+        async def note_place(principal, conversation, place):
             asked.append(place_id(place))
             await confirm(principal, conversation, place)
 
-        door.server.confirm = noting
+        door.server.confirm = note_place
         await pay(ada, path, 5)
         async with socket(door, f"{path}/events") as one:
             first, done = json.loads(await one.recv()), json.loads(await one.recv())
@@ -210,7 +219,7 @@ async def test_an_invalid_message_ends_a_websocket(word):
 )
 async def test_a_refused_websocket_gets_an_error_and_the_log_shows_none(name, path, options, status, caplog):
     async with desk() as door, door.client() as ada:
-        way = path or f"{await opened(ada)}/events"
+        way = path or f"{await open_conversation(ada)}/events"
         with pytest.raises(InvalidStatus) as refused:
             async with socket(door, way, name, **options):
                 pass
@@ -231,7 +240,7 @@ async def test_the_server_ends_a_websocket_with_its_reason():
 
 async def test_operators_see_others_and_viewers_see_no_content():
     async with desk() as door, door.client() as ada, door.client("olga") as olga, door.client("vera") as vera:
-        path = await opened(ada)
+        path = await open_conversation(ada)
         await pay(ada, path, 5)
         whole = await read(olga, f"{path}/events?wait=0")
         assert whole[0][2]["value"] == {"text": "paid 5"}

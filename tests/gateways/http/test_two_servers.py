@@ -10,7 +10,7 @@ import anyio
 import pytest
 
 from tests.engines.together.storage import Storage
-from tests.gateways.http.desk import desk, heard, opened, server_sent, until
+from tests.gateways.http.desk import desk, open_conversation, read_until, server_sent, until
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ async def read(client, path, **headers):
 
 async def test_a_conversation_of_one_server_is_used_through_the_other():
     async with doors() as two, two.first.client() as ada, two.second.client() as there:
-        path = await opened(ada)
+        path = await open_conversation(ada)
         answer = await there.post(f"{path}/messages?to=greeter&payload=Greet", json={"name": "Ada"})
         assert (answer.status_code, answer.json()["value"]) == (200, {"text": "Hello, Ada"})
         again = {"idempotency-key": "mine"}
@@ -49,7 +49,7 @@ async def test_a_conversation_of_one_server_is_used_through_the_other():
 
 async def test_a_conversation_unknown_to_the_other_server_is_simply_unknown():
     async with doors() as two, two.first.client("bob") as bob, two.second.client() as ada:
-        path = await opened(bob)
+        path = await open_conversation(bob)
         for where in (path, f"{path[:-4]}ffff", "/v1/conversations/x"):
             assert (await ada.get(f"{where}/events?wait=0")).status_code == 404
             assert (await ada.post(f"{where}/messages?to=cashier", json={"amount": 5})).status_code == 404
@@ -57,7 +57,7 @@ async def test_a_conversation_unknown_to_the_other_server_is_simply_unknown():
 
 async def test_a_stream_at_one_server_continues_when_the_other_dies():
     async with doors() as two, two.first.client() as ada, two.second.client() as there:
-        path = await opened(ada)
+        path = await open_conversation(ada)
         await ada.post(f"{path}/messages?to=greeter&payload=Greet", json={"name": "1"})
         found = []
 
@@ -81,12 +81,12 @@ async def test_a_stream_at_one_server_continues_when_the_other_dies():
 
 async def test_a_message_waiting_at_one_server_is_approved_at_the_other():
     async with doors() as two, two.first.client() as ada, two.second.client("olga") as olga:
-        path = await opened(ada)
+        path = await open_conversation(ada)
         await ada.post(f"{path}/messages?to=vault", json={"amount": 5}, headers={"prefer": "respond-async"})
         await until(lambda: two.second.server.approvals())
         (one,) = (await olga.get("/v1/approvals")).json()["approvals"]
         answer = {"digest": one["digest"], "answer": "once"}
         assert (await olga.post(f"/v1/approvals/{one['id']}", json=answer)).status_code == 204
-        assert await heard(ada, path, "paid 5")
+        assert await read_until(ada, path, "paid 5")
         records = (await olga.get(f"{path}/trace")).json()["records"]
         assert [each["event"] for each in records].count("approved") == 1

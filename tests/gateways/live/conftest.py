@@ -9,8 +9,8 @@ import pytest
 
 from agentserver import config
 from tests import machine
-from tests.gateways.live.running import TOKENS, Running
-from tests.machine import missing
+from tests.gateways.live.running import TOKENS, RunningServer
+from tests.machine import report_missing
 
 ROOT = Path(__file__).parents[3]
 PATIENCE = 120_000
@@ -26,10 +26,10 @@ def chromium():
     try:
         from playwright.sync_api import expect, sync_playwright
     except ImportError:
-        missing("the live view is tried with playwright, which is not installed")
+        report_missing("the live view is tried with playwright, which is not installed")
     path = machine.chromium()
     if path is None:
-        missing("the live view is tried in chromium, which is not installed here")
+        report_missing("the live view is tried in chromium, which is not installed here")
     expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -47,7 +47,7 @@ def visit(chromium):
     """
     contexts, faults = [], []
 
-    def visited(running, role="operator", path="/#/organism", address="", *, still=False, **how):
+    def visit_page(running, role="operator", path="/#/organism", address="", *, still=False, **how):
         context = chromium.new_context(
             **{"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **how}
         )
@@ -72,8 +72,8 @@ def visit(chromium):
             page.get_by_role("navigation", name="Pages").wait_for()
         return page
 
-    visited.faults = faults
-    yield visited
+    visit_page.faults = faults
+    yield visit_page
     for context in contexts:
         context.close()
     assert faults == []
@@ -87,7 +87,7 @@ def desk(folder, mode):
     file = place / "plain.yaml"
     text = file.read_text().replace("mode: enforce", f"mode: {mode}")
     file.write_text(text)
-    with Running(config.load(file, environ={}), durable=True) as running:
+    with RunningServer(config.load(file, environ={}), durable=True) as running:
         running.wish = next(
             payload
             for bound in running.organism.listeners

@@ -79,14 +79,14 @@ async def crash(payload: Break, metadata: HandlerMetadata) -> HandlerResponse:
     raise RuntimeError(payload.text)
 
 
-class Quoting(Guard):
+class RecordingGuard(Guard):
     """Records messages, as a guard of a program may."""
 
     def judge(self, message, memory):
         return note(f"it says {message.payload}"[:500])
 
 
-class Waiting:
+class HoldingGuard:
     """Lets messages wait."""
 
     def show(self, approval):

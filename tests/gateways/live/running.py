@@ -54,7 +54,7 @@ class People:
         self.gone = asyncio.Event()
 
 
-class Running:
+class RunningServer:
     """A running server. ``address`` is where a browser finds it."""
 
     def __init__(self, organism, **how):

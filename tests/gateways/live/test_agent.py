@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import expect
 
 from agentserver import config
-from tests.gateways.live.running import TOKENS, Running
+from tests.gateways.live.running import TOKENS, RunningServer
 from tests.llm.agent.conftest import CODE, YAML
-from tests.llm.providers import serving
+from tests.llm.providers import serve_providers
 from tests.machine import HANGS, PLAIN
 
 MARKUP = "<img src=x onerror=alert(1)>"
@@ -29,10 +29,10 @@ def agent(folder, providers):
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory):
-    with serving() as providers:
+def live_server(tmp_path_factory):
+    with serve_providers() as providers:
         organism = agent(tmp_path_factory.mktemp("agent"), providers)
-        with Running(organism, durable=True) as running:
+        with RunningServer(organism, durable=True) as running:
             providers.replies += [[("calc_add", {"a": 3, "b": 5})], [("Done", {"text": f"It is 8 {MARKUP}"})]]
             wish = sys.modules["desk_code"].Wish(f"Add 3 and 5 {MARKUP} {SECRET}")
             handle = running.open("ann")
@@ -43,9 +43,9 @@ def running(tmp_path_factory):
         config.forget(organism)
 
 
-def test_the_prompt_the_calls_and_the_answer_of_an_agent_are_on_its_page(running, visit):
-    page = visit(running)
-    page.goto(f"{running.address}/#/conversations/{running.key}")
+def test_the_prompt_the_calls_and_the_answer_of_an_agent_are_on_its_page(live_server, visit):
+    page = visit(live_server)
+    page.goto(f"{live_server.address}/#/conversations/{live_server.key}")
     asked = page.locator(".hop.completion")
     expect(asked).to_have_count(2)
     expect(asked.first).to_contain_text("11 tokens in, 3 out")
@@ -62,12 +62,12 @@ def test_the_prompt_the_calls_and_the_answer_of_an_agent_are_on_its_page(running
 
 
 @pytest.mark.parametrize("roles", [{"operator"}, {"operator", "viewer"}], ids=["operators", "both"])
-def test_a_role_that_may_not_read_prompts_learns_only_that_a_model_was_asked(running, roles, monkeypatch):
-    monkeypatch.setattr(running, "prompt_roles", frozenset(roles))
-    with httpx.Client(base_url=running.address, timeout=HANGS, verify=PLAIN) as client:
+def test_a_role_that_may_not_read_prompts_learns_only_that_a_model_was_asked(live_server, roles, monkeypatch):
+    monkeypatch.setattr(live_server, "prompt_roles", frozenset(roles))
+    with httpx.Client(base_url=live_server.address, timeout=HANGS, verify=PLAIN) as client:
         found = client.post("/live/session", json={"token": TOKENS["viewer"]}, headers=OURS)
         headers = {"cookie": found.headers["set-cookie"].partition(";")[0]}
-        path = f"/live/conversations/{running.key}"
+        path = f"/live/conversations/{live_server.key}"
         rows = client.get(path, headers=headers).json()["rows"]
         asked = [row for row in rows if row["event"] == "completed"]
         parts = client.get(f"{path}/completions/{asked[0]['delivery']}.1", headers=headers)

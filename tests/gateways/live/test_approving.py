@@ -6,25 +6,25 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.gateways.live.conftest import desk
-from tests.pump.desk import until
+from tests.pump.desk import wait_until
 
 ORDER = "Pay the invoice in mail 13 and tell Kim."
 PHONE = {"viewport": {"width": 390, "height": 844}}
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory):
+def live_server(tmp_path_factory):
     with desk(tmp_path_factory.mktemp("approving"), "confirm") as running:
         yield running
 
 
 @pytest.fixture
-def asked(running):
+def pending_payment(live_server):
     """A conversation in which the payment waits for a person; it is closed afterwards."""
-    handle = running.open("ann")
-    running.say(handle, running.wish(ORDER), "clerk")
+    handle = live_server.open("ann")
+    live_server.say(handle, live_server.wish(ORDER), "clerk")
     yield handle
-    running.do(handle.close())
+    live_server.do(handle.close())
 
 
 def tab_to(page, text):
@@ -37,8 +37,8 @@ def tab_to(page, text):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_message_is_approved_by_keyboard_alone_on_a_phone(running, asked, visit, scheme):
-    page = visit(running, role=None, color_scheme=scheme, **PHONE)
+def test_a_message_is_approved_by_keyboard_alone_on_a_phone(live_server, pending_payment, visit, scheme):
+    page = visit(live_server, role=None, color_scheme=scheme, **PHONE)
     expect(page.get_by_label("Token of a principal")).to_be_focused()
     page.keyboard.type("operator-token".ljust(43, "x"))
     page.keyboard.press("Enter")
@@ -69,9 +69,9 @@ def test_a_message_is_approved_by_keyboard_alone_on_a_phone(running, asked, visi
 
 
 def test_where_each_value_comes_from_and_the_mail_that_it_answers_are_read_before_the_answer(
-    running, asked, visit
+    live_server, pending_payment, visit
 ):
-    page = visit(running, path="/#/approvals")
+    page = visit(live_server, path="/#/approvals")
     page.get_by_role("link", name="Read and decide: clerk to bank").click()
     expect(page.get_by_role("heading", name="Where it comes from")).to_be_visible()
     origins = page.get_by_role("group", name="Where it comes from")
@@ -83,8 +83,8 @@ def test_where_each_value_comes_from_and_the_mail_that_it_answers_are_read_befor
     assert origins.bounding_box()["y"] < approve.bounding_box()["y"]
 
 
-def test_always_describes_its_scope_and_covers_it(running, asked, visit):
-    page = visit(running, path="/#/approvals")
+def test_always_describes_its_scope_and_covers_it(live_server, pending_payment, visit):
+    page = visit(live_server, path="/#/approvals")
     page.get_by_role("link", name="Read and decide: clerk to bank").click()
     always = page.locator(".always")
     expect(always.get_by_role("listitem")).to_have_text(
@@ -95,8 +95,8 @@ def test_always_describes_its_scope_and_covers_it(running, asked, visit):
     expect(page.get_by_role("row").filter(has_text="approved by operator-ann, always")).to_have_count(1)
 
 
-def test_a_denial_needs_no_reading(running, asked, visit):
-    page = visit(running, path="/#/approvals")
+def test_a_denial_needs_no_reading(live_server, pending_payment, visit):
+    page = visit(live_server, path="/#/approvals")
     page.get_by_role("link", name="Read and decide: clerk to bank").click()
     page.get_by_role("button", name="Deny").click()
     expect(page.get_by_role("row").filter(has_text="denied: operator-ann").first).to_contain_text(
@@ -104,17 +104,17 @@ def test_a_denial_needs_no_reading(running, asked, visit):
     )
 
 
-def test_a_message_that_no_longer_waits_is_not_answered(running, asked, visit):
-    page = visit(running, path="/#/approvals")
+def test_a_message_that_no_longer_waits_is_not_answered(live_server, pending_payment, visit):
+    page = visit(live_server, path="/#/approvals")
     page.get_by_role("link", name="Read and decide: clerk to bank").click()
     expect(page.get_by_role("button", name="Deny")).to_be_visible()
-    running.do(asked.close())
+    live_server.do(pending_payment.close())
     page.get_by_role("button", name="Deny").click()
     expect(page.get_by_role("alert")).to_contain_text("no longer waits")
 
 
-def test_a_viewer_reads_no_content_and_decides_nothing(running, asked, visit):
-    page = visit(running, role="viewer", path="/#/approvals")
+def test_a_viewer_reads_no_content_and_decides_nothing(live_server, pending_payment, visit):
+    page = visit(live_server, role="viewer", path="/#/approvals")
     page.get_by_role("link", name="Read and decide: clerk to bank").click()
     expect(page.get_by_text("Operators decide.")).to_be_visible()
     expect(page.get_by_role("button", name="Approve")).to_have_count(0)
@@ -126,43 +126,43 @@ def test_a_viewer_reads_no_content_and_decides_nothing(running, asked, visit):
         assert secret not in shown
 
 
-def test_another_page_learns_that_something_waits(running, visit):
-    page = visit(running, path="/#/approvals")
+def test_another_page_learns_that_something_waits(live_server, visit):
+    page = visit(live_server, path="/#/approvals")
     expect(page.get_by_text("live", exact=True)).to_be_visible()
     expect(page.get_by_text("Nothing waits for a person.")).to_be_visible()
-    handle = running.open("ann")
-    running.say(handle, running.wish(ORDER), "clerk")
+    handle = live_server.open("ann")
+    live_server.say(handle, live_server.wish(ORDER), "clerk")
     expect(page.locator(".card")).to_have_count(1)
-    running.do(handle.close())
+    live_server.do(handle.close())
     expect(page.locator(".card")).to_have_count(0)
 
 
-def test_a_question_between_page_load_and_stream_start_is_shown(running, visit):
-    page = visit(running, path="/#/approvals")
+def test_a_question_between_page_load_and_stream_start_is_shown(live_server, visit):
+    page = visit(live_server, path="/#/approvals")
     held, free = [], []
     page.route("**/live/feed", lambda route: route.continue_() if free else held.append(route))
     page.reload()
     expect(page.get_by_text("Nothing waits for a person.")).to_be_visible()
-    handle = running.open("ann")
-    running.say(handle, running.wish(ORDER), "clerk")
-    running.do(until(running.server.approvals))
+    handle = live_server.open("ann")
+    live_server.say(handle, live_server.wish(ORDER), "clerk")
+    live_server.do(wait_until(live_server.server.approvals))
     free.append(True)
     for route in held:
         route.continue_()
     expect(page.locator(".card")).to_have_count(1)
-    running.do(handle.close())
+    live_server.do(handle.close())
     expect(page.locator(".card")).to_have_count(0)
 
 
-def test_a_request_is_cancelled_when_that_was_said_twice(running, visit):
-    handle = running.open("ann")
-    running.say(handle, running.wish(ORDER), "clerk")
-    page = visit(running, path="/#/approvals")
+def test_a_request_is_cancelled_when_that_was_said_twice(live_server, visit):
+    handle = live_server.open("ann")
+    live_server.say(handle, live_server.wish(ORDER), "clerk")
+    page = visit(live_server, path="/#/approvals")
     expect(page.get_by_role("link", name="Read and decide: clerk to bank").first).to_be_visible()
-    page.goto(f"{running.address}/#/conversations/{handle.id}")
+    page.goto(f"{live_server.address}/#/conversations/{handle.id}")
     page.get_by_role("button", name="Cancel request").click()
     page.get_by_role("button", name="for good").click()
     expect(page.get_by_role("status")).to_contain_text("The record names you.")
     expect(page.get_by_role("button", name="Cancel request")).to_have_count(0)
     expect(page.locator(".tree")).to_contain_text("operator-ann")
-    running.do(handle.close())
+    live_server.do(handle.close())

@@ -38,7 +38,7 @@ def test_a_quotation_is_found_regardless_of_case_and_spaces():
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory):
+def live_server(tmp_path_factory):
     with desk(tmp_path_factory.mktemp("fields"), "audit") as running:
         handle = running.open("ann")
         running.ask(handle, running.wish("Pay the invoice in mail 13 and tell Kim."), "clerk")
@@ -46,7 +46,7 @@ def running(tmp_path_factory):
         yield running
 
 
-def opened(running, visit, **how):
+def opened_page(running, visit, **how):
     page = visit(running, **how)
     page.goto(f"{running.address}/#/conversations/{running.key}")
     expect(page.get_by_role("heading", level=2)).to_have_count(1)
@@ -59,8 +59,8 @@ def pay(page):
     return hop
 
 
-def test_a_value_is_marked_with_its_origin_and_leads_to_the_text_that_it_came_from(running, visit):
-    page = opened(running, visit)
+def test_a_value_is_marked_with_its_origin_and_leads_to_the_text_that_it_came_from(live_server, visit):
+    page = opened_page(live_server, visit)
     mark = pay(page).get_by_role("button", name="source").first
     expect(mark).to_be_visible()
     words = page.get_by_text("a stranger wrote it: inbox()").first
@@ -75,8 +75,8 @@ def test_a_value_is_marked_with_its_origin_and_leads_to_the_text_that_it_came_fr
     assert "inbox" in page.evaluate("document.activeElement.textContent")
 
 
-def test_the_text_appears_while_the_mark_has_the_pointer(running, visit):
-    page = opened(running, visit)
+def test_the_text_appears_while_the_mark_has_the_pointer(live_server, visit):
+    page = opened_page(live_server, visit)
     mark = pay(page).get_by_role("button", name="source").first
     words = page.get_by_text("a stranger wrote it: inbox()").first
     mark.hover()
@@ -86,8 +86,8 @@ def test_the_text_appears_while_the_mark_has_the_pointer(running, visit):
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_plumbing_is_folded_away_until_it_is_asked_for(running, visit, width):
-    page = opened(running, visit, viewport={"width": width, "height": 844})
+def test_plumbing_is_folded_away_until_it_is_asked_for(live_server, visit, width):
+    page = opened_page(live_server, visit, viewport={"width": width, "height": 844})
     closed = page.locator(".hop.plumbing")
     expect(closed.first).to_be_hidden()
     expect(page.locator(".hop:visible .waterfall").first).to_be_visible()
@@ -104,26 +104,26 @@ def test_plumbing_is_folded_away_until_it_is_asked_for(running, visit, width):
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_offsets_count_from_the_beginning_of_the_request(running, visit):
-    page = opened(running, visit)
+def test_offsets_count_from_the_beginning_of_the_request(live_server, visit):
+    page = opened_page(live_server, visit)
     page.get_by_role("button", name=re.compile("^Plumbing ")).click()
     shown = [float(each.removeprefix("+").split()[0]) for each in page.locator(".elapsed").all_inner_texts()]
     assert shown == sorted(shown)
     assert shown[0] == 0
 
 
-def test_a_viewer_reads_no_value_and_no_origin(running, visit):
-    page = opened(running, visit, role="viewer")
+def test_a_viewer_reads_no_value_and_no_origin(live_server, visit):
+    page = opened_page(live_server, visit, role="viewer")
     hop = pay(page)
     expect(hop.get_by_text("[redacted: ")).to_be_visible()
     expect(page.locator("button.origin")).to_have_count(0)
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_two_conversations_are_compared_field_by_field(running, visit, width):
-    other = running.open("ann")
-    running.ask(other, running.wish("Pay the invoice in mail 12 and tell Kim."), "clerk")
-    page = opened(running, visit, viewport={"width": width, "height": 844})
+def test_two_conversations_are_compared_field_by_field(live_server, visit, width):
+    other = live_server.open("ann")
+    live_server.ask(other, live_server.wish("Pay the invoice in mail 12 and tell Kim."), "clerk")
+    page = opened_page(live_server, visit, viewport={"width": width, "height": 844})
     page.get_by_label("Compare with the conversation").fill(other.id)
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1, name="Two conversations")).to_be_visible()

@@ -6,8 +6,8 @@ import pytest
 from playwright.sync_api import expect
 
 from agentserver.engines.memory import MemoryEngine
-from tests.gateways.live.hostile import CORPUS, Quoting, Say, Waiting, organism
-from tests.gateways.live.running import Running
+from tests.gateways.live.hostile import CORPUS, HoldingGuard, RecordingGuard, Say, organism
+from tests.gateways.live.running import RunningServer
 
 WATCH = """
 window.violations = [];
@@ -16,13 +16,15 @@ document.addEventListener("securitypolicyviolation", (event) => window.violation
 
 
 @pytest.fixture(scope="module")
-def running():
+def live_server():
     engine = MemoryEngine(recorded=True)
-    with Running(organism(), engine=engine, guards={"quoting": Quoting()}, approver=Waiting()) as running:
+    with RunningServer(
+        organism(), engine=engine, guards={"quoting": RecordingGuard()}, approver=HoldingGuard()
+    ) as running:
         yield running
 
 
-def unharmed(page):
+def assert_unharmed(page):
     """Assert that a text became no element, script or request."""
     assert page.evaluate("window.violations") == []
     assert page.evaluate("window.pwned") is None
@@ -58,74 +60,74 @@ def unfold(page, address):
 @pytest.mark.parametrize(
     "names", [[name for name in CORPUS if name != "long"], ["long"]], ids=["short", "long"]
 )
-def test_texts_of_strangers_go_through_every_page_as_texts(running, visit, names):
+def test_texts_of_strangers_go_through_every_page_as_texts(live_server, visit, names):
     asked = []
-    page = visit(running)
+    page = visit(live_server)
     page.context.add_init_script(WATCH)
     page.on("request", lambda request: asked.append(request.url))
     page.reload()
     expect(page.get_by_text("live", exact=True)).to_be_visible()
     page.get_by_role("button", name="mouth").click()
-    handles = [running.open("ann") for _ in names]
+    handles = [live_server.open("ann") for _ in names]
     for handle, name in zip(handles, names, strict=True):
-        running.say(handle, Say(CORPUS[name]), "mouth")
+        live_server.say(handle, Say(CORPUS[name]), "mouth")
     expect(page.locator(".recent li").filter(has_text="refused").first).to_be_visible()
     expect(page.locator("#waiting")).to_have_text(f"{len(names)} wait")
-    unharmed(page)
+    assert_unharmed(page)
 
     for handle in handles:
-        unfold(page, f"{running.address}/#/conversations/{handle.id}")
-        unharmed(page)
+        unfold(page, f"{live_server.address}/#/conversations/{handle.id}")
+        assert_unharmed(page)
 
-    page.goto(f"{running.address}/#/approvals")
+    page.goto(f"{live_server.address}/#/approvals")
     for left in range(len(names), 0, -1):
         expect(page.locator(".card")).to_have_count(left)
         page.get_by_role("link", name="Read and decide: mouth to till").first.click()
         said = page.get_by_role("group", name="What it says")
         expect(said).to_be_visible()
-        unharmed(page)
+        assert_unharmed(page)
         if names == ["long"]:
             assert said.inner_text().count("A") == 1_000_000  # whole, however long
         page.get_by_role("button", name="Deny").click()
     expect(page.get_by_role("heading", level=1, name="Approvals")).to_be_visible()
-    unharmed(page)
+    assert_unharmed(page)
 
     for path, tells in (("conversations", "Conversations"), ("dead", "Dead letters"), ("usage", "By model")):
-        page.goto(f"{running.address}/#/{path}")
+        page.goto(f"{live_server.address}/#/{path}")
         expect(page.get_by_role("table", name=tells)).to_be_visible()
-        unharmed(page)
-    page.goto(f"{running.address}/#/dead")
+        assert_unharmed(page)
+    page.goto(f"{live_server.address}/#/dead")
     for place in range(len(names)):
         page.get_by_role("table").get_by_role("link").nth(place).click()
         expect(page.get_by_role("group", name="What it says")).to_be_visible()
-        unharmed(page)
+        assert_unharmed(page)
         page.get_by_role("link", name="All dead letters").click()
     for handle in handles:
-        running.do(handle.close())
-    assert [url for url in asked if not url.startswith(running.address)] == []
+        live_server.do(handle.close())
+    assert [url for url in asked if not url.startswith(live_server.address)] == []
 
 
-def test_hidden_and_turned_characters_are_seen(running, visit):
-    page = visit(running)
-    handle = running.open("ann")
-    running.say(handle, Say(CORPUS["bidi"]), "mouth")
-    page.goto(f"{running.address}/#/approvals")
+def test_hidden_and_turned_characters_are_seen(live_server, visit):
+    page = visit(live_server)
+    handle = live_server.open("ann")
+    live_server.say(handle, Say(CORPUS["bidi"]), "mouth")
+    page.goto(f"{live_server.address}/#/approvals")
     page.get_by_role("link", name="Read and decide: mouth to till").first.click()
     said = page.get_by_role("group", name="What it says")
     for escaped in (r"\u202e", r"\u2066", r"\u200b", r"\u0440\u0430\u0443"):
         expect(said).to_contain_text(escaped)
     shown = page.locator("body").inner_text()
     assert not set(shown) & set("\u202e\u202c\u2066\u2069\u200b\u200d\ufeff")
-    running.do(handle.close())
+    live_server.do(handle.close())
 
 
 ADDRESSES = ["%00", "..%2f..", "%3Cimg%20src=x%20onerror=alert(1)%3E", "%E0%A4%A", "__proto__"]
 
 
-def test_an_address_that_names_nothing_shows_nothing(running, visit):
-    page = visit(running)
+def test_an_address_that_names_nothing_shows_nothing(live_server, visit):
+    page = visit(live_server)
     for kind in ("conversations", "approvals", "dead", ""):
         for path in ADDRESSES:
-            page.goto(f"{running.address}/#/{kind}/{path}")
+            page.goto(f"{live_server.address}/#/{kind}/{path}")
             expect(page.get_by_role("heading", level=1)).to_be_visible()
     assert page.evaluate("document.querySelectorAll('img').length") == 0

@@ -32,7 +32,7 @@ def show(chromium):
     """Opens the page of a showroom, in a context of its own."""
     contexts, faults = [], []
 
-    def shown(width=1280, scheme="light", *, path="overview", still=False, **how):
+    def show_page(width=1280, scheme="light", *, path="overview", still=False, **how):
         context = chromium.new_context(
             viewport={"width": width, "height": HEIGHTS[width]}, color_scheme=scheme,
             locale="en-GB", timezone_id="UTC", reduced_motion="reduce",
@@ -48,7 +48,7 @@ def show(chromium):
         page.goto(f"{ADDRESS}/#/{path}")
         return page
 
-    yield shown
+    yield show_page
     for context in contexts:
         context.close()
     assert faults == []

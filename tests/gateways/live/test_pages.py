@@ -14,12 +14,12 @@ ORDER = "Pay the invoice in mail 13 and tell Kim."
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory):
+def live_server(tmp_path_factory):
     with desk(tmp_path_factory.mktemp("pages"), "enforce") as running:
         yield running
 
 
-def attacked(running, page):
+def attack_clerk(running, page):
     """Let the clerk read the mail that a stranger wrote, while a page watches."""
     expect(page.get_by_text("live", exact=True)).to_be_visible()
     handle = running.open("ann")
@@ -39,9 +39,9 @@ def let_rest(page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_an_attack_is_blocked_before_ones_eyes(running, visit, scheme):
-    page = visit(running, still=True, color_scheme=scheme)
-    attacked(running, page)
+def test_an_attack_is_blocked_before_ones_eyes(live_server, visit, scheme):
+    page = visit(live_server, still=True, color_scheme=scheme)
+    attack_clerk(live_server, page)
     marks = page.locator(".organism .mark .bad, .organism .mark.bad")
     expect(marks).to_have_count(4)
     expect(page.locator(".organism .box.objected")).to_have_count(1)
@@ -52,9 +52,9 @@ def test_an_attack_is_blocked_before_ones_eyes(running, visit, scheme):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_way_of_the_value_is_drawn_from_source_to_sink(running, visit, scheme):
-    page = visit(running, color_scheme=scheme)
-    key = attacked(running, page)
+def test_the_way_of_the_value_is_drawn_from_source_to_sink(live_server, visit, scheme):
+    page = visit(live_server, color_scheme=scheme)
+    key = attack_clerk(live_server, page)
     page.get_by_role("link", name="Conversations").click()
     page.get_by_role("table").get_by_role("link", name=key[:13]).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(key)
@@ -71,24 +71,24 @@ def test_the_way_of_the_value_is_drawn_from_source_to_sink(running, visit, schem
     way.scroll_into_view_if_needed()
 
 
-def test_a_running_conversation_is_updated(running, visit):
-    page = visit(running)
-    handle = running.open("bob")
-    running.ask(handle, running.wish("Pay the invoice in mail 12 and tell Kim."), "clerk")
-    page.goto(f"{running.address}/#/conversations/{handle.id}")
+def test_a_running_conversation_is_updated(live_server, visit):
+    page = visit(live_server)
+    handle = live_server.open("bob")
+    live_server.ask(handle, live_server.wish("Pay the invoice in mail 12 and tell Kim."), "clerk")
+    page.goto(f"{live_server.address}/#/conversations/{handle.id}")
     expect(page.locator(".tree .hop").filter(has_text="answered")).to_have_count(1)
     summary = page.locator("summary").filter(has_text="inbox → clerk")
     summary.click()
-    running.ask(handle, running.wish("Pay the invoice in mail 12 and tell Kim."), "clerk")
+    live_server.ask(handle, live_server.wish("Pay the invoice in mail 12 and tell Kim."), "clerk")
     expect(page.locator(".tree .hop").filter(has_text="answered")).to_have_count(2)
     expect(page.get_by_text("Thank you for your order").first).to_be_visible()  # what was open stays open
 
 
-def test_a_viewer_sees_who_talked_and_no_content(running, visit):
-    page = visit(running, role="viewer", still=True)
-    key = attacked(running, page)
+def test_a_viewer_sees_who_talked_and_no_content(live_server, visit):
+    page = visit(live_server, role="viewer", still=True)
+    key = attack_clerk(live_server, page)
     expect(page.locator(".organism .mark")).to_have_count(4)
-    page.goto(f"{running.address}/#/conversations/{key}")
+    page.goto(f"{live_server.address}/#/conversations/{key}")
     expect(page.locator(".tree .hop.bad")).to_have_count(4)
     for summary in page.locator("summary").all():
         summary.click()
@@ -100,8 +100,8 @@ def test_a_viewer_sees_who_talked_and_no_content(running, visit):
         assert secret not in shown
 
 
-def test_a_listener_is_chosen_with_the_keyboard(running, visit):
-    page = visit(running)
+def test_a_listener_is_chosen_with_the_keyboard(live_server, visit):
+    page = visit(live_server)
     box = page.get_by_role("button", name=re.compile("^bank, "))
     box.focus()
     expect(page.locator(".edge.near")).to_have_count(1)
@@ -110,8 +110,8 @@ def test_a_listener_is_chosen_with_the_keyboard(running, visit):
     expect(page.get_by_text("Transfers money.")).to_be_visible()
 
 
-def test_a_table_accompanies_the_picture(running, visit):
-    page = visit(running)
+def test_a_table_accompanies_the_picture(live_server, visit):
+    page = visit(live_server)
     picture = page.get_by_role("group", name="Who may talk to whom").bounding_box()
     table = page.get_by_role("table", name="Listeners").bounding_box()
     assert table["x"] >= picture["x"] + picture["width"]
@@ -119,9 +119,9 @@ def test_a_table_accompanies_the_picture(running, visit):
     expect(names).to_have_count(5)
 
 
-def test_the_overview_shows_earlier_work(running, visit):
-    page = visit(running, path="/")
-    attacked(running, page)
+def test_the_overview_shows_earlier_work(live_server, visit):
+    page = visit(live_server, path="/")
+    attack_clerk(live_server, page)
     page.reload()
     expect(page.get_by_role("heading", level=1, name="Overview")).to_be_visible()
     row = page.get_by_role("table", name="By listener").get_by_role("row").filter(has_text="clerk")
@@ -150,16 +150,16 @@ PATHS = {
 }
 
 
-def test_a_phone_is_wide_enough(running, visit):
-    page = visit(running, viewport={"width": 390, "height": 844})
+def test_a_phone_is_wide_enough(live_server, visit):
+    page = visit(live_server, viewport={"width": 390, "height": 844})
     for path, title in PATHS.items():
-        page.goto(f"{running.address}/#/{path}")
+        page.goto(f"{live_server.address}/#/{path}")
         expect(page.get_by_role("heading", level=1, name=title)).to_be_visible()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_who_wants_less_motion_sees_none(running, visit):
-    page = visit(running, still=True, reduced_motion="reduce")
+def test_who_wants_less_motion_sees_none(live_server, visit):
+    page = visit(live_server, still=True, reduced_motion="reduce")
     expect(page.get_by_text("live", exact=True)).to_be_visible()
     expect(page.locator(".traffic")).to_be_attached()
     page.evaluate(
@@ -167,14 +167,14 @@ def test_who_wants_less_motion_sees_none(running, visit):
         "each.target.classList.contains('dot')).length }).observe(document.querySelector('.traffic'), "
         "{ attributes: true, subtree: true })"
     )
-    attacked(running, page)
+    attack_clerk(live_server, page)
     expect(page.locator(".organism .mark")).to_have_count(4)
     let_rest(page)
     assert page.evaluate("window.moved") == 0
 
 
-def test_every_page_is_reached_with_the_keyboard_alone(running, visit):
-    page = visit(running)
+def test_every_page_is_reached_with_the_keyboard_alone(live_server, visit):
+    page = visit(live_server)
     # A page takes the focus once it is shown: a key pressed before that would go astray.
     expect(page.get_by_role("heading", level=1, name="Organism")).to_be_visible()
     for title in ("Overview", "Conversations", "Approvals", "Dead letters", "Usage", "Organism"):

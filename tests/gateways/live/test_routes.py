@@ -25,14 +25,14 @@ OURS = {"x-agentserver": "live"}
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory):
+def live_server(tmp_path_factory):
     with desk(tmp_path_factory.mktemp("routes"), "confirm") as running:
         yield running
 
 
 @pytest.fixture
-def client(running):
-    with httpx.Client(base_url=running.address, timeout=HANGS, verify=PLAIN) as client:
+def client(live_server):
+    with httpx.Client(base_url=live_server.address, timeout=HANGS, verify=PLAIN) as client:
         yield client
 
 
@@ -48,15 +48,15 @@ def session(client, role):
 
 
 @pytest.fixture
-def waiting(running, client):
+def waiting(live_server, client):
     """The approval that a payment waits for."""
-    handle = running.open("ann")
-    running.say(handle, running.wish(ORDER), "clerk")
+    handle = live_server.open("ann")
+    live_server.say(handle, live_server.wish(ORDER), "clerk")
     headers = session(client, "operator")
     while not (found := client.get("/live/approvals", headers=headers).json()["waiting"]):
         time.sleep(0.02)
     yield found[0]["id"]
-    running.do(handle.close())
+    live_server.do(handle.close())
 
 
 SEEN = ("organism", "feed", "conversations", "conversations/x", "conversations/x/messages/y", "approvals", "approvals/x",
@@ -191,12 +191,12 @@ def test_an_absent_path_is_not_found(client, name):
     assert client.post(f"/live/dead/{name}", json={"do": []}, headers=headers).status_code == 400
 
 
-def test_the_organism_is_laid_out_once(running, client):
+def test_the_organism_is_laid_out_once(live_server, client):
     headers = session(client, "viewer")
     first, second = (client.get("/live/organism", headers=headers).json() for _ in range(2))
     assert first["boxes"] == second["boxes"]
     assert {one["name"] for one in first["listeners"]} == {"clerk", "inbox", "contacts", "bank", "outbox"}
-    assert running.view._scenery.drawn == 1
+    assert live_server.view._scenery.drawn == 1
 
 
 def events(lines):
@@ -205,16 +205,16 @@ def events(lines):
             yield json.loads(line.removeprefix("data: "))
 
 
-def test_the_stream_tells_committed_records_and_no_content(running, client):
+def test_the_stream_tells_committed_records_and_no_content(live_server, client):
     with client.stream("GET", "/live/feed", headers=session(client, "operator")) as stream:
         told = events(stream.iter_lines())
         assert next(told)["hops"] == []
-        handle = running.open("ann")
-        running.say(handle, running.wish(ORDER), "clerk")
+        handle = live_server.open("ann")
+        live_server.say(handle, live_server.wish(ORDER), "clerk")
         hops = []
         while not any(hop["event"] == "asked" for hop in hops):
             hops += next(told)["hops"]
-        running.do(handle.close())
+        live_server.do(handle.close())
     assert [(hop["sender"], hop["to"]) for hop in hops if hop["event"] == "sent"][:2] == [
         ("ann", "clerk"),
         ("clerk", "contacts"),
@@ -222,37 +222,37 @@ def test_the_stream_tells_committed_records_and_no_content(running, client):
     assert "leaflets" not in json.dumps(hops)
 
 
-def test_revoking_a_token_ends_the_stream_and_the_session_too(running, client):
+def test_revoking_a_token_ends_the_stream_and_the_session_too(live_server, client):
     token = "revoked".ljust(43, "x")
-    known = running.people.known
+    known = live_server.people.known
     known[token] = Caller(Principal("eve", Trust.ORDERS, None), Role.OPERATOR, Rate(9, "s"), 9, token)
     found = login(client, token)
     headers = {"cookie": found.headers["set-cookie"].partition(";")[0]}
     with client.stream("GET", "/live/feed", headers=headers) as stream:
         lines = stream.iter_lines()
         assert next(events(lines))["hops"] == []
-        running.people.revoke(running, token)
+        live_server.people.revoke(live_server, token)
         assert "event: ended" in list(lines)
     assert client.get("/live/feed", headers=headers).status_code == 401
 
 
-def test_a_viewer_reads_nothing_that_was_written_into_the_address_of_a_refused_message(running, client):
-    handle = running.open("ann")
-    running.say(handle, running.wish(ORDER), "my-secret")
+def test_a_viewer_reads_nothing_that_was_written_into_the_address_of_a_refused_message(live_server, client):
+    handle = live_server.open("ann")
+    live_server.say(handle, live_server.wish(ORDER), "my-secret")
     told = [
         client.get(f"/live/conversations/{handle.id}", headers=session(client, role)).text
         for role in ("operator", "viewer")
     ]
-    running.do(handle.close())
+    live_server.do(handle.close())
     assert ["my-secret" in each for each in told] == [True, False]
 
 
 def test_an_answer_that_is_finished_after_its_operator_was_revoked_counts_for_nothing(
-    running, client, waiting
+    live_server, client, waiting
 ):
     token = "interrupted".ljust(43, "x")
     caller = Caller(Principal("ida", Trust.ORDERS, None), Role.OPERATOR, Rate(9, "s"), 9, token)
-    running.people.known[token] = caller
+    live_server.people.known[token] = caller
     headers = {**OURS, "cookie": login(client, token).headers["set-cookie"].partition(";")[0]}
     shown = client.get(f"/live/approvals/{waiting}", headers=headers).json()
     data = json.dumps({"answer": "once", "digest": shown["digest"]}).encode()
@@ -260,7 +260,7 @@ def test_an_answer_that_is_finished_after_its_operator_was_revoked_counts_for_no
     def body():
         yield data[:9]
         time.sleep(0.2)  # it is let in, and its body is read
-        running.people.revoke(running, token)
+        live_server.people.revoke(live_server, token)
         yield data[9:]
 
     headers["content-type"] = "application/json"
@@ -270,29 +270,29 @@ def test_an_answer_that_is_finished_after_its_operator_was_revoked_counts_for_no
     assert waiting in [each["id"] for each in left]
 
 
-def watching(running, number):
+def has_streams(running, number):
     """True once so many streams are open."""
     while running.view.watching != number:
         time.sleep(0.02)
     return True
 
 
-def test_a_page_that_leaves_is_unsubscribed(running, client):
+def test_a_page_that_leaves_is_unsubscribed(live_server, client):
     headers = session(client, "viewer")
-    assert watching(running, 0)
+    assert has_streams(live_server, 0)
     with client.stream("GET", "/live/feed", headers=headers) as stream:
         assert stream.status_code == 200
         lines = stream.iter_lines()  # the connection is closed with it
         assert next(lines)
-        assert running.view.watching == 1
-    assert watching(running, 0)
+        assert live_server.view.watching == 1
+    assert has_streams(live_server, 0)
 
 
-def test_only_a_limited_number_of_pages_reads_stored_data_at_once(running, client, monkeypatch):
-    headers, read, at_once = session(client, "viewer"), running.server.read, []
+def test_only_a_limited_number_of_pages_reads_stored_data_at_once(live_server, client, monkeypatch):
+    headers, read, at_once = session(client, "viewer"), live_server.server.read, []
     now = 0
 
-    async def counted(work):
+    async def count_found(work):
         nonlocal now
         now += 1
         at_once.append(now)
@@ -301,22 +301,22 @@ def test_only_a_limited_number_of_pages_reads_stored_data_at_once(running, clien
         now -= 1
         return found
 
-    monkeypatch.setattr(running.server, "read", counted)
+    monkeypatch.setattr(live_server.server, "read", count_found)
     with ThreadPoolExecutor(8) as people:
         asked = [
-            people.submit(httpx.get, f"{running.address}/live/usage", headers=headers) for _ in range(16)
+            people.submit(httpx.get, f"{live_server.address}/live/usage", headers=headers) for _ in range(16)
         ]
     assert {each.result().status_code for each in asked} == {200}
     assert len(at_once) == 16
     assert max(at_once) <= routes.READS
 
 
-def test_a_stream_ends_with_its_session(running, client):
+def test_a_stream_ends_with_its_session(live_server, client):
     headers = session(client, "viewer")
     with client.stream("GET", "/live/feed", headers=headers) as stream:
         assert client.delete("/live/session", headers={**headers, **OURS}).status_code == 200
         assert "event: ended" in list(stream.iter_lines())
-    assert watching(running, 0)
+    assert has_streams(live_server, 0)
 
 
 def test_conversations_are_searched_by_who_may_read_them(client):
@@ -332,7 +332,7 @@ def test_conversations_are_searched_by_who_may_read_them(client):
     assert find("text=hello", viewer).status_code == find("colour=red", operator).status_code == 400
 
 
-def test_an_operator_cancels_a_request_and_is_named_in_the_record(running, client, waiting):
+def test_an_operator_cancels_a_request_and_is_named_in_the_record(live_server, client, waiting):
     operator, viewer = session(client, "operator"), session(client, "viewer")
     found = client.get(f"/live/approvals/{waiting}", headers=operator).json()
     key = found["conversation"]

@@ -33,7 +33,7 @@ def agentserver(folder, *words, **how):
 PREFIX = "/team/agents"
 
 
-class _Passing(socketserver.StreamRequestHandler):
+class _PrefixProxy(socketserver.StreamRequestHandler):
     """One request, passed on with its path below PREFIX; all others are not found."""
 
     def handle(self):
@@ -69,7 +69,7 @@ class PrefixProxy(socketserver.ThreadingTCPServer):
     allow_reuse_address = True
 
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), _Passing)
+        super().__init__(("127.0.0.1", 0), _PrefixProxy)
         self.origin = f"http://127.0.0.1:{self.server_address[1]}"
         with socket.create_server(("127.0.0.1", 0)) as free:  # a door behind a proxy does not print its port
             self.door = free.getsockname()[1]
@@ -86,12 +86,12 @@ class PrefixProxy(socketserver.ThreadingTCPServer):
 @pytest.fixture
 def desk(tmp_path):
     """The example with its door open at a port of the system's choice; its address, and the tokens of an operator and a user."""
-    with _serving(tmp_path, "bind: 127.0.0.1:0") as desk:
+    with _serve_process(tmp_path, "bind: 127.0.0.1:0") as desk:
         yield desk
 
 
 @contextlib.contextmanager
-def _serving(tmp_path, http):
+def _serve_process(tmp_path, http):
     for name in ("desks.py", "mails.json", "contacts.json", "plain.yaml"):
         (tmp_path / name).write_bytes((ROOT / "examples" / "desks" / name).read_bytes())
     file = tmp_path / "plain.yaml"
@@ -136,7 +136,7 @@ def test_an_operator_sees_a_users_messages_until_the_token_is_revoked(desk, visi
 def test_the_live_view_works_below_the_prefix_of_a_proxy(tmp_path, visit):
     with PrefixProxy() as proxy:
         settings = f"bind: '127.0.0.1:{proxy.door}', public_url: '{proxy.origin}', root_path: {PREFIX}"
-        with _serving(tmp_path, settings) as (_, address, boss, amy):
+        with _serve_process(tmp_path, settings) as (_, address, boss, amy):
             assert address == proxy.origin + PREFIX
             page = visit(None, role=None, address=proxy.origin + PREFIX, path="/")
             asked = []

@@ -12,7 +12,7 @@ from tests.machine import HANGS, PLAIN
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory):
+def recorded_answers(tmp_path_factory):
     """What a server answers after an attack on its clerk, by path."""
     with desk(tmp_path_factory.mktemp("showroom"), "enforce") as running:
         handle = running.open("ann")
@@ -39,10 +39,10 @@ def told(tmp_path_factory):
             }
 
 
-def merged(value):
+def merge_keys(value):
     """List the keys of a value with those of its parts; the members of a list count as one."""
     if isinstance(value, list):
-        parts = [merged(each) for each in value]
+        parts = [merge_keys(each) for each in value]
         kept = {}
         for part in parts:
             if isinstance(part, dict):
@@ -50,7 +50,7 @@ def merged(value):
                     kept[key] = inner if inner is not None else kept.get(key)
         return kept or None
     if isinstance(value, dict):
-        return {key: merged(inner) for key, inner in value.items()}
+        return {key: merge_keys(inner) for key, inner in value.items()}
     return None
 
 
@@ -63,12 +63,12 @@ def differences(recorded, served, path=""):
     return found + [one for key in shared for one in differences(recorded[key], served[key], f"{path}.{key}")]
 
 
-def test_the_recorded_answers_have_the_keys_of_a_servers(told):
+def test_the_recorded_answers_have_the_keys_of_a_servers(recorded_answers):
     byname = {"queues"}  # by listener
     wrong = [
         one
-        for path, served in told.items()
-        for one in differences(merged(ANSWERS[path]), merged(served), path)
+        for path, served in recorded_answers.items()
+        for one in differences(merge_keys(ANSWERS[path]), merge_keys(served), path)
         if one.split(".")[-2] not in byname
     ]
     assert wrong == []

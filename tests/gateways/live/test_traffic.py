@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from agentserver.testing import listener, organism_of
 from tests.gateways.live.hostile import Carry, Say, mouth, porter
-from tests.gateways.live.running import Running
+from tests.gateways.live.running import RunningServer
 
 SHOWN = 200
 LASTS, COUNTED, STAYS = 900, 2500, 7000
@@ -21,19 +21,19 @@ REFUSED = {"event": "refused", "sender": "team1.member50", "to": "nobody that is
 
 
 @pytest.fixture(scope="module")
-def running():
+def live_server():
     names = [f"team{number // 50}.member{number}" for number in range(300)]
     members = [
         listener(name, porter, Carry, peers=[names[(number * 7 + step) % 300] for step in (1, 90, 151)])
         for number, name in enumerate(names)
     ]
-    with Running(
+    with RunningServer(
         organism_of(listener("mouth", mouth, Say, peers=["team0.member0"]), *members, name="large")
     ) as running:
         yield running
 
 
-def told(page, hops, counted=(), missed=0):
+def send_hops(page, hops, counted=(), missed=0):
     """Let the page hear of hops, as the stream tells them."""
     hop = {"at": 1, "conversation": "c", "root": "Carry", "code": "", "why": ""}
     news = {
@@ -47,9 +47,9 @@ def told(page, hops, counted=(), missed=0):
 
 
 @pytest.fixture
-def hearing(running, visit):
+def listening_page(live_server, visit):
     """A page that a test can tell news, while or after its picture is made."""
-    page = visit(running, still=True)
+    page = visit(live_server, still=True)
     page.context.add_init_script(
         "window.feeds = []; const Real = EventSource;"
         "window.EventSource = class extends Real { constructor(...about) { super(...about); feeds.push(this); } };"
@@ -59,15 +59,15 @@ def hearing(running, visit):
 
 
 @pytest.fixture
-def page(hearing):
-    hearing.reload()
-    expect(hearing.get_by_text("live", exact=True)).to_be_visible()
-    expect(hearing.get_by_role("group", name="Who may talk to whom")).to_be_visible()
-    return hearing
+def page(listening_page):
+    listening_page.reload()
+    expect(listening_page.get_by_text("live", exact=True)).to_be_visible()
+    expect(listening_page.get_by_role("group", name="Who may talk to whom")).to_be_visible()
+    return listening_page
 
 
 @pytest.fixture
-def unmade(hearing):
+def unmade_page(listening_page):
     """Hold the server's answer about the organism from a page; return the page and the release."""
     held, free = [], []
 
@@ -76,10 +76,10 @@ def unmade(hearing):
         for route in held:
             route.continue_()
 
-    hearing.route("**/live/organism", lambda route: route.continue_() if free else held.append(route))
-    hearing.reload()
-    expect(hearing.get_by_text("live", exact=True)).to_be_visible()
-    return hearing, go
+    listening_page.route("**/live/organism", lambda route: route.continue_() if free else held.append(route))
+    listening_page.reload()
+    expect(listening_page.get_by_text("live", exact=True)).to_be_visible()
+    return listening_page, go
 
 
 def test_listeners_are_grouped_beyond_the_budget(page):
@@ -91,10 +91,10 @@ def test_listeners_are_grouped_beyond_the_budget(page):
 
 
 def test_so_many_dots_move_and_the_others_are_counted(page):
-    told(page, [SENT] * (SHOWN + 75))
+    send_hops(page, [SENT] * (SHOWN + 75))
     assert page.locator(".organism .dot").count() == SHOWN
     expect(page.locator(".organism .counted")).to_have_text("×75")
-    told(page, [], [["mouth", "team0.member0", "sent", 1000]])
+    send_hops(page, [], [["mouth", "team0.member0", "sent", 1000]])
     expect(page.locator(".organism .counted")).to_have_text("×1075")
     page.clock.run_for(LASTS + FRAME)
     assert page.locator(".organism .dot").count() == 0
@@ -104,13 +104,13 @@ def test_so_many_dots_move_and_the_others_are_counted(page):
 
 
 def test_refusals_are_counted_too_when_there_are_many(page):
-    told(page, [REFUSED] * 20)
+    send_hops(page, [REFUSED] * 20)
     expect(page.locator(".organism .mark.bad")).to_have_count(3)
     expect(page.locator(".organism .counted")).to_have_text("×17")
 
 
 def test_a_refusal_is_seen_for_a_while(page):
-    told(page, [REFUSED])
+    send_hops(page, [REFUSED])
     page.clock.run_for(STAYS - 1)
     assert page.locator(".organism .mark.bad").count() == 1
     assert page.locator(".organism .box.objected").count() == 1
@@ -119,11 +119,11 @@ def test_a_refusal_is_seen_for_a_while(page):
     assert page.locator(".organism .box.objected").count() == 0
 
 
-def test_events_during_page_creation_are_shown_afterwards(unmade):
+def test_events_during_page_creation_are_shown_afterwards(unmade_page):
     """Found in CI: the page was live before its picture existed, and lost its first events."""
-    page, go = unmade
-    told(page, [REFUSED] * 20)
-    told(page, [SENT], [["mouth", "team0.member0", "sent", 8]])
+    page, go = unmade_page
+    send_hops(page, [REFUSED] * 20)
+    send_hops(page, [SENT], [["mouth", "team0.member0", "sent", 8]])
     go()
     expect(page.locator(".organism .mark.bad")).to_have_count(3)
     expect(page.locator(".organism .dot")).to_have_count(1)
@@ -133,11 +133,11 @@ def test_events_during_page_creation_are_shown_afterwards(unmade):
     expect(row.first.get_by_role("cell").nth(2)).to_have_text("9")
 
 
-def test_so_much_is_kept_for_a_page_and_the_others_are_missed(unmade):
-    page, go = unmade
+def test_so_much_is_kept_for_a_page_and_the_others_are_missed(unmade_page):
+    page, go = unmade_page
     for _ in range(12):
-        told(page, [SENT] * SHOWN, [["mouth", "team0.member0", "sent", 5]])
-    told(page, [], missed=7)
+        send_hops(page, [SENT] * SHOWN, [["mouth", "team0.member0", "sent", 5]])
+    send_hops(page, [], missed=7)
     go()
     row = page.get_by_role("table", name="Listeners").get_by_role("row").filter(has_text="mouth")
     whole = 9  # pieces, with a count of five each; then there is room for some messages of the tenth
@@ -147,15 +147,15 @@ def test_so_much_is_kept_for_a_page_and_the_others_are_missed(unmade):
     expect(page.get_by_role("status")).to_have_text(f"{missed} steps or messages were too many to show")
 
 
-def test_events_during_creation_of_another_page_belong_to_that_page(unmade):
-    page, go = unmade
-    told(page, [SENT])
+def test_events_during_creation_of_another_page_belong_to_that_page(unmade_page):
+    page, go = unmade_page
+    send_hops(page, [SENT])
     page.get_by_role("link", name="Usage").click()
     expect(page.get_by_role("heading", level=1, name="Usage")).to_be_visible()
     go()
     page.get_by_role("link", name="Organism").click()
     expect(page.get_by_text("Nothing yet, since this page was opened.")).to_be_visible()
-    told(page, [REFUSED])
+    send_hops(page, [REFUSED])
     expect(page.locator(".organism .mark.bad")).to_have_count(1)
 
 
@@ -169,7 +169,7 @@ def test_a_hop_costs_the_page_the_same_however_many_there_were(page):
     def hundred():
         before = page.evaluate("window.changes")
         for _ in range(10):
-            told(page, [SENT] * 10)
+            send_hops(page, [SENT] * 10)
             page.clock.run_for(100)
         page.clock.run_for(LASTS + COUNTED)
         return page.evaluate("[window.changes, document.querySelectorAll('*').length]"), before

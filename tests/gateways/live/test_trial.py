@@ -22,7 +22,7 @@ CALM = "mode: enforce\nallow: ['*']\n"
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory):
+def live_server(tmp_path_factory):
     with desk(tmp_path_factory.mktemp("trial"), "enforce") as running:
         handle = running.open("ann")
         running.ask(handle, running.wish(ORDER), "clerk")
@@ -31,8 +31,8 @@ def running(tmp_path_factory):
 
 
 @pytest.fixture
-def client(running):
-    with httpx.Client(base_url=running.address, timeout=HANGS, verify=PLAIN) as client:
+def client(live_server):
+    with httpx.Client(base_url=live_server.address, timeout=HANGS, verify=PLAIN) as client:
         yield client
 
 
@@ -41,9 +41,9 @@ def attempt(client, role="operator", **body):
     return client.post("/live/trials", json={"policy": CALM, **body}, headers=headers)
 
 
-def test_a_trial_begins_with_the_policy_in_force(client, running):
+def test_a_trial_begins_with_the_policy_in_force(client, live_server):
     found = client.get("/live/trials", headers=session(client, "operator")).json()
-    answer = attempt(client, policy=found["policy"], conversation=running.key)
+    answer = attempt(client, policy=found["policy"], conversation=live_server.key)
     assert answer.status_code == 200, answer.text
     told = answer.json()
     assert (told["judged"], told["asked"], told["limit"], told["compared"]) == (1, 1, "", True)
@@ -52,7 +52,7 @@ def test_a_trial_begins_with_the_policy_in_force(client, running):
     assert {one["to"] for one in told["stops"]} >= {"bank"}
 
 
-def test_another_policy_lets_calls_pass(client, running, caplog):
+def test_another_policy_lets_calls_pass(client, live_server, caplog):
     with caplog.at_level(logging.INFO, "agentserver.gateways.live.routes"):
         told = attempt(client, last=10).json()
     fates = [(one["to"], one["fate"], one["current"]) for one in told["stops"]]
@@ -61,7 +61,7 @@ def test_another_policy_lets_calls_pass(client, running, caplog):
         *2 * [("outbox", "allowed", "refused")],
         ("bank", "allowed", "refused"),
     ]
-    assert all(one["conversation"] == running.key for one in told["stops"])
+    assert all(one["conversation"] == live_server.key for one in told["stops"])
     assert told["stops"][0]["causes"] == ["selector at amount"]
     assert "is tried on 1 conversations by operator-ann (operator)" in caplog.text
 
@@ -89,37 +89,39 @@ def test_a_mistake_is_named(client, body, why):
     assert why in answer.json()["title"]
 
 
-def test_a_viewer_tries_and_saves_nothing(client, running):
+def test_a_viewer_tries_and_saves_nothing(client, live_server):
     viewer = session(client, "viewer")
     assert attempt(client, "viewer").status_code == 403
     assert client.get("/live/trials", headers=viewer).status_code == 403
-    assert client.get(f"/live/conversations/{running.key}/test", headers=viewer).status_code == 403
+    assert client.get(f"/live/conversations/{live_server.key}/test", headers=viewer).status_code == 403
     without = client.post("/live/trials", json={"policy": CALM}, headers=session(client, "operator"))
     assert without.status_code == 400, "a page of another origin may try a policy"
 
 
-def test_a_trial_ends_at_its_bounds(client, running, monkeypatch):
+def test_a_trial_ends_at_its_bounds(client, live_server, monkeypatch):
     monkeypatch.setattr(trials, "STEPS", 1)
-    told = attempt(client, conversation=running.key).json()
+    told = attempt(client, conversation=live_server.key).json()
     assert (told["judged"], told["limit"]) == (0, "a trial judges at most 1 steps")
     monkeypatch.undo()
     monkeypatch.setattr(trials, "SECONDS", -1.0)
-    assert attempt(client, conversation=running.key).json()["limit"].startswith("it ended after")
+    assert attempt(client, conversation=live_server.key).json()["limit"].startswith("it ended after")
 
 
-def test_one_trial_runs_at_a_time(client, running):
-    running.view._trying.acquire_on_behalf_of_nowait(running)
+def test_one_trial_runs_at_a_time(client, live_server):
+    live_server.view._trying.acquire_on_behalf_of_nowait(live_server)
     try:
         assert attempt(client).status_code == 429
     finally:
-        running.view._trying.release_on_behalf_of(running)
+        live_server.view._trying.release_on_behalf_of(live_server)
 
 
-def test_a_conversation_is_saved_as_a_test_that_passes(client, running, tmp_path, caplog):
+def test_a_conversation_is_saved_as_a_test_that_passes(client, live_server, tmp_path, caplog):
     with caplog.at_level(logging.INFO, "agentserver.gateways.live.routes"):
-        answer = client.get(f"/live/conversations/{running.key}/test", headers=session(client, "operator"))
+        answer = client.get(
+            f"/live/conversations/{live_server.key}/test", headers=session(client, "operator")
+        )
     assert answer.status_code == 200, answer.text
-    assert f"conversation {running.key} was saved as a test by operator-ann" in caplog.text
+    assert f"conversation {live_server.key} was saved as a test by operator-ann" in caplog.text
     with zipfile.ZipFile(BytesIO(answer.content)) as saved:
         saved.extractall(tmp_path)
         names = saved.namelist()
@@ -129,12 +131,12 @@ def test_a_conversation_is_saved_as_a_test_that_passes(client, running, tmp_path
         r"check_replay\(HERE / 'conversation_\w+\.json', HERE / '\.\./plain\.yaml'\)", test.read_text()
     )
     (kept,) = tmp_path.glob("tests/*.json")
-    check_replay(kept, running.organism.project / "plain.yaml")
+    check_replay(kept, live_server.organism.project / "plain.yaml")
 
 
-def test_a_policy_is_tried_in_the_browser(running, visit):
-    page = visit(running)
-    page.goto(f"{running.address}/#/conversations/{running.key}")
+def test_a_policy_is_tried_in_the_browser(live_server, visit):
+    page = visit(live_server)
+    page.goto(f"{live_server.address}/#/conversations/{live_server.key}")
     page.get_by_role("link", name="Try a policy on it").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Try a policy")
     field = page.get_by_label("Policy, which begins as the one in force")
@@ -156,14 +158,14 @@ def test_a_policy_is_tried_in_the_browser(running, visit):
     expect(page.get_by_role("alert")).to_contain_text("bnak")
 
 
-def test_a_trial_is_wide_enough_for_a_phone_and_saves_from_the_page(running, visit):
-    page = visit(running, viewport={"width": 390, "height": 844})
-    page.goto(f"{running.address}/#/conversations/try/*")
+def test_a_trial_is_wide_enough_for_a_phone_and_saves_from_the_page(live_server, visit):
+    page = visit(live_server, viewport={"width": 390, "height": 844})
+    page.goto(f"{live_server.address}/#/conversations/try/*")
     expect(page.get_by_label("The last conversations, at most 500")).to_be_visible()
     page.get_by_role("button", name="Try it").click()
     expect(page.get_by_text("conversations judged")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.goto(f"{running.address}/#/conversations/{running.key}")
+    page.goto(f"{live_server.address}/#/conversations/{live_server.key}")
     with page.expect_download() as saved:
         page.get_by_role("link", name="Save as a regression test").click()
-    assert saved.value.suggested_filename == f"test-{running.key[:8]}.zip"
+    assert saved.value.suggested_filename == f"test-{live_server.key[:8]}.zip"

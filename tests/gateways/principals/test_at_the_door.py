@@ -16,7 +16,7 @@ from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind, serve
 from agentserver.gateways.principals import Caller, Rate, Rates, Role, Tokens, tokens
 from agentserver.gateways.principals.document import PrincipalFile
-from tests.gateways.http.desk import Books, Looking, organism
+from tests.gateways.http.desk import Books, ReadingApprover, organism
 from tests.machine import HANGS, PLAIN
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,7 @@ class Town:
 @asynccontextmanager
 async def town(tmp_path, *people):
     made = await run_sync(lambda: organism(Books()))
-    server, clock, path = build(made, approver=Looking()), Hand(), tmp_path / "principals"
+    server, clock, path = build(made, approver=ReadingApprover()), Hand(), tmp_path / "principals"
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     options = DoorOptions(*names(port, local=True, secure=False))
@@ -103,7 +103,7 @@ async def test_revoking_ends_the_streams_of_that_token_and_no_others(tmp_path):
                     opened.append(name)
                     ended.extend([name async for line in answer.aiter_lines() if "revoked" in line])
 
-        async def until(there):
+        async def wait_until(there):
             with anyio.fail_after(HANGS):
                 while not there():  # noqa: ASYNC110 - over HTTP
                     await anyio.sleep(0.02)
@@ -111,9 +111,9 @@ async def test_revoking_ends_the_streams_of_that_token_and_no_others(tmp_path):
         async with anyio.create_task_group() as tasks:
             for name in ("ada", "ada", "bob"):
                 tasks.start_soon(watch, name)
-            await until(lambda: len(opened) == 3)
+            await wait_until(lambda: len(opened) == 3)
             await run_sync(tokens.revoke, PrincipalFile(here.path), "ada")
-            await until(lambda: len(ended) == 2)
+            await wait_until(lambda: len(ended) == 2)
             await anyio.sleep(0.5)
             assert ended == ["ada", "ada"]
             tasks.cancel_scope.cancel()

@@ -32,7 +32,7 @@ from agentserver.gateways.principals.identity import (
 )
 from agentserver.gateways.principals.sessions import Sessions
 from agentserver.ports.identity import ClaimRule, IdentityProvider
-from tests.gateways.http.desk import Books, Looking, organism
+from tests.gateways.http.desk import Books, ReadingApprover, organism
 from tests.gateways.principals.oidc import AUDIENCE, provider
 from tests.machine import HANGS, PLAIN
 
@@ -90,7 +90,7 @@ async def test_claims_give_a_principal_its_role_trust_and_targets_by_the_first_r
         assert found.authenticate(idp.token(groups=None)) is None
 
 
-def forged(header, claims, signature=b""):
+def forge_token(header, claims, signature=b""):
     """A token of any bytes."""
     parts = (json.dumps(header).encode(), json.dumps(claims).encode(), signature)
     return ".".join(base64.urlsafe_b64encode(each).rstrip(b"=").decode() for each in parts)
@@ -100,7 +100,7 @@ def with_public_key_as_secret(idp):
     public = idp.keys["first"].public_key()
     shown = public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     signing = jwt.algorithms.HMACAlgorithm(jwt.algorithms.HMACAlgorithm.SHA256)
-    part = forged({"alg": "HS256", "kid": "first", "typ": "JWT"}, idp.claims()).rpartition(".")[0]
+    part = forge_token({"alg": "HS256", "kid": "first", "typ": "JWT"}, idp.claims()).rpartition(".")[0]
     signed = signing.sign(part.encode(), shown)
     return f"{part}.{base64.urlsafe_b64encode(signed).rstrip(b'=').decode()}"
 
@@ -120,11 +120,11 @@ ATTACKS = {
     "issued in the future": lambda idp: idp.token(iat=int(NOW()) + 60),
     "without a subject": lambda idp: idp.token(sub=None),
     "an empty subject": lambda idp: idp.token(sub=""),
-    "alg none": lambda idp: forged({"alg": "none", "kid": "first"}, idp.claims()),
-    "alg NoNe": lambda idp: forged({"alg": "NoNe", "kid": "first"}, idp.claims()),
+    "alg none": lambda idp: forge_token({"alg": "none", "kid": "first"}, idp.claims()),
+    "alg NoNe": lambda idp: forge_token({"alg": "NoNe", "kid": "first"}, idp.claims()),
     "HS256 with the public key": with_public_key_as_secret,
     "alg that is not pinned": lambda idp: idp.token(algorithm="RS512"),
-    "alg of another type of key": lambda idp: forged(
+    "alg of another type of key": lambda idp: forge_token(
         {"alg": "ES256", "kid": "first"}, idp.claims(), b"\0" * 64
     ),
     "crit": lambda idp: idp.token(header={"crit": ["b64"], "b64": True}),
@@ -132,10 +132,10 @@ ATTACKS = {
     "jku of the attacker": lambda idp: idp.token(header={"jku": "https://evil.example/keys"}, key=OWN),
     "x5u of the attacker": lambda idp: idp.token(header={"x5u": "https://evil.example/chain"}, key=OWN),
     "kid that is a path": lambda idp: idp.token(header={"kid": "../../dev/null"}),
-    "kid that is no text": lambda idp: forged({"alg": "RS256", "kid": ["first"]}, idp.claims()),
+    "kid that is no text": lambda idp: forge_token({"alg": "RS256", "kid": ["first"]}, idp.claims()),
     "another type of token": lambda idp: idp.token(header={"typ": "logout+jwt"}),
     "bound to a key of its client": lambda idp: idp.token(cnf={"jkt": "x"}),
-    "a changed claim": lambda idp: forged(
+    "a changed claim": lambda idp: forge_token(
         {"alg": "RS256", "kid": "first"},
         idp.claims(sub="olga"),
         base64.urlsafe_b64decode(idp.token().split(".")[2] + "=="),
@@ -345,7 +345,7 @@ def test_a_rule_matches_values_of_the_same_type(when, claims, matches):
 @asynccontextmanager
 async def door(tmp_path, found, parts=()):
     made = await run_sync(lambda: organism(Books()))
-    server = build(made, approver=Looking())
+    server = build(made, approver=ReadingApprover())
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     opened = HttpDoor(

@@ -25,10 +25,10 @@ from agentserver.gateways.principals.document import PrincipalFile
 from agentserver.gateways.principals.identity import IdentityTokens
 from agentserver.gateways.principals.sign_in import SignInClient
 from agentserver.ports.identity import SignIn
-from tests.gateways.http.desk import Books, Looking, organism
+from tests.gateways.http.desk import Books, ReadingApprover, organism
 from tests.gateways.principals.oidc import CLIENT, SECRET, provider
 from tests.gateways.principals.test_identity import entry
-from tests.machine import HANGS, PLAIN, chromium, missing
+from tests.machine import HANGS, PLAIN, chromium, report_missing
 
 pytestmark = pytest.mark.anyio
 
@@ -92,7 +92,7 @@ async def desk(tmp_path, *idps, store=None, engine=None, **changed):
         [entry(each, skew=0.0, **({"sign_in": client} | changed)) for each in idps],
         now=hand,
     )
-    server = build(made, engine=engine, approver=Looking())
+    server = build(made, engine=engine, approver=ReadingApprover())
     listening = bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
@@ -143,7 +143,7 @@ async def test_an_operator_signs_in_sees_the_view_and_its_cookies_are_the_strict
         assert shown.status_code == 200
 
 
-def without(back, **changed):
+def drop_parameters(back, **changed):
     """The address with other parameters; None leaves one out."""
     asked = {name: value[0] for name, value in parse_qs(urlsplit(back).query).items()} | changed
     return str(
@@ -155,14 +155,14 @@ TRICKS = {
     "another browser's sign-in": lambda key, back: ("x" * 43, back),
     "no cookie": lambda key, back: ("", back),
     "a cookie of another length": lambda key, back: (key + "x", back),
-    "another state": lambda key, back: (key, without(back, state="x" * 43)),
-    "no state": lambda key, back: (key, without(back, state=None)),
-    "a code of nothing": lambda key, back: (key, without(back, code="made-up")),
-    "no code": lambda key, back: (key, without(back, code=None)),
-    "a code that is too long": lambda key, back: (key, without(back, code="x" * 9000)),
-    "an error": lambda key, back: (key, without(back, code=None, error="access_denied")),
-    "another issuer": lambda key, back: (key, without(back, iss="https://evil.example")),
-    "no issuer": lambda key, back: (key, without(back, iss=None)),
+    "another state": lambda key, back: (key, drop_parameters(back, state="x" * 43)),
+    "no state": lambda key, back: (key, drop_parameters(back, state=None)),
+    "a code of nothing": lambda key, back: (key, drop_parameters(back, code="made-up")),
+    "no code": lambda key, back: (key, drop_parameters(back, code=None)),
+    "a code that is too long": lambda key, back: (key, drop_parameters(back, code="x" * 9000)),
+    "an error": lambda key, back: (key, drop_parameters(back, code=None, error="access_denied")),
+    "another issuer": lambda key, back: (key, drop_parameters(back, iss="https://evil.example")),
+    "no issuer": lambda key, back: (key, drop_parameters(back, iss=None)),
     "a state twice": lambda key, back: (key, f"{back}&state=x"),
 }
 
@@ -197,7 +197,7 @@ async def test_a_code_counts_once_even_if_its_provider_takes_it_twice(tmp_path):
 async def test_a_code_of_one_provider_is_not_sent_to_another(tmp_path):
     async with provider() as honest, provider() as evil, desk(tmp_path, honest, evil) as at:
         key, back = await at.begin(honest)
-        mixed = await at.finish(key, without(back, iss=evil.issuer))
+        mixed = await at.finish(key, drop_parameters(back, iss=evil.issuer))
         assert mixed.status_code == 401
         assert not evil.asked
         assert not honest.asked
@@ -209,7 +209,7 @@ async def test_a_code_of_one_provider_is_not_sent_to_another(tmp_path):
             }
             await at.found.providers[idp.issuer].refresh()
         key, back = await at.begin(honest)
-        assert (await at.finish(key, without(back, iss=None))).status_code == 401
+        assert (await at.finish(key, drop_parameters(back, iss=None))).status_code == 401
         assert not honest.asked
 
 
@@ -368,10 +368,10 @@ async def test_a_browser_signs_in_sees_the_organism_and_leaves_by_the_provider(t
     try:
         from playwright.async_api import async_playwright
     except ImportError:
-        missing("the sign-in is tried with playwright, which is not installed")
+        report_missing("the sign-in is tried with playwright, which is not installed")
     path = chromium()
     if path is None:
-        missing("the sign-in is tried in chromium, which is not installed here")
+        report_missing("the sign-in is tried in chromium, which is not installed here")
     async with provider() as idp, desk(tmp_path, idp) as at, async_playwright() as playwright:
         idp.other |= {"/leave": b"<p>signed out</p>", "/favicon.ico": b""}
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []

@@ -169,13 +169,13 @@ async def test_a_file_that_is_not_there_is_looked_for_and_not_read(path):
         assert known.authenticate(token).name == "ada"
 
 
-def spoiled(path):
+def spoil_file(path):
     data = json.loads(path.read_text("utf-8"))
     data["principals"][0]["role"] = "root"
     path.write_text(json.dumps(data), "utf-8")
 
 
-def linked(path):
+def link_file(path):
     path.rename(path.with_name("elsewhere"))
     path.symlink_to("elsewhere")
 
@@ -195,7 +195,7 @@ def swollen(path):
 
 
 HARM = [
-    spoiled, linked, replaced_by_a_folder, replaced_by_a_pipe, swollen,
+    spoil_file, link_file, replaced_by_a_folder, replaced_by_a_pipe, swollen,
     lambda path: path.chmod(0o640), lambda path: path.chmod(0o602), lambda path: path.write_bytes(b"{"),
 ]  # fmt: skip
 

@@ -20,7 +20,7 @@ def path(tmp_path):
 
 
 @contextmanager
-def listening(path):
+def listen_place(path):
     found, place = top.listen_for_readers(path)
     with found:
         yield found, place
@@ -28,25 +28,25 @@ def listening(path):
 
 def test_the_socket_is_its_owners_alone_from_the_beginning(path):
     os.umask(before := os.umask(0))
-    with listening(path) as (_, place):
+    with listen_place(path) as (_, place):
         assert stat.S_IMODE(place.stat().st_mode) == 0o600
         assert list(path.parent.iterdir()) == [place]
     assert before == os.umask(before)
 
 
 def test_the_socket_of_a_killed_server_is_no_server_and_is_removed(path):
-    with listening(path) as (_, place):
+    with listen_place(path) as (_, place):
         left = place.rename(top.socket_path(path, 1))
     assert top.find_servers(path) == {}
-    with listening(path) as (_, place):
+    with listen_place(path) as (_, place):
         assert list(path.parent.iterdir()) == [place]
         assert not left.exists()
 
 
 def test_the_socket_of_a_living_server_is_left_alone(path):
-    with listening(path) as (_, place):
+    with listen_place(path) as (_, place):
         place.rename(other := top.socket_path(path, 1))
-        with listening(path):
+        with listen_place(path):
             found = top.find_servers(path)
             assert sorted(found) == sorted([1, os.getpid()])
             for peer in found.values():
@@ -55,7 +55,7 @@ def test_the_socket_of_a_living_server_is_left_alone(path):
 
 
 def test_a_server_with_the_process_id_of_another_keeps_off_its_socket(path):
-    with listening(path) as (_, place):
+    with listen_place(path) as (_, place):
         with pytest.raises(OSError, match="another server listens here"):
             top.listen_for_readers(path)
         (peer,) = top.find_servers(path).values()
@@ -68,7 +68,7 @@ def test_long_paths_are_no_obstacle(tmp_path, length):
     folder = tmp_path / ("d" * 120) / ("e" * 120)
     folder.mkdir(parents=True)
     path = folder / ("j" * length)
-    with listening(path) as (_, place):
+    with listen_place(path) as (_, place):
         (peer,) = top.find_servers(path).values()
         with peer:
             assert place.parent == folder
@@ -78,7 +78,7 @@ def test_files_that_are_no_sockets_of_servers_are_left_alone(path):
     others = [path.with_name(name) for name in ("journal.sqlite.top", "journal.sqlite.x.top", "other.1.top")]
     for other in others:
         other.write_text("mine")
-    with listening(path) as (_, place):
+    with listen_place(path) as (_, place):
         assert sorted(path.parent.iterdir()) == sorted([*others, place])
 
 
@@ -95,7 +95,7 @@ def test_another_user_is_refused(tmp_path_factory):
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        with listening(folder / "j") as (found, path):
+        with listen_place(folder / "j") as (found, path):
             done = subprocess.run(
                 [sys.executable, "-c", CONNECT, path], capture_output=True, text=True, check=False
             )

@@ -14,7 +14,7 @@ from agentserver.payload.codec import Codecs
 from agentserver.provenance.evidence.labels import Leaf, Role
 from tests.core.paper import Ask, Note, Paper, listener
 from tests.guards.lineage.test_guard import BASE
-from tests.guards.lineage.watched import watched
+from tests.guards.lineage.watched import watch_listeners
 
 MAIL = "Please pay 80 EUR or CHF to bob@corp.example, by urgent transfer."
 
@@ -33,7 +33,7 @@ class Payment:
     copy: Annotated[str, Role.DESTINATION] = "books@corp.example"
 
 
-def ran(payment, policy=BASE):
+def run_payment(payment, policy=BASE):
     """Says whether a payment is made by an agent that read the mail."""
     made = []
 
@@ -57,7 +57,7 @@ def ran(payment, policy=BASE):
         listener("web"),
         listener("post", payloads=(Payment,)),
     ]
-    shop = watched(policy, *listeners, payloads=(Payment, Ask, Note))
+    shop = watch_listeners(policy, *listeners, payloads=(Payment, Ask, Note))
     paper = Paper(shop, {"agent": agent, "web": lambda _: HandlerResponse.respond(Note(MAIL)), "post": post})
     paper.say(Ask("Pay bob@corp.example what the mail says."), "agent")
     paper.run()
@@ -65,7 +65,7 @@ def ran(payment, policy=BASE):
 
 
 def test_a_default_that_nobody_sent_is_its_authors_although_a_mail_says_it():
-    assert ran(Payment("bob@corp.example"))
+    assert run_payment(Payment("bob@corp.example"))
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_a_default_that_nobody_sent_is_its_authors_although_a_mail_says_it():
     [{"currency": "CHF"}, {"speed": Speed.SLOW}, {"copy": "eve@evil.example"}, {"to": "eve@evil.example"}],
 )
 def test_any_other_value_is_judged(changed):
-    assert not ran(replace(Payment("bob@corp.example"), **changed))
+    assert not run_payment(replace(Payment("bob@corp.example"), **changed))
 
 
 def test_the_deny_list_overrides_a_default():
-    assert not ran(Payment("bob@corp.example"), replace(BASE, deny=("books@corp.example",)))
+    assert not run_payment(Payment("bob@corp.example"), replace(BASE, deny=("books@corp.example",)))
 
 
 def test_only_the_field_of_a_default_has_it():

@@ -79,7 +79,7 @@ def desk(*payments: Payment, bills: tuple[Bill, ...] = (BILL,)) -> Paper:
     return Paper(rules(*agents, payloads=PAYLOADS, guards=[guard]), handlers)
 
 
-def told(p: Paper, words: str = "Pay the bill in mail 12.") -> Paper:
+def run_story(p: Paper, words: str = "Pay the bill in mail 12.") -> Paper:
     p.say(Ask(words), "agent")
     p.run()
     return p
@@ -92,7 +92,7 @@ def question(p: Paper) -> tuple[str, tuple[str, ...]]:
 
 
 def test_the_question_shows_the_record_whole_and_which_argument_is_which_field():
-    text, about = question(told(desk(Payment(ACME, "98.70"))))
+    text, about = question(run_story(desk(Payment(ACME, "98.70"))))
     assert "Delegated: to is the field account of this record of mail() at step 3" in text
     assert "Delegated: amount is the field amount of this record of mail() at step 3" in text
     assert 'Record: sender: "billing@acme.example"' in text
@@ -101,25 +101,25 @@ def test_the_question_shows_the_record_whole_and_which_argument_is_which_field()
 
 
 def test_a_field_counts_in_any_spelling_of_its_value():
-    text, _ = question(told(desk(Payment("DE89 3704 0044 0532 0130 00", "98.7"))))
+    text, _ = question(run_story(desk(Payment("DE89 3704 0044 0532 0130 00", "98.7"))))
     assert "Delegated: to is the field account" in text
     assert "Delegated: amount is the field amount" in text
 
 
 def test_a_permanent_delegation_covers_this_very_call():
-    p = told(desk(Payment(ACME, "98.70"), Payment(ACME, "98.70"), Payment(ACME, "98.70", "again")))
+    p = run_story(desk(Payment(ACME, "98.70"), Payment(ACME, "98.70"), Payment(ACME, "98.70", "again")))
     p.decide(Answer.ALWAYS)
     p.run()
     assert p.seen("bank") == [Payment(ACME, "98.70")]
-    told(p)
+    run_story(p)
     assert p.seen("bank") == [Payment(ACME, "98.70")] * 2
-    told(p)
+    run_story(p)
     assert p.seen("bank") == [Payment(ACME, "98.70")] * 2
     assert len(p.conversation.approvals()) == 1
 
 
 def test_fields_of_two_records_are_no_delegation_of_one():
-    text, about = question(told(desk(Payment(EVE, "98.70"), bills=(OTHER, BILL))))
+    text, about = question(run_story(desk(Payment(EVE, "98.70"), bills=(OTHER, BILL))))
     assert "Delegated:" not in text
     assert len(about) == 2
 
@@ -134,13 +134,15 @@ def test_each_value_of_a_list_has_to_be_a_field():
 
 def test_a_value_inside_a_text_is_no_field():
     bill = Bill("billing@acme.example", "see below", "none", f"Pay 98.70 to {ACME} soon.")
-    text, about = question(told(desk(Payment(ACME, "98.70"), bills=(bill,))))
+    text, about = question(run_story(desk(Payment(ACME, "98.70"), bills=(bill,))))
     assert "Delegated:" not in text
     assert len(about) == 2
 
 
 def test_a_record_that_is_too_long_to_be_shown_whole_is_not_delegated():
-    text, _ = question(told(desk(Payment(ACME, "98.70"), bills=(Bill("a", ACME, "98.70", "x y " * 6000),))))
+    text, _ = question(
+        run_story(desk(Payment(ACME, "98.70"), bills=(Bill("a", ACME, "98.70", "x y " * 6000),)))
+    )
     assert "Delegated:" not in text
 
 
@@ -148,5 +150,5 @@ def test_the_display_contains_no_secret():
     p = desk(Payment(ACME, "98.70"))
     (guard,) = p.rules.guards
     guard._redact = lambda text: text.replace("Dear", "***")
-    text, _ = question(told(p))
+    text, _ = question(run_story(p))
     assert 'Record: text: "*** customer,"' in text

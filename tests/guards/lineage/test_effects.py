@@ -122,10 +122,10 @@ async def test_the_label_of_an_answer_counts_after_a_restart(post):
     async with build(post, engine=engine(post)) as server:
         answer = await ask(server, await server.resume("ann", key), "Look", "later", first=False)
     assert ("denied" in answer, sys.modules["effects_desk"].SENT) == (True, [])
-    assert await anyio.to_thread.run_sync(replayed, post, key) is None
+    assert await anyio.to_thread.run_sync(replay_stored, post, key) is None
 
 
-def replayed(organism, conversation):
+def replay_stored(organism, conversation):
     made = rules(organism)
     with read_journal(organism.project / "journal.sqlite", made.guards) as reader:
         return replay(reader.recorded_conversation(conversation), made)

@@ -16,7 +16,7 @@ from agentserver.provenance.confidentiality.readers import ReaderRule
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.policy.declarations import PlanSource, SinkRule
 from tests.core.paper import Ask, Note, Paper, errors, listener
-from tests.guards.lineage.watched import watched
+from tests.guards.lineage.watched import watch_listeners
 
 SECRET = "The safe of the desk opens with 4417-9928."
 HOME = "https://news.example/"
@@ -65,7 +65,7 @@ def story(agent, policy=BASE, vault=Note(SECRET)):  # noqa: B008 - a frozen valu
         listener("post", payloads=(Letter,)),
         listener("web", payloads=(Get,)),
     ]
-    shop = watched(policy, *agents, payloads=PAYLOADS)
+    shop = watch_listeners(policy, *agents, payloads=PAYLOADS)
     handlers = {
         "agent": agent,
         "vault": lambda call: HandlerResponse.respond(vault),
@@ -83,7 +83,7 @@ def story(agent, policy=BASE, vault=Note(SECRET)):  # noqa: B008 - a frozen valu
     return p
 
 
-def after(source, *then):
+def send_after(source, *then):
     """An agent that asks a source, and with its first answer sends messages."""
     left = list(then)
 
@@ -103,13 +103,13 @@ def memory(p) -> Memory:
 
 @pytest.mark.parametrize(("to", "sent"), [("kim@desk.example", 1), ("bob@else.example", 0)])
 def test_a_listeners_text_goes_to_its_readers_alone(to, sent):
-    p = story(after("vault", (Letter(to, f"Listen: {SECRET[4:]}"), "post")))
+    p = story(send_after("vault", (Letter(to, f"Listen: {SECRET[4:]}"), "post")))
     assert len(p.seen("post")) == sent
     assert errors(p.seen("agent")) == ["denied"] * (1 - sent)
 
 
 def test_nothing_untrusted_is_needed_for_that():
-    p = story(after("vault", (Letter("bob@else.example", "44179928"), "post")))
+    p = story(send_after("vault", (Letter("bob@else.example", "44179928"), "post")))
     assert p.seen("post") == []
     assert not memory(p).ledger.texts
     (record,) = [one for one in p.records if one.event is Event.REFUSED]
@@ -117,7 +117,7 @@ def test_nothing_untrusted_is_needed_for_that():
 
 
 def test_a_relay_takes_nothing_along_to_another():
-    p = story(after("vault", (Note(f"Do tell Bob: {SECRET}"), "helper")))
+    p = story(send_after("vault", (Note(f"Do tell Bob: {SECRET}"), "helper")))
     assert [type(payload) for payload in p.seen("helper")] == [Note, SystemError]
     assert p.seen("post") == []
 
@@ -125,12 +125,12 @@ def test_a_relay_takes_nothing_along_to_another():
 @pytest.mark.parametrize(("said", "sent"), [("Safe", 1), ("44179928", 0)])
 def test_the_type_of_a_payload_says_who_may_read_its_fields(said, sent):
     policy = replace(BASE, readers=())
-    agent = after("vault", (Letter("bob@else.example", said), "post"))
+    agent = send_after("vault", (Letter("bob@else.example", said), "post"))
     assert len(story(agent, policy, Code("Safe", "4417-9928")).seen("post")) == sent
 
 
 def test_it_holds_after_a_restart():
-    p = story(after("vault"))
+    p = story(send_after("vault"))
     kept = restore(take(p.conversation, p.rules.guards), p.rules.guards)
     assert kept.memory["lineage"] == memory(p)
     assert kept.memory["lineage"].ledger.private.pools
@@ -139,12 +139,12 @@ def test_it_holds_after_a_restart():
 
 def test_a_fetch_carries_nothing_private_in_its_link():
     policy = replace(BASE, allow=("news.example",))
-    p = story(after("vault", (Get(f"{HOME}?c=44179928"), "web")), policy)
+    p = story(send_after("vault", (Get(f"{HOME}?c=44179928"), "web")), policy)
     assert p.seen("web") == []
-    assert len(story(after("vault", (Get(f"{HOME}?c=1"), "web")), policy).seen("web")) == 1
+    assert len(story(send_after("vault", (Get(f"{HOME}?c=1"), "web")), policy).seen("web")) == 1
 
 
-def following(count):
+def follow_links(count):
     """An agent that follows so many links of a page, one after the other."""
     left = [f"{HOME}p{number % 16}" for number in range(count)]
 
@@ -159,12 +159,12 @@ def following(count):
 
 
 def test_the_choices_of_a_conversation_are_summed_and_end_at_the_budget():
-    p = story(following(4))
+    p = story(follow_links(4))
     assert len(p.seen("web")) == 1 + 4
     spent = memory(p).ledger.exit_bits
     assert 4 * 5 <= spent <= 4 * 8
-    assert len(story(following(100)).seen("web")) <= 1 + 64 // 5
-    assert errors(story(following(100)).seen("agent")) == ["denied"]
+    assert len(story(follow_links(100)).seen("web")) <= 1 + 64 // 5
+    assert errors(story(follow_links(100)).seen("agent")) == ["denied"]
 
 
 def at_once(*payloads, to="web"):
@@ -203,7 +203,7 @@ def test_what_a_refusal_tells_an_exposed_sender_counts(messages, bits):
 
 def test_refusals_by_different_rules_are_the_same_bytes():
     def told(*agent):
-        p = story(after("web", *agent), replace(BASE, deny=("denied.example",)))
+        p = story(send_after("web", *agent), replace(BASE, deny=("denied.example",)))
         return [repr(each) for each in p.seen("agent") if isinstance(each, SystemError)]
 
     answers = [told((Get(f"https://{host}/p3"), "web")) for host in ("evil.example", "denied.example")]
@@ -212,7 +212,7 @@ def test_refusals_by_different_rules_are_the_same_bytes():
 
 
 def test_a_link_to_another_host_is_not_followed():
-    p = story(after("web", (Get("https://news.example/p3"), "web")))
+    p = story(send_after("web", (Get("https://news.example/p3"), "web")))
     assert len(p.seen("web")) == 2
-    q = story(after("web", (Get("https://evil.example/p3"), "web")))
+    q = story(send_after("web", (Get("https://evil.example/p3"), "web")))
     assert len(q.seen("web")) == 1

@@ -16,7 +16,7 @@ reached = st.lists(st.tuples(NAMES, st.sampled_from("tuvw"), st.integers(1, 99))
 recalls = st.fixed_dictionaries({name: st.sampled_from(list(Recall)) for name in "abc"})
 
 
-def after(events, recalls):
+def exposure_after(events, recalls):
     known = Memory()
     for listener, thread, step in events:
         known = known.expose(listener, listener + thread, recalls[listener], FirstText("web", step, "x"))
@@ -41,7 +41,7 @@ def test_the_first_text_is_remembered_and_no_later_one():
 @given(reached, reached, recalls)
 def test_exposure_only_grows(events, more, recalls):
     """Who is exposed stays so, by the same text, whatever else happens."""
-    before, then = after(events, recalls).exposure, after(events + more, recalls).exposure
+    before, then = exposure_after(events, recalls).exposure, exposure_after(events + more, recalls).exposure
     for listener in "abc":
         for thread in "tuvw":
             text = before.find_text(listener, listener + thread, recalls[listener])
@@ -52,7 +52,7 @@ def test_exposure_only_grows(events, more, recalls):
 def test_no_listener_is_exposed_by_the_inputs_of_others(events, recalls, name):
     """Its exposure is the same when everything that others were given is left out."""
     own = [event for event in events if event[0] == name]
-    whole, alone = after(events, recalls).exposure, after(own, recalls).exposure
+    whole, alone = exposure_after(events, recalls).exposure, exposure_after(own, recalls).exposure
     for thread in "tuvw":
         asked = (name, name + thread, recalls[name])
         assert whole.find_text(*asked) == alone.find_text(*asked)
@@ -60,7 +60,7 @@ def test_no_listener_is_exposed_by_the_inputs_of_others(events, recalls, name):
 
 @given(reached, recalls, st.floats(0, 100))
 def test_dump_and_load_give_the_same(events, recalls, bits):
-    known = after(events, recalls).spend_closed(bits)
+    known = exposure_after(events, recalls).spend_closed(bits)
     again = lineage_memory.load_memory(lineage_memory.dump_memory(known))
     assert again == known
     assert lineage_memory.dump_memory(again) == lineage_memory.dump_memory(known)

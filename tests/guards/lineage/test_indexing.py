@@ -20,13 +20,13 @@ from agentserver.provenance.request import trusted_words
 from agentserver.provenance.request.trusted_words import TrustedWords
 from agentserver.pump.parsing import ParsedPayloads
 from tests.core.paper import Ask, Note, Paper, listener
-from tests.guards.lineage.watched import watched
+from tests.guards.lineage.watched import watch_listeners
 
 NOBODY = Policy(mode=Mode.AUDIT)
 DECLARED = Policy(mode=Mode.ENFORCE, sources=("web",), relays=("agent",))
 
 
-class Once(Paper):
+class OncePaper(Paper):
     """Takes each step once, and does first what the guards want done before it."""
 
     def __init__(self, rules, handlers, indexed):
@@ -50,7 +50,7 @@ class Once(Paper):
 
 
 @pytest.fixture
-def indexed(monkeypatch):
+def indexed_texts(monkeypatch):
     """List the texts whose spans were indexed."""
     found: list[str] = []
     index = untrusted_texts._extend_spans
@@ -83,35 +83,35 @@ def talk(policy, page, indexed, kind=None):
         "web": lambda _: HandlerResponse.respond(Note(page)),
         "helper": lambda _: HandlerResponse.respond(Note("thank you for telling me this")),
     }
-    rules = watched(policy, *listeners, payloads=(Ask, Note))
-    paper = kind(rules, handlers) if kind else Once(rules, handlers, indexed)
+    rules = watch_listeners(policy, *listeners, payloads=(Ask, Note))
+    paper = kind(rules, handlers) if kind else OncePaper(rules, handlers, indexed)
     paper.say(Ask("Read the page and tell the helper."), "agent")
     paper.run()
     return paper
 
 
-def test_text_indexed_to_judge_a_message_is_not_indexed_again_on_arrival(indexed):
+def test_text_indexed_to_judge_a_message_is_not_indexed_again_on_arrival(indexed_texts):
     page = "the vault stands open behind the old mill tonight"
-    paper = talk(NOBODY, page, indexed)
+    paper = talk(NOBODY, page, indexed_texts)
     looked = [body for step in paper.late for body in step]
     assert page in looked
     assert sorted(looked) == sorted(set(looked))
 
 
 @pytest.mark.parametrize("policy", [NOBODY, DECLARED], ids=["nobody declared", "declared"])
-def test_a_long_message_is_indexed_before_the_decision(policy, indexed):
+def test_a_long_message_is_indexed_before_the_decision(policy, indexed_texts):
     page = "".join(f"sentence {number} of a page that is rather long. " for number in range(1000))
-    paper = talk(policy, page, indexed)
+    paper = talk(policy, page, indexed_texts)
     assert sum(early.count(page) for early in paper.early) == 1
     assert all(page not in late for late in paper.late)
 
 
-def test_a_short_message_is_indexed_in_the_decision(indexed):
-    paper = talk(DECLARED, "a short page about nothing in particular", indexed)
+def test_a_short_message_is_indexed_in_the_decision(indexed_texts):
+    paper = talk(DECLARED, "a short page about nothing in particular", indexed_texts)
     assert paper.early == [[]] * len(paper.early)
 
 
-def test_arrays_are_imported_before_the_first_decision_and_once(indexed, monkeypatch):
+def test_arrays_are_imported_before_the_first_decision_and_once(indexed_texts, monkeypatch):
     monkeypatch.setattr(arrays, "np", type(arrays.np)())
     worked: list[bool] = []
     prepare = LineageGuard.prepare
@@ -122,14 +122,14 @@ def test_arrays_are_imported_before_the_first_decision_and_once(indexed, monkeyp
         return work
 
     monkeypatch.setattr(LineageGuard, "prepare", watch)
-    talk(DECLARED, "a short page about nothing in particular", indexed)
+    talk(DECLARED, "a short page about nothing in particular", indexed_texts)
     assert worked == [True] + [False] * (len(worked) - 1)
     assert arrays.is_numpy_imported()
 
 
-def test_indexing_in_a_thread_changes_no_decision(indexed):
+def test_indexing_in_a_thread_changes_no_decision(indexed_texts):
     page = "".join(f"sentence {number} of a page, see https://a.example/{number}. " for number in range(1000))
-    paper = talk(NOBODY, page, indexed)
+    paper = talk(NOBODY, page, indexed_texts)
     other = Paper(paper.rules, paper.handlers)
     other.say(Ask("Read the page and tell the helper."), "agent")
     other.run()
@@ -149,7 +149,7 @@ def test_no_pattern_is_made_of_a_name_that_no_word_begins_like(monkeypatch, name
         words.mentions("page")
 
 
-class Kept(Paper):
+class StoringPaper(Paper):
     """Paper that keeps the elements of queued deliveries, as the pump does; a plain one parses them again."""
 
     def __init__(self, rules, handlers):
@@ -175,7 +175,7 @@ def test_a_message_is_read_and_learned_once_for_its_judgement_and_its_delivery(p
         ElementReader, "read_leaves", lambda *args: read.append(args[1]) or read_leaves(*args)
     )
     page = "the vault stands open behind the old mill tonight"
-    kept = talk(policy, page, [], Kept)
+    kept = talk(policy, page, [], StoringPaper)
     assert (len(learned), len(read)) == (times, 5)
     parsed = talk(policy, page, [], Paper)
     assert parsed.conversation.memory == kept.conversation.memory
@@ -183,7 +183,7 @@ def test_a_message_is_read_and_learned_once_for_its_judgement_and_its_delivery(p
 
 
 def test_a_supposed_ledger_has_the_time_and_the_delivery_of_its_arrival():
-    paper = talk(NOBODY, "the vault stands open behind the old mill tonight", [], Kept)
+    paper = talk(NOBODY, "the vault stands open behind the old mill tonight", [], StoringPaper)
     ledger = paper.conversation.memory["lineage"].ledger
     texts = [*ledger.texts, *ledger.records.entries]
     assert texts

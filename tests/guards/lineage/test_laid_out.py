@@ -20,7 +20,7 @@ from agentserver.provenance.policy.declarations import (
     SinkRule,
 )
 from tests.core.paper import Ask, Note, Paper, errors, listener
-from tests.guards.lineage.watched import watched
+from tests.guards.lineage.watched import watch_listeners
 
 
 @xmlify
@@ -41,7 +41,7 @@ PEOPLE = [{"mail": KIM, "note": f"back on Monday\n- mail: {EVE}"}, {"mail": "bob
 PAYLOADS = (Answer, Mail, Ask, Note)
 
 
-def refused(to: str, text: str, layouts: tuple[LayoutRule, ...]) -> bool:
+def refuse_recipient(to: str, text: str, layouts: tuple[LayoutRule, ...]) -> bool:
     """An agent that looks people up and then writes to one."""
     agents = [
         listener("agent", "people", "post", payloads=(Ask, Answer, Note)),
@@ -60,7 +60,7 @@ def refused(to: str, text: str, layouts: tuple[LayoutRule, ...]) -> bool:
         layouts=layouts,
         plan=PlanSource.OFF,
     )
-    office = watched(policy, *agents, payloads=PAYLOADS)
+    office = watch_listeners(policy, *agents, payloads=PAYLOADS)
 
     def agent(call):
         if isinstance(call.payload, Ask):
@@ -86,7 +86,7 @@ def refused(to: str, text: str, layouts: tuple[LayoutRule, ...]) -> bool:
 )
 def test_a_record_of_a_tools_text_counts_where_its_layout_is_declared(layout: TextLayout, text: str) -> None:
     declared = (LayoutRule("people", "text", layout),)
-    assert not refused(KIM, text, declared)
-    assert refused(EVE, text, declared)
-    assert refused(KIM, text, ())
-    assert refused(KIM, text, (LayoutRule("people", "other", layout),))
+    assert not refuse_recipient(KIM, text, declared)
+    assert refuse_recipient(EVE, text, declared)
+    assert refuse_recipient(KIM, text, ())
+    assert refuse_recipient(KIM, text, (LayoutRule("people", "other", layout),))

@@ -12,7 +12,7 @@ from agentserver.guards.lineage.memory import Memory
 from agentserver.provenance import Mode, Policy, Role, Standing
 from agentserver.provenance.policy.declarations import SinkRule
 from tests.core.paper import Ask, Note, Paper, errors, listener
-from tests.guards.lineage.watched import watched
+from tests.guards.lineage.watched import watch_listeners
 
 
 @xmlify
@@ -44,7 +44,7 @@ def desk(to: str) -> Paper:
         if isinstance(call.payload, (Order, Ask))
         else HandlerResponse.respond(Note("done"))
     )
-    shop = watched(POLICY, *agents, payloads=(Order, Ask, Note, Mail))
+    shop = watch_listeners(POLICY, *agents, payloads=(Order, Ask, Note, Mail))
     sent = lambda call: HandlerResponse.respond(Note("sent"))  # noqa: E731
     return Paper(shop, {"agent": writes, "other": writes, "post": sent})
 

@@ -58,7 +58,7 @@ bind(Post, XSD)
 BODY = '<post xmlns="urn:x" by="eve"><text>do it</text><flag>true</flag><mood>bad</mood>{}<tag>a</tag><tag>b</tag></post>'
 
 
-def shown(markup):
+def show_payload(markup):
     codecs = Codecs([Post])
     policy = Policy(sources=("page",), sinks=(), relays=("planner",))
     guard = LineageGuard(TrustSettings(policy, viewers=frozenset({"planner"})), ["page", "planner"], codecs)
@@ -70,7 +70,7 @@ def shown(markup):
 
 
 def test_a_hand_written_payload_is_shown_with_references_and_comes_back_as_it_was():
-    guard, codec, element, seen, memory = shown(BODY.format(""))
+    guard, codec, element, seen, memory = show_payload(BODY.format(""))
     assert not isinstance(seen, Refusal)
     found = {place.path: place.text for place in list_places(codec, seen)}
     assert (found["flag[0]"], found["mood[0]"]) == ("true", "bad")
@@ -82,7 +82,7 @@ def test_a_hand_written_payload_is_shown_with_references_and_comes_back_as_it_wa
 
 
 def test_fields_without_references_are_left_out_of_a_hand_written_payload():
-    _, codec, _, seen, _ = shown(BODY.format("<when>2026-01-31</when>"))
+    _, codec, _, seen, _ = show_payload(BODY.format("<when>2026-01-31</when>"))
     assert "when[0]" not in {place.path for place in list_places(codec, seen)}
 
 

@@ -103,7 +103,7 @@ def project(tmp_path, monkeypatch):
     sys.modules.pop("planned_desk", None)
 
 
-def served(answer, whom=0):
+def serve_wish(answer, whom=0):
     """The answer to one wish, and what a person was asked."""
     organism = load(Path("organism.yaml"), environ={})
     sys.modules["planned_desk"].WHOM = whom
@@ -130,7 +130,7 @@ def served(answer, whom=0):
 
 
 def test_a_plan_is_confirmed_once_and_decided_again_from_the_journal(project):
-    message, asked = served(Answer.ONCE)
+    message, asked = serve_wish(Answer.ONCE)
     assert b"<text>kim@corp.example</text>" in message
     assert len(asked) == 1
     assert asked[0].endswith(
@@ -142,11 +142,11 @@ def test_a_plan_is_confirmed_once_and_decided_again_from_the_journal(project):
 
 
 def test_another_leaf_of_the_same_answer_is_refused(project):
-    message, _ = served(Answer.ONCE, whom=1)
+    message, _ = serve_wish(Answer.ONCE, whom=1)
     assert b"<text>denied</text>" in message
 
 
 def test_a_denied_plan_lets_nothing_run(project):
-    message, asked = served(Answer.DENY)
+    message, asked = serve_wish(Answer.DENY)
     assert b"<text>denied</text>" in message
     assert len(asked) == 1

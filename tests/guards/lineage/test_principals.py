@@ -18,7 +18,7 @@ from agentserver.provenance import Mode, Policy, Role
 from agentserver.provenance.policy.declarations import SinkRule
 from tests.core.paper import Ask, Note, Paper, listener, rules
 from tests.engines.stories import story_of
-from tests.guards.lineage.watched import watched
+from tests.guards.lineage.watched import watch_listeners
 
 
 @xmlify
@@ -46,7 +46,7 @@ def host(trust, policy=POLICY, may=None, agent=lambda call: None):
         listener("web", payloads=(Ask,)),
         listener("post", payloads=(Mail,)),
     ]
-    shop = watched(policy, *agents, payloads=(Ask, Note, Mail))
+    shop = watch_listeners(policy, *agents, payloads=(Ask, Note, Mail))
     handlers = {
         "agent": agent,
         "web": lambda call: HandlerResponse.respond(Note(HOSTILE)),

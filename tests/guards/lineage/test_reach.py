@@ -72,7 +72,7 @@ def desk(trusted=None, principal="console", **handlers):
     guard = LineageGuard(trusted or TrustSettings(TRUSTED), made.blueprint.listeners, made.codecs)
     shop = rules(*LISTENERS, payloads=PAYLOADS, guards=[PeersGuard(), guard])
     known = {
-        "reader": reading(),
+        "reader": read_then_send(),
         "planner": lambda call: None,
         "writer": writes(UNKNOWN),
         "web": lambda call: HandlerResponse.respond(Note(PAGE)),
@@ -81,7 +81,7 @@ def desk(trusted=None, principal="console", **handlers):
     return Paper(shop, {**known, **handlers}, principal)
 
 
-def reading(*then):
+def read_then_send(*then):
     """Read the page when asked, then send something."""
 
     def handle(call):
@@ -98,7 +98,7 @@ def writes(letter):
     return lambda call: None if errors([call.payload]) else HandlerResponse(letter, "post")
 
 
-def asked(p, *names):
+def ask_listeners(p, *names):
     """Each listener is asked in turn, and the conversation becomes idle in between."""
     for name in names:
         p.say(Ask("go on"), name)
@@ -106,36 +106,36 @@ def asked(p, *names):
     return p
 
 
-def sent(p):
+def sent_posts(p):
     return p.seen("post")
 
 
-def exposed(p, name, thread="none"):
+def is_exposed(p, name, thread="none"):
     return memory(p).exposure.find_text(name, thread, Recall.LISTENER)
 
 
 def test_a_writer_that_never_saw_the_page_is_clean():
     """The reader has, and may not; both in one conversation, after the page was read."""
-    p = asked(desk(reader=reading((UNKNOWN, "post"))), "reader")
-    assert sent(p) == []
+    p = ask_listeners(desk(reader=read_then_send((UNKNOWN, "post"))), "reader")
+    assert sent_posts(p) == []
     assert memory(p).ledger.tainted
-    asked(p, "writer")
-    assert sent(p) == [UNKNOWN]
+    ask_listeners(p, "writer")
+    assert sent_posts(p) == [UNKNOWN]
 
 
 def test_a_writer_that_got_the_page_is_not():
-    p = asked(desk(reader=reading((Note("go ahead"), "writer"))), "reader")
-    assert sent(p) == []
-    assert (exposed(p, "writer").source, exposed(p, "writer").giver) == ("web", "reader")
-    assert exposed(p, "planner") is None
+    p = ask_listeners(desk(reader=read_then_send((Note("go ahead"), "writer"))), "reader")
+    assert sent_posts(p) == []
+    assert (is_exposed(p, "writer").source, is_exposed(p, "writer").giver) == ("web", "reader")
+    assert is_exposed(p, "planner") is None
 
 
 def test_the_record_of_a_refusal_says_who_exposed_its_sender():
-    p = asked(desk(reader=reading((UNKNOWN, "post"), (Note("go ahead"), "writer"))), "reader")
-    q = asked(desk(reader=reading((Note("go ahead"), "writer"))), "reader")
+    p = ask_listeners(desk(reader=read_then_send((UNKNOWN, "post"), (Note("go ahead"), "writer"))), "reader")
+    q = ask_listeners(desk(reader=read_then_send((Note("go ahead"), "writer"))), "reader")
     assert "Presumed: reader was given words of web at step 3" in refusals(p)[0]
     assert "Presumed: writer was given words of web at step 4, by reader" in refusals(q)[0]
-    r = asked(desk(writer=writes(Letter(EVE, "hello"))), "reader", "writer")
+    r = ask_listeners(desk(writer=writes(Letter(EVE, "hello"))), "reader", "writer")
     assert "Presumed" not in refusals(r)[0]
 
 
@@ -147,23 +147,25 @@ def test_text_exposes_through_as_many_as_pass_it_on():
     def planner(call):
         return HandlerResponse(Note("so be it"), "writer")
 
-    p = asked(desk(reader=reading((Note("look"), "planner")), planner=planner), "reader")
-    assert sent(p) == []
-    assert (exposed(p, "writer").source, exposed(p, "writer").giver) == ("web", "planner")
+    p = ask_listeners(desk(reader=read_then_send((Note("look"), "planner")), planner=planner), "reader")
+    assert sent_posts(p) == []
+    assert (is_exposed(p, "writer").source, is_exposed(p, "writer").giver) == ("web", "planner")
 
 
 def test_messages_before_any_read_expose_nobody():
-    p = asked(desk(planner=lambda call: HandlerResponse(Note("write"), "writer")), "planner", "reader")
-    assert sent(p) == [UNKNOWN]
-    assert exposed(p, "writer") is None
+    p = ask_listeners(
+        desk(planner=lambda call: HandlerResponse(Note("write"), "writer")), "planner", "reader"
+    )
+    assert sent_posts(p) == [UNKNOWN]
+    assert is_exposed(p, "writer") is None
 
 
 @pytest.mark.parametrize("letter", [Letter(EVE, "hello"), Letter("bob@corp.example", "hello")])
 def test_exact_evidence_counts_whoever_passes_it(letter):
     """A clean writer has the value from a file or a global, which the pump does not see."""
-    p = asked(desk(TRUSTED_CORP, writer=writes(letter)), "reader", "writer")
-    assert exposed(p, "writer") is None
-    assert sent(p) == ([] if letter.to == EVE else [letter])
+    p = ask_listeners(desk(TRUSTED_CORP, writer=writes(letter)), "reader", "writer")
+    assert is_exposed(p, "writer") is None
+    assert sent_posts(p) == ([] if letter.to == EVE else [letter])
 
 
 TRUSTED_CORP = TrustSettings(replace(TRUSTED, allow=("@corp.example",)))
@@ -171,10 +173,10 @@ TRUSTED_CORP = TrustSettings(replace(TRUSTED, allow=("@corp.example",)))
 
 def test_a_link_that_a_clean_writer_made_up_is_fetched():
     link = Get("https://intern.example/?q=1")
-    p = asked(desk(writer=lambda call: HandlerResponse(link, "web")), "reader")
-    asked(p, "writer")
+    p = ask_listeners(desk(writer=lambda call: HandlerResponse(link, "web")), "reader")
+    ask_listeners(p, "writer")
     assert link in p.seen("web")
-    q = asked(desk(reader=reading((link, "web"))), "reader")
+    q = ask_listeners(desk(reader=read_then_send((link, "web"))), "reader")
     assert link not in q.seen("web")
 
 
@@ -182,15 +184,15 @@ def test_a_link_that_a_clean_writer_made_up_is_fetched():
 
 
 def test_a_closed_schema_spends_bits_and_exposes_nobody():
-    p = asked(desk(reader=reading((Flag(True), "writer"))), "reader")
-    assert exposed(p, "writer") is None
-    assert sent(p) == [UNKNOWN]
+    p = ask_listeners(desk(reader=read_then_send((Flag(True), "writer"))), "reader")
+    assert is_exposed(p, "writer") is None
+    assert sent_posts(p) == [UNKNOWN]
     assert memory(p).exposure.bits == memory(p).ledger.spent == 3.0
 
 
 def test_messages_to_an_exposed_listener_spend_nothing():
-    p = asked(desk(reader=reading((Note("look"), "writer"), (Flag(True), "writer"))), "reader")
-    assert exposed(p, "writer") is not None
+    p = ask_listeners(desk(reader=read_then_send((Note("look"), "writer"), (Flag(True), "writer"))), "reader")
+    assert is_exposed(p, "writer") is not None
     assert memory(p).ledger.spent == 0.0
 
 
@@ -198,28 +200,30 @@ def test_more_bits_than_a_few_expose(monkeypatch):
     """Many closed messages spell a text."""
     monkeypatch.setattr(lineage_reach, "CLOSED", 8.0)
     flags = [(Flag(True), "writer")] * 3
-    p = asked(desk(reader=reading(*flags)), "reader")
-    assert exposed(p, "writer") is not None
+    p = ask_listeners(desk(reader=read_then_send(*flags)), "reader")
+    assert is_exposed(p, "writer") is not None
     assert memory(p).exposure.bits == 6.0
-    assert len(sent(p)) == 2
+    assert len(sent_posts(p)) == 2
 
 
 def test_empty_messages_expose_by_their_number(monkeypatch):
     monkeypatch.setattr(lineage_reach, "CLOSED", 2.0)
-    p = asked(desk(reader=reading(*[(Ping(), "writer")] * 2)), "reader")
-    assert exposed(p, "writer") is None
-    assert len(sent(p)) == 2
-    asked(p, "reader")
-    assert exposed(p, "writer") is not None
+    p = ask_listeners(desk(reader=read_then_send(*[(Ping(), "writer")] * 2)), "reader")
+    assert is_exposed(p, "writer") is None
+    assert len(sent_posts(p)) == 2
+    ask_listeners(p, "reader")
+    assert is_exposed(p, "writer") is not None
 
 
 def test_a_budget_is_the_bound_where_one_is_declared():
     """It is not overdrawn by those who are under no quarantine: they expose instead, and the sinks stay open."""
     flags = [(Flag(True), "writer")] * 3
-    p = asked(desk(TrustSettings(replace(TRUSTED, budget=6)), reader=reading(*flags)), "reader")
+    p = ask_listeners(
+        desk(TrustSettings(replace(TRUSTED, budget=6)), reader=read_then_send(*flags)), "reader"
+    )
     assert memory(p).ledger.spent == 6.0
-    assert exposed(p, "writer") is not None
-    assert len(sent(p)) == 2
+    assert is_exposed(p, "writer") is not None
+    assert len(sent_posts(p)) == 2
 
 
 def test_a_quarantined_listener_spends_as_it_did_and_exposes_nobody():
@@ -228,12 +232,14 @@ def test_a_quarantined_listener_spends_as_it_did_and_exposes_nobody():
 
     policy = replace(TRUSTED, relays=("reader", "writer"), trusted=("planner",))
     trusted = TrustSettings(policy, quarantined=frozenset({"planner"}))
-    p = asked(desk(trusted, reader=reading((Note(PAGE), "planner")), planner=planner), "reader")
-    assert exposed(p, "planner") is not None
-    assert exposed(p, "writer") is None
+    p = ask_listeners(
+        desk(trusted, reader=read_then_send((Note(PAGE), "planner")), planner=planner), "reader"
+    )
+    assert is_exposed(p, "planner") is not None
+    assert is_exposed(p, "writer") is None
     assert memory(p).ledger.spent == 2.0
     assert memory(p).exposure.bits == 0.0
-    assert sent(p) == [UNKNOWN]
+    assert sent_posts(p) == [UNKNOWN]
 
 
 # Sources, principals, the system
@@ -241,37 +247,39 @@ def test_a_quarantined_listener_spends_as_it_did_and_exposes_nobody():
 
 def test_the_bookkeeping_of_a_source_exposes_nobody():
     row = Row("r-17", "ann@corp.example")
-    p = asked(
-        desk(web=lambda call: HandlerResponse.respond(row), reader=reading((UNKNOWN, "post"))), "reader"
+    p = ask_listeners(
+        desk(web=lambda call: HandlerResponse.respond(row), reader=read_then_send((UNKNOWN, "post"))),
+        "reader",
     )
-    assert sent(p) == [UNKNOWN]
+    assert sent_posts(p) == [UNKNOWN]
     mixed = Letters("ann@corp.example", PAGE)
-    q = asked(
-        desk(web=lambda call: HandlerResponse.respond(mixed), reader=reading((UNKNOWN, "post"))), "reader"
+    q = ask_listeners(
+        desk(web=lambda call: HandlerResponse.respond(mixed), reader=read_then_send((UNKNOWN, "post"))),
+        "reader",
     )
-    assert sent(q) == []
+    assert sent_posts(q) == []
 
 
 def test_a_text_in_an_undeclared_field_exposes():
     """By its form it is bookkeeping; many of them spell a text."""
     word = lambda call: HandlerResponse.respond(Note("vault"))  # noqa: E731
-    p = asked(desk(web=word, reader=reading((UNKNOWN, "post"))), "reader")
+    p = ask_listeners(desk(web=word, reader=read_then_send((UNKNOWN, "post"))), "reader")
     assert not memory(p).ledger.texts
-    assert exposed(p, "reader").source == "web"
-    assert sent(p) == []
+    assert is_exposed(p, "reader").source == "web"
+    assert sent_posts(p) == []
 
 
 def test_the_words_of_the_principal_expose_nobody():
-    p = asked(desk(), "reader")
+    p = ask_listeners(desk(), "reader")
     p.say(Ask(PAGE), "writer")
     p.run()
-    assert sent(p) == [UNKNOWN]
+    assert sent_posts(p) == [UNKNOWN]
 
 
 def test_the_words_of_a_stranger_expose():
-    p = asked(desk(principal=Principal("console", Trust.STRANGER)), "writer")
-    assert sent(p) == []
-    assert exposed(p, "writer").source == "console"
+    p = ask_listeners(desk(principal=Principal("console", Trust.STRANGER)), "writer")
+    assert sent_posts(p) == []
+    assert is_exposed(p, "writer").source == "console"
 
 
 def test_an_error_of_the_system_exposes_nobody_even_when_it_is_passed_on():
@@ -289,12 +297,12 @@ def test_an_error_of_the_system_exposes_nobody_even_when_it_is_passed_on():
             return HandlerResponse(Ask("read"), "reader")
         return HandlerResponse(UNKNOWN, "post")
 
-    p = asked(desk(reader=reader, planner=planner), "planner")
+    p = ask_listeners(desk(reader=reader, planner=planner), "planner")
     assert errors(p.seen("planner")) == ["denied"]
-    assert exposed(p, "reader") is not None
-    assert exposed(p, "planner") is None
+    assert is_exposed(p, "reader") is not None
+    assert is_exposed(p, "planner") is None
     assert memory(p).exposure.bits == 9.0
-    assert sent(p) == [UNKNOWN]
+    assert sent_posts(p) == [UNKNOWN]
 
 
 def test_a_message_that_nobody_could_read_exposes_everybody():
@@ -302,13 +310,13 @@ def test_a_message_that_nobody_could_read_exposes_everybody():
     p.say(Ask("go on"), "planner")
     given_up = GivenUp(p.waiting.pop(), Failure("odd"), None, unseen=True)
     p.apply(decisions.give_up(p.conversation, given_up, p.rules, p.moment()))
-    assert exposed(p, "writer") is not None
+    assert is_exposed(p, "writer") is not None
 
 
 # How far code remembers
 
 
-def remembering(recall):
+def trust_recalls(recall):
     return TrustSettings(TRUSTED, recalls=dict.fromkeys(("reader", "planner", "writer"), recall))
 
 
@@ -323,20 +331,22 @@ def test_a_listener_is_exposed_on_all_its_threads_unless_its_code_remembers_by_t
             else HandlerResponse(UNKNOWN, "post")
         )
 
-    p = asked(
-        desk(remembering(recall), reader=reading((Note("look"), "writer")), writer=writer), "reader", "writer"
+    p = ask_listeners(
+        desk(trust_recalls(recall), reader=read_then_send((Note("look"), "writer")), writer=writer),
+        "reader",
+        "writer",
     )
-    assert sent(p) == ([UNKNOWN] if passes else [])
+    assert sent_posts(p) == ([UNKNOWN] if passes else [])
 
 
 def test_a_thread_that_got_the_text_stays_exposed():
     def writer(call):
         return writes(UNKNOWN)(call) if isinstance(call.payload, Ask) else None
 
-    reader = reading((Note("look"), "writer"), (Ask("write"), "writer"))
-    p = asked(desk(remembering(Recall.THREAD), reader=reader, writer=writer), "reader", "reader")
+    reader = read_then_send((Note("look"), "writer"), (Ask("write"), "writer"))
+    p = ask_listeners(desk(trust_recalls(Recall.THREAD), reader=reader, writer=writer), "reader", "reader")
     assert p.seen("writer").count(Ask("write")) == 2
-    assert sent(p) == []
+    assert sent_posts(p) == []
 
 
 def test_a_listener_that_calls_itself_takes_its_inputs_along():
@@ -347,9 +357,9 @@ def test_a_listener_that_calls_itself_takes_its_inputs_along():
             return HandlerResponse(Note("to myself"), "reader")
         return None if errors([call.payload]) else HandlerResponse(UNKNOWN, "post")
 
-    p = asked(desk(remembering(Recall.THREAD), reader=reader), "reader")
+    p = ask_listeners(desk(trust_recalls(Recall.THREAD), reader=reader), "reader")
     assert Note("to myself") in p.seen("reader")
-    assert sent(p) == []
+    assert sent_posts(p) == []
 
 
 def test_a_carrier_of_foreign_text_and_its_recipients_are_exposed_from_the_start():
@@ -360,29 +370,29 @@ def test_a_carrier_of_foreign_text_and_its_recipients_are_exposed_from_the_start
             HandlerResponse(Note("look"), "writer") if call.payload == Ask("tell") else writes(UNKNOWN)(call)
         )
 
-    p = asked(desk(carrying, planner=planner), "planner")
+    p = ask_listeners(desk(carrying, planner=planner), "planner")
     assert not memory(p).ledger.tainted
-    assert sent(p) == []
-    asked(p, "writer")
-    assert sent(p) == [UNKNOWN]
+    assert sent_posts(p) == []
+    ask_listeners(p, "writer")
+    assert sent_posts(p) == [UNKNOWN]
     p.say(Ask("tell"), "planner")
     p.run()
-    asked(p, "writer")
-    assert sent(p) == [UNKNOWN]
-    assert exposed(p, "writer").giver == "planner"
+    ask_listeners(p, "writer")
+    assert sent_posts(p) == [UNKNOWN]
+    assert is_exposed(p, "writer").giver == "planner"
 
 
 def test_a_link_of_one_who_carries_words_is_an_exit_before_anything_was_read():
     carrying = TrustSettings(TRUSTED, carriers=frozenset({"writer"}))
     link = Get("https://intern.example/?q=1")
-    p = asked(desk(carrying, writer=lambda call: HandlerResponse(link, "web")), "writer")
+    p = ask_listeners(desk(carrying, writer=lambda call: HandlerResponse(link, "web")), "writer")
     assert link not in p.seen("web")
 
 
 # Handoffs
 
 
-def handing(said):
+def hand_over(said):
     """A reader that has read the page hands something over to the writer."""
     agents = [
         listener("reader", "web", "writer", payloads=(Ask, Note)),
@@ -430,10 +440,10 @@ def handing(said):
     ids=["closed values", "free words", "an open value"],
 )
 def test_a_handoff_of_closed_values_exposes_nobody(said, passes):
-    p = handing(said)
+    p = hand_over(said)
     assert p.seen("writer")
-    assert (exposed(p, "writer") is None) is passes
-    assert sent(p) == ([UNKNOWN] if passes else [])
+    assert (is_exposed(p, "writer") is None) is passes
+    assert sent_posts(p) == ([UNKNOWN] if passes else [])
 
 
 # Laws
@@ -462,7 +472,7 @@ def chatter(tells, recall):
         return handle
 
     everybody = {one.name: frozenset({"web", "post", *AGENTS}) - {one.name} for one in LISTENERS}
-    p = desk(remembering(recall), **{name: agent(name) for name in AGENTS})
+    p = desk(trust_recalls(recall), **{name: agent(name) for name in AGENTS})
     peers = {name: replace(one, peers=everybody[name]) for name, one in p.rules.blueprint.listeners.items()}
     p.rules = replace(p.rules, blueprint=replace(p.rules.blueprint, listeners=peers))
     return p, waiting

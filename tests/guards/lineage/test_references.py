@@ -30,7 +30,7 @@ POLICY = Policy(sources=("page",), sinks=(), relays=("planner",))
 ROOM = 1 << 20
 
 
-def shown(cls, value, policy=POLICY):
+def show_payload(cls, value, policy=POLICY):
     """The payload, as it was and as it is shown, and the guard's memory after that."""
     codecs = Codecs([cls])
     codec = codecs.of(cls)
@@ -58,7 +58,7 @@ def payload(made):
 def test_substituted_values_are_the_hidden_ones_and_nothing_untrusted_is_shown(data):
     cls = payload(data.draw(classes()))
     value = data.draw(values(cls.__payload__.record))
-    guard, codec, element, seen, memory = shown(cls, value)
+    guard, codec, element, seen, memory = show_payload(cls, value)
     if isinstance(seen, Refusal):
         assert any(required for _, required in find_refusing_fields(codec)) or codec.described is None
         return
@@ -97,14 +97,14 @@ class Page:
     )
 )
 def test_a_page_comes_back_as_it_was(page):
-    guard, codec, _, seen, memory = shown(Page, page)
+    guard, codec, _, seen, memory = show_payload(Page, page)
     assert codec.decode(seen) != page or not page.title
     assert codec.decode(put_in(guard, codec, memory, deepcopy(seen))) == page
 
 
 def test_every_scalar_has_a_reference_of_its_own():
     page = Page("t", [Line("a", "m"), Line("a", "m")])
-    _, codec, _, seen, memory = shown(Page, page)
+    _, codec, _, seen, memory = show_payload(Page, page)
     found = [place.text for place in list_places(codec, seen) if FORM.fullmatch(place.text)]
     assert len(found) == len(set(found)) == 5
     assert {each.path for each in memory.references.known.values()} == {

@@ -10,7 +10,7 @@ from agentserver import HandlerResponse, SystemError
 from agentserver.payload.foreign.mapping import map_schema
 from tests.core.paper import Ask, Note, Paper, listener
 from tests.guards.lineage.test_guard import BASE
-from tests.guards.lineage.watched import watched
+from tests.guards.lineage.watched import watch_listeners
 
 SCHEMA = {
     "type": "object",
@@ -43,7 +43,7 @@ def runs(policy=BASE, **arguments) -> bool:
         listener("web"),
         listener("post", payloads=(Mark,)),
     ]
-    shop = watched(policy, *listeners, payloads=(Mark, Ask, Note))
+    shop = watch_listeners(policy, *listeners, payloads=(Mark, Ask, Note))
     read = HandlerResponse.respond(Note("It is closed."))
     paper = Paper(shop, {"agent": agent, "web": lambda _: read, "post": post})
     paper.say(Ask("Give ticket tk-4471 the state that it says."), "agent")

@@ -11,7 +11,7 @@ from agentserver import HandlerResponse, xmlify
 from agentserver.provenance import Id, Mode, Policy
 from agentserver.provenance.policy.declarations import PlanSource, SinkRule
 from tests.core.paper import Ask, Note, Paper, errors, listener
-from tests.guards.lineage.watched import watched
+from tests.guards.lineage.watched import watch_listeners
 
 FileId = Id["file"]
 UserId = Id["user"]
@@ -69,7 +69,7 @@ def story(order, source="drive", policy=None, thing=THING):
         relays=("agent",),
         plan=PlanSource.OFF,
     )
-    shop = watched(policy, *agents, payloads=PAYLOADS)
+    shop = watch_listeners(policy, *agents, payloads=PAYLOADS)
 
     def agent(call):
         if isinstance(call.payload, Ask):

@@ -16,8 +16,8 @@ from agentserver.core.blueprint import Limits
 from agentserver.provenance.evidence.labels import Mode
 from agentserver.provenance.policy.declarations import Policy
 from tests.core.paper import Ask, Note, listener
-from tests.guards.lineage.test_indexing import Kept
-from tests.guards.lineage.watched import watched
+from tests.guards.lineage.test_indexing import StoringPaper
+from tests.guards.lineage.watched import watch_listeners
 
 OWN = "please look up what the weather is like in Aarhus"
 BUDGETS = ("hops", "messages", "queue", "principal", "conversation")
@@ -56,7 +56,7 @@ def talk(words):
         answer = call.metadata.from_id == "a"
         return HandlerResponse.respond(Note(text)) if answer else HandlerResponse(Note(text), "b")
 
-    rules = watched(
+    rules = watch_listeners(
         Policy(mode=Mode.AUDIT),
         listener("a", "b", payloads=(Ask, Note)),
         listener("b", payloads=(Note,)),
@@ -64,7 +64,7 @@ def talk(words):
     )
     budgets = {each.name: 1 << 40 for each in fields(Limits) if each.name.startswith(BUDGETS)}
     blueprint = replace(rules.blueprint, limits=replace(rules.blueprint.limits, **budgets))
-    paper = Kept(replace(rules, blueprint=blueprint), {"a": say, "b": say})
+    paper = StoringPaper(replace(rules, blueprint=blueprint), {"a": say, "b": say})
     paper.watched = False
     paper.say(Ask(OWN), "a")
     return paper

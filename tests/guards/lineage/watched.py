@@ -8,7 +8,7 @@ from agentserver.guards.lineage.trust import TrustSettings
 from tests.core.paper import rules
 
 
-def watched(policy, *listeners, payloads):
+def watch_listeners(policy, *listeners, payloads):
     """The rules of these listeners under a policy."""
     made = rules(*listeners, payloads=payloads)
     guard = LineageGuard(TrustSettings(policy), made.blueprint.listeners, made.codecs)

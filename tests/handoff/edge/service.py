@@ -63,7 +63,7 @@ def delta(identity, text):
     return {"type": "event_delta", "event_id": identity, "delta": content}
 
 
-def begun(identity):
+def begin_event(identity):
     return {"type": "event_start", "event": {"type": "agent.message", "id": identity}}
 
 
@@ -167,7 +167,7 @@ class Quiet(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving():
+def serve_fake():
     """A running fake and a client of the real SDK that talks to it."""
     import anthropic
 

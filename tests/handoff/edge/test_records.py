@@ -26,34 +26,34 @@ def path(tmp_path):
 
 
 @pytest.fixture
-def told():
+def reported_flaws():
     return []
 
 
-def kept(path):
+def read_records(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_records_are_chained_and_private(path, told):
-    sink = AuditFile(path, told.append)
+def test_records_are_chained_and_private(path, reported_flaws):
+    sink = AuditFile(path, reported_flaws.append)
     for _ in range(3):
         sink.append(RECORD)
-    assert [each["seq"] for each in kept(path)] == [1, 2, 3]
-    assert verify_file(path) == Seal(3, kept(path)[-1]["hash"])
+    assert [each["seq"] for each in read_records(path)] == [1, 2, 3]
+    assert verify_file(path) == Seal(3, read_records(path)[-1]["hash"])
     assert path.stat().st_mode & 0o077 == 0
-    assert told == []
+    assert reported_flaws == []
 
 
 def test_the_default_file_is_the_loops():
     assert Path("out/handoff-audit.jsonl") == records.DEFAULT
 
 
-def test_several_writers_share_a_file(path, told):
-    first, second = AuditFile(path, told.append), AuditFile(path, told.append)
+def test_several_writers_share_a_file(path, reported_flaws):
+    first, second = AuditFile(path, reported_flaws.append), AuditFile(path, reported_flaws.append)
     for sink in (first, second, second, first):
         sink.append(RECORD)
     assert isinstance(verify_file(path), Seal)
-    assert len(kept(path)) == 4
+    assert len(read_records(path)) == 4
 
 
 def test_several_processes_share_a_file(path):
@@ -67,13 +67,13 @@ def test_several_processes_share_a_file(path):
         subprocess.Popen([sys.executable, "-c", code, str(path)], env={"PYTHONPATH": root}) for _ in range(3)
     ]
     assert [process.wait(HANGS) for process in running] == [0, 0, 0]
-    assert len(kept(path)) == 120
+    assert len(read_records(path)) == 120
     assert isinstance(verify_file(path), Seal)
 
 
 @pytest.mark.parametrize("harm", ["remove", "alter", "swap", "cut", "empty", "insert", "bytes"])
-def test_harm_to_the_file_is_found(path, told, harm):
-    sink = AuditFile(path, told.append)
+def test_harm_to_the_file_is_found(path, reported_flaws, harm):
+    sink = AuditFile(path, reported_flaws.append)
     for _ in range(4):
         sink.append(RECORD)
     lines = path.read_text().splitlines(keepends=True)
@@ -90,31 +90,31 @@ def test_harm_to_the_file_is_found(path, told, harm):
     assert isinstance(verify_file(path), Flaw)
 
 
-def test_a_torn_last_line_of_another_stays_and_is_said(path, told):
-    AuditFile(path, told.append).append(RECORD)
+def test_a_torn_last_line_of_another_stays_and_is_said(path, reported_flaws):
+    AuditFile(path, reported_flaws.append).append(RECORD)
     with path.open("a") as file:
         file.write('{"half')
-    AuditFile(path, told.append).append(RECORD)
+    AuditFile(path, reported_flaws.append).append(RECORD)
     assert path.read_text().splitlines()[1] == '{"half'
     assert verify_file(path) == Flaw(2, "is no record")
-    assert "the record in line 2 is no record; the chain continues" in told[0]
+    assert "the record in line 2 is no record; the chain continues" in reported_flaws[0]
 
 
-def test_a_file_that_ends_in_something_else_is_said_and_stays_visible(path, told):
-    AuditFile(path, told.append).append(RECORD)
+def test_a_file_that_ends_in_something_else_is_said_and_stays_visible(path, reported_flaws):
+    AuditFile(path, reported_flaws.append).append(RECORD)
     with path.open("a") as file:
         file.write("junk\n")
-    AuditFile(path, told.append).append(RECORD)
-    assert "line 2 is no record" in told[0]
+    AuditFile(path, reported_flaws.append).append(RECORD)
+    assert "line 2 is no record" in reported_flaws[0]
     found = verify_file(path)
     assert isinstance(found, Flaw)
     assert found.line == 2
 
 
-def test_a_file_that_was_emptied_is_missed(path, told):
-    AuditFile(path, told.append).append(RECORD)
+def test_a_file_that_was_emptied_is_missed(path, reported_flaws):
+    AuditFile(path, reported_flaws.append).append(RECORD)
     path.write_text("")
-    AuditFile(path, told.append).append(RECORD)
+    AuditFile(path, reported_flaws.append).append(RECORD)
     assert isinstance(verify_file(path), Flaw)
 
 
@@ -129,29 +129,29 @@ def test_a_file_that_was_emptied_is_missed(path, told):
         '{"count":1,"hash":"","line":"\\ud800"}',
     ],
 )
-def test_a_damaged_note_is_a_flaw_and_the_chain_restarts_after_it(path, told, note):
-    AuditFile(path, told.append).append(RECORD)
+def test_a_damaged_note_is_a_flaw_and_the_chain_restarts_after_it(path, reported_flaws, note):
+    AuditFile(path, reported_flaws.append).append(RECORD)
     path.with_name("audit.jsonl.end").write_text(note)
     found = verify_file(path)
     assert isinstance(found, Flaw)
     assert (found.line, "is spoiled" in found.detail) == (1, True)
     path.write_text("")
-    AuditFile(path, told.append).append(RECORD)
-    assert "a new chain starts" in told[-1]
+    AuditFile(path, reported_flaws.append).append(RECORD)
+    assert "a new chain starts" in reported_flaws[-1]
     assert verify_file(path).count == 1
 
 
-def test_a_missing_note_is_reported(path, told):
-    AuditFile(path, told.append).append(RECORD)
-    assert isinstance(verify_file(path, told.append), Seal)
+def test_a_missing_note_is_reported(path, reported_flaws):
+    AuditFile(path, reported_flaws.append).append(RECORD)
+    assert isinstance(verify_file(path, reported_flaws.append), Seal)
     path.with_name("audit.jsonl.end").unlink()
-    assert told == []
-    assert isinstance(verify_file(path, told.append), Seal)
-    assert "audit.jsonl.end: missing" in told[0]
+    assert reported_flaws == []
+    assert isinstance(verify_file(path, reported_flaws.append), Seal)
+    assert "audit.jsonl.end: missing" in reported_flaws[0]
 
 
-def test_a_disk_that_fails_is_reported_and_nothing_is_raised(path, told, monkeypatch):
-    sink = AuditFile(path, told.append)
+def test_a_disk_that_fails_is_reported_and_nothing_is_raised(path, reported_flaws, monkeypatch):
+    sink = AuditFile(path, reported_flaws.append)
     sink.append(RECORD)
 
     def full(*_):
@@ -160,14 +160,14 @@ def test_a_disk_that_fails_is_reported_and_nothing_is_raised(path, told, monkeyp
     with monkeypatch.context() as patched:
         patched.setattr(records, "_write", full)
         sink.append(RECORD)
-    assert told == [f"handoff audit: {path}: No space left on device; not kept: t reject schema ab"]
+    assert reported_flaws == [f"handoff audit: {path}: No space left on device; not kept: t reject schema ab"]
     sink.append(RECORD)
-    assert len(kept(path)) == 2
+    assert len(read_records(path)) == 2
     assert isinstance(verify_file(path), Seal)
 
 
-def test_a_half_written_line_is_taken_back(path, told, monkeypatch):
-    sink = AuditFile(path, told.append)
+def test_a_half_written_line_is_taken_back(path, reported_flaws, monkeypatch):
+    sink = AuditFile(path, reported_flaws.append)
     sink.append(RECORD)
 
     def half(file, data):
@@ -179,28 +179,28 @@ def test_a_half_written_line_is_taken_back(path, told, monkeypatch):
         sink.append(RECORD)
     assert path.read_text().endswith("}\n")
     sink.append(RECORD)
-    assert len(kept(path)) == 2
+    assert len(read_records(path)) == 2
     assert isinstance(verify_file(path), Seal)
 
 
-def test_an_unwritable_note_is_reported_separately(path, told, monkeypatch):
-    def refused(*_):
+def test_an_unwritable_note_is_reported_separately(path, reported_flaws, monkeypatch):
+    def refuse_write(*_):
         raise OSError
 
-    monkeypatch.setattr(NoteHeads, "keep", refused)
-    AuditFile(path, told.append).append(RECORD)
-    assert len(kept(path)) == 1
-    assert "not noted" in told[0]
+    monkeypatch.setattr(NoteHeads, "keep", refuse_write)
+    AuditFile(path, reported_flaws.append).append(RECORD)
+    assert len(read_records(path)) == 1
+    assert "not noted" in reported_flaws[0]
 
 
-def test_a_folder_in_the_way_and_a_link_are_reported(path, told, tmp_path):
+def test_a_folder_in_the_way_and_a_link_are_reported(path, reported_flaws, tmp_path):
     path.mkdir(parents=True)
-    AuditFile(path, told.append).append(RECORD)
+    AuditFile(path, reported_flaws.append).append(RECORD)
     target = tmp_path / "elsewhere"
     link = tmp_path / "link.jsonl"
     link.symlink_to(target)
-    AuditFile(link, told.append).append(RECORD)
-    assert len(told) == 2
+    AuditFile(link, reported_flaws.append).append(RECORD)
+    assert len(reported_flaws) == 2
     assert not target.exists()
 
 

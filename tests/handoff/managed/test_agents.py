@@ -21,13 +21,13 @@ from agentserver.handoff.managed.agents import (
 )
 from agentserver.handoff.managed.orchestrate import Desk, reference, run
 from agentserver.handoff.requests import RequestRefusal, read_text
-from tests.handoff.edge.service import Connection, begun, delta, serving
+from tests.handoff.edge.service import Connection, begin_event, delta, serve_fake
 from tests.machine import HANGS
 
 
 @pytest.fixture
 def fake():
-    with serving() as pair:
+    with serve_fake() as pair:
         yield pair
 
 
@@ -85,7 +85,7 @@ def test_earlier_messages_are_ignored(fake):
     assert tickets(listen(client)) == ["NEW-1"]
 
 
-def listened(client, folder, most=100):
+def listen_attempts(client, folder, most=100):
     """The tickets of up to so many attempts of a listener with a cursor, which then ends as a killed process does."""
     cursor = SessionCursor("sesn_src", folder)
     attempts = ManagedOutput(client, "sesn_src", patience=Patience(sleep=[].append), cursor=cursor).attempts()
@@ -97,13 +97,13 @@ def test_a_request_made_without_a_listener_is_found_at_the_next_start(fake, tmp_
     ask = lambda ticket: service.message(json.dumps(request(ticket)))  # noqa: E731
     service.history = [ask("OLD-1"), service.idle()]
     service.script = [Connection([ask("ONE-1"), service.idle(), ask("TWO-1"), ask("TWO-2")], ends="open")]
-    assert listened(client, tmp_path, 2) == ["ONE-1", "TWO-1"]
+    assert listen_attempts(client, tmp_path, 2) == ["ONE-1", "TWO-1"]
     service.over_now.set()
     service.history += [ask("TWO-3"), service.call({**request("TWO-4")["payload"], "target_agent": "x"})]
     service.script = [Connection([ask("NEW-1"), service.over()])]
-    assert listened(client, tmp_path) == ["TWO-1", "TWO-2", "TWO-3", "TWO-4", "NEW-1"]
+    assert listen_attempts(client, tmp_path) == ["TWO-1", "TWO-2", "TWO-3", "TWO-4", "NEW-1"]
     service.script = [Connection([service.over()])]
-    assert listened(client, tmp_path) == []
+    assert listen_attempts(client, tmp_path) == []
 
 
 def test_a_request_that_spans_messages_is_read_whole_by_a_listener_that_starts_between_them(fake, tmp_path):
@@ -111,10 +111,10 @@ def test_a_request_that_spans_messages_is_read_whole_by_a_listener_that_starts_b
     text = json.dumps(request("SPAN-1"))
     first = [service.message(json.dumps(request("ONE-1"))), service.message(text[:40]), service.message("")]
     service.script = [Connection([*first, service.call({"target_agent": "x"})], ends="open")]
-    assert listened(client, tmp_path, 2) == ["ONE-1", "schema"]
+    assert listen_attempts(client, tmp_path, 2) == ["ONE-1", "schema"]
     service.over_now.set()
     service.script = [Connection([service.message(text[40:]), service.idle(), service.over()])]
-    assert listened(client, tmp_path) == ["schema", "SPAN-1"]
+    assert listen_attempts(client, tmp_path) == ["schema", "SPAN-1"]
 
 
 def test_a_call_that_waits_for_its_answer_is_taken_by_the_first_listener(fake, tmp_path):
@@ -138,7 +138,7 @@ def test_a_cursor_that_is_spoiled_is_named(fake, tmp_path):
     assert cursor.read() == CursorPosition("2026-07-02T00:00:01+00:00", ("a",))
     cursor.path.write_text("{")
     with pytest.raises(ValueError, match="no note of how far"):
-        listened(fake[1], tmp_path)
+        listen_attempts(fake[1], tmp_path)
 
 
 def test_a_typed_call_is_taken_and_answered(fake):
@@ -246,7 +246,7 @@ def test_previews_give_a_request_once_and_before_its_message(fake):
     whole = service.message(f"Now: {raw} and more")
     identity = whole["id"]
     pieces = [delta(identity, part) for part in ("Now: ", raw[:30], raw[30:], " and")]
-    service.script = [Connection([begun(identity), *pieces, whole, service.over()])]
+    service.script = [Connection([begin_event(identity), *pieces, whole, service.over()])]
     assert tickets(listen(client, previews=True)) == ["LEGAL-12"]
     assert service.opened[0]["event_deltas[]"] == ["agent.message"]
 
@@ -256,7 +256,9 @@ def test_a_preview_that_was_cut_short_is_completed_by_its_message(fake):
     raw = json.dumps(request())
     whole = service.message(f"{raw} {raw}")
     service.script = [
-        Connection([begun(whole["id"]), delta(whole["id"], raw), delta(whole["id"], raw[:9])], ends="cut"),
+        Connection(
+            [begin_event(whole["id"]), delta(whole["id"], raw), delta(whole["id"], raw[:9])], ends="cut"
+        ),
         Connection([whole, service.over()]),
     ]
     assert tickets(listen(client, previews=True)) == ["LEGAL-12", "LEGAL-12"]
@@ -291,34 +293,34 @@ def test_an_agent_id_gets_a_session_of_its_own(fake):
 
 
 @pytest.fixture
-def approved():
+def approved_verdict():
     verdict = judge(reference(), read_text(json.dumps(request())), Circumstances("s", "t"))
     assert isinstance(verdict, ApprovedRequest)
     return verdict
 
 
-def test_a_rate_limited_delivery_is_sent_again(fake, approved):
+def test_a_rate_limited_delivery_is_sent_again(fake, approved_verdict):
     service, client = fake
     service.refusals = [(429, {"retry-after": "3"}), (529, {})]
     waits = []
-    assert SteeringEvent(client, patience=Patience(sleep=waits.append)).steer("sesn_t", approved)
+    assert SteeringEvent(client, patience=Patience(sleep=waits.append)).steer("sesn_t", approved_verdict)
     assert waits == [3.0, 1.0]
     assert len(service.sent) == 1
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 0])
-def test_a_delivery_that_may_have_arrived_or_never_will_is_not_sent_again(fake, approved, status):
+def test_a_delivery_that_may_have_arrived_or_never_will_is_not_sent_again(fake, approved_verdict, status):
     service, client = fake
     service.refusals = [(status, {})]
-    assert not SteeringEvent(client, patience=Patience(sleep=pytest.fail)).steer("sesn_t", approved)
+    assert not SteeringEvent(client, patience=Patience(sleep=pytest.fail)).steer("sesn_t", approved_verdict)
     assert service.sent == []
 
 
-def test_patience_ends(fake, approved):
+def test_patience_ends(fake, approved_verdict):
     service, client = fake
     service.refusals = [(429, {})] * 5
     waits = []
-    assert not SteeringEvent(client, patience=Patience(sleep=waits.append)).steer("sesn_t", approved)
+    assert not SteeringEvent(client, patience=Patience(sleep=waits.append)).steer("sesn_t", approved_verdict)
     assert waits == [0.5, 1.0, 2.0, 4.0]
 
 

@@ -132,7 +132,7 @@ def test_the_outcome_is_recorded_once(desk, sink, agents, arrives, said, steered
     assert outlet.steered == steered
 
 
-def started(environ):
+def start_command(environ):
     calls, said = [], []
     code = main(environ, said.append, lambda *args, **more: calls.append((args, more)))
     return code, calls, said
@@ -140,7 +140,7 @@ def started(environ):
 
 def test_the_source_session_is_required():
     for environ in ({}, {"SOURCE_SESSION_ID": " "}):
-        code, calls, (said,) = started(environ)
+        code, calls, (said,) = start_command(environ)
         assert (code, calls) == (2, [])
         assert "SOURCE_SESSION_ID" in said
 
@@ -148,7 +148,7 @@ def test_the_source_session_is_required():
 @pytest.mark.parametrize("name", ["SOURCE_SESSION_ID", "ENVIRONMENT_ID"])
 @pytest.mark.parametrize("identity", ["\udcff", "a\x1b[31m", "a\nb", "a b", "a\u202eb"])
 def test_an_id_that_no_request_can_carry_is_refused(name, identity):
-    code, calls, (said,) = started({"SOURCE_SESSION_ID": "s", name: identity})
+    code, calls, (said,) = start_command({"SOURCE_SESSION_ID": "s", name: identity})
     assert (code, calls) == (2, [])
     assert said.startswith(f"{name} is no id: ")
     assert said.isprintable()
@@ -156,7 +156,7 @@ def test_an_id_that_no_request_can_carry_is_refused(name, identity):
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a":1}', '{"a":"b","a":"c"}', "x"])
 def test_bad_agent_ids_are_an_error_that_names_them(text):
-    code, calls, (said,) = started({"SOURCE_SESSION_ID": "s", "AGENT_IDS": text})
+    code, calls, (said,) = start_command({"SOURCE_SESSION_ID": "s", "AGENT_IDS": text})
     assert (code, calls) == (2, [])
     assert "AGENT_IDS" in said
 
@@ -164,23 +164,27 @@ def test_bad_agent_ids_are_an_error_that_names_them(text):
 def test_a_session_that_is_lost_is_said():
     from agentserver.handoff.managed.agents import SourceLost
 
-    def lost(*_, **__):
+    def lose_source(*_, **__):
         raise SourceLost("session s: the service answers 404")
 
     said = []
-    assert main({"SOURCE_SESSION_ID": "s"}, said.append, lost) == 1
+    assert main({"SOURCE_SESSION_ID": "s"}, said.append, lose_source) == 1
     assert said == ["session s: the service answers 404"]
 
 
 def test_defaults_of_the_environment():
-    assert started({"SOURCE_SESSION_ID": "s"}) == (0, [(("s", {}, "unknown"), {"environment_id": ""})], [])
+    assert start_command({"SOURCE_SESSION_ID": "s"}) == (
+        0,
+        [(("s", {}, "unknown"), {"environment_id": ""})],
+        [],
+    )
     environ = {
         "SOURCE_SESSION_ID": "s",
         "AGENT_IDS": '{"a":"b"}',
         "SOURCE_AGENT": "triage",
         "ENVIRONMENT_ID": "env_1",
     }
-    assert started(environ) == (0, [(("s", {"a": "b"}, "triage"), {"environment_id": "env_1"})], [])
+    assert start_command(environ) == (0, [(("s", {"a": "b"}, "triage"), {"environment_id": "env_1"})], [])
     with pytest.raises(EnvironmentFault):
         orchestrate.settings({})
 

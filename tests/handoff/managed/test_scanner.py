@@ -304,7 +304,7 @@ def work(text, monkeypatch, pieces=1):
     """Characters that documents read."""
     read = 0
 
-    class Counting(document.TextDocument):
+    class CountDocument(document.TextDocument):
         __slots__ = ()
 
         def read(self, text, base):
@@ -314,7 +314,7 @@ def work(text, monkeypatch, pieces=1):
             read += self.pos - before
             return step
 
-    monkeypatch.setattr("agentserver.handoff.managed.scanner.TextDocument", Counting)
+    monkeypatch.setattr("agentserver.handoff.managed.scanner.TextDocument", CountDocument)
     size = -(-len(text) // pieces) or 1
     scan(*(text[at : at + size] for at in range(0, len(text), size)))
     return read

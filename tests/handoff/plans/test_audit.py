@@ -42,13 +42,13 @@ def cell(name):
     return f"{FOLDER}/{name}.schema.json"
 
 
-def found(root, *rows, day=DAY):
+def found_flaws(root, *rows, day=DAY):
     return [(each.row, each.code, str(each.severity)) for each in audit_plan(plan(root, *rows), root, day)]
 
 
 def test_a_plan_that_fits(root):
     rows = (f'1,,{cell("a.v1")},"two\nlines"', f"2,{cell('a.v1')},,")
-    assert found(root, *rows) == []
+    assert found_flaws(root, *rows) == []
     assert write_findings([], "p.csv", FindingsFormat.TEXT) == "p.csv: every handoff is typed and fits"
 
 
@@ -59,7 +59,7 @@ def test_findings_have_the_line_of_the_step_that_hands_over(root):
         f"3,{cell('a.v1')},{cell('b.v1')},a,b",
         f"4,{cell('b.v1')},,",
     )
-    assert found(root, *rows) == [
+    assert found_flaws(root, *rows) == [
         (2, "PAYLOAD_MISMATCH", "HARD"),
         (4, "PAYLOAD_UNTYPED", "HARD"),
         (5, "ROW_OVERFLOW", "WARN"),
@@ -71,9 +71,9 @@ def test_findings_have_the_line_of_the_step_that_hands_over(root):
 def test_equal_cells_are_no_proof(root):
     """The published comparison takes equal texts for equal schemas."""
     rows = (f"1,,{cell('b.v1')},", f"2,{cell('b.v1')},,")
-    assert {code for _, code, _ in found(root, *rows)} == {"PAYLOAD_REJECTED"}
+    assert {code for _, code, _ in found_flaws(root, *rows)} == {"PAYLOAD_REJECTED"}
     gone = (f"1,,{cell('gone.v1')},", f"2,{cell('gone.v1')},,")
-    assert {code for _, code, _ in found(root, *gone)} == {"PAYLOAD_REJECTED"}
+    assert {code for _, code, _ in found_flaws(root, *gone)} == {"PAYLOAD_REJECTED"}
 
 
 @pytest.mark.parametrize(
@@ -90,28 +90,30 @@ def test_equal_cells_are_no_proof(root):
 )
 def test_every_schema_that_is_named_is_opened_where_no_pair_compares_it_too(root, named):
     fits = f"2,{cell('a.v1')},{cell('a.v1')},"
-    assert found(root, f"1,{named},{cell('a.v1')},", fits) == [(2, "PAYLOAD_REJECTED", "HARD")]
-    assert found(root, f"1,,{cell('a.v1')},", f"2,{cell('a.v1')},{named},") == [
+    assert found_flaws(root, f"1,{named},{cell('a.v1')},", fits) == [(2, "PAYLOAD_REJECTED", "HARD")]
+    assert found_flaws(root, f"1,,{cell('a.v1')},", f"2,{cell('a.v1')},{named},") == [
         (3, "PAYLOAD_REJECTED", "HARD")
     ]
-    assert found(root, f"1,,{named},", "2,,,") == [
+    assert found_flaws(root, f"1,,{named},", "2,,,") == [
         (2, "PAYLOAD_UNTYPED", "HARD"),
         (2, "PAYLOAD_REJECTED", "HARD"),
     ]
-    assert found(root, "1,,,", f"2,{named},,") == [
+    assert found_flaws(root, "1,,,", f"2,{named},,") == [
         (2, "PAYLOAD_UNTYPED", "HARD"),
         (3, "PAYLOAD_REJECTED", "HARD"),
     ]
-    assert found(root, f"1,{named},{named},") == [(2, "PAYLOAD_REJECTED", "HARD")] * 2
+    assert found_flaws(root, f"1,{named},{named},") == [(2, "PAYLOAD_REJECTED", "HARD")] * 2
 
 
 def test_cells_may_hold_the_ids_that_the_document_compares(root):
-    assert found(root, "1,,a/v1.schema.json,", "2,a/v1.schema.json,,") == []
-    assert found(root, "1,,a/v1.schema.json,", f"2,{cell('a.v1')},,") == []
-    assert found(root, "1,,a/v1.schema.json,", "2,a/v2.schema.json,,") == [(2, "PAYLOAD_MISMATCH", "HARD")]
-    other = found(root, "1,,b/v1.schema.json,", "2,b/v1.schema.json,,")
+    assert found_flaws(root, "1,,a/v1.schema.json,", "2,a/v1.schema.json,,") == []
+    assert found_flaws(root, "1,,a/v1.schema.json,", f"2,{cell('a.v1')},,") == []
+    assert found_flaws(root, "1,,a/v1.schema.json,", "2,a/v2.schema.json,,") == [
+        (2, "PAYLOAD_MISMATCH", "HARD")
+    ]
+    other = found_flaws(root, "1,,b/v1.schema.json,", "2,b/v1.schema.json,,")
     assert {code for _, code, _ in other} == {"PAYLOAD_REJECTED"}
-    assert {code for _, code, _ in found(root, "1,,a/v1,", "2,a/v1,,")} == {"PAYLOAD_REJECTED"}
+    assert {code for _, code, _ in found_flaws(root, "1,,a/v1,", "2,a/v1,,")} == {"PAYLOAD_REJECTED"}
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def test_each_schema_is_opened_once(root, monkeypatch):
     opened = []
     admit = payloads.admit
     monkeypatch.setattr(payloads, "admit", lambda value, at: opened.append(value) or admit(value, at))
-    found(root, *(f"{n},{cell('a.v1')},{cell('a.v1')}," for n in range(9)))
+    found_flaws(root, *(f"{n},{cell('a.v1')},{cell('a.v1')}," for n in range(9)))
     assert opened == [cell("a.v1")]
 
 

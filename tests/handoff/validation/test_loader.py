@@ -29,7 +29,7 @@ def root(tmp_path):
     return tmp_path / "root"
 
 
-def said(value, root):
+def error_detail(value, root):
     found = payloads.load(value, root)
     assert isinstance(found, Objection)
     return found.detail
@@ -47,7 +47,7 @@ def test_a_schema_is_loaded_and_admitted(root):
     "value", ["", None, 5, "../x", "/etc/passwd", "https://a/b", NAME.upper(), NAME + "\n"]
 )
 def test_references_are_restricted(root, value):
-    said(value, root)
+    error_detail(value, root)
 
 
 def test_a_link_within_the_root_is_followed_and_one_out_of_it_is_not(root, tmp_path):
@@ -57,10 +57,10 @@ def test_a_link_within_the_root_is_followed_and_one_out_of_it_is_not(root, tmp_p
     secret = tmp_path / "secret.json"
     secret.write_text(json.dumps(GOOD))
     (folder / "out.v1.schema.json").symlink_to(secret)
-    assert "symbolic link" in said(NAME.replace("order", "out"), root)
+    assert "symbolic link" in error_detail(NAME.replace("order", "out"), root)
     (folder / "order.v1.schema.json").unlink()
     (folder / "order.v1.schema.json").symlink_to("order.v1.schema.json")
-    assert "cannot be read" in said(NAME, root)
+    assert "cannot be read" in error_detail(NAME, root)
 
 
 def test_a_folder_that_leads_out_is_not_followed(tmp_path):
@@ -70,7 +70,7 @@ def test_a_folder_that_leads_out_is_not_followed(tmp_path):
     root = tmp_path / "root"
     (root / "schemas").mkdir(parents=True)
     (root / "schemas" / "handoff-payloads").symlink_to(outside)
-    assert "symbolic link" in said(NAME, root)
+    assert "symbolic link" in error_detail(NAME, root)
 
 
 def test_a_link_that_is_put_there_meanwhile_is_not_followed(root, tmp_path, monkeypatch):
@@ -80,35 +80,35 @@ def test_a_link_that_is_put_there_meanwhile_is_not_followed(root, tmp_path, monk
     file = root / NAME
     resolve = Path.resolve
 
-    def racing(path, *, strict=False):
+    def race_loader(path, *, strict=False):
         found = resolve(path, strict=strict)
         if path.name == file.name:
             file.unlink()
             file.symlink_to(secret)
         return found
 
-    monkeypatch.setattr(Path, "resolve", racing)
-    assert "cannot be read" in said(NAME, root)
+    monkeypatch.setattr(Path, "resolve", race_loader)
+    assert "cannot be read" in error_detail(NAME, root)
 
 
 def test_only_plain_files_of_bounded_size_are_read(root):
     file = root / NAME
     file.unlink()
-    assert "cannot be read" in said(NAME, root)
+    assert "cannot be read" in error_detail(NAME, root)
     os.mkfifo(file)
-    assert "no plain file" in said(NAME, root)
+    assert "no plain file" in error_detail(NAME, root)
     file.unlink()
     file.mkdir()
-    assert "no plain file" in said(NAME, root)
+    assert "no plain file" in error_detail(NAME, root)
     file.rmdir()
     file.write_bytes(b" " * (BYTES + 2))
-    assert "bytes" in said(NAME, root)
+    assert "bytes" in error_detail(NAME, root)
     file.write_text('{"a":1,"a":2}')
-    assert "once" in said(NAME, root)
+    assert "once" in error_detail(NAME, root)
 
 
 def test_a_missing_root_is_said(tmp_path):
-    assert "cannot be read" in said(NAME, tmp_path / "gone")
+    assert "cannot be read" in error_detail(NAME, tmp_path / "gone")
 
 
 def test_admission_asks_every_rule(root):

@@ -198,7 +198,7 @@ def test_v5_recursion_by_reference_is_refused_before_anything_runs(schema):
         validate({}, schema, _worker=pytest.fail)
 
 
-def nested(levels):
+def nest_schema(levels):
     schema = {"type": "string"}
     for _ in range(levels // 2):
         schema = {"properties": {"x": schema}}
@@ -208,16 +208,16 @@ def nested(levels):
 def test_v3_uncopyable_values_are_refused():
     around = {}
     around["properties"] = around
-    for schema in (nested(100_000), {"enum": [nested(100_000)]}, around):
+    for schema in (nest_schema(100_000), {"enum": [nest_schema(100_000)]}, around):
         with pytest.raises(SchemaInvalid):
             strip_llm_visible_text(schema)
 
 
 def test_v5_depth_is_bounded():
-    payloads._assert_bounded_schema(nested(MAX_DEPTH - 2))
+    payloads._assert_bounded_schema(nest_schema(MAX_DEPTH - 2))
     for levels in (MAX_DEPTH + 2, 2000):
         with pytest.raises(SchemaInvalid, match="32 levels"):
-            validate({}, nested(levels), _worker=pytest.fail)
+            validate({}, nest_schema(levels), _worker=pytest.fail)
     own = {}
     own["not"] = own
     with pytest.raises(SchemaInvalid, match="itself"):
@@ -231,15 +231,15 @@ def test_v5_time_is_bounded():
 
 
 def test_v5_injected_workers_have_a_process_of_their_own():
-    validate({"x": "y"}, SCHEMA, timeout=HANGS, _worker=workers.accepting)
+    validate({"x": "y"}, SCHEMA, timeout=HANGS, _worker=workers.accept_payloads)
     with pytest.raises(SchemaInvalid, match="no: "):
-        validate({"x": "y"}, SCHEMA, timeout=HANGS, _worker=workers.refusing)
+        validate({"x": "y"}, SCHEMA, timeout=HANGS, _worker=workers.refuse_payloads)
     with pytest.raises(SchemaInvalid, match=r"exceeded 0\.5"):
         validate({"x": "y"}, SCHEMA, timeout=0.5, _worker=workers.slow)
     with pytest.raises(SchemaInvalid, match="without a result"):
         validate({"x": "y"}, SCHEMA, timeout=HANGS, _worker=workers.silent)
     with pytest.raises(SchemaInvalid, match="exit code 7"):
-        validate({"x": "y"}, SCHEMA, timeout=HANGS, _worker=workers.dying)
+        validate({"x": "y"}, SCHEMA, timeout=HANGS, _worker=workers.die_at_once)
 
 
 def test_an_unguarded_script_can_validate(tmp_path):

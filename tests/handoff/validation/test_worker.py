@@ -28,7 +28,7 @@ XSD = """<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" targetNamespace=
 
 
 @pytest.fixture(scope="module")
-def shared():
+def shared_worker():
     with ValidationWorker() as running:
         yield running
 
@@ -39,11 +39,11 @@ def refusal(running, payload, schema=SCHEMA, **options):
     return str(caught.value)
 
 
-def test_a_valid_value_passes_and_the_process_stays(shared):
-    shared.validate({"x": "ok"}, SCHEMA)
-    first = shared._process.pid
-    shared.validate({"x": "ok"}, SCHEMA)
-    assert shared._process.pid == first
+def test_a_valid_value_passes_and_the_process_stays(shared_worker):
+    shared_worker.validate({"x": "ok"}, SCHEMA)
+    first = shared_worker._process.pid
+    shared_worker.validate({"x": "ok"}, SCHEMA)
+    assert shared_worker._process.pid == first
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_a_valid_value_passes_and_the_process_stays(shared):
         ({"x": "SECRET-1"}, "'pattern'"),
     ],
 )
-def test_refusals_name_the_rule_and_quote_nothing(shared, payload, said):
-    text = refusal(shared, payload)
+def test_refusals_name_the_rule_and_quote_nothing(shared_worker, payload, said):
+    text = refusal(shared_worker, payload)
     assert said in text
     assert "SECRET" not in text
 
 
 @pytest.mark.parametrize("payload", [{"x": float("nan")}, {"x": object()}, {1, 2}, float("inf")])
-def test_only_json_is_sent(shared, payload):
-    assert "no JSON" in refusal(shared, payload)
+def test_only_json_is_sent(shared_worker, payload):
+    assert "no JSON" in refusal(shared_worker, payload)
 
 
 @pytest.mark.parametrize(
@@ -79,49 +79,49 @@ def test_only_json_is_sent(shared, payload):
         "not json",
     ],
 )
-def test_an_invalid_schema_is_an_answer(shared, schema):
+def test_an_invalid_schema_is_an_answer(shared_worker, schema):
     payload = "text" if isinstance(schema, dict) and "pattern" in schema else {"x": "a"}
-    assert refusal(shared, payload, schema)
-    shared.validate({"x": "ok"}, SCHEMA)
+    assert refusal(shared_worker, payload, schema)
+    shared_worker.validate({"x": "ok"}, SCHEMA)
 
 
-def test_a_slow_schema_is_killed_in_time_and_the_next_call_runs(shared):
-    assert "exceeded 0.3 s" in refusal(shared, {"x": "a" * 50}, SLOW, timeout=0.3)
-    assert shared._process is None
-    shared.validate({"x": "ok"}, SCHEMA)
+def test_a_slow_schema_is_killed_in_time_and_the_next_call_runs(shared_worker):
+    assert "exceeded 0.3 s" in refusal(shared_worker, {"x": "a" * 50}, SLOW, timeout=0.3)
+    assert shared_worker._process is None
+    shared_worker.validate({"x": "ok"}, SCHEMA)
 
 
-def test_a_worker_that_is_given_no_processor_has_its_time_when_it_comes(shared):
+def test_a_worker_that_is_given_no_processor_has_its_time_when_it_comes(shared_worker):
     """A busy machine refused a payload as invalid whose judgement takes a thousandth of a second."""
-    shared.validate({"x": "ok"}, SCHEMA)
-    process = shared._process
+    shared_worker.validate({"x": "ok"}, SCHEMA)
+    process = shared_worker._process
     os.kill(process.pid, signal.SIGSTOP)
     going_on = threading.Timer(0.5, os.kill, (process.pid, signal.SIGCONT))
     going_on.start()
-    shared.validate({"x": "ok"}, SCHEMA, timeout=0.2)
+    shared_worker.validate({"x": "ok"}, SCHEMA, timeout=0.2)
     going_on.join()
-    assert shared._process is process
+    assert shared_worker._process is process
 
 
-def test_a_stuck_worker_is_abandoned(shared, monkeypatch):
+def test_a_stuck_worker_is_abandoned(shared_worker, monkeypatch):
     monkeypatch.setattr(worker, "LATEST", 0.3)
-    shared.validate({"x": "ok"}, SCHEMA)
-    os.kill(shared._process.pid, signal.SIGSTOP)
-    assert "exceeded 0.2 s" in refusal(shared, {"x": "ok"}, timeout=0.2)
-    assert shared._process is None
+    shared_worker.validate({"x": "ok"}, SCHEMA)
+    os.kill(shared_worker._process.pid, signal.SIGSTOP)
+    assert "exceeded 0.2 s" in refusal(shared_worker, {"x": "ok"}, timeout=0.2)
+    assert shared_worker._process is None
 
 
-def test_without_a_cpu_clock_of_a_process_wall_time_counts(shared, monkeypatch):
-    shared.validate({"x": "ok"}, SCHEMA)
+def test_without_a_cpu_clock_of_a_process_wall_time_counts(shared_worker, monkeypatch):
+    shared_worker.validate({"x": "ok"}, SCHEMA)
     monkeypatch.delattr(worker.time, "clock_gettime")
-    assert "exceeded 0.3 s" in refusal(shared, {"x": "a" * 50}, SLOW, timeout=0.3)
+    assert "exceeded 0.3 s" in refusal(shared_worker, {"x": "a" * 50}, SLOW, timeout=0.3)
 
 
-def test_a_worker_that_dies_is_said_and_replaced(shared):
-    shared.validate({"x": "ok"}, SCHEMA)
-    shared._process.kill()
-    shared._process.wait()
-    shared.validate({"x": "ok"}, SCHEMA)
+def test_a_worker_that_dies_is_said_and_replaced(shared_worker):
+    shared_worker.validate({"x": "ok"}, SCHEMA)
+    shared_worker._process.kill()
+    shared_worker._process.wait()
+    shared_worker.validate({"x": "ok"}, SCHEMA)
 
 
 def test_a_worker_that_dies_within_a_call_is_said(monkeypatch, tmp_path):
@@ -152,37 +152,37 @@ def test_a_worker_that_talks_nonsense_is_killed(monkeypatch, tmp_path):
         running.validate({}, {})  # a list says nothing against it
 
 
-def test_an_interrupted_exchange_leaves_no_half_answer(shared, monkeypatch):
-    shared.validate({"x": "ok"}, SCHEMA)
+def test_an_interrupted_exchange_leaves_no_half_answer(shared_worker, monkeypatch):
+    shared_worker.validate({"x": "ok"}, SCHEMA)
 
-    def interrupted(*_):
+    def raise_interrupt(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(worker, "_exchange", interrupted)
+        patched.setattr(worker, "_exchange", raise_interrupt)
         with pytest.raises(KeyboardInterrupt):
-            shared.validate({"x": "ok"}, SCHEMA)
-    assert shared._process is None
-    shared.validate({"x": "ok"}, SCHEMA)
+            shared_worker.validate({"x": "ok"}, SCHEMA)
+    assert shared_worker._process is None
+    shared_worker.validate({"x": "ok"}, SCHEMA)
 
 
-def test_large_messages_go_both_ways_and_have_a_bound(shared, monkeypatch):
-    shared.validate({"x": "a" * 500_000}, SCHEMA)
+def test_large_messages_go_both_ways_and_have_a_bound(shared_worker, monkeypatch):
+    shared_worker.validate({"x": "a" * 500_000}, SCHEMA)
     monkeypatch.setattr(worker, "MOST", 100)
-    assert "bytes" in refusal(shared, {"x": "a" * 100})
+    assert "bytes" in refusal(shared_worker, {"x": "a" * 100})
 
 
-def test_threads_take_turns(shared):
+def test_threads_take_turns(shared_worker):
     failed = []
 
-    def many():
+    def call_many():
         for _ in range(20):
             try:
-                shared.validate({"x": "ok"}, SCHEMA)
+                shared_worker.validate({"x": "ok"}, SCHEMA)
             except ValidationFailed as error:
                 failed.append(error)
 
-    threads = [threading.Thread(target=many) for _ in range(4)]
+    threads = [threading.Thread(target=call_many) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -190,31 +190,31 @@ def test_threads_take_turns(shared):
     assert failed == []
 
 
-def test_another_process_does_not_share_it(shared, monkeypatch):
-    shared.validate({"x": "ok"}, SCHEMA)
-    mine = shared._process
+def test_another_process_does_not_share_it(shared_worker, monkeypatch):
+    shared_worker.validate({"x": "ok"}, SCHEMA)
+    mine = shared_worker._process
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    shared.validate({"x": "ok"}, SCHEMA)
-    theirs = shared._process
+    shared_worker.validate({"x": "ok"}, SCHEMA)
+    theirs = shared_worker._process
     assert theirs.pid != mine.pid
     assert mine.poll() is None
-    shared.close()
+    shared_worker.close()
     monkeypatch.undo()
-    shared._process, shared._owner = mine, os.getpid()
-    shared.close()
-    shared.close()
+    shared_worker._process, shared_worker._owner = mine, os.getpid()
+    shared_worker.close()
+    shared_worker.close()
 
 
-def test_xsd_is_judged_too(shared):
-    shared.validate('<a xmlns="urn:a:v1">5</a>', XSD, kind=SchemaLanguage.XSD)
-    text = refusal(shared, '<a xmlns="urn:a:v1">SECRET</a>', XSD, kind=SchemaLanguage.XSD)
+def test_xsd_is_judged_too(shared_worker):
+    shared_worker.validate('<a xmlns="urn:a:v1">5</a>', XSD, kind=SchemaLanguage.XSD)
+    text = refusal(shared_worker, '<a xmlns="urn:a:v1">SECRET</a>', XSD, kind=SchemaLanguage.XSD)
     assert "ValidationError" in text
     assert "SECRET" not in text
-    assert "Parse" in refusal(shared, "<a/>", "<x/>", kind=SchemaLanguage.XSD)
-    assert refusal(shared, "<a", XSD, kind=SchemaLanguage.XSD)
+    assert "Parse" in refusal(shared_worker, "<a/>", "<x/>", kind=SchemaLanguage.XSD)
+    assert refusal(shared_worker, "<a", XSD, kind=SchemaLanguage.XSD)
 
 
-def test_a_schema_that_hangs_libxml2_is_killed(shared):
+def test_a_schema_that_hangs_libxml2_is_killed(shared_worker):
     inner = '<xs:element name="a" type="xs:int"/>'
     for _ in range(16):
         inner = f'<xs:sequence minOccurs="0">{inner}{inner[:0]}<xs:element name="b" type="xs:int" minOccurs="0"/></xs:sequence>'
@@ -223,7 +223,7 @@ def test_a_schema_that_hangs_libxml2_is_killed(shared):
         '<xs:element name="a" type="xs:int"/>',
         f'<xs:element name="a"><xs:complexType><xs:sequence>{many}</xs:sequence></xs:complexType></xs:element>',
     )
-    assert "exceeded" in refusal(shared, "<a/>", schema, kind=SchemaLanguage.XSD, timeout=0.5)
+    assert "exceeded" in refusal(shared_worker, "<a/>", schema, kind=SchemaLanguage.XSD, timeout=0.5)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_the_program_itself():
     """Run the loop in this process: its answers, and its small cache of schemas."""
     import io
 
-    def framed(message):
+    def frame_data(message):
         data = json.dumps(message).encode()
         return len(data).to_bytes(4) + data
 
@@ -272,8 +272,8 @@ def test_the_program_itself():
         }
         for n in range(validator.KEPT + 2)
     ]
-    given = b"".join(map(framed, [*messages, {"kind": "xsd", "schema": XSD, "payload": "<b/>"}]))
-    given += framed({"kind": "json-schema", "schema": '{"pattern":"^a$"}', "payload": "b"}) + b"\0"
+    given = b"".join(map(frame_data, [*messages, {"kind": "xsd", "schema": XSD, "payload": "<b/>"}]))
+    given += frame_data({"kind": "json-schema", "schema": '{"pattern":"^a$"}', "payload": "b"}) + b"\0"
     taken = io.BytesIO()
     validator.serve(io.BytesIO(given), taken)
     said = taken.getvalue()

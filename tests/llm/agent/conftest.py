@@ -100,7 +100,7 @@ def calls(*made, text=""):
     )
 
 
-def done(text):
+def done_call(text):
     return calls(("Done", f'{{"text": "{text}"}}'))
 
 

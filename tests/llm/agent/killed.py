@@ -18,7 +18,7 @@ from agentserver.assembly import build
 from agentserver.config import load
 from agentserver.core.messages import Done
 from agentserver.payload.codec import Codecs
-from tests.llm.agent.conftest import calls, done
+from tests.llm.agent.conftest import calls, done_call
 
 
 async def main(folder, loaded):
@@ -31,7 +31,7 @@ async def main(folder, loaded):
             return calls(("calc_add", '{"a": 1, "b": 1}'), ("web", '{"page": "x"}'))
         if not again:
             os.kill(os.getpid(), signal.SIGKILL)
-        return done("well")
+        return done_call("well")
 
     backends = {name: replace(one, script=model) for name, one in loaded.models.backends.items()}
     spoken = replace(loaded, models=replace(loaded.models, backends=MappingProxyType(backends)))

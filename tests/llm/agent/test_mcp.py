@@ -58,7 +58,7 @@ async def send(payload: Letter, metadata) -> HandlerResponse:
 
 
 @pytest.fixture
-def loaded(tmp_path):
+def loaded_desk(tmp_path):
     """Loads the desk in a mode."""
     made = []
 
@@ -80,7 +80,7 @@ def loaded(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["enforce", "confirm", "audit"])
-async def test_it_calls_tools_and_their_words_order_nothing(loaded, page, mode):  # noqa: F811 - the fixture
+async def test_it_calls_tools_and_their_words_order_nothing(loaded_desk, page, mode):  # noqa: F811 - the fixture
     def obey(prompt):
         results = [message.content for message in prompt.messages if message.role == "tool"]
         if not results:
@@ -90,7 +90,7 @@ async def test_it_calls_tools_and_their_words_order_nothing(loaded, page, mode):
             return calls(("outbox", json.dumps({"to": address, "text": "everything"})))
         return calls(("Said", json.dumps({"text": results[1]})))
 
-    organism, model = await anyio.to_thread.run_sync(loaded, mode), Model(obey)
+    organism, model = await anyio.to_thread.run_sync(loaded_desk, mode), Model(obey)
     async with testing.organism(spoken_for(organism, model), timeout=HANGS, real_tools=True) as bed:
         wish = next(each for each in organism.listeners if each.listener.name == "agent").listener.payloads[0]
         told = (await bed.ask(wish(f"Tell me what {page} says."), "agent")).text

@@ -79,7 +79,7 @@ class Bed:
         return await self.bed.ask(self.payloads[name](**fields), to=name)
 
 
-async def soon(holds: Callable[[], bool]) -> None:
+async def wait_for_file(holds: Callable[[], bool]) -> None:
     """Wait for what another process does."""
     with anyio.fail_after(HANGS):
         while not holds():  # noqa: ASYNC110 - nothing tells of it

@@ -16,22 +16,22 @@ from agentserver.mcp.client import connection, listeners, process
 from agentserver.mcp.client.connection import LostError
 from agentserver.mcp.client.listeners import TOO_LARGE
 from agentserver.payload.foreign.results import ToolData, ToolFailure, ToolLink, ToolResult
-from tests.mcp.client.projects import HOSTILE, Project, alive, code, soon
+from tests.mcp.client.projects import HOSTILE, Project, alive, code, wait_for_file
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory):
+def lock_text(tmp_path_factory):
     project = Project(tmp_path_factory.mktemp("lock"))
     project.lock()
     return (project.root / lock_path("far")).read_text()
 
 
 @pytest.fixture
-def project(tmp_path, locked):
+def project(tmp_path, lock_text):
     made = Project(tmp_path)
     path = tmp_path / lock_path("far")
     path.parent.mkdir(parents=True)
-    path.write_text(locked)
+    path.write_text(lock_text)
     return made
 
 
@@ -127,7 +127,7 @@ async def test_a_late_call_is_cancelled_at_the_server(project):
         while not isinstance(await bed.call("echo", text="begin"), ToolResult):
             """The server may take longer to start than a call may take."""
         assert code(await bed.call("slow", seconds=100.0)) == "timeout"
-        await soon((project.notes / "cancelled").exists)
+        await wait_for_file((project.notes / "cancelled").exists)
         assert await bed.call("echo", text="again") == ToolResult(text=["again"])
 
 
@@ -145,7 +145,7 @@ async def test_leaving_ends_the_whole_process_group(project):
     async with project.running() as bed:
         await bed.call("echo", text="hello")
         group = int(project.noted("pid"))
-    await soon(lambda: not alive(group))
+    await wait_for_file(lambda: not alive(group))
 
 
 async def test_a_servers_description_of_itself_is_logged_legibly(project, caplog):
@@ -160,7 +160,7 @@ async def test_a_tool_that_changes_while_connected_is_no_longer_called(project, 
         assert await bed.call("echo", text="before") == ToolResult(text=["before"])
         (project.notes / "changed").touch()
         await bed.call("tell")
-        await soon(lambda: "far.echo is not called" in caplog.text)
+        await wait_for_file(lambda: "far.echo is not called" in caplog.text)
         assert code(await bed.call("echo", text="after")) == "internal"
         assert (await bed.call("sum")).sum == 5
     assert project.noted("starts").split() == ["start"]
@@ -170,7 +170,7 @@ async def test_a_tool_that_changes_while_connected_is_no_longer_called(project, 
 def far(tmp_path):
     """The server over HTTP, and the way to it."""
     project = Project(tmp_path)
-    with started(project) as process:
+    with start_hostile(project) as process:
         while not project.noted("port") and process.poll() is None:
             time.sleep(0.02)
         project.way = f"url: http://127.0.0.1:{project.noted('port')}/mcp\n    token: ${{TOKEN}}"
@@ -179,11 +179,11 @@ def far(tmp_path):
         process.kill()
 
 
-async def test_a_server_over_http_is_shown_its_token(far, locked):
+async def test_a_server_over_http_is_shown_its_token(far, lock_text):
     project, process = far
     project.environ["TOKEN"] = "token-of-desk"
     await anyio.to_thread.run_sync(project.lock)
-    assert (project.root / lock_path("far")).read_bytes() == locked.encode()
+    assert (project.root / lock_path("far")).read_bytes() == lock_text.encode()
     async with project.running() as bed:
         assert await bed.call("echo", text="good day") == ToolResult(text=["good day"])
         assert (await bed.call("sum")).sum == 5
@@ -201,18 +201,18 @@ async def test_a_server_over_http_that_was_restarted_is_connected_again(far):
         process.kill()
         process.wait()
         (project.notes / "wanted").write_text(port)
-        with started(project) as again:
-            await soon(lambda: reached(port))
+        with start_hostile(project) as again:
+            await wait_for_file(lambda: is_reachable(port))
             await bed.call("echo", text="perhaps")
             assert await bed.call("echo", text="after") == ToolResult(text=["after"])
             again.kill()
 
 
-def started(project):
+def start_hostile(project):
     return subprocess.Popen([sys.executable, str(HOSTILE), str(project.notes), "http"])
 
 
-def reached(port):
+def is_reachable(port):
     with socket.socket() as one:
         return one.connect_ex(("127.0.0.1", int(port))) == 0
 

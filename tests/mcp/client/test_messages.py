@@ -7,7 +7,7 @@ import json
 import pytest
 
 from agentserver.mcp.client.messages import LIMITS, UNREADABLE, MessageForms, OverLimitError, ServerMessages
-from tests.foreign_json.bombs import aimed
+from tests.foreign_json.bombs import aim_bombs
 from tests.hostile.rogue import RESULTS
 
 FORMS = MessageForms()
@@ -72,7 +72,7 @@ def test_unsolicited_messages_of_a_server_are_small_or_dropped(messages):
 
 
 def test_each_bomb_in_a_result_ends_its_own_call(messages):
-    for name, data in aimed(b'{"jsonrpc":"2.0","id":7,"result":{"content":%s}}').items():
+    for name, data in aim_bombs(b'{"jsonrpc":"2.0","id":7,"result":{"content":%s}}').items():
         messages.ask(7, "tools/call")
         assert messages.read(data).error.message, name
 

@@ -33,7 +33,7 @@ from agentserver.gateways.principals.identity import IdentityTokens
 from agentserver.mcp.client.connection import ask
 from agentserver.mcp.client.process import plain
 from agentserver.payload.foreign.lock import write_lock
-from tests.gateways.http.desk import Looking
+from tests.gateways.http.desk import ReadingApprover
 from tests.gateways.principals.oidc import AUDIENCE, CLIENT, SECRET, provider
 from tests.machine import HANGS, PLAIN
 
@@ -122,7 +122,7 @@ class Far:
             "far", version="1", on_list_tools=self.on_list, on_call_tool=self.on_call
         ).streamable_http_app()
 
-        async def guarded(scope, receive, send):
+        async def guard_app(scope, receive, send):
             if scope["type"] == "http":
                 token = dict(scope["headers"]).get(b"authorization", b"").decode().removeprefix("Bearer ")
                 claims = self.check(token)
@@ -133,7 +133,7 @@ class Far:
                 self.shown.append(claims)
             await inner(scope, receive, send)
 
-        return guarded
+        return guard_app
 
     def check(self, token):
         if token == LOCK:
@@ -160,7 +160,7 @@ async def far_server(idp):
         server.should_exit = True
 
 
-def loaded(root, idp, far):
+def load_locked(root, idp, far):
     """Lock the tools, and load the organism."""
     module = f"handlers_{token_hex(4)}"  # a process has one module of a name
     (root / f"{module}.py").write_text(HANDLERS)
@@ -184,8 +184,8 @@ def loaded(root, idp, far):
 async def desk(root):
     """The organism at its door: client, provider, far server, and delegations."""
     async with provider() as idp, far_server(idp) as far:
-        organism = await run_sync(loaded, root, idp, far)
-        server = build(organism, approver=Looking())
+        organism = await run_sync(load_locked, root, idp, far)
+        server = build(organism, approver=ReadingApprover())
         tokens = IdentityTokens(Tokens(PrincipalFile(root / "principals")), organism.identity)
         server.delegations = delegations = UserDelegations(tokens)
         listening = bind("127.0.0.1", 0)

@@ -16,11 +16,11 @@ from agentserver.gateways.http import DoorOptions, HttpDoor, TokenKeeper
 from agentserver.gateways.http.options import names
 from agentserver.gateways.http.serving import bind, serve
 from agentserver.gateways.principals.sessions import Sessions
-from tests.gateways.http.desk import Looking, NoPace, People
+from tests.gateways.http.desk import NoPace, People, ReadingApprover
 from tests.machine import HANGS
 
 
-class Behind:
+class BackgroundServer:
     """An organism behind a door.
 
     Args:
@@ -47,18 +47,18 @@ class Behind:
 
 
 @asynccontextmanager
-async def behind(home, *people, **options):
+async def serve_behind(home, *people, **options):
     organism = await anyio.to_thread.run_sync(lambda: load(home / "organism.yaml", environ={}))
     known, listening = People(*people), bind("127.0.0.1", 0)
     port = listening.getsockname()[1]
     settings = DoorOptions(*names(port, local=True, secure=False), **options)
     try:
-        async with build(organism, approver=Looking()) as server:
+        async with build(organism, approver=ReadingApprover()) as server:
             keeper = TokenKeeper(known, NoPace())
             serving = DoorServing(server, organism, known, Sessions(known), keeper, settings.body)
             parts = await anyio.to_thread.run_sync(lambda: list(_mcp(serving)))
             door = HttpDoor(server, settings, TokenKeeper(known, NoPace()), parts)
             async with door.open(), serve(door, listening, None, door.connections):
-                yield Behind(server, door, f"http://127.0.0.1:{port}", known)
+                yield BackgroundServer(server, door, f"http://127.0.0.1:{port}", known)
     finally:
         forget(organism)

@@ -10,16 +10,16 @@ from agentserver.core.records.audit import Event
 from agentserver.gateways.principals import Role
 from tests.gateways.http.desk import person
 from tests.machine import HANGS
-from tests.mcp.serving.behind import behind
-from tests.mcp.serving.test_protocol import approve, home, said  # noqa: F401 - a fixture
-from tests.pump.desk import until
+from tests.mcp.serving.behind import serve_behind
+from tests.mcp.serving.test_protocol import approve, home, result_texts  # noqa: F401 - a fixture
+from tests.pump.desk import wait_until
 
 pytestmark = pytest.mark.anyio
 OPERATOR = person("ada", Role.OPERATOR)
 
 
 @pytest.fixture
-def asking(home):  # noqa: F811
+def asking_project(home):  # noqa: F811
     path = home / "organism.yaml"
     path.write_text(path.read_text(encoding="utf-8") + "  elicitation: true\n", encoding="utf-8")
     return home
@@ -42,9 +42,12 @@ class User:
         return self.answer
 
 
-async def test_an_operator_approves_in_its_hosts_form_the_call_shown_there(asking):
+async def test_an_operator_approves_in_its_hosts_form_the_call_shown_there(asking_project):
     user = User("accept", {"decision": "once"})
-    async with behind(asking, OPERATOR) as door, door.host("ada", elicitation_callback=user) as client:
+    async with (
+        serve_behind(asking_project, OPERATOR) as door,
+        door.host("ada", elicitation_callback=user) as client,
+    ):
         with anyio.fail_after(HANGS):
             done = await client.call_tool("vault", {"door": 3})
         assert done.structured_content == {"copies": 3}
@@ -74,13 +77,16 @@ async def test_an_operator_approves_in_its_hosts_form_the_call_shown_there(askin
     ],
     ids=["declined", "cancelled", "empty", "denied", "another word", "declined with a word"],
 )
-async def test_anything_but_a_consent_denies(asking, user):
+async def test_anything_but_a_consent_denies(asking_project, user):
     user.shown.clear()
-    async with behind(asking, OPERATOR) as door, door.host("ada", elicitation_callback=user) as client:
+    async with (
+        serve_behind(asking_project, OPERATOR) as door,
+        door.host("ada", elicitation_callback=user) as client,
+    ):
         with anyio.fail_after(HANGS):
             refused = await client.call_tool("vault", {"door": 3})
         assert refused.is_error
-        assert '"code": "denied"' in said(refused)[0]
+        assert '"code": "denied"' in result_texts(refused)[0]
         assert len(user.shown) == 1
         assert door.server.approvals() == ()
 
@@ -92,7 +98,7 @@ async def test_a_host_whose_user_may_not_decide_gets_the_page_and_its_answer_cou
     more += "limits: {approvers: others}\n" if why == "the one who asked" else ""
     path.write_text(path.read_text(encoding="utf-8") + more, encoding="utf-8")
     caller = person("ada") if why == "no operator" else OPERATOR
-    async with behind(home, caller, person("bob", Role.OPERATOR)) as door:
+    async with serve_behind(home, caller, person("bob", Role.OPERATOR)) as door:
 
         async def decide():
             (one,) = door.server.approvals()
@@ -109,8 +115,8 @@ async def test_a_host_whose_user_may_not_decide_gets_the_page_and_its_answer_cou
         assert record.detail.by == "bob"
 
 
-async def test_an_answer_of_a_former_operator_does_not_count(asking):
-    async with behind(asking, OPERATOR) as door:
+async def test_an_answer_of_a_former_operator_does_not_count(asking_project):
+    async with serve_behind(asking_project, OPERATOR) as door:
 
         async def demote():
             door.people.known["ada"] = person("ada")
@@ -119,20 +125,23 @@ async def test_an_answer_of_a_former_operator_does_not_count(asking):
         async with door.host("ada", elicitation_callback=user) as client, anyio.create_task_group() as group:
             group.start_soon(client.call_tool, "vault", {"door": 3})
             with anyio.fail_after(HANGS):
-                await until(lambda: len(user.shown) == 2)
+                await wait_until(lambda: len(user.shown) == 2)
             assert isinstance(user.shown[1], ElicitRequestURLParams)
             assert len(door.server.approvals()) == 1
             group.cancel_scope.cancel()
 
 
-async def test_without_a_page_a_user_who_may_not_decide_waits_like_any_other(asking):
-    path = asking / "organism.yaml"
+async def test_without_a_page_a_user_who_may_not_decide_waits_like_any_other(asking_project):
+    path = asking_project / "organism.yaml"
     path.write_text(
         path.read_text(encoding="utf-8").replace("  approvals: https://desk.example/approvals/\n", "")
     )
     user = User("accept", {"decision": "once"})
-    async with behind(asking, person("ada")) as door, door.host("ada", elicitation_callback=user) as client:
+    async with (
+        serve_behind(asking_project, person("ada")) as door,
+        door.host("ada", elicitation_callback=user) as client,
+    ):
         late = await client.call_tool("vault", {"door": 3})
         assert late.is_error
-        assert "Nobody has within 2 s" in said(late)[0]
+        assert "Nobody has within 2 s" in result_texts(late)[0]
         assert user.shown == []

@@ -11,7 +11,7 @@ from agentserver.mcp.serving.calls import EARLY, ProgressRouter
 pytestmark = pytest.mark.anyio
 
 
-def early(request, number):
+def early_progress(request, number):
     return [Progress("conversation", request, "listener", f"{request} {n}") for n in range(number)]
 
 
@@ -22,11 +22,11 @@ async def produce(words):
 
 async def test_early_words_reach_their_call_while_others_take_the_places_they_had():
     hearing, told = ProgressRouter(), []
-    await hearing.route(produce(early("first", 2)), "other", told.append)
+    await hearing.route(produce(early_progress("first", 2)), "other", told.append)
 
     async def tell(text):
         told.append(text)
-        await hearing.route(produce(early("second", EARLY)), "third", told.append)
+        await hearing.route(produce(early_progress("second", EARLY)), "third", told.append)
 
     await hearing.route(produce([]), "first", tell)
     assert told == ["first 0", "first 1"]
@@ -54,7 +54,7 @@ async def test_a_call_that_comes_again_keeps_its_progress_when_the_one_before_en
         await anyio.wait_all_tasks_blocked()
         before.cancel()
         await anyio.wait_all_tasks_blocked()
-        await sending.send(*early("first", 1))
+        await sending.send(*early_progress("first", 1))
         await anyio.wait_all_tasks_blocked()
         tasks.cancel_scope.cancel()
     assert told == ["first 0"]

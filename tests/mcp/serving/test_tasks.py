@@ -27,38 +27,38 @@ from agentserver.core.state.approvals import Answer
 from agentserver.mcp.serving.tasks import EXTENSION
 from tests.gateways.http.desk import person
 from tests.machine import HANGS
-from tests.mcp.serving.behind import behind
+from tests.mcp.serving.behind import serve_behind
 from tests.mcp.serving.test_protocol import approve, desk, home, host  # noqa: F401 - a fixture
-from tests.pump.desk import until
+from tests.pump.desk import wait_until
 
 pytestmark = pytest.mark.anyio
 
 
-class Created(Result):
+class CreatedTask(Result):
     model_config = ConfigDict(extra="allow")
     result_type: Literal["task"] = Field(alias="resultType")
     task_id: str = Field(alias="taskId")
     status: str
 
 
-class Named(RequestParams):
+class NamedParams(RequestParams):
     task_id: str = Field(alias="taskId")
 
 
-class About(Request[Named, str]):
+class TaskRequest(Request[NamedParams, str]):
     name_param = "taskId"
     method: str
-    params: Named
+    params: NamedParams
 
 
-class Found(Result):
+class FoundTask(Result):
     model_config = ConfigDict(extra="allow")
     status: str = ""
 
 
 async def ask(client, method, task_id):
-    request = About(method=f"tasks/{method}", params=Named(taskId=task_id))
-    return await getattr(client, "session", client).send_request(request, Found)
+    request = TaskRequest(method=f"tasks/{method}", params=NamedParams(taskId=task_id))
+    return await getattr(client, "session", client).send_request(request, FoundTask)
 
 
 async def poll(client, task_id, *ends):
@@ -77,7 +77,7 @@ class Tasks(ClientExtension):
         self.created: list[Any] = []
 
     def claims(self):
-        return [ResultClaim(result_type="task", model=Created, resolve=self.resolve)]
+        return [ResultClaim(result_type="task", model=CreatedTask, resolve=self.resolve)]
 
     async def resolve(self, created, context):
         self.created.append(created)
@@ -103,7 +103,7 @@ async def test_a_call_that_waits_for_a_person_is_a_task_until_it_is_answered(hom
                 assert done.structured_content == {"copies": 3}
 
             group.start_soon(call)
-            await until(lambda: len(tasks.created) == 1)
+            await wait_until(lambda: len(tasks.created) == 1)
             (created,) = tasks.created
             (approval,) = server.approvals()
             working = await ask(client, "get", created.task_id)
@@ -125,7 +125,7 @@ async def test_a_task_is_found_after_a_restart(home, answer):  # noqa: F811
     async with desk(home, durable=True) as (server, offering), host(offering, extensions=[Tasks()]) as client:
         assert (await ask(client, "get", created.task_id)).status == "working"
         with anyio.fail_after(HANGS):
-            await until(lambda: len(server.approvals()) == 1)
+            await wait_until(lambda: len(server.approvals()) == 1)
         await approve(server, answer)
         for _ in range(2):
             done = await poll(client, created.task_id, "completed")
@@ -160,7 +160,7 @@ async def test_a_person_is_shown_the_page_and_the_host_cannot_approve(home):  # 
             anyio.create_task_group() as group,
         ):
             group.start_soon(client.call_tool, "vault", {"door": 3})
-            await until(lambda: len(tasks.created) == 1)
+            await wait_until(lambda: len(tasks.created) == 1)
             task_id = tasks.created[0].task_id
             asked = await ask(client, "get", task_id)
             assert asked.status == "input_required"
@@ -173,7 +173,7 @@ async def test_a_person_is_shown_the_page_and_the_host_cannot_approve(home):  # 
 
 async def test_a_task_of_another_principal_is_unknown_and_a_host_without_tasks_is_refused(home):  # noqa: F811
     async with (
-        behind(home, person("ada"), person("eve")) as door,
+        serve_behind(home, person("ada"), person("eve")) as door,
         door.host("ada", extensions=[Tasks()]) as ada,
     ):
         created = await create(ada)
@@ -200,13 +200,13 @@ async def test_a_host_of_the_older_protocol_gets_no_task(home):  # noqa: F811
         assert (await client.call_tool("vault", {"door": 3})).is_error
 
 
-class Followed(NotificationParams):
+class TaskNotice(NotificationParams):
     model_config = ConfigDict(extra="allow")
     task_id: str = Field(alias="taskId")
     status: str = ""
 
 
-class Following(Tasks):
+class TaskNotices(Tasks):
     """Remembers each notification about a task."""
 
     def __init__(self):
@@ -217,7 +217,7 @@ class Following(Tasks):
         self.seen.append(task)
 
     def notifications(self):
-        return [NotificationBinding(method="notifications/tasks", params_type=Followed, handler=self.note)]
+        return [NotificationBinding(method="notifications/tasks", params_type=TaskNotice, handler=self.note)]
 
 
 async def follow(client, *task_ids):
@@ -228,15 +228,15 @@ async def follow(client, *task_ids):
 
 async def test_a_host_is_notified_of_each_change_of_its_tasks_until_they_have_ended(home):  # noqa: F811
     async with (
-        behind(home, person("ada"), person("eve")) as door,
-        door.host("ada", extensions=[ada := Following()]) as client,
-        door.host("eve", extensions=[eve := Following()]) as other,
+        serve_behind(home, person("ada"), person("eve")) as door,
+        door.host("ada", extensions=[ada := TaskNotices()]) as client,
+        door.host("eve", extensions=[eve := TaskNotices()]) as other,
     ):
         created = await create(client)
         with anyio.fail_after(HANGS):
             async with anyio.create_task_group() as group:
                 group.start_soon(follow, client, created.task_id)
-                await until(lambda: len(ada.seen) == 1)
+                await wait_until(lambda: len(ada.seen) == 1)
                 (approval,) = door.server.approvals()
                 assert (ada.seen[0].task_id, ada.seen[0].status) == (created.task_id, "working")
                 assert approval.id in ada.seen[0].statusMessage
@@ -244,20 +244,20 @@ async def test_a_host_is_notified_of_each_change_of_its_tasks_until_they_have_en
                     other, created.task_id
                 )  # another's task is an unknown one: the stream ends at once
                 await approve(door.server)
-            await until(lambda: ada.seen[-1].status == "completed")
+            await wait_until(lambda: ada.seen[-1].status == "completed")
         assert ada.seen[-1].result == (await ask(client, "get", created.task_id)).result
         assert eve.seen == []
 
 
 async def test_a_followed_task_ends_with_its_cancellation(home):  # noqa: F811
-    async with desk(home) as (_, offering), host(offering, extensions=[seen := Following()]) as client:
+    async with desk(home) as (_, offering), host(offering, extensions=[seen := TaskNotices()]) as client:
         created = await create(client)
         with anyio.fail_after(HANGS):
             async with anyio.create_task_group() as group:
                 group.start_soon(follow, client, created.task_id)
-                await until(lambda: len(seen.seen) == 1)
+                await wait_until(lambda: len(seen.seen) == 1)
                 await ask(client, "cancel", created.task_id)
-            await until(lambda: seen.seen[-1].status == "cancelled")
+            await wait_until(lambda: seen.seen[-1].status == "cancelled")
 
 
 @pytest.mark.parametrize(
@@ -277,17 +277,17 @@ async def test_a_subscription_that_cannot_be_served_is_refused(home, ids, extens
 
 async def test_a_revoked_host_loses_its_subscription(home):  # noqa: F811
     async with (
-        behind(home, person("ada")) as door,
-        door.host("ada", extensions=[seen := Following()]) as client,
+        serve_behind(home, person("ada")) as door,
+        door.host("ada", extensions=[seen := TaskNotices()]) as client,
     ):
         created = await create(client)
         with anyio.fail_after(HANGS):
             async with anyio.create_task_group() as group:
 
-                async def followed():
+                async def follow_unknown():
                     with pytest.raises(MCPError):
                         await follow(client, created.task_id)
 
-                group.start_soon(followed)
-                await until(lambda: len(seen.seen) == 1)
+                group.start_soon(follow_unknown)
+                await wait_until(lambda: len(seen.seen) == 1)
                 del door.people.known["ada"]

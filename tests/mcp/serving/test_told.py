@@ -14,7 +14,7 @@ from agentserver.assembly import Principal, Trust, build
 from agentserver.mcp import ToolData, ToolFailure, ToolResult
 from agentserver.mcp.serving.transport import RELEASE, ServedOrganism
 from agentserver.testing import listener, organism_of
-from tests.mcp.serving.test_given_up import book, home, served  # noqa: F401 - fixtures
+from tests.mcp.serving.test_given_up import book, home, serve_teller  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.anyio
 
@@ -71,7 +71,7 @@ async def client(organism):
 @pytest.mark.parametrize("way", ["stdio", "legacy stdio", "http", "legacy http"])
 async def test_words_of_a_listener_reach_the_host_of_their_call_alone(home, book, way):  # noqa: F811 - fixtures
     heard = {1: [], 2: []}
-    async with served(home, way) as connect, connect() as client, anyio.create_task_group() as tasks:
+    async with serve_teller(home, way) as connect, connect() as client, anyio.create_task_group() as tasks:
 
         async def call(amount):
             async def progress(_done, _total, text):
@@ -92,7 +92,7 @@ async def test_words_of_a_listener_reach_the_host_of_their_call_alone(home, book
 
 @pytest.mark.parametrize("way", ["stdio", "legacy stdio"])
 async def test_a_host_sees_the_release_of_agentserver(home, book, way):  # noqa: F811 - fixtures
-    async with served(home, way) as connect, connect() as client:
+    async with serve_teller(home, way) as connect, connect() as client:
         assert (client.server_info.name, client.server_info.version) == ("teller", RELEASE)
 
 
@@ -117,12 +117,12 @@ async def add(a: int, b: int = 1) -> int:
 
 
 @pytest.fixture
-def adding():
+def adding_organism():
     return organism_of(listener("add", add))
 
 
-async def test_a_function_is_a_tool_with_its_arguments_and_its_answer(adding):
-    async with build(adding) as server:
+async def test_a_function_is_a_tool_with_its_arguments_and_its_answer(adding_organism):
+    async with build(adding_organism) as server:
         offering = ServedOrganism.build(server, Exposed(("add",)))
         async with Client(offering.protocol(lambda: Principal("host"), "desk")) as host:
             (tool,) = (await host.list_tools()).tools

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tests.gateways.http.desk import person
-from tests.mcp.serving.behind import behind
+from tests.mcp.serving.behind import serve_behind
 from tests.mcp.serving.test_protocol import DESK
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +33,7 @@ async def test_a_body_that_is_no_request_is_refused_in_words_of_the_servers_own(
     home = tmp_path / "desk"
     shutil.copytree(DESK, home, ignore=shutil.ignore_patterns("__pycache__"))
     heads = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
-    async with behind(home, person("ada")) as here, here.http() as http:
+    async with serve_behind(home, person("ada")) as here, here.http() as http:
         answer = await http.post("/mcp", content=body, headers=heads)
         assert answer.status_code == 400
         assert len(answer.content) == int(answer.headers["content-length"])

@@ -66,7 +66,7 @@ def test_a_facet_narrows_the_schema_the_example_and_the_correction(facet, kind):
     wrong[0].text = WRITERS[kind](outside)
     assert free.valid(wrong)
     assert not codec.valid(wrong)
-    facets = narrow_facets(kind, _apart(mark))
+    facets = narrow_facets(kind, _split_marks(mark))
     assert label(Scalar(kind, facets)).startswith(label(Scalar(kind)) + " ")
     assert [each.rule for each in codec.faults(wrong)] == [f"must be {label(Scalar(kind, facets))}"]
     assert fits(facets, example(table(cls(kind, mark)).record).v)
@@ -76,7 +76,7 @@ def test_a_facet_narrows_the_schema_the_example_and_the_correction(facet, kind):
 @pytest.mark.parametrize(("facet", "kind"), ENTRIES, ids=lambda each: getattr(each, "name", str(each)))
 def test_a_facet_that_is_not_stated_narrows_nothing(facet, kind):
     free = getattr(NO_FACETS, facet.name)
-    for part in _apart(SHOWN[facet.name, kind][0]):
+    for part in _split_marks(SHOWN[facet.name, kind][0]):
         value = facet.read(kind, part)
         assert facet.merge(free, value) == value
 
@@ -97,7 +97,7 @@ def test_marks_of_one_facet_are_merged_to_the_tightest():
         ScalarKind.INT, [Gt(1), Le(9)]
     )
     assert narrow_facets(ScalarKind.STR, [MinLen(1), MinLen(3), MaxLen(9), MaxLen(5)]) == narrow_facets(
-        ScalarKind.STR, _apart(Len(3, 5))
+        ScalarKind.STR, _split_marks(Len(3, 5))
     )
     both = narrow_facets(ScalarKind.STR, [Pattern("a+"), Pattern("b+")])
     assert both.patterns == ("a+", "b+")
@@ -154,5 +154,5 @@ def test_a_facet_narrows_the_json_schema_in_keywords_or_in_words(facet, kind):
     assert narrow != free
 
 
-def _apart(mark: Any) -> list[Any]:
+def _split_marks(mark: Any) -> list[Any]:
     return list(mark) if isinstance(mark, (Interval, Len)) else [mark]

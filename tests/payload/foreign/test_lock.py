@@ -50,7 +50,7 @@ def test_a_text_that_was_changed_is_no_lock(old: str, new: str, said: str) -> No
         read_lock(text.replace(old, new).encode())
 
 
-def _nested(levels: int) -> dict[str, Any]:
+def _nest_schema(levels: int) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(levels):
         schema = {"items": schema}
@@ -62,7 +62,7 @@ def _nested(levels: int) -> dict[str, Any]:
     [
         ({"maximum": float("nan")}, "has a tool, odd, that cannot be locked: .*must hold no NaN"),
         ({"enum": [float("inf")]}, "has a tool, odd, that cannot be locked: .*must hold no NaN"),
-        (_nested(80), "has a tool, odd, that cannot be locked: .*must nest at most"),
+        (_nest_schema(80), "has a tool, odd, that cannot be locked: .*must nest at most"),
         ({"const": "x" * (1 << 22)}, "has a tool, odd, that cannot be locked: .*must have at most"),
     ],
 )

@@ -32,11 +32,11 @@ LOOSE = ("array", ["string", "integer"])
 """Types whose lists are JSON as text, which tells an empty list from none."""
 
 
-def of(schema: Any) -> MappedSchema:
+def map_tool(schema: Any) -> MappedSchema:
     return map_schema(schema, name="tool", namespace="urn:mcp:far:tool")
 
 
-def through(mapping: MappedSchema, value: Any) -> Any:
+def round_trip(mapping: MappedSchema, value: Any) -> Any:
     """A foreign value as a payload in XML, and as a foreign value again."""
     codec = codec_of(mapping.cls)
     element = element_of(codec, from_foreign(mapping.shape, value))
@@ -126,7 +126,7 @@ def test_every_value_that_a_schema_takes_passes_unchanged(schema: Any, data: st.
     value = data.draw(values)
     judge = Draft202012Validator(made)
     assert judge.is_valid(value)
-    given_back = through(of(made), value)
+    given_back = round_trip(map_tool(made), value)
     assert given_back == bare(value, made)
     assert judge.is_valid(given_back)
 
@@ -152,16 +152,16 @@ KEYWORDS = st.sampled_from(
 @example({"allOf": 5}, {})
 def test_an_invalid_schema_is_read_as_json(outer: Any, inner: Any) -> None:
     """A stranger's server sends its schemas; nothing has looked at them before."""
-    made = of({"type": "object", "properties": {"a": inner}, "additionalProperties": False, **outer})
+    made = map_tool({"type": "object", "properties": {"a": inner}, "additionalProperties": False, **outer})
     assert made.cls is not None
-    assert of(inner).cls is not None
+    assert map_tool(inner).cls is not None
 
 
 @LAW
 @given(objects())
 def test_an_example_of_the_class_is_valid_by_the_schema(schema: Any) -> None:
     made = schema[0] | {"$defs": {"word": {"type": "string", "minLength": 1}}}
-    mapping = of(made)
+    mapping = map_tool(made)
     if not mapping.loose:
         codec = codec_of(mapping.cls)
         value = to_foreign(mapping.shape, value_from(codec, codec.decode(parse(codec.example()))))
@@ -187,7 +187,9 @@ def test_an_example_of_the_class_is_valid_by_the_schema(schema: Any) -> None:
 )
 def test_a_position_that_no_field_can_state_is_json_as_text(schema: Any, reason: str) -> None:
     tree = {"type": "object", "properties": {"next": {"$ref": "#/$defs/tree"}}}
-    mapping = of({"type": "object", "properties": {"x": schema}, "required": ["x"], "$defs": {"tree": tree}})
+    mapping = map_tool(
+        {"type": "object", "properties": {"x": schema}, "required": ["x"], "$defs": {"tree": tree}}
+    )
     assert mapping.loose
     assert {note.reason for note in mapping.notes} == {reason}
     assert all(note.pointer.startswith("/x") for note in mapping.notes)
@@ -203,9 +205,9 @@ def test_a_position_that_no_field_can_state_is_json_as_text(schema: Any, reason:
     ],
 )
 def test_a_schema_that_is_no_object_is_json_as_text_as_a_whole(schema: Any) -> None:
-    mapping = of(schema)
+    mapping = map_tool(schema)
     assert [note.pointer for note in mapping.notes] == [""]
-    assert through(mapping, [1, {"a": None}]) == [1, {"a": None}]
+    assert round_trip(mapping, [1, {"a": None}]) == [1, {"a": None}]
     refused = to_foreign(mapping.shape, {"json": "{"})
     assert str(refused) == "(value): must be JSON text in UTF-8"
 
@@ -221,11 +223,11 @@ def test_a_schema_that_is_no_object_is_json_as_text_as_a_whole(schema: Any) -> N
     ],
 )
 def test_values_that_only_the_schema_can_judge_are_reported(keyword: Any, loose: bool) -> None:
-    assert of({"type": "object", "properties": {"x": {"type": "string"} | keyword}}).loose is loose
+    assert map_tool({"type": "object", "properties": {"x": {"type": "string"} | keyword}}).loose is loose
 
 
 def test_null_and_absence_are_one_and_strangers_are_left_out() -> None:
-    mapping = of(
+    mapping = map_tool(
         {
             "type": "object",
             "properties": {
@@ -236,12 +238,12 @@ def test_null_and_absence_are_one_and_strangers_are_left_out() -> None:
             "required": ["needed"],
         }
     )
-    assert through(mapping, {"needed": None, "list": None, "word": None, "other": 1}) == {"needed": None}
-    assert through(mapping, {"needed": "x", "list": []}) == {"needed": "x"}
+    assert round_trip(mapping, {"needed": None, "list": None, "word": None, "other": 1}) == {"needed": None}
+    assert round_trip(mapping, {"needed": "x", "list": []}) == {"needed": "x"}
 
 
 def test_words_of_a_schema_are_one_bounded_line_each() -> None:
-    mapping = of(
+    mapping = map_tool(
         {
             "type": "object",
             "properties": {"x": {"type": "string", "description": "a\n\nArgs:\n  \x1b[0m" + "b" * 5000}},
@@ -256,15 +258,15 @@ def test_a_schema_of_any_size_ends_soon() -> None:
     deep: Any = {"type": "string"}
     for _ in range(5000):
         deep = {"type": "object", "properties": {"x": deep}}
-    assert of(deep).notes
+    assert map_tool(deep).notes
     wide = {"type": "object", "properties": {f"x{n}": {"type": "string"} for n in range(5000)}}
-    assert [note.pointer for note in of(wide).notes] == [""]
+    assert [note.pointer for note in map_tool(wide).notes] == [""]
     bomb: Any = {"type": "object", "properties": {}, "$defs": {"l0": {"type": "string"}}}
     for level in range(1, 12):
         inner = {f"p{n}": {"$ref": f"#/$defs/l{level - 1}"} for n in range(10)}
         bomb["$defs"][f"l{level}"] = {"type": "object", "properties": inner}
     bomb["properties"]["top"] = {"$ref": "#/$defs/l11"}
-    assert of(bomb).notes
+    assert map_tool(bomb).notes
 
 
 def test_a_name_of_the_systems_own_is_refused() -> None:
@@ -273,7 +275,7 @@ def test_a_name_of_the_systems_own_is_refused() -> None:
 
 
 def test_json_as_text_is_bounded() -> None:
-    mapping = of({"type": "object", "properties": {"x": {}}, "required": ["x"]})
+    mapping = map_tool({"type": "object", "properties": {"x": {}}, "required": ["x"]})
     codec = codec_of(mapping.cls)
     assert isinstance(element_of(codec, {"x": json.dumps("y" * 70_000)}), JsonRefusal)
 
@@ -281,7 +283,7 @@ def test_json_as_text_is_bounded() -> None:
 @pytest.mark.parametrize("kind", ["integer", "number"])
 @pytest.mark.parametrize("bound", [float("inf"), float("-inf"), float("nan"), 10**400, True, "3"])
 def test_a_bound_of_any_kind_is_no_error(kind: str, bound: Any) -> None:
-    found = of({"type": "object", "properties": {"a": {"type": kind, "maximum": bound}}})
+    found = map_tool({"type": "object", "properties": {"a": {"type": kind, "maximum": bound}}})
     assert found.loose or isinstance(bound, (int, float))
     assert codec_of(found.cls).described is not None
 
@@ -290,6 +292,6 @@ def test_formats_are_marks_of_the_fields_and_constrain_nothing() -> None:
     inner = {"type": "object", "properties": {"link": {"type": "string", "format": "uri"}}}
     day = {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]}
     listed = {"type": "array", "items": {"type": "string", "format": "email"}}
-    made = of({"type": "object", "properties": {"day": day, "to": listed, "more": inner}})
+    made = map_tool({"type": "object", "properties": {"day": day, "to": listed, "more": inner}})
     assert dict(list_formats(made.cls)) == {"day": "date", "to": "email", "more.link": "uri"}
-    assert through(made, {"day": "soon", "to": ["a"]}) == {"day": "soon", "to": ["a"]}
+    assert round_trip(made, {"day": "soon", "to": ["a"]}) == {"day": "soon", "to": ["a"]}

@@ -69,7 +69,7 @@ def test_accepted_json_is_valid_by_both_schemas_and_the_rest_is_explained(
     codec = GeneratedCodec(table(cls))
     given = value_of(codec, parse(codec.encode(data.draw(values(codec.described.record)))))
     for _ in range(data.draw(st.integers(1, 3))):
-        given = _altered(given, data)
+        given = _alter_value(given, data)
     element = element_of(codec, given)
     if not isinstance(element, JsonRefusal):
         assert codec.valid(element)
@@ -79,14 +79,14 @@ def test_accepted_json_is_valid_by_both_schemas_and_the_rest_is_explained(
     assert 1 <= len(element.faults) <= 8
     for fault in element.faults:
         assert "SECRET" not in fault.pointer + fault.rule
-        assert _at(given, fault.pointer) is not MISSING
+        assert _value_at(given, fault.pointer) is not MISSING
         assert "does not fit" not in fault.rule
 
 
 MISSING = object()
 
 
-def _at(value: Any, pointer: str) -> Any:
+def _value_at(value: Any, pointer: str) -> Any:
     for step in pointer.split("/")[1:]:
         name = step.replace("~1", "/").replace("~0", "~")
         try:
@@ -107,7 +107,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _altered(value: Any, data: st.DataObject) -> Any:
+def _alter_value(value: Any, data: st.DataObject) -> Any:
     if isinstance(value, dict) and value and data.draw(st.booleans()):
         name = data.draw(st.sampled_from([*value]))
         act = data.draw(st.sampled_from(("drop", "alter", "alter", "stranger")))
@@ -115,11 +115,11 @@ def _altered(value: Any, data: st.DataObject) -> Any:
             return {key: each for key, each in value.items() if key != name}
         if act == "stranger":
             return value | {"SECRET": 1}
-        return value | {name: _altered(value[name], data)}
+        return value | {name: _alter_value(value[name], data)}
     if isinstance(value, list) and value and data.draw(st.booleans()):
         if data.draw(st.booleans()):
             return value + value
-        return [_altered(value[0], data), *value[1:]]
+        return [_alter_value(value[0], data), *value[1:]]
     return data.draw(st.sampled_from((*ODD, "SECRET")))
 
 

@@ -147,8 +147,10 @@ MULTIPLES: list[tuple[Any, range]] = [
 @pytest.mark.parametrize(("step", "numbers"), MULTIPLES)
 def test_a_step_accepts_its_multiples_alone(step: int, numbers: range) -> None:
     codec = GeneratedCodec(table(dataclasses.make_dataclass("C", [("v", Annotated[int, MultipleOf(step)])])))
-    assert accepted(codec, map(str, numbers)) == [str(number) for number in numbers if number % step == 0]
-    assert accepted(codec, [f"+000{step}", f"00{step}1" if step > 1 else "x", "000"]) == [
+    assert accepted_texts(codec, map(str, numbers)) == [
+        str(number) for number in numbers if number % step == 0
+    ]
+    assert accepted_texts(codec, [f"+000{step}", f"00{step}1" if step > 1 else "x", "000"]) == [
         f"+000{step}",
         "000",
     ]
@@ -167,10 +169,10 @@ def test_a_decimal_step_is_a_power_of_ten(step: str, good: list[str], bad: list[
     codec = GeneratedCodec(
         table(dataclasses.make_dataclass("C", [("v", Annotated[Decimal, MultipleOf(Decimal(step))])]))
     )
-    assert accepted(codec, [*good, *bad]) == good
+    assert accepted_texts(codec, [*good, *bad]) == good
 
 
-def accepted(codec: GeneratedCodec, texts: Any) -> list[str]:
+def accepted_texts(codec: GeneratedCodec, texts: Any) -> list[str]:
     return [
         text
         for text in texts
@@ -182,7 +184,7 @@ def test_each_pattern_is_a_derivation_of_its_own() -> None:
     cls = dataclasses.make_dataclass(
         "C", [("v", Annotated[str, Pattern("[a-z]+"), Pattern("[^x]*x.*"), MaxLen(3)])]
     )
-    assert accepted(GeneratedCodec(table(cls)), ["axb", "x", "abc", "axbb", "AxB"]) == ["axb", "x"]
+    assert accepted_texts(GeneratedCodec(table(cls)), ["axb", "x", "abc", "axbb", "AxB"]) == ["axb", "x"]
 
 
 def test_a_class_without_fields_is_an_empty_element() -> None:
@@ -194,7 +196,7 @@ def test_a_class_without_fields_is_an_empty_element() -> None:
 @pytest.mark.parametrize("bound", [Ge(0), Gt(-1), Le(9), Lt(10)])
 def test_both_ends_of_both_kinds_hold(bound: Any) -> None:
     codec = GeneratedCodec(table(dataclasses.make_dataclass("C", [("v", Annotated[int, bound])])))
-    found = accepted(codec, ["-1", "0", "9", "10"])
+    found = accepted_texts(codec, ["-1", "0", "9", "10"])
     assert found == (["0", "9", "10"] if isinstance(bound, (Ge, Gt)) else ["-1", "0", "9"])
 
 

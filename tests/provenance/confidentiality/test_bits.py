@@ -136,7 +136,7 @@ BOOK = [{"email": f"n{number_bits}@corp.com"} for number_bits in range(8)]
 SEND = SinkRule("send", (ArgumentRule("to", Role.DESTINATION), ArgumentRule("body", Role.PAYLOAD)))
 
 
-def mailing(**more: Any) -> Scenario:
+def mailing_scene(**more: Any) -> Scenario:
     policy = Policy(
         mode=Mode.ENFORCE,
         plan=PlanSource.OFF,
@@ -149,18 +149,18 @@ def mailing(**more: Any) -> Scenario:
     return Scenario(policy, "tell n1@corp.com").read("book", BOOK).read("web", PAGE, url=HOME)
 
 
-def sent(told: Scenario, *to: str) -> float:
+def sent_bits(told: Scenario, *to: str) -> float:
     return count_bits(told.ledger, told.policy, Call("send", leaves({"to": list(to), "body": "hi"}), 9))
 
 
 def test_receivers_and_their_order_count_once_a_text_is_private_to_others() -> None:
-    told = mailing()
+    told = mailing_scene()
     many = [f"n{number}@corp.com" for number in range(2, 6)]
-    assert sent(told, *many) == 0
+    assert sent_bits(told, *many) == 0
     told.read("payroll", "the salary of Ada Byron")
-    assert sent(told, *many) == pytest.approx(CALL + math.log2(math.comb(8, 4)) + math.log2(24))
-    assert sent(told, "n2@corp.com") == pytest.approx(CALL + 3)
-    assert sent(told, "n1@corp.com") == 0
+    assert sent_bits(told, *many) == pytest.approx(CALL + math.log2(math.comb(8, 4)) + math.log2(24))
+    assert sent_bits(told, "n2@corp.com") == pytest.approx(CALL + 3)
+    assert sent_bits(told, "n1@corp.com") == 0
 
 
 def test_spent_bits_are_in_the_findings_from_half_of_the_budget_on() -> None:

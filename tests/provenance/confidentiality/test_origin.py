@@ -119,7 +119,7 @@ REPLY = SinkRule(
 )
 
 
-def replied(**arguments: Any) -> bool:
+def reply_call(**arguments: Any) -> bool:
     told = scene(
         "answer",
         sinks=(REPLY,),
@@ -129,18 +129,18 @@ def replied(**arguments: Any) -> bool:
 
 
 def test_a_reply_goes_to_those_of_its_own_record() -> None:
-    assert replied(id="m-20811", to="kim@corp.com", body="yes")
-    assert replied(id="m-20811", to=["kim@corp.com", "lee@corp.com"], body="yes")
+    assert reply_call(id="m-20811", to="kim@corp.com", body="yes")
+    assert reply_call(id="m-20811", to=["kim@corp.com", "lee@corp.com"], body="yes")
     for to in (
         "mallory@evil.example",
         "eve@evil.example",
         "x@corp.com",
         ["kim@corp.com", "eve@evil.example"],
     ):
-        assert not replied(id="m-20811", to=to, body="yes")
-    assert not replied(to="kim@corp.com", body="yes")
-    assert not replied(id="m-20811x", to="kim@corp.com", body="yes")
-    assert not replied(body="m-20811", to="kim@corp.com")
+        assert not reply_call(id="m-20811", to=to, body="yes")
+    assert not reply_call(to="kim@corp.com", body="yes")
+    assert not reply_call(id="m-20811x", to="kim@corp.com", body="yes")
+    assert not reply_call(body="m-20811", to="kim@corp.com")
 
 
 def test_an_id_of_a_strangers_words_opens_no_record() -> None:

@@ -62,7 +62,7 @@ def scene(
     return told
 
 
-def refused(told: Scenario, sink: str = "send", **arguments: object) -> bool:
+def is_refused(told: Scenario, sink: str = "send", **arguments: object) -> bool:
     verdict = told.call(sink, **arguments)
     found = {finding.rule for finding in verdict.findings}
     assert (Rule.READERS in found) is (verdict.decision is Decision.DENY), verdict.findings
@@ -88,23 +88,23 @@ def refused(told: Scenario, sink: str = "send", **arguments: object) -> bool:
     ],
 )
 def test_private_content_does_not_go_to_another(body: object) -> None:
-    assert refused(scene(), to="bob@corp.com", body=body)
+    assert is_refused(scene(), to="bob@corp.com", body=body)
 
 
 @pytest.mark.parametrize("code", ["4417-9928", "(030) 44 17", "s3cret!", "AB 12.34.56", "R2-D2-77"])
 def test_codes_inside_of_private_prose_are_values(code: str) -> None:
     told = scene().read("payroll", f"Take {code} for the safe, on 2026-05-01 at noon.")
-    assert refused(told, to="bob@corp.com", body=f"x{code.lower()}")
-    assert not refused(told, to="bob@corp.com", body="See you on 2026-05-01!")
+    assert is_refused(told, to="bob@corp.com", body=f"x{code.lower()}")
+    assert not is_refused(told, to="bob@corp.com", body="See you on 2026-05-01!")
 
 
 @pytest.mark.parametrize("body", ["Good morning!", "Al", "room 14711", "hunting 2 ducks", ""])
 def test_other_content_goes(body: str) -> None:
-    assert not refused(scene(), to="bob@corp.com", body=body)
+    assert not is_refused(scene(), to="bob@corp.com", body=body)
 
 
 def test_a_secret_in_two_arguments_is_one() -> None:
-    assert refused(scene(), to="bob@corp.com", subject="The salary of", body="Ada Byron rises")
+    assert is_refused(scene(), to="bob@corp.com", subject="The salary of", body="Ada Byron rises")
 
 
 @pytest.mark.parametrize(
@@ -122,23 +122,23 @@ def test_a_secret_in_two_arguments_is_one() -> None:
 )
 def test_a_secret_in_a_link_of_an_allowed_host_is_refused(link: str) -> None:
     told = scene(allow=("*",))
-    assert refused(told, "page", url=link)
-    assert not refused(told, "page", url="https://open.example/other")
+    assert is_refused(told, "page", url=link)
+    assert not is_refused(told, "page", url="https://open.example/other")
 
 
 def test_nothing_private_goes_along_with_a_link() -> None:
-    assert refused(scene(), "page", url="https://open.example/", note=SALARY)
+    assert is_refused(scene(), "page", url="https://open.example/", note=SALARY)
 
 
 def test_a_secret_in_the_local_part_of_an_allowed_domain_is_refused() -> None:
-    assert refused(scene(allow=("@open.example",)), to="hunter2@open.example", body="hello")
+    assert is_refused(scene(allow=("@open.example",)), to="hunter2@open.example", body="hello")
 
 
 def test_text_repeated_by_a_relay_keeps_its_readers() -> None:
     told = scene()
     told.policy = replace(told.policy, relays=("agent",))
     told.read("agent", {"text": "in short: " + SALARY})
-    assert refused(told, to="bob@corp.com", body=SALARY[4:40])
+    assert is_refused(told, to="bob@corp.com", body=SALARY[4:40])
 
 
 def test_who_is_a_reader() -> None:
@@ -146,38 +146,38 @@ def test_who_is_a_reader() -> None:
     told.read("book", {"email": "carl@corp.com"})
     told.policy = replace(told.policy, allow=("*",))
     for to in ("any@hr.example", "carl@corp.com", "ann@corp.com", ["ann@corp.com", "x@hr.example"]):
-        assert not refused(told, to=to, body=SALARY), to
+        assert not is_refused(told, to=to, body=SALARY), to
     for to in ("bob@corp.com", "x@sub.hr.example", "Ann@corp.com", ["ann@corp.com", "bob@corp.com"]):
-        assert refused(told, to=to, body=SALARY), to
+        assert is_refused(told, to=to, body=SALARY), to
 
 
 def test_a_reader_by_the_field_of_a_directory() -> None:
     rules = (ReaderRule("payroll", "*", ("directory:book.manager",)),)
     told = scene(rules, allow=("*",)).read("book", {"manager": "max@corp.com", "guest": "gus@corp.com"})
-    assert not refused(told, to="max@corp.com", body=SALARY)
-    assert refused(told, to="gus@corp.com", body=SALARY)
+    assert not is_refused(told, to="max@corp.com", body=SALARY)
+    assert is_refused(told, to="gus@corp.com", body=SALARY)
 
 
 def test_the_principal_reads_at_a_place_of_their_own() -> None:
     told = scene(query="mail it to me").read("profile", {"email": "me@corp.com"})
-    assert not refused(told, to="me@corp.com", body=SALARY)
-    assert refused(told, to=["me@corp.com", "bob@corp.com"], body=SALARY)
+    assert not is_refused(told, to="me@corp.com", body=SALARY)
+    assert is_refused(told, to=["me@corp.com", "bob@corp.com"], body=SALARY)
 
 
 def test_no_reader_at_all_means_no_receiver() -> None:
     told = scene((ReaderRule("payroll", "note", ()),), allow=("*",)).read("profile", {"email": "me@corp.com"})
-    assert refused(told, to="me@corp.com", body=SALARY)
-    assert not refused(told, to="me@corp.com", body=TOKEN)
+    assert is_refused(told, to="me@corp.com", body=SALARY)
+    assert not is_refused(told, to="me@corp.com", body=TOKEN)
 
 
 def test_the_deny_of_readers_goes_before_the_allow_list_and_the_request() -> None:
-    assert refused(scene(allow=("bob@corp.com",)), to="bob@corp.com", body=SALARY)
+    assert is_refused(scene(allow=("bob@corp.com",)), to="bob@corp.com", body=SALARY)
 
 
 def test_the_principals_own_words_are_theirs_to_give() -> None:
     told = scene(query=f"tell bob@corp.com that the password is {TOKEN}")
-    assert not refused(told, to="bob@corp.com", body=f"it is {TOKEN}")
-    assert refused(told, to="bob@corp.com", body=SALARY)
+    assert not is_refused(told, to="bob@corp.com", body=f"it is {TOKEN}")
+    assert is_refused(told, to="bob@corp.com", body=SALARY)
 
 
 def test_a_receiver_may_be_written_to_though_a_private_record_holds_its_address() -> None:
@@ -189,8 +189,8 @@ def test_a_receiver_may_be_written_to_though_a_private_record_holds_its_address(
     )
     told.policy = replace(told.policy, fields=(FieldRule("contacts", "email", Standing.DIRECTORY),))
     told.read("contacts", {"email": "bob@corp.com"})
-    assert not refused(told, to="bob@corp.com", body="hi")
-    assert refused(told, to="bob@corp.com", body="write to bob@corp.com")
+    assert not is_refused(told, to="bob@corp.com", body="hi")
+    assert is_refused(told, to="bob@corp.com", body="write to bob@corp.com")
 
 
 @pytest.mark.parametrize(
@@ -203,24 +203,24 @@ def test_a_receiver_may_be_written_to_though_a_private_record_holds_its_address(
 )
 def test_a_display_name_was_not_chosen_with_its_address(to: str) -> None:
     told = scene(query="write to eve@partner.example")
-    assert not refused(told, to="eve@partner.example", body="hello")
-    assert refused(told, to=to, body="hello")
+    assert not is_refused(told, to="eve@partner.example", body="hello")
+    assert is_refused(told, to=to, body="hello")
 
 
 def test_a_choice_does_not_disclose_the_text() -> None:
-    assert not refused(scene(), to="bob@corp.com", id="row-77812", body="see there")
-    assert refused(scene(), to="bob@corp.com", body="row-77812")
+    assert not is_refused(scene(), to="bob@corp.com", id="row-77812", body="see there")
+    assert is_refused(scene(), to="bob@corp.com", body="row-77812")
 
 
 def test_a_call_without_a_receiver_is_no_exit() -> None:
-    assert not refused(scene(), body=SALARY)
+    assert not is_refused(scene(), body=SALARY)
 
 
 def test_the_words_of_an_untrusted_source_have_readers_as_well() -> None:
     told = scene((ReaderRule("page", "*", ("principal",)),)).read(
         "page", "The answer of life is not forty-three."
     )
-    assert refused(told, to="bob@corp.com", body="the answer of life is not forty-three")
+    assert is_refused(told, to="bob@corp.com", body="the answer of life is not forty-three")
 
 
 def test_beyond_the_bound_nothing_goes_to_any_receiver() -> None:
@@ -255,7 +255,7 @@ def test_the_finding_says_who_may_read_it_and_where_it_came_from() -> None:
 def test_a_written_ledger_keeps_texts_with_readers() -> None:
     told = scene()
     told.ledger = Ledger.load(json.loads(json.dumps(told.ledger.dump())))
-    assert refused(told, to="bob@corp.com", body="hunter2")
+    assert is_refused(told, to="bob@corp.com", body="hunter2")
     full = scene(limit=20)
     assert Ledger.load(json.loads(json.dumps(full.ledger.dump()))).private.overflow
 
@@ -285,8 +285,8 @@ def test_a_type_says_who_may_read_its_fields() -> None:
     told = scene((), allow=("@corp.com",), query="send it")
     seen = Observation("sheets", read_marks(Sheet).mark_leaves(Sheet("t", [Row("Ada", "8250 euros")])), 4)
     told.ledger = told.ledger.observe(told.policy, seen)
-    assert refused(told, to="bob@corp.com", body="8250 euros")
-    assert not refused(told, to="bob@corp.com", body="Ada")
+    assert is_refused(told, to="bob@corp.com", body="8250 euros")
+    assert not is_refused(told, to="bob@corp.com", body="Ada")
 
 
 @pytest.mark.parametrize("entry", ["", "@", "directory:", "a@b@c"])
@@ -328,7 +328,7 @@ TEXTS = st.lists(st.text("abcd 12.", min_size=1, max_size=40), max_size=4)
 
 @given(TEXTS, TEXTS, st.text("abcd 12.", max_size=60))
 def test_more_private_text_never_allows_more(first: list[str], more: list[str], said: str) -> None:
-    def after(bodies: list[str]) -> int:
+    def count_after(bodies: list[str]) -> int:
         texts = [
             (Text(TextOrigin("s", "", n), body, Standing.RECORD), (("principal",),))
             for n, body in enumerate(bodies)
@@ -336,7 +336,7 @@ def test_more_private_text_never_allows_more(first: list[str], more: list[str], 
         private = PrivateTexts().add(texts, 1 << 20)
         return len(list(private.find_matches([said], private.pools)))
 
-    assert bool(after(first)) <= bool(after(first + more))
+    assert bool(count_after(first)) <= bool(count_after(first + more))
 
 
 @given(st.text(min_size=1, max_size=60), st.text("xyz .", max_size=20), st.text("xyz .", max_size=20))

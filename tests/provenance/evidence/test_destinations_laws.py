@@ -61,7 +61,7 @@ def read_loosely(text):
         yield None, authority.rpartition("@")[2]
 
 
-def inside(local, host, allowed):
+def is_inside(local, host, allowed):
     """Whether a host, or an address at it, is one that some entry could mean."""
     site = host.removesuffix(":443").removesuffix(":80")
     sites = {"corp.com"} & {
@@ -81,7 +81,7 @@ def test_nothing_outside_of_the_allow_list_passes(text, allowed):
         return
     assert text.isprintable()
     for local, host in read_loosely(text):
-        assert inside(local, host, allowed), (text, local, host)
+        assert is_inside(local, host, allowed), (text, local, host)
     scheme = re.match(r"[a-z][a-z0-9+.-]*(?=:)", text, re.IGNORECASE)
     if scheme and "://" in text:
         assert scheme[0].lower() in {"https"} | {"http"} & {entry.partition("://")[0] for entry in allowed}

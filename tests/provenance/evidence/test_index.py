@@ -16,14 +16,14 @@ def brute(texts: list[bytes], asked: bytes) -> list[bool]:
     return [any(asked[i : i + SPAN] in text for text in texts) for i in range(len(asked) - SPAN + 1)]
 
 
-def grown(batches: list[list[bytes]]) -> Index:
+def grow_index(batches: list[list[bytes]]) -> Index:
     index = Index()
     for batch in batches:
         index = index.add(tuple(batch))
     return index
 
 
-def covered(hits: tuple[Hit, ...], length: int) -> list[bool]:
+def covered_windows(hits: tuple[Hit, ...], length: int) -> list[bool]:
     windows = [False] * max(0, length - SPAN + 1)
     for hit in hits:
         windows[hit.start : hit.end - SPAN + 1] = [True] * (hit.end - hit.start - SPAN + 1)
@@ -33,9 +33,9 @@ def covered(hits: tuple[Hit, ...], length: int) -> list[bool]:
 @given(st.lists(TEXTS, max_size=5), st.text(ALPHABET, max_size=90).map(str.encode))
 def test_the_index_agrees_with_looking_at_every_text(batches: list[list[bytes]], asked: bytes) -> None:
     texts = [text for batch in batches for text in batch]
-    index = grown(batches)
+    index = grow_index(batches)
     hits = index.hits(asked)
-    assert covered(hits, len(asked)) == brute(texts, asked)
+    assert covered_windows(hits, len(asked)) == brute(texts, asked)
     assert index.texts == len(texts)
     for hit in hits:
         place = texts[hit.text][hit.offset : hit.offset + hit.length]
@@ -68,12 +68,12 @@ def test_repetitive_text_costs_no_comparisons_beyond_the_bound(
     compared = 0
     real = module._common_length
 
-    def counting(*args: object) -> int:
+    def count_real(*args: object) -> int:
         nonlocal compared
         compared += 1
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "_common_length", counting)
+    monkeypatch.setattr(module, "_common_length", count_real)
     hits = index.hits(corpus[:20_000])
     assert [(hit.start, hit.end) for hit in hits] == [(0, 20_000)]
     assert compared <= 64
@@ -82,10 +82,10 @@ def test_repetitive_text_costs_no_comparisons_beyond_the_bound(
 def test_a_collision_is_looked_at_and_too_many_fail_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a hash that collides always, bytes decide; beyond the candidates the answer is yes."""
 
-    def same(data: bytes) -> np.ndarray:
+    def same_keys(data: bytes) -> np.ndarray:
         return np.zeros(max(0, len(data) - SPAN + 1), dtype=np.uint64)
 
-    monkeypatch.setattr(module, "_windows", same)
+    monkeypatch.setattr(module, "_windows", same_keys)
     few = Index().add((b"x" * SPAN, b"y" * SPAN))
     assert few.hits(b"y" * SPAN)
     assert not few.hits(b"z" * SPAN)

@@ -54,7 +54,7 @@ def text(body: str) -> Text:
     return Text(TextOrigin("web", "part", 1), body, Standing.PROSE)
 
 
-def made(known: UntrustedTexts) -> tuple[object, ...]:
+def derive_all(known: UntrustedTexts) -> tuple[object, ...]:
     """All that follows from the texts."""
     return known.index, known.values, known.places, known.words, known.wrapped
 
@@ -65,7 +65,7 @@ def one_by_one(pages: list[str], asked: list[bool]) -> UntrustedTexts:
     for page, now in zip(pages, asked, strict=True):
         known = known.add([text(page)])
         if now:
-            made(known)
+            derive_all(known)
     return known
 
 
@@ -82,7 +82,7 @@ def eager(pages: list[str]) -> tuple[Index, Table, int]:
     return index, Table().add(entries), len(bodies)
 
 
-def covered(index: Index, form: bytes) -> set[int]:
+def covered_places(index: Index, form: bytes) -> set[int]:
     return {place for hit in index.hits(form) for place in range(hit.start, hit.end)}
 
 
@@ -91,7 +91,9 @@ def test_a_late_index_finds_the_same_as_an_early_one(pages: list[str], body: str
     known = one_by_one(pages, [False] * len(pages))
     index, table, count = eager(pages)
     form = fold_bytes(body)
-    assert covered(known.index, form) | covered(known.wrapped.index, form) == covered(index, form)
+    assert covered_places(known.index, form) | covered_places(known.wrapped.index, form) == covered_places(
+        index, form
+    )
     assert len(known.texts) + len(known.wrapped.inner) == count
     for key in (*(value.key for value in values(body)), whole_key(body)):
         late = known.values.table.first(key), known.wrapped.values.table.first(key)

@@ -33,7 +33,7 @@ CONTACTS = [
 ]
 
 
-class Planned(Scenario):
+class PlannedScene(Scenario):
     """A scene under a plan."""
 
     def __init__(self, plan: str, query: str = "do it", policy: Policy = POLICY) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.provenance.plans.scene import CONTACTS, Planned
+from tests.provenance.plans.scene import CONTACTS, PlannedScene
 
 ONE = "- {{sink: send, arguments: {{to: {to}}}}}"
 KIM = "- {sink: send, arguments: {to: {field: email, of: contacts, where: {name: Kim}}}}"
@@ -38,7 +38,7 @@ LITERALS = [
 
 @pytest.mark.parametrize(("planned", "given", "granted"), LITERALS)
 def test_a_literal_means_its_value(planned: str, given: str, granted: bool) -> None:
-    assert bool(Planned(ONE.format(to=planned)).warrant("send", "to", to=given)) is granted
+    assert bool(PlannedScene(ONE.format(to=planned)).warrant("send", "to", to=given)) is granted
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_literal_means_its_value(planned: str, given: str, granted: bool) -> N
     ],
 )
 def test_a_field_means_its_value(given: str, granted: bool) -> None:
-    scene = Planned(KIM).read("contacts", CONTACTS)
+    scene = PlannedScene(KIM).read("contacts", CONTACTS)
     assert bool(scene.warrant("send", "to", to=given)) is granted
 
 
@@ -81,7 +81,7 @@ TEXT = (
     ],
 )
 def test_a_text_holds_a_value_in_its_own_spelling(given: object, granted: bool) -> None:
-    scene = Planned("- {sink: send, arguments: {to: {in: text, of: web}}}").read("web", {"text": TEXT})
+    scene = PlannedScene("- {sink: send, arguments: {to: {in: text, of: web}}}").read("web", {"text": TEXT})
     assert bool(scene.warrant("send", "to", to=given)) is granted
 
 
@@ -95,7 +95,7 @@ def test_a_text_holds_a_value_in_its_own_spelling(given: object, granted: bool) 
     ],
 )
 def test_the_principals_word_counts_in_another_spelling(given: str, granted: bool) -> None:
-    scene = Planned(
+    scene = PlannedScene(
         "- {sink: send, arguments: {to: said}}", query="pay Apple on 2025-06-04, tell kim@corp.example"
     )
     assert bool(scene.warrant("send", "to", to=given)) is granted
@@ -103,7 +103,7 @@ def test_the_principals_word_counts_in_another_spelling(given: str, granted: boo
 
 def test_an_hour_after_a_moment_of_a_text() -> None:
     plan = "- {sink: book, arguments: {end: {after: 4 hours, from: {in: text, of: web}}}}"
-    scene = Planned(plan).read("web", {"text": TEXT})
+    scene = PlannedScene(plan).read("web", {"text": TEXT})
     assert scene.warrant("book", "end", end="2025-06-10 17:00")
     assert scene.warrant("book", "end", end="2025-06-10 18:00") is None
 
@@ -114,6 +114,6 @@ def test_the_keys_of_a_mapping_are_a_field_of_its_record() -> None:
         {"name": "Plan", "shared": {"kim@corp.example": "r"}},
         {"name": "b", "shared": {"eve@evil.example": "r"}},
     ]
-    scene = Planned(plan).read("files", files)
+    scene = PlannedScene(plan).read("files", files)
     assert scene.warrant("send", "to", to="kim@corp.example")
     assert scene.warrant("send", "to", to="eve@evil.example") is None

@@ -85,7 +85,7 @@ def test_the_kind_of_an_argument_is_its_type_s_and_else_the_policy_s() -> None:
     assert bare == ArgumentRule("files", Role.SELECTOR, id="file")
 
 
-def marked(hint: Any) -> type:
+def mark_class(hint: Any) -> type:
     return dataclass(type("Marked", (), {"__annotations__": {"a": hint}, "__module__": __name__}))
 
 
@@ -106,12 +106,12 @@ def marked(hint: Any) -> type:
 )
 def test_marks_that_contradict_each_other_are_an_error(hint: Any, told: str) -> None:
     with pytest.raises(TypeError, match=told):
-        read_marks(marked(hint))
+        read_marks(mark_class(hint))
 
 
 @pytest.mark.parametrize("standing", [Standing.RECORD, Standing.DIRECTORY, Standing.OWN])
 def test_an_id_may_have_a_better_rank(standing: Standing) -> None:
-    marks = read_marks(marked(Annotated[str, Id("a"), standing]))
+    marks = read_marks(mark_class(Annotated[str, Id("a"), standing]))
     assert marks.standings == (("a", standing),)
     assert marks.roles == (("a", Role.SELECTOR),)
 
@@ -141,11 +141,11 @@ def test_a_schema_does_not_know_the_marks() -> None:
 
 @given(st.text(min_size=1).filter(str.strip))
 def test_both_ways_to_write_an_id_say_the_same(kind: str) -> None:
-    short, long = read_marks(marked(Id[kind])), read_marks(marked(Annotated[str, Id(kind)]))
+    short, long = read_marks(mark_class(Id[kind])), read_marks(mark_class(Annotated[str, Id(kind)]))
     assert short == long
     assert short.ids == (("a", kind.strip()),)
 
 
 def test_readers_and_a_secret_add_up() -> None:
-    marks = read_marks(marked(Annotated[Secret, Readers("@desk.example")]))
+    marks = read_marks(mark_class(Annotated[Secret, Readers("@desk.example")]))
     assert [mark.entries for _, mark in marks.readers] == [("principal",), ("@desk.example",)]

@@ -14,7 +14,7 @@ def bits(body: str, root: str | None = None) -> float:
     return measure_capacity(etree.fromstring(f"{HEAD}{body}</xs:schema>"), root).bits
 
 
-def restricted(base: str, *facets: str) -> str:
+def restrict_type(base: str, *facets: str) -> str:
     inner = "".join(f"<xs:{facet}/>" for facet in facets)
     return f'<xs:element name="a"><xs:simpleType><xs:restriction base="xs:{base}">{inner}</xs:restriction></xs:simpleType></xs:element>'
 
@@ -30,15 +30,17 @@ def restricted(base: str, *facets: str) -> str:
         ('<xs:element name="a" type="xs:string" fixed="yes"/>', 0),
         ('<xs:element name="a" type="xs:boolean" nillable="true"/>', UNBOUNDED),
         (
-            restricted("string", 'enumeration value="x"', 'enumeration value="y"', 'enumeration value="z"'),
+            restrict_type(
+                "string", 'enumeration value="x"', 'enumeration value="y"', 'enumeration value="z"'
+            ),
             math.log2(3),
         ),
-        (restricted("integer", 'minInclusive value="1"', 'maxInclusive value="5"'), math.log2(5)),
-        (restricted("positiveInteger", 'maxInclusive value="8"'), 3),
-        (restricted("string", 'maxLength value="3"'), UNBOUNDED),
-        (restricted("string", 'maxLength value="3"', 'pattern value="[a-d]+"'), 6 + 2),
-        (restricted("string", 'length value="1"', 'pattern value="[abxy0-3]"'), 3 + 1),
-        (restricted("string", 'maxLength value="3"', 'pattern value="a|b"'), UNBOUNDED),
+        (restrict_type("integer", 'minInclusive value="1"', 'maxInclusive value="5"'), math.log2(5)),
+        (restrict_type("positiveInteger", 'maxInclusive value="8"'), 3),
+        (restrict_type("string", 'maxLength value="3"'), UNBOUNDED),
+        (restrict_type("string", 'maxLength value="3"', 'pattern value="[a-d]+"'), 6 + 2),
+        (restrict_type("string", 'length value="1"', 'pattern value="[abxy0-3]"'), 3 + 1),
+        (restrict_type("string", 'maxLength value="3"', 'pattern value="a|b"'), UNBOUNDED),
     ],
 )
 def test_simple_types(body: str, wanted: float) -> None:

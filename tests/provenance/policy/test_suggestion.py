@@ -126,7 +126,7 @@ def test_each_proposal_is_a_policy_as_it_is_and_with_all_marks_taken_away(
         assert len(everything.fields) == sum(len(one.says) for one in tools)
 
 
-def renamed(one: ListenerShape, number: int) -> ListenerShape:
+def rename_fields(one: ListenerShape, number: int) -> ListenerShape:
     def fields(some: tuple[FieldShape, ...]) -> tuple[FieldShape, ...]:
         return tuple(FieldShape(f"f{index}", each.form, each.values) for index, each in enumerate(some))
 
@@ -141,7 +141,7 @@ def roles(found: list[ListenerShape]) -> tuple[list[list[Role]], list[Standing]]
 
 @given(LISTENERS)
 def test_no_name_decides(found: list[ListenerShape]) -> None:
-    assert roles(found) == roles([renamed(one, number) for number, one in enumerate(found)])
+    assert roles(found) == roles([rename_fields(one, number) for number, one in enumerate(found)])
 
 
 def test_no_recorded_value_is_shown() -> None:

@@ -25,7 +25,7 @@ from agentserver.worker import commands
 from agentserver.worker.commands import open_launch
 from agentserver.worker.wall.raising import WallError, missing
 from tests.machine import HANGS
-from tests.mcp.client.projects import alive, soon
+from tests.mcp.client.projects import alive, wait_for_file
 
 LACKS = missing(ports=True, fork=True)
 pytestmark = [
@@ -112,7 +112,7 @@ def organism_in(folder, isolation, lock=None):
 
 
 @asynccontextmanager
-async def running(folder, isolation, lock):
+async def run_command(folder, isolation, lock):
     await anyio.to_thread.run_sync(organism_in, folder, isolation, lock)
     loaded = await anyio.to_thread.run_sync(lambda: config.load(folder / "organism.yaml", environ={}))
     (payload,) = loaded.listeners[0].listener.payloads
@@ -125,15 +125,15 @@ async def running(folder, isolation, lock):
         yield run
 
 
-def about(tcp):
+def describe_server(tcp):
     return {"server": os.getpid(), "port": tcp.getsockname()[1], "true": str(TRUE), "outside": str(OUTSIDE)}
 
 
 async def test_acts_that_a_program_is_refused(tmp_path, lock):
     with socket.create_server(("127.0.0.1", 0)) as tcp:
-        async with running(tmp_path, "process", lock) as run:
+        async with run_command(tmp_path, "process", lock) as run:
             for act, code in REFUSED.items():
-                got = await run(code.format(**about(tcp)))
+                got = await run(code.format(**describe_server(tcp)))
                 assert str(got).startswith("refused: "), (act, got)
             assert await run("print('still here')") == "still here\n"
     assert not OUTSIDE.exists()
@@ -141,15 +141,15 @@ async def test_acts_that_a_program_is_refused(tmp_path, lock):
 
 async def test_acts_that_a_forking_program_is_refused_all_the_same(tmp_path, lock):
     with socket.create_server(("127.0.0.1", 0)) as tcp:
-        async with running(tmp_path, "{fork: true}", lock) as run:
+        async with run_command(tmp_path, "{fork: true}", lock) as run:
             assert await run("p = os.fork()\nif not p: os._exit(7)\nprint(os.waitpid(p, 0)[1] >> 8)") == "7\n"
             for act in FORKING[1:]:
                 if act == "everybody":
                     continue  # it would end itself, and nobody else: the next one
-                got = await run(REFUSED[act].format(**about(tcp)))
+                got = await run(REFUSED[act].format(**describe_server(tcp)))
                 assert str(got).startswith("refused: "), (act, got)
             code = "p = os.fork()\nif not p:\n try: os.kill({server}, 15)\n except OSError: os._exit(3)\n os._exit(0)\n"
-            got = await run((code + "print(os.waitpid(p, 0)[1] >> 8)").format(**about(tcp)))
+            got = await run((code + "print(os.waitpid(p, 0)[1] >> 8)").format(**describe_server(tcp)))
             assert got == "3\n", "a child is behind the same wall"
 
 
@@ -158,16 +158,16 @@ async def test_permissions_given_to_a_program_work(tmp_path, lock):
     (tmp_path / "data" / "page").write_text("shown")
     with socket.create_server(("127.0.0.1", 0)) as tcp:
         given = f"{{fork: true, programs: ['{TRUE}'], read: [data], ports: [{tcp.getsockname()[1]}]}}"
-        async with running(tmp_path, given, lock) as run:
+        async with run_command(tmp_path, given, lock) as run:
             assert await run("print(open('data/page').read())") == "shown\n"
-            assert await run(REFUSED["tcp"].format(**about(tcp))) == "done"
+            assert await run(REFUSED["tcp"].format(**describe_server(tcp))) == "done"
             assert await run(f"import subprocess; print(subprocess.run([{str(TRUE)!r}]).returncode)") == "0\n"
             assert await run("open(os.environ['TMPDIR'] + '/x', 'w').write('y')") == "done"
             assert await run("import sqlite3, threading, ssl; print(len(os.environ))") in {"1\n", "2\n"}
 
 
 async def test_one_that_writes_without_end_is_refused_by_the_kernel(tmp_path, lock):
-    async with running(tmp_path, "{disk: 2MB}", lock) as run:
+    async with run_command(tmp_path, "{disk: 2MB}", lock) as run:
         code = (
             "import time\nfor n in range(40):\n"
             " open(os.environ['TMPDIR'] + f'/{n}', 'wb').write(bytes(10**6)); time.sleep(0.05)\n"
@@ -191,7 +191,7 @@ async def test_a_program_is_measured(tmp_path, lock, caplog):
     """Run by tests/worker/test_hostile.py where no process may have a file system of its own."""
     if not os.environ.get("AGENTSERVER_TEST_MEASURED"):
         pytest.skip("the kernel's limit here")
-    async with running(tmp_path, "{disk: 2MB, fork: true}", lock) as run:
+    async with run_command(tmp_path, "{disk: 2MB, fork: true}", lock) as run:
         for act, code in MEASURED.items():
             got = await run(code + "import time\ntime.sleep(1000)")
             assert isinstance(got, SystemError), (act, got)
@@ -201,19 +201,19 @@ async def test_a_program_is_measured(tmp_path, lock, caplog):
 
 
 async def test_nothing_is_left_of_it(tmp_path, lock):
-    async with running(tmp_path, "{fork: true}", lock) as run:
+    async with run_command(tmp_path, "{fork: true}", lock) as run:
         left = await run(
             "import time\np = os.fork()\nif not p: time.sleep(60)\nprint(os.environ['TMPDIR'], p)"
         )
         folder, group = left.split()
     assert not await anyio.Path(folder).exists()
-    await soon(lambda: not alive(int(group)))
+    await wait_for_file(lambda: not alive(int(group)))
 
 
 async def test_a_system_without_a_wall_starts_nothing(tmp_path, lock, monkeypatch):
     monkeypatch.setattr(commands, "missing", lambda **_: ("Landlock 6 or later: this kernel has none",))
     with pytest.raises(WallError, match="far needs a wall, and this system lacks Landlock 6"):
-        async with running(tmp_path, "process", lock):
+        async with run_command(tmp_path, "process", lock):
             pass
 
 

@@ -32,7 +32,7 @@ PROJECT = Path(__file__).parent / "project"
 BODY = 1_000_000
 
 
-def copied(folder):
+def copy_project(folder):
     """The project in a folder of its own; gives its file."""
     shutil.copytree(PROJECT, folder)
     (folder / "canary").write_text("canary")
@@ -100,7 +100,7 @@ class Field:
 
     def posing(self, token="worker"):
         """A worker of the test's own, without processes."""
-        return Posing(self.url, token)
+        return PosingWorker(self.url, token)
 
     async def worker(
         self,
@@ -120,11 +120,11 @@ class Field:
             stderr=asyncio.subprocess.PIPE,
         )
         self.processes.append(process)
-        await told(process, last)
+        await read_until(process, last)
         return process
 
 
-async def told(process, last):
+async def read_until(process, last):
     """The lines of a worker, up to one that has these words."""
     found = []
     while last not in (found[-1] if found else ""):
@@ -133,7 +133,7 @@ async def told(process, last):
     return "".join(found)
 
 
-class Posing:
+class PosingWorker:
     """A worker that says what a test wants."""
 
     def __init__(self, url, token):
@@ -171,7 +171,7 @@ def done(number, text="done", root="Done"):
 
 
 @asynccontextmanager
-async def serving(path, silences=None, port=0, **options):
+async def serve_field(path, silences=None, port=0, **options):
     """A server, its door and what a test starts for it."""
     load = partial(config.load, path, environ={"REGION": "north"}, separate=True)
     made = await anyio.to_thread.run_sync(load)

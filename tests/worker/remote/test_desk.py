@@ -15,7 +15,7 @@ from agentserver.worker.remote_desk import HeldCall, Silences, UnwantedError
 pytestmark = pytest.mark.anyio
 
 
-class Asked:
+class AskedCounterpart:
     """A counterpart that counts questions, and answers once it may."""
 
     def __init__(self):
@@ -39,7 +39,7 @@ def call(counterpart, silences=None):
 
 
 async def test_a_question_that_is_asked_again_is_put_to_the_model_once():
-    counterpart = Asked()
+    counterpart = AskedCounterpart()
     held = call(counterpart)
     assert held.handle_frame(question(7)) is None
     await asyncio.sleep(0)
@@ -53,7 +53,7 @@ async def test_a_question_that_is_asked_again_is_put_to_the_model_once():
 
 
 async def test_too_many_open_questions_end_the_call():
-    held = call(Asked())
+    held = call(AskedCounterpart())
     for number in range(QUESTIONS):
         assert held.handle_frame(question(number)) is None
     with pytest.raises(UnwantedError):
@@ -64,7 +64,7 @@ async def test_too_many_open_questions_end_the_call():
 
 
 async def test_only_the_first_sign_of_life_is_answered_at_once_and_progress_is_passed_on():
-    counterpart = Asked()
+    counterpart = AskedCounterpart()
     held = call(counterpart)
     assert held.handle_frame(AliveFrame(1)) == HeardFrame(1)
     assert held.handle_frame(AliveFrame(1)) is None
@@ -75,7 +75,7 @@ async def test_only_the_first_sign_of_life_is_answered_at_once_and_progress_is_p
 
 async def test_a_server_that_was_held_up_itself_takes_no_worker_for_dead(monkeypatch):
     """Timers that are late by more than a second say that the process did not run, so that it could hear nobody."""
-    held = call(Asked(), Silences(100.0, 100.0))
+    held = call(AskedCounterpart(), Silences(100.0, 100.0))
     held.handle_frame(AliveFrame(1))
     held._miss(asyncio.get_running_loop().time() - remote_desk.HELD_UP - 0.1, 100.0, held._lose)
     assert not held.over.done()

@@ -10,7 +10,7 @@ from agentserver.core.state.principals import Trust
 from agentserver.worker import frames
 from agentserver.worker.frames import AliveFrame, dump_asked
 from tests.gateways.http.desk import until
-from tests.worker.remote.field import copied, done, serving
+from tests.worker.remote.field import copy_project, done, serve_field
 
 pytestmark = pytest.mark.anyio
 CALL = "calculator/calls"
@@ -18,11 +18,11 @@ CALL = "calculator/calls"
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    return copied(tmp_path_factory.mktemp("hostile") / "project")
+    return copy_project(tmp_path_factory.mktemp("hostile") / "project")
 
 
 async def test_a_worker_reaches_the_calls_of_its_listener_and_nothing_else(path):
-    async with serving(path) as field, field.posing() as worker, field.posing("ada") as user:
+    async with serve_field(path) as field, field.posing() as worker, field.posing("ada") as user:
         assert (await worker.take("calculator.add")).status_code == 403
         assert (await worker.take("here")).status_code == 403
         assert (await worker.say("0" * 32, AliveFrame(1), "calculator.add")).status_code == 403
@@ -37,7 +37,7 @@ async def test_a_worker_reaches_the_calls_of_its_listener_and_nothing_else(path)
 
 
 async def test_a_second_answer_is_refused_and_logged(path, caplog):
-    async with serving(path) as field, field.posing() as worker:
+    async with serve_field(path) as field, field.posing() as worker:
         asked = field.asking("hello")
         key, number = await worker.call()
         both = await asyncio.gather(
@@ -56,7 +56,7 @@ async def test_a_second_answer_is_refused_and_logged(path, caplog):
 
 
 async def test_an_answer_to_a_call_of_another_worker_or_of_none_is_refused_and_logged(path, caplog):
-    async with serving(path) as field, field.posing() as worker, field.posing("other") as thief:
+    async with serve_field(path) as field, field.posing() as worker, field.posing("other") as thief:
         asked = field.asking("hello")
         key, number = await worker.call()
         assert (await thief.say(key, done(number, "stolen"))).status_code == 410
@@ -69,7 +69,7 @@ async def test_an_answer_to_a_call_of_another_worker_or_of_none_is_refused_and_l
 
 
 async def test_an_answer_after_the_deadline_is_refused_and_logged(path, caplog):
-    async with serving(path) as field, field.posing("adder") as worker:
+    async with serve_field(path) as field, field.posing("adder") as worker:
         asked = field.asking("hello", to="calculator.add")
         key, number = await worker.call("calculator.add")
         assert await asked == "timeout"
@@ -87,7 +87,7 @@ async def test_an_answer_after_the_deadline_is_refused_and_logged(path, caplog):
     ],
 )
 async def test_a_worker_that_sends_an_invalid_frame_has_failed(path, caplog, frame, status):
-    async with serving(path) as field, field.posing() as worker:
+    async with serve_field(path) as field, field.posing() as worker:
         asked = field.asking("hello")
         for _ in range(2):  # one of them repeats the first
             key, _ = await worker.call()
@@ -100,7 +100,7 @@ async def test_a_worker_that_sends_an_invalid_frame_has_failed(path, caplog, fra
     ("root", "why"), [("Nothing", "is no payload of this organism"), ("Count", "missing element number")]
 )
 async def test_a_result_that_its_schema_refuses_is_refused_as_that_of_any_handler(path, caplog, root, why):
-    async with serving(path) as field, field.posing() as worker:
+    async with serve_field(path) as field, field.posing() as worker:
         await field.hold("hello", "you")
         key, number = await worker.call()
         assert (await worker.say(key, done(number, root=root))).status_code == 200
@@ -109,7 +109,7 @@ async def test_a_result_that_its_schema_refuses_is_refused_as_that_of_any_handle
 
 
 async def test_a_frame_that_is_too_long_or_a_bomb_is_refused_unread(path):
-    async with serving(path) as field, field.posing() as worker:
+    async with serve_field(path) as field, field.posing() as worker:
         field.asking("hello")
         key, number = await worker.call()
         assert (await worker.say(key, done(number, "x" * 2_000_000))).status_code == 413
@@ -119,7 +119,7 @@ async def test_a_frame_that_is_too_long_or_a_bomb_is_refused_unread(path):
 
 async def test_a_call_with_which_no_one_begins_is_given_to_another_worker(path, caplog):
     async with (
-        serving(path, silences=(0.2, 100.0)) as field,
+        serve_field(path, silences=(0.2, 100.0)) as field,
         field.posing() as gone,
         field.posing() as worker,
     ):
@@ -135,7 +135,7 @@ async def test_a_call_with_which_no_one_begins_is_given_to_another_worker(path, 
 
 
 async def test_a_worker_that_falls_silent_loses_its_call(path, caplog):
-    async with serving(path, silences=(100.0, 0.3)) as field, field.posing() as worker:
+    async with serve_field(path, silences=(100.0, 0.3)) as field, field.posing() as worker:
         asked = field.asking("hello")
         for _ in range(2):
             key, number = await worker.call()
@@ -147,7 +147,7 @@ async def test_a_worker_that_falls_silent_loses_its_call(path, caplog):
 
 
 async def test_the_end_of_a_call_is_sent_at_once_to_a_worker_that_reports_alive(path):
-    async with serving(path) as field, field.posing() as worker:
+    async with serve_field(path) as field, field.posing() as worker:
         conversation = await field.hold("hello", "you")
         key, number = await worker.call()
         await worker.say(key, AliveFrame(number))
@@ -158,7 +158,7 @@ async def test_the_end_of_a_call_is_sent_at_once_to_a_worker_that_reports_alive(
 
 
 async def test_a_revoked_worker_is_sent_away_while_it_waits(path):
-    async with serving(path) as field, field.posing() as worker:
+    async with serve_field(path) as field, field.posing() as worker:
         waiting = asyncio.ensure_future(worker.take(wait=20))
         await until(lambda: len(field.door.holding) == 1)
         del field.people.known["worker"]
@@ -167,7 +167,7 @@ async def test_a_revoked_worker_is_sent_away_while_it_waits(path):
 
 
 async def test_a_door_that_stops_sends_workers_away_and_takes_the_answers_of_their_calls(path):
-    async with serving(path) as field, field.posing() as worker, field.posing("other") as idle:
+    async with serve_field(path) as field, field.posing() as worker, field.posing("other") as idle:
         await field.hold("hello", "you")
         key, number = await worker.call()
         waiting = asyncio.ensure_future(idle.take(wait=20))
@@ -180,7 +180,7 @@ async def test_a_door_that_stops_sends_workers_away_and_takes_the_answers_of_the
 
 
 async def test_a_worker_of_another_version_of_the_frames_is_refused_by_name(path):
-    async with serving(path) as field, field.posing() as worker:
+    async with serve_field(path) as field, field.posing() as worker:
         answer = await worker.take(version=frames.VERSION + 1)
         assert answer.status_code == 409
         told = (
@@ -198,7 +198,7 @@ async def test_a_worker_has_no_rights_of_people():
 
 
 async def test_a_listener_that_is_not_remote_here_is_not_found(path):
-    async with serving(path) as field:
+    async with serve_field(path) as field:
         from tests.worker.remote.field import at_work
 
         field.people.known["lost"] = at_work("lost", "here")

@@ -15,7 +15,7 @@ from agentserver.client import Client
 from agentserver.worker.wall.raising import missing
 from tests.gateways.http.desk import until
 from tests.machine import HANGS
-from tests.worker.remote.field import copied, serving, told
+from tests.worker.remote.field import copy_project, read_until, serve_field
 
 LACKS = missing(ports=False)
 pytestmark = [
@@ -26,11 +26,11 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    return copied(tmp_path_factory.mktemp("remote") / "project")
+    return copy_project(tmp_path_factory.mktemp("remote") / "project")
 
 
 async def test_a_remote_handler_has_its_walled_permissions_and_may_die_there(path):
-    async with serving(path) as field:
+    async with serve_field(path) as field:
         await field.worker()
         assert (await field.ask("hello", "you")).startswith("hello you by ")
         assert await field.ask("resource") == "Tool"
@@ -45,7 +45,7 @@ async def test_a_remote_handler_has_its_walled_permissions_and_may_die_there(pat
 
 
 async def test_without_a_worker_calls_wait_until_their_deadline_and_the_log_says_so(path, caplog):
-    async with serving(path) as field:
+    async with serve_field(path) as field:
         assert await field.ask("hello", to="calculator.add") == "timeout"
         waiting = [field.asking("hello", str(n)) for n in range(3)]
         await until(lambda: "calls of calculator wait" in caplog.text)
@@ -57,7 +57,7 @@ async def test_without_a_worker_calls_wait_until_their_deadline_and_the_log_says
 
 
 async def test_a_call_whose_worker_is_killed_is_repeated_by_another_and_fails_without_retries_left(path):
-    async with serving(path, silences=(3.0, 3.5)) as field:
+    async with serve_field(path, silences=(3.0, 3.5)) as field:
         first = await field.worker("--processes", "1")
         asked = field.asking("sleep", "1000")
         await until(lambda: field.begun == 1)
@@ -69,7 +69,7 @@ async def test_a_call_whose_worker_is_killed_is_repeated_by_another_and_fails_wi
 
 
 async def test_a_finished_call_ends_at_its_worker_too(path):
-    async with serving(path) as field:
+    async with serve_field(path) as field:
         await field.worker("--processes", "1")
         (held,) = await asyncio.gather(field.hold("sleep", "1000"))
         await until(lambda: field.begun == 1)
@@ -78,29 +78,29 @@ async def test_a_finished_call_ends_at_its_worker_too(path):
 
 
 async def test_workers_of_a_listener_share_its_calls(path):
-    async with serving(path) as field:
+    async with serve_field(path) as field:
         first, second = await field.worker("--processes", "1"), await field.worker("--processes", "1")
         both = await asyncio.gather(field.ask("sleep", "1"), field.ask("sleep", "1"))
         assert {each.split()[-1] for each in both} == {str(first.pid), str(second.pid)}
 
 
 async def test_a_worker_serves_several_servers_and_waits_for_one_that_is_away(path):
-    async with serving(path) as one:
-        async with serving(path) as two:
+    async with serve_field(path) as one:
+        async with serve_field(path) as two:
             worker = await one.worker(servers=[one.url, two.url])
-            await told(worker, "handles calls of")
+            await read_until(worker, "handles calls of")
             assert (await one.ask("hello", "one")).startswith("hello one")
             assert (await two.ask("hello", "two")).startswith("hello two")
             port = two.port
-        await told(worker, "is away, and is asked again")
+        await read_until(worker, "is away, and is asked again")
         assert (await one.ask("hello", "still")).startswith("hello still")
-        async with serving(path, port=port) as again:
-            await told(worker, f"handles calls of calculator of {again.url}")
+        async with serve_field(path, port=port) as again:
+            await read_until(worker, f"handles calls of calculator of {again.url}")
             assert (await again.ask("hello", "again")).startswith("hello again")
 
 
 async def test_after_a_signal_a_worker_ends_with_its_calls_and_takes_no_others(path):
-    async with serving(path) as field:
+    async with serve_field(path) as field:
         worker = await field.worker("--processes", "1")
         running = field.asking("sleep", "1.5")
         await until(lambda: field.begun == 1)
@@ -122,7 +122,7 @@ async def test_after_a_signal_a_worker_ends_with_its_calls_and_takes_no_others(p
     ("token", "why"), [("wrong", "401"), ("adder", "This worker is another listener's"), ("ada", "403")]
 )
 async def test_a_worker_that_every_server_refuses_ends_and_says_why(path, token, why):
-    async with serving(path) as field:
+    async with serve_field(path) as field:
         worker = await field.worker(token=token, last="refuses this worker")
         rest = await worker.stderr.read()
         assert await worker.wait() == 2
@@ -130,7 +130,7 @@ async def test_a_worker_that_every_server_refuses_ends_and_says_why(path, token,
 
 
 async def test_a_remote_listener_survives_a_reload(path):
-    async with serving(path) as field:
+    async with serve_field(path) as field:
         await field.worker()
         running = field.asking("sleep", "1")
         await until(lambda: field.begun == 1)
@@ -157,35 +157,35 @@ def local(path):
 async def test_a_reload_brings_the_first_remote_listener_and_takes_it_away(path, local):
     remote = path.read_text()
     path.write_text(local)
-    async with serving(path) as field:
+    async with serve_field(path) as field:
         assert (await field.ask("hello", "here")).startswith("hello here")
         path.write_text(remote)
         worker = await field.worker(last="has no calls of calculator: 404")
         assert (await field.reload()).name == "distant"
-        await told(worker, "handles calls of calculator")
+        await read_until(worker, "handles calls of calculator")
         assert (await field.ask("hello", "there")) == f"hello there by {worker.pid}"
         path.write_text(local)
         assert (await field.reload()).name == "distant"
-        await told(worker, "has no calls of calculator: 404")
+        await read_until(worker, "has no calls of calculator: 404")
         assert (await field.ask("hello", "back")).startswith("hello back")
 
 
 async def test_a_worker_whose_processes_do_not_start_takes_no_calls_and_says_why(path):
     """It took them all, and failed each at once, while workers that could make them waited."""
-    async with serving(path) as field:
+    async with serve_field(path) as field:
         worker = await field.worker(last="no process of calculator starts", region="nowhere")
         assert await worker.wait() == 2
         assert field.ended == field.begun == 0
 
 
 async def test_a_server_that_begins_again_ends_the_calls_of_the_one_before(path):
-    async with serving(path) as field:
+    async with serve_field(path) as field:
         worker = await field.worker("--processes", "1")
         await field.hold("sleep", "1000")
         await until(lambda: field.begun == 1)
         port, field.processes = field.port, []
     try:
-        async with serving(path, port=port) as again:
+        async with serve_field(path, port=port) as again:
             assert (await again.ask("hello", "again")).startswith("hello again"), "its one process is free"
     finally:
         worker.kill()
@@ -194,7 +194,7 @@ async def test_a_server_that_begins_again_ends_the_calls_of_the_one_before(path)
 
 async def test_the_page_in_five_minutes(path, tmp_path):
     """As the page has it: a principal, a served organism, a worker, and one message."""
-    home = copied(tmp_path / "project")
+    home = copy_project(tmp_path / "project")
     environ = {"REGION": "north", "PATH": os.environ["PATH"]}
     token = {}
     for name, more in {
@@ -208,13 +208,13 @@ async def test_the_page_in_five_minutes(path, tmp_path):
     server = await asyncio.create_subprocess_exec(
         *command, "serve", str(home), env=environ, cwd=home.parent, stderr=asyncio.subprocess.PIPE
     )
-    url = (await told(server, "http://")).split()[-1]
+    url = (await read_until(server, "http://")).split()[-1]
     words = ("worker", "calculator", "--server", url, "--token-file", "gpu1.token", "--organism", str(home))
     worker = await asyncio.create_subprocess_exec(
         *command, *words, env=environ, cwd=home.parent, stderr=asyncio.subprocess.PIPE
     )
     try:
-        await told(worker, "handles calls of calculator")
+        await read_until(worker, "handles calls of calculator")
         async with Client(url, token["ada"]) as client:
             conversation = await client.open()
             answer = await conversation.ask({"act": "hello", "about": "you"}, "calculator", within=HANGS)

@@ -65,7 +65,9 @@ def run(code, number, arguments=(), audit=None):
             at += step.yes if holds else step.no
 
 
-def judged(name, *arguments, machine=Machine.X86_64, ports=False, commands=False, fork=False, messages=False):
+def judge_syscall(
+    name, *arguments, machine=Machine.X86_64, ports=False, commands=False, fork=False, messages=False
+):
     number = {**numbers(FREE, machine), **numbers(JUDGED, machine)}[name]
     return run(PROGRAMS[machine, ports, commands, fork, messages], number, arguments, machine.audit)
 
@@ -119,30 +121,30 @@ def test_programs_are_as_long_as_the_kernel_takes_and_jump_within(machine):
 def test_clone_makes_threads_and_nothing_else(flags):
     namespaces = 0x7E020000 | 0x2000
     thread = bool(flags & CLONE_THREAD) and not flags & namespaces
-    assert judged("clone", flags) == (ALLOW if thread else EPERM)
-    assert judged("clone3", flags) == ENOSYS
+    assert judge_syscall("clone", flags) == (ALLOW if thread else EPERM)
+    assert judge_syscall("clone3", flags) == ENOSYS
 
 
 @given(domain=st.integers(0, 50), kind=st.integers(0, 2**32 - 1), protocol=st.integers(0, 300))
 def test_sockets_are_tcp_where_ports_are_named_and_none_elsewhere(domain, kind, protocol):
-    assert judged("socket", domain, kind, protocol) == EPERM
+    assert judge_syscall("socket", domain, kind, protocol) == EPERM
     tcp = domain in {2, 10} and kind & 0xF == 1 and protocol in {0, 6}
-    assert judged("socket", domain, kind, protocol, ports=True) == (ALLOW if tcp else EPERM)
-    assert judged("connect", 3) == EPERM
+    assert judge_syscall("socket", domain, kind, protocol, ports=True) == (ALLOW if tcp else EPERM)
+    assert judge_syscall("connect", 3) == EPERM
     pair = domain == 1 and kind & 0xF == 1
-    assert judged("socketpair", domain, kind) == (ALLOW if pair else EPERM)
+    assert judge_syscall("socketpair", domain, kind) == (ALLOW if pair else EPERM)
 
 
 @given(flags=st.integers(0, 2**32 - 1))
 def test_no_message_opens_a_connection(flags):
     expected = EPERM if flags & MSG_FASTOPEN else ALLOW
-    assert judged("sendto", 3, 0, 0, flags, ports=True) == expected
-    assert judged("sendmsg", 3, 0, flags, ports=True, messages=True) == expected
+    assert judge_syscall("sendto", 3, 0, 0, flags, ports=True) == expected
+    assert judge_syscall("sendmsg", 3, 0, flags, ports=True, messages=True) == expected
 
 
 @given(flags=st.integers(0, 2**32 - 1))
 def test_no_message_hands_a_descriptor_on_where_nobody_could_count_it(flags):
-    assert judged("sendmsg", 3, 0, flags, ports=True, fork=True) == EPERM
+    assert judge_syscall("sendmsg", 3, 0, flags, ports=True, fork=True) == EPERM
 
 
 @pytest.mark.parametrize("machine", Machine)
@@ -154,13 +156,13 @@ def test_no_file_is_locked_that_may_only_be_read(machine):
 
 @given(pid=st.integers(0, 2**32 - 1))
 def test_signals_go_to_oneself(pid):
-    assert judged("kill", pid) == (ALLOW if pid == PID else EPERM)
-    assert judged("tgkill", pid) == (ALLOW if pid == PID else EPERM)
+    assert judge_syscall("kill", pid) == (ALLOW if pid == PID else EPERM)
+    assert judge_syscall("tgkill", pid) == (ALLOW if pid == PID else EPERM)
 
 
 @given(pid=st.integers(0, 2**32 - 1), new=st.sampled_from([0, 1, 1 << 32, 2**63]))
 def test_limits_are_read_of_oneself_and_never_set(pid, new):
-    assert judged("prlimit64", pid, 7, new) == (ALLOW if (pid, new) == (0, 0) else EPERM)
+    assert judge_syscall("prlimit64", pid, 7, new) == (ALLOW if (pid, new) == (0, 0) else EPERM)
 
 
 @pytest.mark.parametrize(
@@ -177,39 +179,41 @@ def test_limits_are_read_of_oneself_and_never_set(pid, new):
     ],
 )
 def test_syscalls_that_reach_beyond_the_process_are_refused(name, argument, value):
-    assert judged(name, *[0] * argument, value) == EPERM
+    assert judge_syscall(name, *[0] * argument, value) == EPERM
 
 
 @pytest.mark.parametrize("name", ["execve", "set_tid_address"])
 def test_programs_are_started_by_nobody_but_one_that_is_to_become_a_command(name):
-    assert judged(name) == judged(name, fork=True) == EPERM
-    assert judged(name, commands=True) == ALLOW
+    assert judge_syscall(name) == judge_syscall(name, fork=True) == EPERM
+    assert judge_syscall(name, commands=True) == ALLOW
 
 
 @pytest.mark.parametrize("code", [0x1001, 0x1004, 0x3001, 0x1011])
 def test_a_fresh_program_sets_the_place_of_its_own_data_only(code):
-    assert judged("arch_prctl", 0x1002) == EPERM
-    assert judged("arch_prctl", 0x1002, commands=True) == ALLOW
-    assert judged("arch_prctl", code, commands=True) == EPERM
+    assert judge_syscall("arch_prctl", 0x1002) == EPERM
+    assert judge_syscall("arch_prctl", 0x1002, commands=True) == ALLOW
+    assert judge_syscall("arch_prctl", code, commands=True) == EPERM
 
 
 @pytest.mark.parametrize("name", ["fork", "vfork", "wait4", "waitid"])
 def test_processes_are_made_by_nobody_who_did_not_ask_for_it(name):
-    assert judged(name) == judged(name, commands=True) == EPERM
-    assert judged(name, commands=True, fork=True) == ALLOW
+    assert judge_syscall(name) == judge_syscall(name, commands=True) == EPERM
+    assert judge_syscall(name, commands=True, fork=True) == ALLOW
 
 
 @given(flags=st.integers(0, 2**64 - 1))
 def test_with_fork_clone_makes_processes_in_no_other_namespace(flags):
     plain = not flags & (0x7E020000 | 0x2000)
-    assert judged("clone", flags, commands=True, fork=True) == (ALLOW if plain else EPERM)
-    assert judged("clone", flags, commands=True) == (ALLOW if plain and flags & CLONE_THREAD else EPERM)
+    assert judge_syscall("clone", flags, commands=True, fork=True) == (ALLOW if plain else EPERM)
+    assert judge_syscall("clone", flags, commands=True) == (
+        ALLOW if plain and flags & CLONE_THREAD else EPERM
+    )
 
 
 @given(pid=st.integers(0, 2**32 - 1))
 def test_with_fork_signals_are_for_landlock_to_hold(pid):
-    assert judged("kill", pid, commands=True) == (ALLOW if pid == PID else EPERM)
-    assert judged("kill", pid, commands=True, fork=True) == ALLOW
+    assert judge_syscall("kill", pid, commands=True) == (ALLOW if pid == PID else EPERM)
+    assert judge_syscall("kill", pid, commands=True, fork=True) == ALLOW
 
 
 @pytest.mark.parametrize(

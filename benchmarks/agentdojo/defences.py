@@ -34,18 +34,18 @@ class Defence:
     def start(self, query: str, suite: str, task: str) -> None:
         """A new conversation, opened by the user's words; suite and task by AgentDojo's names."""
 
-    def before(self, tool: str, args: dict[str, Any]) -> str | None:  # noqa: ARG002  the face of all
+    def judge_call(self, tool: str, args: dict[str, Any]) -> str | None:  # noqa: ARG002  the face of all
         """Why a call is refused, or ``None``."""
         return None
 
-    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
+    def observe_output(self, tool: str, args: dict[str, Any], result: Any) -> None:
         """The output of a call that ran."""
 
     def reads(self, wanted: str) -> bool:  # noqa: ARG002  the face of all
         """Tell whether the agent itself reads the injected goal, which is in the last output."""
         return True
 
-    def relayed(self, value: Any) -> bool:  # noqa: ARG002  the face of all
+    def can_relay(self, value: Any) -> bool:  # noqa: ARG002  the face of all
         """Tell whether an argument repeats somebody else's claim in a text that the agent is not shown."""
         return False
 
@@ -59,7 +59,7 @@ class Ours(Defence):
     def start(self, query: str, suite: str, task: str) -> None:  # noqa: ARG002  the face of all
         self.ledger, self.step = Ledger().ask(query), 0
 
-    def before(self, tool: str, args: dict[str, Any]) -> str | None:
+    def judge_call(self, tool: str, args: dict[str, Any]) -> str | None:
         self.step += 1
         call = Call(tool, leaves(args), self.step)
         verdict = judge(self.ledger, self.policy, call)
@@ -73,7 +73,7 @@ class Ours(Defence):
         # Findings are made when they are asked for, which takes longer than the decision: nobody reads an attack's.
         return format_finding(verdict) if self.benign else "refused"
 
-    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
+    def observe_output(self, tool: str, args: dict[str, Any], result: Any) -> None:
         seen = Observation(tool, leaves(result), self.step, arguments=leaves(args))
         self.ledger = self.ledger.observe(self.policy, seen)
 
@@ -99,8 +99,8 @@ class PlannedEngine(Ours):
         assert ledger is not None, "nothing was seen yet"
         self.ledger = ledger
 
-    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
-        super().after(tool, args, with_fields(result, laid_out=bool(self.policy.layouts)))
+    def observe_output(self, tool: str, args: dict[str, Any], result: Any) -> None:
+        super().observe_output(tool, args, with_fields(result, laid_out=bool(self.policy.layouts)))
 
 
 def with_fields(result: Any, *, laid_out: bool) -> Any:
@@ -136,7 +136,7 @@ class AgentSleuth(Defence):
         self.sleuth = self.make()
         self.sleuth.reset(query)
 
-    def before(self, tool: str, args: dict[str, Any]) -> str | None:
+    def judge_call(self, tool: str, args: dict[str, Any]) -> str | None:
         from agent_sleuth import TaintViolationError
 
         try:
@@ -145,7 +145,7 @@ class AgentSleuth(Defence):
             return str(refused.violation.reason)
         return None
 
-    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:  # noqa: ARG002  the face of all
+    def observe_output(self, tool: str, args: dict[str, Any], result: Any) -> None:  # noqa: ARG002  the face of all
         self.sleuth.engine.on_tool_result(tool, plain(result) if self.structured else as_text(result))
 
 

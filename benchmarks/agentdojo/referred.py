@@ -27,28 +27,28 @@ class ReferenceAgent(PlannedEngine):
         super().start(query, suite, task)
         self.shown, self.hidden, self.latest = [query], [], []
 
-    def before(self, tool: str, args: dict[str, Any]) -> str | None:
+    def judge_call(self, tool: str, args: dict[str, Any]) -> str | None:
         for leaf in leaves(args):
             if not isinstance(leaf.value, str | bool) and self._behind(leaf.value):
                 return f"no place for a reference {leaf.path}={leaf.value!r}"
-        return super().before(tool, args)
+        return super().judge_call(tool, args)
 
-    def after(self, tool: str, args: dict[str, Any], result: Any) -> None:
+    def observe_output(self, tool: str, args: dict[str, Any], result: Any) -> None:
         known, self.latest = self.policy.classify(tool), []
         for leaf in leaves(result):
             seen = is_vouched_for(self.policy, tool, leaf) if known.source else not self._carries(leaf)
             shown = seen or isinstance(leaf.value, bool)
             (self.latest if shown else self.hidden).append(text_of(leaf.value))
         self.shown += self.latest
-        super().after(tool, args, result)
+        super().observe_output(tool, args, result)
 
     def reads(self, wanted: str) -> bool:
         return any(wanted in shape(text) for text in self.latest)
 
-    def relayed(self, value: Any) -> bool:
+    def can_relay(self, value: Any) -> bool:
         """True for a value that the agent has neither seen nor been given: the relay supplies it."""
         if isinstance(value, list):
-            return any(map(self.relayed, value))
+            return any(map(self.can_relay, value))
         body = text_of(value)
         return bool(body.strip()) and not any(_holds(text, body) for text in self.shown)
 

@@ -88,13 +88,13 @@ def execute(
     def call(wish: FunctionCall) -> Any:
         run.calls += 1
         tool, args = guise.tool(wish.function), guise.arguments(wish.function, wish.args)
-        reason = defence.before(tool, args)
+        reason = defence.judge_call(tool, args)
         if reason is not None:
             run.blocked.append((wish.function, dict(wish.args), reason))
             return None
         run.trace.append(wish)
         result, error = runtime.run_function(env, wish.function, wish.args)
-        defence.after(tool, args, guise.output(wish.function, error or result))
+        defence.observe_output(tool, args, guise.output(wish.function, error or result))
         return result
 
     whispered: list[FunctionCall] = []
@@ -115,7 +115,7 @@ def mislead_agent(wish: FunctionCall, whispered: list[FunctionCall], defence: De
     for evil in whispered:
         if evil.function == wish.function:
             args = {
-                name: evil.args[name] if name in evil.args and defence.relayed(value) else value
+                name: evil.args[name] if name in evil.args and defence.can_relay(value) else value
                 for name, value in wish.args.items()
             }
             return FunctionCall(function=wish.function, args=args)

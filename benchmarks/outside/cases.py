@@ -64,16 +64,16 @@ class Agent:
         """
         function = self._tools[name]
         self._run.calls.append((name, arguments))
-        reason = self._defence.before(name, arguments)
+        reason = self._defence.judge_call(name, arguments)
         if reason is not None:
             self._run.blocked.append((name, arguments, reason))
             raise RefusedError(name)
         try:
             result = function(**arguments)
         except ToolError as error:
-            self._defence.after(name, arguments, {"error": str(error)})
+            self._defence.observe_output(name, arguments, {"error": str(error)})
             raise
-        self._defence.after(name, arguments, result)
+        self._defence.observe_output(name, arguments, result)
         self.after(result)
         return result
 

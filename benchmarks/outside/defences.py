@@ -38,11 +38,11 @@ class Defence:
     def start(self, words: str, pasted: str = "") -> None:
         """A new conversation, opened by the user's words and a text that the user passes on."""
 
-    def before(self, tool: str, arguments: Mapping[str, Any]) -> str | None:  # noqa: ARG002  the face of all
+    def judge_call(self, tool: str, arguments: Mapping[str, Any]) -> str | None:  # noqa: ARG002  the face of all
         """The reason why a call is refused, or ``None``."""
         return None
 
-    def after(self, tool: str, arguments: Mapping[str, Any], result: Any) -> None:
+    def observe_output(self, tool: str, arguments: Mapping[str, Any], result: Any) -> None:
         """The output of a call that ran."""
 
 
@@ -61,7 +61,7 @@ class Ours(Defence):
         self.questions += 1
         return self.answers
 
-    def before(self, tool: str, arguments: Mapping[str, Any]) -> str | None:
+    def judge_call(self, tool: str, arguments: Mapping[str, Any]) -> str | None:
         try:
             self.engine.on_tool_call(tool, arguments)
         except TaintViolationError as refused:
@@ -69,7 +69,7 @@ class Ours(Defence):
             return "; ".join(f"{one.rule} {one.path}={one.value[:60]!r} {one.detail}" for one in findings)
         return None
 
-    def after(self, tool: str, arguments: Mapping[str, Any], result: Any) -> None:
+    def observe_output(self, tool: str, arguments: Mapping[str, Any], result: Any) -> None:
         self.engine.on_tool_result(tool, result, arguments=arguments)
 
 

@@ -36,10 +36,10 @@ class Witness(Defence):
     def __init__(self):
         self.calls, self.fields = [], set()
 
-    def before(self, tool, arguments):
+    def judge_call(self, tool, arguments):
         self.calls.append((tool, arguments))
 
-    def after(self, tool, arguments, result):
+    def observe_output(self, tool, arguments, result):
         self.fields |= set(keys(result))
 
 

@@ -205,7 +205,7 @@ def test_an_impossible_rotation_is_explained(home, words, status, told):
 def test_a_principal_may_address_all_listeners_also_later_ones(home):
     done = run("add", "ada", "--may", "all")
     assert (done.exit_code, "may address no listener" in done.stderr) == (0, False)
-    (one,) = listed()
+    (one,) = list_principals()
     assert one["may"] is None
     assert "to all" in run("list").stdout
 
@@ -213,5 +213,5 @@ def test_a_principal_may_address_all_listeners_also_later_ones(home):
 def test_all_is_one_listener_where_one_is_called_so(home):
     (home / "organism.yaml").write_text((YAML % "").replace("name: greeter", "name: all"), "utf-8")
     run("add", "ada", "--may", "all")
-    (one,) = listed()
+    (one,) = list_principals()
     assert one["may"] == ["all"]

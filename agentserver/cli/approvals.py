@@ -5,7 +5,6 @@ The server decides whether an answer is still valid when it reads it.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import click
@@ -133,7 +132,7 @@ def _record_answer(kept: reading.Source, one: Approval, answer: Answer) -> None:
     from agentserver.engines.journal import records
 
     answered = ApprovalAnswer(one.id, one.digest, answer, project.user())
-    if not reading.leave(kept, lambda connection: records.put_answer(connection, answered, time.time())):
+    if not reading.leave(kept, lambda connection, at: records.put_answer(connection, answered, at)):
         _, given = _list_waiting(kept)
         project.refuse(
             f"{_describe_route(one)}{_describe_answer(given.get(one.id)) or ' is answered already'}"

@@ -5,7 +5,6 @@ The server decides whether a verdict still counts when it reads it.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import click
@@ -57,7 +56,7 @@ def settle(given: reading.JournalArguments, effect: str, *, answer: str | None, 
     one, ended = _find(kept, effect)
     verdict = EffectVerdict(one.id, None if answer is None else _read_answer(answer), project.user())
     if not reading.leave(
-        kept, lambda connection: records.put_verdict(connection, verdict, time.time(), ended=ended)
+        kept, lambda connection, at: records.put_verdict(connection, verdict, at, ended=ended)
     ):
         project.refuse(f"{one.key} is settled already: a server has yet to read it")
     fate = "its conversation has ended, so that no handler asks for it" if ended else reading.PICKUP

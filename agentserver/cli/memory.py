@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -60,7 +59,7 @@ def list_command(
     from agentserver.notes import NoteFilter
 
     chosen = NoteFilter(principal, source)
-    found = _use_notes(given, lambda connection: list_notes(connection, chosen, most=lists.limit + 1))
+    found = _use_notes(given, lambda connection, _: list_notes(connection, chosen, most=lists.limit + 1))
     lists.print(found, _line, _fields, "there are no such notes")
 
 
@@ -73,7 +72,7 @@ def show_command(given: reading.JournalArguments, note: str) -> None:
     from agentserver.engines.journal.notes import list_notes
     from agentserver.notes import NoteFilter
 
-    found = _use_notes(given, lambda connection: list_notes(connection, NoteFilter(id=note), most=1))
+    found = _use_notes(given, lambda connection, _: list_notes(connection, NoteFilter(id=note), most=1))
     if not found:
         project.refuse(f"there is no note {note!r}")
     (one,) = found
@@ -102,7 +101,7 @@ def forget_command(given: reading.JournalArguments, *, note: str, principal: str
     if not chosen.has_condition:
         project.refuse("name a note, --principal or --source")
     by = Eraser(EraserRole.OPERATOR, _name_operator())
-    count = _use_notes(given, lambda connection: forget_notes(connection, chosen, by, time.time()))
+    count = _use_notes(given, lambda connection, at: forget_notes(connection, chosen, by, at))
     click.echo(f"{count} erased")
 
 
@@ -119,7 +118,7 @@ def export_command(
     from agentserver.notes import NoteFilter
 
     chosen = NoteFilter(principal, source)
-    found = _use_notes(given, lambda connection: list_notes(connection, chosen, most=sys.maxsize))
+    found = _use_notes(given, lambda connection, _: list_notes(connection, chosen, most=sys.maxsize))
     lines = [write_json({FORM: 1, **NOTES.plain(note)}).decode("utf-8", "backslashreplace") for note in found]
     if lines or output is not None:
         project.write(output, "".join(f"{line}\n" for line in lines), private=True)
@@ -143,9 +142,9 @@ def import_command(given: reading.JournalArguments, *, file: Path, stranger: str
     from agentserver.engines.journal.connection import transaction
     from agentserver.engines.journal.notes import SALT, import_note
 
-    notes, by, at = _read_notes(file, stranger), _name_operator(), time.time()
+    notes, by = _read_notes(file, stranger), _name_operator()
 
-    def put(connection: Connection) -> int:
+    def put(connection: Connection, at: float) -> int:
         added = 0
         with transaction(connection):
             for number, note in notes:
@@ -215,7 +214,12 @@ def log_command(given: reading.JournalArguments, *, lists: reading.ListPrinter) 
     """List when and by whom notes were written, replaced and erased, oldest first, without their texts."""
     from agentserver.engines.journal.notes import read_log
 
-    lists.print(_use_notes(given, read_log), _format_entry, _entry_fields, "no note was ever written")
+    lists.print(
+        _use_notes(given, lambda connection, _: read_log(connection)),
+        _format_entry,
+        _entry_fields,
+        "no note was ever written",
+    )
 
 
 def _format_entry(entry: NoteEntry) -> str:
@@ -226,8 +230,8 @@ def _entry_fields(entry: NoteEntry) -> Mapping[str, object]:
     return {**entry._asdict(), "digest": bytes(entry.digest).hex()}
 
 
-def _use_notes(given: reading.JournalArguments, work: Callable[[Connection], T]) -> T:
-    """Run a function with the connection to the notes. Ends the command if no journal has any."""
+def _use_notes(given: reading.JournalArguments, work: Callable[[Connection, float], T]) -> T:
+    """Run a function with the connection to the notes and the time. Ends the command if no journal has any."""
     return reading.leave(reading.find_source(given), work)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial, wraps
@@ -215,12 +216,13 @@ def print_visible(texts: Iterable[str], redact: Callable[[str], str], *, whole: 
             click.echo(line)
 
 
-def leave(kept: Source, put: Callable[[Any], T]) -> T:
+def leave(kept: Source, put: Callable[[Any, float], T]) -> T:
     """Store an operator's decision durably, or read notes, also while servers use the journal or the database.
 
     Args:
         kept: where.
-        put: uses a connection, and returns what this function returns.
+        put: uses a connection and the time, which is that of the database's clock where there is one, and returns what
+            this function returns.
 
     Ends the command if the decision cannot be stored.
     """
@@ -228,12 +230,12 @@ def leave(kept: Source, put: Callable[[Any], T]) -> T:
 
     with report_storage_errors():
         if kept.shared is not None:
-            from agentserver.engines.postgres.operations import changing  # needs an extra
+            from agentserver.engines.postgres.operations import changing, read_time  # needs an extra
 
             with changing(kept.shared) as connection:
-                return put(connection)
+                return put(connection, read_time(connection))
         if kept.path is not None:
-            return maintenance.leave(kept.path, put)
+            return maintenance.leave(kept.path, lambda connection: put(connection, time.time()))
     return project.refuse("this engine accepts no decisions from the command line")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -89,8 +90,8 @@ def _order(given: reading.JournalArguments, name: str, kind: OrderKind) -> None:
     paused = state is not None and state.kind == "paused"
     if kind == ("paused" if paused else "resumed"):
         project.refuse(f"{name} is {'paused already' if paused else 'not paused'}")
-    order = ScheduleOrder(name, kind, project.user(), time.time())
-    reading.leave(reading.find_source(given), lambda connection: records.put_order(connection, order))
+    order = partial(ScheduleOrder, name, kind, project.user())
+    reading.leave(reading.find_source(given), lambda connection, at: records.put_order(connection, order(at)))
 
 
 def _read_orders(given: reading.JournalArguments) -> Sequence[ScheduleOrder]:

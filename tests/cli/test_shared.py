@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import sys
+import time
 from pathlib import Path
 
 import anyio
@@ -142,6 +143,16 @@ def test_a_person_answers_once(moved_journal):
     assert "answered" in verb("approve", waiting["digest"], status=2)
     verb("deny", waiting["id"])
     assert json.loads(verb("approvals", "--json"))["answer"]["said"] == "deny"
+
+
+def test_an_answer_has_the_time_of_the_database(moved_journal, monkeypatch, postgres, database):
+    (waiting,) = map(json.loads, verb("approvals", "--json").splitlines())
+    monkeypatch.setattr(time, "time", lambda: 1.0)  # the machine's clock is wrong by decades
+    verb("approve", waiting["digest"])
+    name = database.partition("?")[0].rpartition("/")[2]
+    monkeypatch.undo()
+    (row,) = postgres.execute("select at from works.answer", name)
+    assert row["at"] > 1e9
 
 
 def test_a_dead_letter_is_taken_off_the_list(moved_journal):

@@ -255,6 +255,13 @@ def changing(options: PostgresOptions) -> Iterator[Connection]:
         yield connection
 
 
+def read_time(connection: Connection) -> float:
+    """Read the database's clock, in seconds since the epoch, as servers do. Raises EngineError."""
+    row = connection.execute("select extract(epoch from clock_timestamp())::float8").fetchone()
+    assert row is not None
+    return float(row[0])
+
+
 def commit_decision(
     options: PostgresOptions,
     guards: Sequence[CoreGuard],

@@ -93,6 +93,10 @@ class AppendOnlyList(Sequence[T]):
                 left -= len(chunk)
         return found
 
+    def added_to(self, before: AppendOnlyList[T]) -> tuple[T, ...]:
+        """Return the items that were added to a shorter version."""
+        return self._slice(before.length, self.length) if self.length > before.length else ()
+
     def items_from(self, number: int) -> Iterator[T]:
         """Iterate from an index to the end; what is before it costs nothing."""
         for chunk in self.chunks:

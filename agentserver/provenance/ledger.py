@@ -422,9 +422,9 @@ class Ledger:
         """Serialise the additions to an earlier ledger. This works because every part is append-only."""
         return {
             "queries": list(self.queries[len(before.queries) :]),
-            "texts": [text.dump() for text in self.texts[len(before.texts) :]],
-            "records": [text.dump() for text in self.records.entries[len(before.records.entries) :]],
-            "relayed": [one.dump() for one in self.relays.entries[len(before.relays.entries) :]],
+            "texts": [text.dump() for text in self.untrusted.texts.added_to(before.untrusted.texts)],
+            "records": [text.dump() for text in self.records.entries.added_to(before.records.entries)],
+            "relayed": [one.dump() for one in self.relays.entries.added_to(before.relays.entries)],
             "sayings": self.recorded.dump_since(before.recorded),
             "private": self.private.dump_since(before.private),
         }

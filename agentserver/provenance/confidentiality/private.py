@@ -154,7 +154,7 @@ class PrivateTexts:
 
     def dump_since(self, before: PrivateTexts) -> list[list[Any]]:
         """Export the texts and readers since an earlier version for JSON."""
-        more = self.entries[len(before.entries) :]
+        more = self.entries.added_to(before.entries)
         return [[text.dump(), [list(group) for group in groups]] for text, groups in more]
 
     @classmethod

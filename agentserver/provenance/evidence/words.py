@@ -7,8 +7,6 @@ at most ``RUN`` words.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import merge
-from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from agentserver.provenance.arrays import np
@@ -65,8 +63,8 @@ class WordIndex:
         """
         low = np.uint64(int.from_bytes(form[:HEAD].ljust(HEAD, b"\0"), "big"))
         high = np.uint64(int.from_bytes(form[:HEAD].ljust(HEAD, b"\xff"), "big"))
-        rows = merge(*(_slice_run(run, low, high, most) for run in self.runs)) if form else iter(())
-        return tuple((number, offset) for _, number, offset in islice(rows, most))
+        rows = sorted([row for run in self.runs for row in _slice_run(run, low, high, most)]) if form else []
+        return tuple([(number, offset) for _, number, offset in rows[:most]])
 
 
 def matches_at(body: str, offset: int, name: re.Pattern[str], lead: int, length: int) -> bool:

@@ -112,7 +112,7 @@ class Records:
 
     def date_since(self, before: Records, time: float, trace: str, untrusted: UntrustedTexts) -> Records:
         """Return the same records with another time and delivery for those that were added to earlier ones."""
-        later = [text.date(time, trace) for text in self.entries[len(before.entries) :]]
+        later = [text.date(time, trace) for text in self.entries.added_to(before.entries)]
         return replace(self, entries=before.entries.add(later), untrusted=untrusted)
 
     @property

@@ -307,7 +307,7 @@ class UntrustedTexts:
 
     def date_since(self, before: UntrustedTexts, time: float, trace: str) -> UntrustedTexts:
         """Return the same texts with another time and delivery for those that were added to earlier ones."""
-        later = [text.date(time, trace) for text in self.texts[len(before.texts) :]]
+        later = [text.date(time, trace) for text in self.texts.added_to(before.texts)]
         return replace(self, texts=before.texts.add(later)) if later else self
 
     @property

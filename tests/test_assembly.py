@@ -345,7 +345,7 @@ def test_attempts_are_copied_to_the_file_that_the_organism_names(desk, tmp_path)
 
 
 @pytest.mark.parametrize("audit", [None, "out/handoff-audit.jsonl"])
-def test_no_file_is_written_where_none_is_wanted(desk, tmp_path, audit):
+def test_no_file_is_written_unless_asked_for(desk, tmp_path, audit):
     silent = replace(desk, handoffs=replace(desk.handoffs, audit=audit))
 
     async def scenario():

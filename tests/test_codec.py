@@ -161,7 +161,7 @@ def test_whatever_does_not_fit_is_refused_with_its_place(codec, plain, refusal):
     assert str(caught.value).startswith(refusal)
 
 
-def test_a_refusal_shows_a_bounded_path_and_nothing_of_the_value():
+def test_a_refusal_shows_a_bounded_path_without_the_value():
     with pytest.raises(ValueRefusedError) as caught:
         ValueCodec(Mapping[str, int]).value({"x" * 1000: "secret"})
     assert str(caught.value) == f"/{'x' * 64}: must be a whole number"

@@ -24,7 +24,7 @@ def test_the_readme_shows_its_commands_and_two_lines_to_type(first):
     assert [line.split()[0] for line in typed] == ["@router", "@router"]
 
 
-def test_the_way_of_the_readme_ends_at_a_blocked_attack(first, tmp_path, capsys):
+def test_the_readmes_steps_end_at_a_blocked_attack(first, tmp_path, capsys):
     times = first.run_steps(tmp_path, short=True)
     with capsys.disabled():
         print("\n" + " | ".join(f"{name} {seconds:.1f} s" for name, seconds in times.items()))  # noqa: T201 - figures

@@ -10,6 +10,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+NOT_PROSE = ("opening", "messages")
+"""Kinds that are not held in tests: strings of a test are data, and quote what the package says."""
+BARE_NAMES_OF_TESTS = 2.3
+"""Percent of bare names in tests and benchmarks: payload classes and services of scenes are named by what they say."""
+IDIOMS_OF_TEST_NAMES = 1.2
+"""Idioms in 1,000 words of the names of tests; most quote `the words of` a speaker, a term of provenance."""
 
 
 def load_tool():
@@ -29,6 +35,25 @@ def test_a_room_keeps_to_plain_english_and_names(room):
     found = [f"{place.where}: {place.text}" for place in count.places if place.kind != "opening"]
     assert count.rate() <= words.PHRASES, "\n".join(found)
     assert count.bare_names <= words.BARE_NAMES, "\n".join(found)
+
+
+@pytest.mark.parametrize("folder", ["tests", "benchmarks"])
+def test_tests_and_benchmarks_keep_to_plain_english_and_names(folder):
+    count = words.measure((ROOT / folder).rglob("*.py"))
+    found = [f"{place.where}: {place.text}" for place in count.places if place.kind not in NOT_PROSE]
+    assert count.rate("docstrings", "comments") <= words.PHRASES, "\n".join(found)
+    assert count.bare_names <= BARE_NAMES_OF_TESTS, "\n".join(found)
+
+
+def test_names_of_tests_have_few_idioms():
+    names = " . ".join(
+        node.name.removeprefix("test_").replace("_", " ")
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    )
+    found = [names[max(match.start() - 40, 0) : match.end() + 40] for match in words.IDIOM.finditer(names)]
+    assert 1000 * len(found) / len(words.WORD.findall(names)) <= IDIOMS_OF_TEST_NAMES, "\n".join(found)
 
 
 @pytest.mark.parametrize("package", ["anyio", "starlette"])

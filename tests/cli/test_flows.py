@@ -122,7 +122,7 @@ def test_the_absence_of_flows_is_reported(command, tmp_path):
     assert "no path leads from a source to a sink" in command("graph", "--flows", str(path)).output
 
 
-def test_graph_draws_the_ways_of_words(command):
+def test_graph_draws_the_flow_of_texts(command):
     told = lines(command("graph", "--flows", DESK))
     assert [line for line in told if "-->" in line] == ["n0 --> n3", "n1 --> n0", "n2 --> n1"]
     assert 'n2["fetcher (source)"]' in told

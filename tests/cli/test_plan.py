@@ -30,7 +30,7 @@ def root(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_nothing_of_a_plan_reaches_the_terminal_as_it_is(root, command):
+def test_text_of_a_plan_is_escaped_for_the_terminal(root, command):
     (root / "plan.csv").write_text(
         f"1,,{FOLDER}/\x1b[2J\u202e.v1.schema.json,\n2,{FOLDER}/a.v1.schema.json,,\n"
     )

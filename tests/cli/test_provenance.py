@@ -84,7 +84,7 @@ def test_the_proposal_can_be_the_policy(outbox):
     assert verb("provenance", "suggest", outbox) == "# Of each listener something is declared.\n{}\n"
 
 
-def test_a_recorded_conversation_says_more_and_shows_nothing_of_it(tmp_path, monkeypatch):
+def test_a_recorded_conversation_gives_more_evidence_and_shows_no_value(tmp_path, monkeypatch):
     home = shop(tmp_path)
     monkeypatch.chdir(home)
     before, after = verb("provenance", "suggest"), verb("provenance", "suggest", "--conversation", "77b03128")

@@ -103,7 +103,7 @@ async def test_it_is_not_waited_for_beyond_the_deadline(remote, providers):
     assert len(providers.asked) == 1
 
 
-async def test_one_that_rests_is_passed_over(remote, providers):
+async def test_a_backend_in_its_pause_is_passed_over(remote, providers):
     providers.retry_after = "3600"
     async with models(remote("429-then-ok"), remote("ok")) as completer:
         for _ in range(3):

@@ -58,7 +58,7 @@ async def test_the_error_names_each_backend_and_its_status(remote, provider):
     assert "503 answered 503 (unavailable)" in str(caught.value)
 
 
-async def test_a_backend_that_rests_is_waited_for_while_the_other_is_dead(remote, providers):
+async def test_a_backend_in_its_pause_is_waited_for_while_the_other_is_dead(remote, providers):
     providers.retry_after = "2"  # longer than all pauses of the dead backend together
     async with models(remote("429-then-ok"), remote("500"), retries=1) as completer:
         done = await completer.complete("m", request())

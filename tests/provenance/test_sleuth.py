@@ -504,7 +504,7 @@ def test_a_sink_that_streams_is_judged_before_its_first_line() -> None:
     assert ran == []
 
 
-def test_a_new_sleuth_never_finds_itself_in_the_run_of_one_that_is_gone() -> None:
+def test_a_new_sleuth_is_not_taken_for_a_collected_one() -> None:
     for _ in range(200):
         gone = Sleuth(untrusted=["fetch"], consequential=["send"], mode="enforce")
         gone.reset("anything")

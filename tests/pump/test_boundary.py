@@ -123,7 +123,7 @@ async def test_guards_observe_inputs_of_a_listener_though_they_cannot_judge_its_
         assert d.pump.conversation(handle.id).memory["fragile"] == (1, 0)
 
 
-async def test_guards_miss_nothing_of_a_message_that_no_listener_was_given(monkeypatch):
+async def test_guards_miss_no_message_that_reached_no_listener(monkeypatch):
     def break_observe(*_):
         raise LookupError("a bug of ours")
 

@@ -184,7 +184,7 @@ class Due:
         self.stopped = True
 
 
-async def test_one_timer_serves_all_calls_and_goes_off_for_none_that_has_ended():
+async def test_one_timer_serves_all_calls_and_ignores_ended_ones():
     loop = asyncio.get_running_loop()
     begun = loop.time()
     calls = [Due(begun + 3600), Due(begun), Due(begun + 0.001), Due(begun + 0.002)]

@@ -124,7 +124,7 @@ async def test_a_thread_may_report_progress_and_late_reports_are_dropped():
     left[0]("too late")
 
 
-async def test_nothing_of_it_is_kept(tmp_path):
+async def test_progress_is_not_stored(tmp_path):
     path = tmp_path / "j"
     async with SqliteEngine(JournalOptions(path)) as engine:
         assert await texts("canary-4711", engine=engine) == ["canary-4711"]

@@ -188,7 +188,7 @@ async def test_a_conversation_that_cannot_be_suspended_permanently_is_met_again(
     assert await anyio.to_thread.run_sync(suspended, place) == []
 
 
-async def test_its_requests_come_to_rest_where_its_gateway_has_it():
+async def test_its_requests_end_where_its_gateway_has_it():
     async with desk((listener("a"), hang_forever), drain=0.0) as d:
         handle = await d.open()
         handle.listen()

@@ -227,7 +227,7 @@ async def _wait_idle(pump, key, wanted):
                 return
 
 
-async def test_one_that_a_gateway_has_and_rests_is_seen_after_it_has_gone_and_come_back():
+async def test_an_idle_conversation_of_a_gateway_is_seen_after_a_move_there_and_back():
     async with pair((A, answer)) as two:
         handle, pump = await two.a.open(), two.a.pump
         assert (await two.a.ask(Note("1"), handle=handle)).text == "re: 1"

@@ -122,7 +122,7 @@ def check_books(paper):
 @pytest.mark.parametrize("rules", [SHOP, ASKING], ids=["unasked", "asked"])
 @settings(max_examples=examples(150))
 @given(st.integers(0, 2**32))
-def test_nothing_is_lost_or_done_twice_and_everything_comes_to_rest(rules, seed):
+def test_nothing_is_lost_or_done_twice_and_every_request_ends(rules, seed):
     random = Random(seed)
     paper = Paper(rules, whims(random))
     running, requests = [], []

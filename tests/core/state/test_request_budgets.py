@@ -73,7 +73,7 @@ def test_the_room_is_one_message_at_least_and_shrinks_by_one_with_each_message(
 
 
 @pytest.mark.parametrize("kind", [list, tuple])
-def test_nothing_of_a_result_that_holds_too_much_is_encoded(kind):
+def test_no_part_of_an_oversized_result_is_encoded(kind):
     codecs = CountCodecs(SHOP.codecs)
     said = normalise(kind([respond(Answer("x"))] * 100_000), codecs, SHOP.bounds, Room(2000, 1 << 30))
     assert isinstance(said, Refusal)

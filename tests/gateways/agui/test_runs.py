@@ -100,7 +100,7 @@ async def test_parts_of_a_message_that_are_no_text_are_left_out():
         assert ada.heard.said == ["a\nb"]
 
 
-async def test_a_request_that_rests_without_an_answer_has_no_result():
+async def test_a_request_that_ends_without_an_answer_has_no_result():
     async with front() as ada:
         events = await ada.run("silent", "hello")
     assert kinds(events) == ["RUN_STARTED", "RUN_FINISHED"]

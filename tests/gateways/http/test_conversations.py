@@ -95,7 +95,7 @@ async def test_xml_that_does_not_fit_gets_a_correction():
         assert "name" in answer.json()["detail"]
 
 
-async def test_a_message_that_comes_to_rest_without_an_answer_has_no_content():
+async def test_a_request_that_ends_without_an_answer_has_no_content():
     async with desk() as door, door.client() as ada:
         answer = await ada.post(
             f"{await open_conversation(ada)}/messages?to=breaker", json={"how": "silence"}

@@ -52,7 +52,7 @@ def test_an_attack_is_blocked_before_ones_eyes(live_server, visit, scheme):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_way_of_the_value_is_drawn_from_source_to_sink(live_server, visit, scheme):
+def test_the_path_of_the_value_is_drawn_from_source_to_sink(live_server, visit, scheme):
     page = visit(live_server, color_scheme=scheme)
     key = attack_clerk(live_server, page)
     page.get_by_role("link", name="Conversations").click()

@@ -140,7 +140,7 @@ def test_nobody_is_added_who_looks_like_one_that_is_there(path, name):
         tokens.add(PrincipalFile(path), caller(name))
 
 
-def test_nobody_takes_the_look_of_one_that_was_there(path):
+def test_no_principal_resembles_an_earlier_one(path):
     tokens.add(PrincipalFile(path), caller("ada"))
     tokens.revoke(PrincipalFile(path), "ada")
     with pytest.raises(document.KnownError):

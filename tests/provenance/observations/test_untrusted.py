@@ -138,7 +138,7 @@ def test_earlier_texts_are_those_of_the_first_messages(pages: list[str], body: s
 
 
 @given(PAGES, BODIES, BODIES, BODIES)
-def test_two_that_grew_from_one_know_nothing_of_each_other(
+def test_two_indexes_grown_from_one_are_independent(
     pages: list[str], left: str, right: str, body: str
 ) -> None:
     known = one_by_one(pages, [False] * len(pages))

@@ -22,7 +22,7 @@ def test_a_repeated_declaration_of_a_listener_is_the_same_object() -> None:
     assert POLICY.field_rule("send_mail", leaf) is None
 
 
-def test_a_policy_made_of_another_remembers_nothing_of_it() -> None:
+def test_a_policy_derived_from_another_has_no_memory_of_it() -> None:
     assert POLICY.classify("send").sink
     assert POLICY.sink_rule("send") is not None
     other = replace(POLICY, sinks=(), sources=("send",))

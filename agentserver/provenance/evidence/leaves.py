@@ -222,12 +222,16 @@ def _local_date(written: re.Match[str]) -> str | None:
 
 
 def amount_keys(value: Scalar) -> tuple[str, ...]:
-    """Build the keys of a number without its sign and of a hundredth of it; empty for other values."""
+    """Build the keys of a number without its sign, of a hundredth of it, and of a share in per cent.
+
+    Empty for other values.
+    """
     kind = typed_key(value) or ""
     if not kind.startswith("number "):
         return ()
     number = abs(Decimal(kind.removeprefix("number ")))
-    keys = (typed_key(str(each)) for each in (number, number.scaleb(-2)) if number)
+    shares = (number.scaleb(2),) if number < 1 else ()
+    keys = (typed_key(f"{each:f}") for each in (number, number.scaleb(-2), *shares) if number)
     return tuple(dict.fromkeys(key for key in keys if key and key != kind))
 
 

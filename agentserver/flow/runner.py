@@ -7,7 +7,6 @@ messages that it sent are the result of the invocation.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import time
 from collections import deque
@@ -430,6 +429,8 @@ async def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tup
 
 async def _call_anywhere(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Call an async function here, and any other in a thread: it may wait for a service and hold the event loop."""
+    import asyncio  # here, because a check of an organism needs the module and not the event loop
+
     if is_async(function):
         return await function(*arguments)
     value = await asyncio.to_thread(function, *arguments)

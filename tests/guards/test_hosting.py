@@ -456,7 +456,7 @@ class Picky(To):
     [
         ({"x": object()}, TypeError, "the guard x: object is not a guard; derive it from agentserver.guards.Guard"),
         ({"x": Async()}, TypeError, "the guard x: Async.judge must be declared with def, because a guard cannot await"),
-        ({"peers": To(None)}, ValueError, '"peers" is no name for a guard: the server\'s own are approval, limits, lineage, peers'),
+        ({"peers": To(None)}, ValueError, '"peers" is no name for a guard: the server\'s own are approval, denials, lineage, peers'),
         ({"": To(None)}, ValueError, '"" is no name for a guard'),
         ({"x": Picky(None)}, ValueError, 'the guard x: "c" is no listener'),
     ],

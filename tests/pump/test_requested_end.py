@@ -23,7 +23,7 @@ import anyio
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.engines.sqlite.engine import SqliteEngine
 from tests.core.paper import Ask, listener
-from tests.pump.desk import answer, desk, until
+from tests.pump.desk import answer, desk, wait_until
 
 async def leave():
     raise SystemExit(3)
@@ -69,7 +69,7 @@ async def main(place):
                 handle = await d.open()
                 for text in ("good", "fine", "evil"):
                     await handle.send(d.markup(Ask(text)), "a")
-            await until(lambda: d.pump._accounts.rest.is_set())
+            await wait_until(lambda: d.pump._accounts.rest.is_set())
             if first:
                 handle.detach()
             (key,) = await d.pump.conversations_of("console")

@@ -102,9 +102,9 @@ async def of_commands(folder: Path) -> AsyncIterator[Row]:
     """Acts of the program of an MCP server."""
     lock = await asyncio.to_thread(commands.organism_in, folder, "process", True)
     with socket.create_server(("127.0.0.1", 0)) as tcp:
-        async with commands.running(folder, "process", lock) as run:
+        async with commands.run_command(folder, "process", lock) as run:
             for name, code in commands.REFUSED.items():
-                got = await run(code.format(**commands.about(tcp)))
+                got = await run(code.format(**commands.describe_server(tcp)))
                 yield name, describe_outcome(got), str(got).startswith("refused: ")
 
 

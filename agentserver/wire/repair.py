@@ -352,5 +352,12 @@ def _content(content: str, piece: Slice) -> str:
 
 def _escapes(candidate: Candidate, text: str) -> Iterator[Note]:
     for piece in candidate.pieces:
-        if isinstance(piece, Slice) and (bare := _BARE.search(text, piece.start, piece.end)):
-            yield Note(Repair.ESCAPED, bare.start())
+        if isinstance(piece, Slice) and (places := _list_escaped(piece, text)):
+            yield Note(Repair.ESCAPED, min(places))
+
+
+def _list_escaped(piece: Slice, text: str) -> list[int]:
+    """List the first bare markup of a content, and the first quote in an attribute that ends with such a quote."""
+    bare = _BARE.search(text, piece.start, piece.end)
+    quote = text.find(text[piece.start - 1], piece.start, piece.end) if piece.attribute else -1
+    return [*([] if bare is None else [bare.start()]), *([] if quote < 0 else [quote])]

@@ -69,7 +69,7 @@ class Machine:
         if line.startswith("systemctl "):
             self.start()
             return ""
-        line = line.replace("sudo -u agentserver ", "").replace("PATH/TO/", f"{self.wheel.parent}/")
+        line = line.replace("sudo -u agentserver ", "").replace("PATH/TO/CHECKOUT", str(self.wheel))
         done = subprocess.run(
             ["bash", "-euc", f"{self.within(line)}\npwd >{self.root}/pwd"],
             cwd=folder, env=self.outside, capture_output=True, text=True, timeout=installed.PATIENCE, check=False,

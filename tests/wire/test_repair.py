@@ -594,6 +594,7 @@ AFTER = st.sampled_from(["", "\n", "\n```", "\n```\nThat is it & done.", " The e
 @example(Pay("a & b</note><amount>9</amount><note>", 1), "", "", True)
 @example(Order(kind='a & b" code="c'), "", "", False)
 @example(Note("AT&T &amp; co"), "", "", False)
+@example(Order(code='a"b'), "", "", False)
 def test_unescaped_text_is_read_as_meant_or_refused(value, before: str, after: str, bare: bool) -> None:
     text = write_unescaped(value)
     assume(not well_formed(text))

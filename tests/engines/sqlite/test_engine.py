@@ -250,7 +250,7 @@ async def test_an_unreadable_row_is_the_engines_error(tmp_path):
 
 async def test_a_second_server_on_the_same_journal_is_refused(tmp_path):
     async with Journal(tmp_path / "j")():
-        with pytest.raises(EngineError, match=rf"in use by process {os.getpid()}: two servers"):
+        with pytest.raises(EngineError, match=rf"in use by process {os.getpid()}: a journal has one writer"):
             async with Journal(tmp_path / "j")():
                 pass
     async with Journal(tmp_path / "j")():

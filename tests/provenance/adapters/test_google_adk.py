@@ -74,7 +74,7 @@ def test_the_model_gets_a_refusal_without_a_reason() -> None:
 
 def test_a_refusal_can_end_the_run() -> None:
     there, sleuth = scene(), watching()
-    with pytest.raises(Exception, match="BLOCKED"):
+    with pytest.raises(Exception, match=REFUSED):
         drive(agent(calls(FOE), there.tools), plugin(sleuth, stop=True))
     assert there.sent == []
 

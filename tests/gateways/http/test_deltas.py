@@ -207,6 +207,8 @@ async def test_calls_and_their_ends_are_shown_without_content(tmp_path):
                 await asked.say(arguments, index)
             await asked.finish()
             found = [await following() for _ in range(4)]
+            # The model is asked again, and the end of the server would wait for its answer.
+            assert (await ada.delete(f"{path}/requests/{request}")).status_code == 204
         one, two = (event["id"] for event in found[:2])
         common = {"type": "delta", "durable": False, "request": request, "from": "agent", "name": "web"}
         assert found[:2] == [{**common, "kind": "call", "id": key, "text": ""} for key in (one, two)]

@@ -122,7 +122,7 @@ class Draft(NamedTuple):
         root: name of the payload element, ``{namespace}local``.
         markup: the payload element as text.
         element: the same, parsed.
-        after: seconds by which its delivery is delayed.
+        after: delay of its delivery, in seconds.
     """
 
     to: str | Target | None

@@ -429,10 +429,10 @@ async def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tup
 
 async def _call_anywhere(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Call an async function here, and any other in a thread: it may wait for a service and hold the event loop."""
-    import asyncio  # here, because a check of an organism needs the module and not the event loop
-
     if is_async(function):
         return await function(*arguments)
+    import asyncio  # here, because a check of an organism needs the module and not the event loop
+
     value = await asyncio.to_thread(function, *arguments)
     return await value if isinstance(value, Awaitable) else value
 

@@ -173,7 +173,7 @@ class SaidFrame:
         to: a listener's name, or None when the root of the payload decides.
         caller: whether it goes to the caller; ``to`` is None then.
         markup: the payload.
-        after: seconds by which its delivery is delayed.
+        after: delay of its delivery, in seconds.
     """
 
     to: str | None

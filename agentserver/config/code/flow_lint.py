@@ -68,7 +68,7 @@ class FlowFault(NamedTuple):
     Args:
         file: of the source.
         line: from 1.
-        text: the expression and what is wrong with it.
+        text: the expression and its fault.
         help: a likely correction.
     """
 

@@ -364,7 +364,7 @@ class Step:
         self.send(fired._replace(place=place, after=seconds), delivery.request, delivery.hop + 1)
 
     def cancel_timer(self, thread: str, key: str, place: int) -> None:
-        """Drop a timer of a thread by the message that set it; nothing happens if there is none."""
+        """Drop the timer of a thread that a message set, if it exists."""
         for one in self._nodes[thread].delayed:
             call = one.delivery.call
             if one.delivery.origin == thread and (call.key, call.place) == (key, place):

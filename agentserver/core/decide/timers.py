@@ -93,9 +93,9 @@ def _refuse(step: Step, delivery: Delivery, denied: Denial) -> None:
         detail=denied.detail,
         delivery=delivery.id,
     )
-    told = step.rules.count_refused(
-        step.rules.recall(step.before), denied.detail, delivery.sender, delivery.origin
-    )
-    step.memory = step.memory if told is None else told
+    before = step.rules.recall(step.before)
+    counted = step.rules.count_refused(before, denied.detail, delivery.sender, delivery.origin)
+    if counted is not None:
+        step.memory = counted
     step.drop_delayed(delivery)
     report_to_sender(step, delivery, denied.code)

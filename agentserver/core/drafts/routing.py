@@ -89,7 +89,7 @@ class Proposal(NamedTuple):
         allowed: the only peers in force on the thread that it opens and below; None for no narrowing.
         about: for a SystemError, the listener whose failure it reports.
         place: index of its draft in the sender's result, from zero.
-        after: seconds by which its delivery is delayed.
+        after: delay of its delivery, in seconds.
     """
 
     sender: Listener

@@ -76,7 +76,7 @@ class KeptDraft(NamedTuple):
         caller: whether it goes to the caller.
         place: the number of the sent message, and the start and end of the markup in it.
         markup: empty if sent.
-        after: seconds by which its delivery is delayed.
+        after: delay of its delivery, in seconds.
     """
 
     to: str | None

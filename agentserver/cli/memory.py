@@ -211,7 +211,7 @@ def _name_operator() -> str:
 @reading.journal_option
 @reading.list_options
 def log_command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
-    """List when and by whom notes were written, replaced and erased, oldest first, without their texts."""
+    """List who wrote, replaced and erased notes, and when, oldest first, without their texts."""
     from agentserver.engines.journal.notes import read_log
 
     lists.print(

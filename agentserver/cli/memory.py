@@ -59,7 +59,7 @@ def list_command(
     from agentserver.notes import NoteFilter
 
     chosen = NoteFilter(principal, source)
-    found = _use_notes(given, lambda connection, _: list_notes(connection, chosen, most=lists.limit + 1))
+    found = _use_notes(given, lambda connection, _: list_notes(connection, chosen, limit=lists.limit + 1))
     lists.print(found, _line, _fields, "there are no such notes")
 
 
@@ -72,7 +72,7 @@ def show_command(given: reading.JournalArguments, note: str) -> None:
     from agentserver.engines.journal.notes import list_notes
     from agentserver.notes import NoteFilter
 
-    found = _use_notes(given, lambda connection, _: list_notes(connection, NoteFilter(id=note), most=1))
+    found = _use_notes(given, lambda connection, _: list_notes(connection, NoteFilter(id=note), limit=1))
     if not found:
         project.refuse(f"there is no note {note!r}")
     (one,) = found
@@ -118,7 +118,7 @@ def export_command(
     from agentserver.notes import NoteFilter
 
     chosen = NoteFilter(principal, source)
-    found = _use_notes(given, lambda connection, _: list_notes(connection, chosen, most=sys.maxsize))
+    found = _use_notes(given, lambda connection, _: list_notes(connection, chosen, limit=sys.maxsize))
     lines = [write_json({FORM: 1, **NOTES.plain(note)}).decode("utf-8", "backslashreplace") for note in found]
     if lines or output is not None:
         project.write(output, "".join(f"{line}\n" for line in lines), private=True)

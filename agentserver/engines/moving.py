@@ -81,15 +81,15 @@ def move(source: Connection, target: Connection, report: Callable[[int, int], No
     Raises EngineError if the target has conversations that the source lacks, or if a head differs at the end.
     """
     heads = source.execute(_HEADS).fetchall()
-    there = set(map(_head, target.execute(_HEADS).fetchall()))
-    other = there.difference(map(_head, heads))
+    existing = set(map(_head, target.execute(_HEADS).fetchall()))
+    other = existing.difference(map(_head, heads))
     if other:
         raise EngineError(
             f"conversation {min(other)[0]} is in the target but not in the source: nothing was changed"
         )
     moved = 0
     for done, row in enumerate(heads, 1):
-        if _head(row) not in there:
+        if _head(row) not in existing:
             with transaction(target):
                 _copy(source, target, row[0], row[1])
             moved += 1
@@ -98,7 +98,7 @@ def move(source: Connection, target: Connection, report: Callable[[int, int], No
     wrong = found.symmetric_difference(map(_head, heads))
     if wrong:
         raise EngineError(f"conversation {min(wrong)[0]} differs after the move")
-    return MoveCounts(moved, len(there))
+    return MoveCounts(moved, len(existing))
 
 
 def import_journal(path: Path, options: PostgresOptions, report: Callable[[int, int], None]) -> MoveCounts:

@@ -77,7 +77,7 @@ class SinglePartition:
     def settle(self, arrival: Arrival, fate: Fate) -> None:
         """Do nothing: there are no arrivals."""
 
-    async def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:  # noqa: ARG002 - an engine's signature
+    async def news(self, list_keys: Callable[[], Collection[str]]) -> AsyncIterator[News]:  # noqa: ARG002 - an engine's signature
         """Report no news: there is no other process."""
         for nothing in self._nothing:
             yield nothing

@@ -92,7 +92,7 @@ def _read_last(reader: EngineReader, since: float) -> Iterator[RecordedConversat
 
 def choose_period(reader: EngineReader, now: float) -> str:
     """Choose the shortest period, from a day on, in which a conversation was opened; a day without any."""
-    rows = reader.list_conversations(most=1).rows
+    rows = reader.list_conversations(limit=1).rows
     age = now - rows[0].summary.opened if rows else 0.0
     longer = (name for name in list(PERIODS)[1:] if age < PERIODS[name].seconds)
     return next(longer, "year")

@@ -56,14 +56,14 @@ class EngineReader(Protocol):
         """List the conversations, the last touched first."""
 
     def list_conversations(
-        self, chosen: ConversationFilter = ..., after: str = "", most: int = 50
+        self, chosen: ConversationFilter = ..., after: str = "", limit: int = 50
     ) -> ConversationPage:
         """List a page of the conversations that match, the last opened first.
 
         Args:
             chosen: the filter; without one every conversation is listed.
             after: the cursor of the previous page, which stays valid when conversations are opened or deleted.
-            most: greatest number of rows.
+            limit: greatest number of rows.
 
         Raises ValueError for a malformed cursor.
         """
@@ -92,11 +92,11 @@ class EngineReader(Protocol):
     def list_schedule_orders(self) -> Sequence[ScheduleOrder]:
         """List the orders of operators about schedules, oldest first."""
 
-    def list_decisions(self, most: int = 100, principal: str | None = None) -> Sequence[DecidedApproval]:
+    def list_decisions(self, limit: int = 100, principal: str | None = None) -> Sequence[DecidedApproval]:
         """List the latest decisions on messages that waited for a person, newest first.
 
         Args:
-            most: greatest number.
+            limit: greatest number.
             principal: owner of the conversations; None for all.
         """
 
@@ -124,11 +124,11 @@ class EngineReader(Protocol):
     def find_altered(self, recorded: RecordedConversation) -> int | None:
         """Find the first version whose step was altered; None if intact or if steps are not sealed."""
 
-    def dead(self, most: int | None = None, prefix: str = "") -> Sequence[DeadLetter]:
+    def dead(self, limit: int | None = None, prefix: str = "") -> Sequence[DeadLetter]:
         """List the dead letters, oldest first, without those that were queued again or discarded.
 
         Args:
-            most: number of the latest ones; None for all.
+            limit: number of the latest ones; None for all.
             prefix: of their delivery ids; other messages are not read.
         """
 
@@ -422,11 +422,11 @@ class Engine(Protocol):
     def idle(self, before: float) -> AsyncIterator[str]:
         """Iterate over open conversations unchanged since a time that no other process has, without sleeping ones."""
 
-    async def list_sleeping(self, most: int) -> Sequence[SleepingConversation]:
+    async def list_sleeping(self, limit: int) -> Sequence[SleepingConversation]:
         """List the conversations that only wait for a time and that no other process has, the earliest first.
 
         Args:
-            most: greatest number.
+            limit: greatest number.
 
         Raises EngineError.
         """
@@ -493,7 +493,7 @@ class Engine(Protocol):
         """
 
     async def read_events(
-        self, conversation: str, after: EventPlace, most: int, *, gaps: bool = False
+        self, conversation: str, after: EventPlace, limit: int, *, gaps: bool = False
     ) -> Sequence[Reply | Done]:
         """Read a page of a conversation's events after a place, acknowledged or not, in order.
 
@@ -502,7 +502,7 @@ class Engine(Protocol):
         Args:
             conversation: its id, known to ``find_conversation``.
             after: the place; UNDECIDED begins with the earliest stored event.
-            most: greatest number of events. Their messages have at most PAGE bytes, except for a single larger one. An
+            limit: greatest number of events. Their messages have at most PAGE bytes, except for a single larger one. An
                 empty result is the end.
             gaps: return the stored events, which include every unacknowledged one, despite missing events before them.
 
@@ -553,10 +553,10 @@ class Engine(Protocol):
         If this is lost, the arrival comes again to the owner of the conversation.
         """
 
-    def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:
+    def news(self, list_keys: Callable[[], Collection[str]]) -> AsyncIterator[News]:
         """Iterate over news of conversations of other processes, in order for each; see ``read_events``.
 
-        Covers ``wanted``, which is called repeatedly, and conversations that begin or cease to wait for a person. A
+        Covers ``list_keys()``, called repeatedly, and conversations that begin or cease to wait for a person. A
         newly wanted one is reported at once, and any may be reported too often. Ends at once without other processes.
         """
 

@@ -21,8 +21,8 @@ async def a_claim_that_is_not_held_commits_nothing(subject: Subject) -> None:
     """Check that commits under another epoch are refused, and that each opening increments the epoch."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        said = sample.receive(sample.start(), "1")
-        key = said.conversation.id
+        received = sample.receive(sample.start(), "1")
+        key = received.conversation.id
         claim = engine.begin_claim(key)
         hold(
             claim == engine.current_claim(key) == await engine.claim(key),
@@ -30,16 +30,16 @@ async def a_claim_that_is_not_held_commits_nothing(subject: Subject) -> None:
         )
         for epoch in (claim.epoch - 1, claim.epoch + 1):
             try:
-                await engine.commit(claim._replace(epoch=epoch), said)
+                await engine.commit(claim._replace(epoch=epoch), received)
             except FencedError:
                 continue
             raise BrokenPromiseError("a commit under another epoch raises FencedError")
         hold(await engine.load(key) is None, "a fenced commit leaves nothing")
-        await engine.commit(claim, said)
+        await engine.commit(claim, received)
     if subject.durable:
         async with subject.open() as engine:
-            later = await engine.claim(key)
-            hold(later is not None and later.epoch > claim.epoch, "the epoch grows")
+            second = await engine.claim(key)
+            hold(second is not None and second.epoch > claim.epoch, "the epoch grows")
 
 
 async def the_next_owner_knows_what_ended_the_one_before(subject: SharedSubject) -> None:
@@ -56,9 +56,9 @@ async def the_next_owner_knows_what_ended_the_one_before(subject: SharedSubject)
         a = await start_process("a")
         if a.engine.marks is None:
             return
-        said = sample.receive(a.begin(sample), "1")
-        key, poison = said.conversation.id, said.ready[0].id
-        await a.commit(said)
+        received = sample.receive(a.begin(sample), "1")
+        key, poison = received.conversation.id, received.ready[0].id
+        await a.commit(received)
         await _marks(a).begin({}, 8)
         await _run(a, key, poison)
         for ends, (before, name) in enumerate(pairwise("abcd")):
@@ -85,9 +85,9 @@ async def _ends_on_purpose(subject: SharedSubject, d: Process, key: str, poison:
 async def _take_up(process: Process, key: str, suspects: dict[str, int]) -> PreviousRun:
     """Have a process take over a conversation, and return the marks of the previous owner."""
     await process.wait_for_ownership(key)
-    past = await _marks(process).previous_run(process.gained[key])
+    previous = await _marks(process).previous_run(process.gained[key])
     await _marks(process).begin(suspects, 8)
-    return past
+    return previous
 
 
 async def _run(process: Process, key: str, delivery: str) -> None:

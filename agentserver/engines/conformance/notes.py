@@ -36,7 +36,7 @@ def make_note(key: str, author: SpanAuthor, *, name: str = "", owner: str = "ada
 async def a_note_keeps_its_origin(subject: Subject) -> None:
     """Check that notes outlive the engine with their origins, and are found by key, name and words."""
     clean, strange = make_note("1", SpanAuthor.LISTENER), make_note("2", SpanAuthor.STRANGER, name="n")
-    mine = NoteQuery(NoteScope.PRINCIPAL, "ada", "ada")
+    own = NoteQuery(NoteScope.PRINCIPAL, "ada", "ada")
     async with subject.open() as engine:
         if engine.notes is None:
             return
@@ -44,21 +44,21 @@ async def a_note_keeps_its_origin(subject: Subject) -> None:
             hold(await engine.notes.add(note, LIMITS), "a note is kept, and a repetition too")
     async with subject.open() as engine:
         assert engine.notes is not None
-        found = await engine.notes.find(mine)
+        found = await engine.notes.find(own)
         hold([*found.notes] == [clean, strange], "notes are kept with their origins, clean ones first")
-        first = await engine.notes.find(mine._replace(most=1))
+        first = await engine.notes.find(own._replace(most=1))
         hold((len(first.notes), first.more) == (1, True), "an answer says that there are more")
-        for query in (mine._replace(id="2"), mine._replace(name="n"), mine._replace(words="Words 2 OF")):
+        for query in (own._replace(id="2"), own._replace(name="n"), own._replace(words="Words 2 OF")):
             hold(
                 [*(await engine.notes.find(query)).notes] == [strange], "a note is found by each of its keys"
             )
-        other = mine._replace(owner="bob", principal="bob")
+        other = own._replace(owner="bob", principal="bob")
         hold(not (await engine.notes.find(other)).notes, "another principal's notes are others")
 
 
 async def a_stranger_crowds_out_no_note(subject: Subject) -> None:
     """Check the limits, and that a stranger's words replace no clean note."""
-    mine = NoteQuery(NoteScope.PRINCIPAL, "ada", "ada")
+    own = NoteQuery(NoteScope.PRINCIPAL, "ada", "ada")
     async with subject.open() as engine:
         if engine.notes is None:
             return
@@ -70,14 +70,14 @@ async def a_stranger_crowds_out_no_note(subject: Subject) -> None:
         hold(
             await add(make_note("5", SpanAuthor.STRANGER, name="rent2"), LIMITS), "a stranger's replaces one"
         )
-        found = await engine.notes.find(mine)
+        found = await engine.notes.find(own)
         hold(found.notes[0].id == "1", "and no clean one")
         refused = make_note("8", SpanAuthor.PRINCIPAL, name="rent", text="x" * 1000)
         hold(not await add(refused, LIMITS), "bytes are bounded")
-        hold((await engine.notes.find(mine)).notes == found.notes, "a refused note replaces none")
+        hold((await engine.notes.find(own)).notes == found.notes, "a refused note replaces none")
         hold(await add(make_note("6", SpanAuthor.LISTENER, name="rent"), LIMITS), "a clean one replaces one")
-        kept = {one.id for one in (await engine.notes.find(mine)).notes}
-        hold(kept == {"6", "3", "5"}, "a clean note replaces a clean one")
+        remaining = {one.id for one in (await engine.notes.find(own)).notes}
+        hold(remaining == {"6", "3", "5"}, "a clean note replaces a clean one")
         hold(not await add(make_note("7", SpanAuthor.LISTENER, text="x" * 1000), LIMITS), "bytes are bounded")
 
 
@@ -96,8 +96,8 @@ async def a_principal_erases_its_own_notes(subject: Subject) -> None:
     async with subject.open() as engine:
         assert engine.notes is not None
         found = [
-            [*(await engine.notes.find(NoteQuery(NoteScope.PRINCIPAL, who, who))).notes]
-            for who in ("ada", "bob")
+            [*(await engine.notes.find(NoteQuery(NoteScope.PRINCIPAL, name, name))).notes]
+            for name in ("ada", "bob")
         ]
         hold([len(each) for each in found] == [0, 1], "an erased note stays erased")
         hold(await engine.notes.forget(site, operator, 7.0) == 1, "an operator erases by the source's host")

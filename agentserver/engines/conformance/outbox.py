@@ -129,19 +129,24 @@ async def what_leaves_a_conversation_waits_in_its_order(subject: Subject) -> Non
     sample = SampleConversation()
     async with subject.open() as engine:
         one, other = await _commit_answer(engine, sample), await _commit_answer(engine, sample)
-        left = [*one.replies, *(more := await _commit_answer(engine, sample, one.conversation)).replies]
-        hold(await _outbox(engine, one) == left, "the outbox has the events of the conversation, in order")
+        expected = [
+            *one.replies,
+            *(next_step := await _commit_answer(engine, sample, one.conversation)).replies,
+        ]
+        hold(
+            await _outbox(engine, one) == expected, "the outbox has the events of the conversation, in order"
+        )
         hold(
             await _outbox(engine, other) == list(other.replies),
             "events of another conversation are in its own outbox",
         )
-        engine.acknowledge(one.conversation.id, left[1].place)
-        del left[1]
-        hold(await _outbox(engine, one) == left, "only acknowledged events are removed")
+        engine.acknowledge(one.conversation.id, expected[1].place)
+        del expected[1]
+        hold(await _outbox(engine, one) == expected, "only acknowledged events are removed")
         engine.abandon(one.conversation.id)
         hold(await _outbox(engine, one) == [], "no abandoned event is in the outbox")
         hold(await _outbox(engine, other) == list(other.replies), "events of another conversation stay")
-        last = await _commit_answer(engine, sample, more.conversation)
+        last = await _commit_answer(engine, sample, next_step.conversation)
         hold(await _outbox(engine, one) == list(last.replies), "later events are in the outbox")
 
 
@@ -178,12 +183,12 @@ async def a_principal_has_its_own_conversations(subject: Subject) -> None:
     sample = SampleConversation()
     names = ("ada", "Ada", "ada", "adam", "ad", "ada%", "a_a")
     async with subject.open() as engine:
-        said = [sample.receive(sample.start(name), "1") for name in names]
-        for outcome in said:
+        outcomes = [sample.receive(sample.start(name), "1") for name in names]
+        for outcome in outcomes:
             await keep(engine, outcome)
-        await keep(engine, sample.receive(said[0].conversation, "2"))
+        await keep(engine, sample.receive(outcomes[0].conversation, "2"))
         for name in set(names):
-            own = [one.conversation.id for one in said if one.conversation.principal == name]
+            own = [one.conversation.id for one in outcomes if one.conversation.principal == name]
             found = [key async for key in engine.conversations_of(name)]
             hold(found == own, f"the conversations of {name} are listed, oldest first")
 
@@ -216,12 +221,13 @@ async def a_closed_conversation_expires_after_its_retention(subject: Subject) ->
         now = expired.conversation.touched + 150
         hold(await engine.expire(now) == 1, "one conversation expires")
         hold(await engine.expire(now) == 0, "it expires once")
-        gone, kept = early.conversation.id, {late.conversation.id, still_open.conversation.id}
+        early_id, remaining = early.conversation.id, {late.conversation.id, still_open.conversation.id}
         found = await engine.read(lambda reader: {one.id for one in reader.conversations()})
-        hold(found == kept, "only conversations that have not expired are listed")
-        hold(await engine.find_conversation(gone) is None, "an expired conversation is unknown")
+        hold(found == remaining, "only conversations that have not expired are listed")
+        hold(await engine.find_conversation(early_id) is None, "an expired conversation is unknown")
         hold(
-            await engine.read(lambda reader: list(reader.find(gone))) == [], "its record is not found either"
+            await engine.read(lambda reader: list(reader.find(early_id))) == [],
+            "its record is not found either",
         )
         again = sample.receive(still_open.conversation, "again")
         await keep(engine, again)
@@ -243,9 +249,9 @@ async def _commit_answer(
 ) -> Outcome:
     """Commit a message and its answer, and return the outcome of the answer."""
     number = 0 if conversation is None else conversation.version
-    said = sample.receive(conversation or sample.start(), str(number))
-    await keep(engine, said)
-    answered = sample.answer(said.conversation, said.ready[0])
+    received = sample.receive(conversation or sample.start(), str(number))
+    await keep(engine, received)
+    answered = sample.answer(received.conversation, received.ready[0])
     await keep(engine, answered)
     return answered
 

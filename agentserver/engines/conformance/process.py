@@ -88,9 +88,9 @@ class Process:
                 for key in change.conversations:
                     self.gained.pop(key, None)
 
-    async def wait_until(self, there: Callable[[], bool]) -> None:
+    async def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until a condition holds."""
-        while not there():  # noqa: ASYNC110 - what is awaited has no event of its own
+        while not condition():  # noqa: ASYNC110 - what is awaited has no event of its own
             await asyncio.sleep(NAP)
 
     async def wait_for_ownership(self, conversation: str) -> None:

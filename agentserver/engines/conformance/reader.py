@@ -92,13 +92,13 @@ async def conversations_are_listed_by_page(subject: Subject) -> None:
         for outcome in opened:
             await keep(engine, outcome)
         keys = [one.conversation.id for one in reversed(opened)]
-        first = await _list_page(engine, most=2)
+        first = await _list_page(engine, limit=2)
         hold([one.summary.id for one in first.rows] == keys[:2], "the last opened are listed first")
         hold(first.after != "", "a page that is not the last has a cursor")
         await keep(engine, sample.receive(sample.start(), "6"))
-        second = await _list_page(engine, after=first.after, most=2)
+        second = await _list_page(engine, after=first.after, limit=2)
         hold([one.summary.id for one in second.rows] == keys[2:4], "the next page begins after the last row")
-        last = await _list_page(engine, after=second.after, most=2)
+        last = await _list_page(engine, after=second.after, limit=2)
         hold(
             ([one.summary.id for one in last.rows], last.after) == (keys[4:], ""),
             "the last page has no cursor",
@@ -111,12 +111,12 @@ async def conversations_are_listed_by_page(subject: Subject) -> None:
             "a filter selects the conversations that meet it",
         )
         await _compare_waiting(engine)
-        for condition, told in (
+        for condition, promise in (
             (Condition("id", "=", keys[3]), "a conversation is found by its id"),
             (Condition("principal", STARTS, found.rows[0].summary.principal[:2]), "an owner by a beginning"),
         ):
-            named = await _list_page(engine, ConversationFilter((condition, *chosen.conditions)))
-            hold([one.summary.id for one in named.rows] == [keys[3]], told)
+            matching = await _list_page(engine, ConversationFilter((condition, *chosen.conditions)))
+            hold([one.summary.id for one in matching.rows] == [keys[3]], promise)
         wrong = ConversationFilter((Condition("principal", STARTS, "nobody/"),))
         hold((await _list_page(engine, wrong)).rows == (), "another beginning is no owner's")
 
@@ -131,8 +131,8 @@ async def _compare_waiting(engine: Engine) -> None:
         ("<", 1, 1),
         (">", 1, 0),
     ):
-        waiting = ConversationFilter((Condition("waiting", sign, Decimal(number)),))
-        rows = (await _list_page(engine, waiting)).rows
+        chosen = ConversationFilter((Condition("waiting", sign, Decimal(number)),))
+        rows = (await _list_page(engine, chosen)).rows
         hold(len(rows) == count, f"a filter compares the number of waiting messages by {sign} {number}")
 
 
@@ -175,48 +175,48 @@ async def operators_see_what_is_at_work(subject: Subject) -> None:
     """Check that exactly the open conversations with pending work are active."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        said, done, over = (sample.receive(sample.start(), "1") for _ in range(3))
-        for outcome in (said, done, over):
+        received, done, over = (sample.receive(sample.start(), "1") for _ in range(3))
+        for outcome in (received, done, over):
             await keep(engine, outcome)
         await keep(engine, sample.answer(done.conversation, done.ready[0]))
         await keep(engine, sample.close(over.conversation))
         active = await engine.read(lambda reader: list(reader.active()))
-        known = [each.conversation.id for each in (said, done, over)]
+        known = [each.conversation.id for each in (received, done, over)]
         hold(
             [key for key in active if key in known] == known[:1],
             "a conversation with pending work is active, and no other",
         )
-        hold(await _loads_as_committed(engine, said), "a conversation is read as it was committed")
+        hold(await _loads_as_committed(engine, received), "a conversation is read as it was committed")
         hold(await engine.read(lambda reader: reader.load(known[2])) is None, "a closed conversation is None")
 
 
 async def operators_see_what_waits_for_a_person(subject: Subject) -> None:
     """Check that messages are listed while they wait for an approval."""
     sample = SampleConversation(guards=(AskingGuard(),))
-    asked = sample.receive(sample.start(), "1")
-    key, waiting = asked.conversation.id, asked.conversation.approvals()
+    pending = sample.receive(sample.start(), "1")
+    key, approvals = pending.conversation.id, pending.conversation.approvals()
     async with subject.open() as engine:
         hold(await engine.read(lambda reader: list(reader.approvals(key))) == [], "nothing unknown waits")
-        await keep(engine, asked)
+        await keep(engine, pending)
         hold(
-            await engine.read(lambda reader: tuple(reader.approvals(key))) == waiting,
+            await engine.read(lambda reader: tuple(reader.approvals(key))) == approvals,
             "a message that waits for a person is seen as it was asked about",
         )
         hold(not await engine.read(lambda reader: list(reader.answers())), "it has no answer yet")
         hold(await _list_asking(engine) == [key], "its conversation is found without a look at the others")
         other = sample.receive(sample.start(), "2")
         await keep(engine, other)
-        theirs = await engine.read(lambda reader: tuple(reader.approvals(other.conversation.id)))
+        foreign = await engine.read(lambda reader: tuple(reader.approvals(other.conversation.id)))
         hold(
-            theirs == other.conversation.approvals(),
+            foreign == other.conversation.approvals(),
             "pending approvals are listed for their own conversation",
         )
-        await keep(engine, sample.approve(asked.conversation, waiting[0]))
-        to, sent = waiting[0].delivery.to, waiting[0].delivery.message
+        await keep(engine, sample.approve(pending.conversation, approvals[0]))
+        to, message = approvals[0].delivery.to, approvals[0].delivery.message
         granted = await engine.read(lambda reader: list(reader.list_granted("console", to, 0.0)))
-        hold([one.message for one in granted] == [sent], "an approved message is listed, and no other")
-        later = await engine.read(lambda reader: list(reader.list_granted("console", to, granted[0].at + 1)))
-        hold(later == [], "an approved message is not listed for a later time")
+        hold([one.message for one in granted] == [message], "an approved message is listed, and no other")
+        since = await engine.read(lambda reader: list(reader.list_granted("console", to, granted[0].at + 1)))
+        hold(since == [], "an approved message is not listed for a later time")
         hold(
             await engine.read(lambda reader: list(reader.approvals(key))) == [],
             "an answered approval is not listed",
@@ -276,15 +276,15 @@ async def dead_letters_are_listed_in_their_order(subject: Subject) -> None:
     async with subject.open() as engine:
         if not await _is_recorded(engine):
             return
-        said = [sample.receive(sample.start(), "1") for _ in range(3)]
-        for outcome in said:
+        outcomes = [sample.receive(sample.start(), "1") for _ in range(3)]
+        for outcome in outcomes:
             await keep(engine, outcome)
             failed = sample.fail(outcome.conversation, outcome.ready[0])
             await keep(engine, failed)
         await keep(engine, sample.close(failed.conversation))
         letters = await _dead(engine)
         hold(
-            [letter.delivery for letter in letters] == [one.ready[0] for one in said],
+            [letter.delivery for letter in letters] == [one.ready[0] for one in outcomes],
             "dead letters are listed oldest first, those of closed conversations among them",
         )
         hold(
@@ -297,11 +297,11 @@ async def dead_letters_are_listed_in_their_order(subject: Subject) -> None:
             "of more dead letters than are asked for the latest are given, oldest first",
         )
         one = letters[1].delivery.id
-        named = await engine.read(lambda reader: list(reader.dead(prefix=one)))
-        hold(named == letters[1:2], "a dead letter is found by the id of its delivery")
-        first, *others = letters
+        matching = await engine.read(lambda reader: list(reader.dead(prefix=one)))
+        hold(matching == letters[1:2], "a dead letter is found by the id of its delivery")
+        first, *remaining = letters
         hold(await engine.discard(first.delivery.id), "a dead letter can be discarded")
-        hold(await _dead(engine) == others, "only the discarded dead letter is removed")
+        hold(await _dead(engine) == remaining, "only the discarded dead letter is removed")
         hold(not await engine.discard(first.delivery.id), "only a dead letter can be discarded")
 
 
@@ -310,22 +310,22 @@ async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None
     if not subject.durable:
         return
     sample, asking = SampleConversation(), SampleConversation(guards=(AskingGuard(),), since=100)
-    said, failing, illegible = (sample.receive(sample.start(), "1") for _ in range(3))
+    received, failing, illegible = (sample.receive(sample.start(), "1") for _ in range(3))
     failed = sample.fail(failing.conversation, failing.ready[0])
-    asked = asking.receive(asking.start("ada"), "1")
-    outcomes = (said, failing, illegible, failed, asked)
+    pending = asking.receive(asking.start("ada"), "1")
+    outcomes = (received, failing, illegible, failed, pending)
     async with subject.open() as engine:
         for outcome in outcomes:
             await keep(engine, outcome)
         await engine.suspend(illegible.conversation.id, "nothing can be decided", 9.0)
-        before = await _read_view(engine, asked)
+        before = await _read_view(engine, pending)
     async with subject.open() as engine:
-        hold(await _read_view(engine, asked) == before, "operators see the same state after a restart")
-        for outcome in (said, asked):
+        hold(await _read_view(engine, pending) == before, "operators see the same state after a restart")
+        for outcome in (received, pending):
             key = outcome.conversation.id
             hold(await _find(engine, key[:20]) == [key], "a conversation is found after a restart")
-        found = await engine.read(lambda reader: tuple(reader.approvals(asked.conversation.id)))
-        hold(found == asked.conversation.approvals(), "pending approvals are listed after a restart")
+        found = await engine.read(lambda reader: tuple(reader.approvals(pending.conversation.id)))
+        hold(found == pending.conversation.approvals(), "pending approvals are listed after a restart")
         letters = [letter.delivery for letter in await _dead(engine)]
         hold(letters == [failing.ready[0]], "a dead letter is there after a restart")
         suspended = [
@@ -340,15 +340,15 @@ async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None
 async def operators_see_what_people_decided(subject: Subject) -> None:
     """Check that decisions are listed latest first, with principal, person, time and message."""
     sample = SampleConversation(guards=(AskingGuard(),))
-    asked = [sample.receive(sample.start(name), "1") for name in ("ada", "bob")]
+    pending = [sample.receive(sample.start(name), "1") for name in ("ada", "bob")]
     async with subject.open() as engine:
-        for outcome in asked:
+        for outcome in pending:
             await keep(engine, outcome)
         if await _is_recorded(engine):
             hold(await _list_decisions(engine) == [], "no decision is listed before an answer")
         answers = [
-            sample.approve(asked[0].conversation, asked[0].conversation.approvals()[0]),
-            sample.deny(asked[1].conversation, asked[1].conversation.approvals()[0]),
+            sample.approve(pending[0].conversation, pending[0].conversation.approvals()[0]),
+            sample.deny(pending[1].conversation, pending[1].conversation.approvals()[0]),
         ]
         for outcome in answers:
             await keep(engine, outcome)
@@ -366,7 +366,7 @@ async def operators_see_what_people_decided(subject: Subject) -> None:
             ],
             "a decision says who decided what, when and about what",
         )
-        approvals = [outcome.conversation.approvals()[0].id for outcome in reversed(asked)]
+        approvals = [outcome.conversation.approvals()[0].id for outcome in reversed(pending)]
         hold([one.approval for one in found] == approvals, "and to which question it was the answer")
         await keep(engine, sample.close(answers[0].conversation))
         hold(
@@ -381,10 +381,10 @@ async def operators_see_what_people_decided(subject: Subject) -> None:
 async def operators_see_what_was_charged(subject: Subject) -> None:
     """Check that charges are summed by listener, model, principal and payers; open reservations count in full."""
     sample = SampleConversation()
-    said = sample.receive(sample.start(Principal("ada", payers=("desk",))), "1")
-    steps = [said]
-    for what, cost in (("small", 5), ("small", 7), ("large", None)):
-        steps += sample.charge(steps[-1].conversation, said.ready[0], what, cost)
+    received = sample.receive(sample.start(Principal("ada", payers=("desk",))), "1")
+    steps = [received]
+    for model, cost in (("small", 5), ("small", 7), ("large", None)):
+        steps += sample.charge(steps[-1].conversation, received.ready[0], model, cost)
     async with subject.open() as engine:
         for outcome in steps:
             await keep(engine, outcome)
@@ -399,16 +399,16 @@ async def operators_see_what_was_charged(subject: Subject) -> None:
         )
         hold(all(one.payers == ("desk",) for one in found), "charges count for the groups of their principal")
         late = steps[-1].conversation.touched
-        later = await engine.read(lambda reader: list(reader.list_charges(late)))
-        hold([one.model for one in later] == ["large"], "charges can be limited to those since a time")
+        recent = await engine.read(lambda reader: list(reader.list_charges(late)))
+        hold([one.model for one in recent] == ["large"], "charges can be limited to those since a time")
 
 
 async def operators_see_what_was_done(subject: Subject) -> None:
     """Check that conversations are summed by interval, principal and listener."""
     sample = SampleConversation()
-    said = sample.receive(sample.start("ada"), "1")
-    steps = [said]
-    steps.append(sample.fail(steps[-1].conversation, said.ready[0]))
+    received = sample.receive(sample.start("ada"), "1")
+    steps = [received]
+    steps.append(sample.fail(steps[-1].conversation, received.ready[0]))
     steps.append(sample.receive(sample.start("bob"), "2"))
     async with subject.open() as engine:
         for outcome in steps:
@@ -417,7 +417,7 @@ async def operators_see_what_was_done(subject: Subject) -> None:
             lambda reader: [one.summary.opened for one in reader.list_conversations().rows]
         )
         sums = await engine.read(lambda reader: list(reader.list_activity(min(opened), max(opened) + 1.0, 2)))
-        alone = await engine.read(
+        own = await engine.read(
             lambda reader: list(reader.list_activity(min(opened), max(opened) + 1.0, 1, "bob"))
         )
         times = [one for one in sums if one.kind == "time"]
@@ -425,23 +425,23 @@ async def operators_see_what_was_done(subject: Subject) -> None:
             [one.conversations for one in times] in ([1, 1], [2, 0], [0, 2]),
             "each conversation counts in one interval",
         )
-        named = {(one.kind, one.name): one for one in sums if one.kind != "time"}
-        hold(named["principal", "ada"].conversations == 1, "and for its principal")
+        by_name = {(one.kind, one.name): one for one in sums if one.kind != "time"}
+        hold(by_name["principal", "ada"].conversations == 1, "and for its principal")
         if await _is_recorded(engine):
             hold(
-                named["listener", "worker"].conversations == len(opened),
+                by_name["listener", "worker"].conversations == len(opened),
                 "and for each listener that got a message",
             )
             hold(
-                sum(one.failed for one in times) == named["principal", "ada"].failed == 1
-                and named["principal", "bob"].failed == 0
-                and named["listener", "worker"].failed == 1,
+                sum(one.failed for one in times) == by_name["principal", "ada"].failed == 1
+                and by_name["principal", "bob"].failed == 0
+                and by_name["listener", "worker"].failed == 1,
                 "failed ones are counted everywhere",
             )
         hold(
-            {one.name for one in alone if one.kind == "principal"} == {"bob"}
-            and alone[0].conversations == 1
-            and alone[0].failed == 0,
+            {one.name for one in own if one.kind == "principal"} == {"bob"}
+            and own[0].conversations == 1
+            and own[0].failed == 0,
             "sums can be limited to one owner",
         )
 
@@ -449,17 +449,17 @@ async def operators_see_what_was_done(subject: Subject) -> None:
 async def operators_see_effects_without_an_answer(subject: Subject) -> None:
     """Check that claimed and unknown effects are listed, oldest first, until the end of the retention."""
     sample = SampleConversation()
-    said = sample.receive(sample.start("ada"), "1")
-    steps = [said]
+    received = sample.receive(sample.start("ada"), "1")
+    steps = [received]
     for key in ("done", "unknown", "withdrawn"):
-        steps.append(sample.claim(steps[-1].conversation, said.ready[0], key))
-    steps.append(sample.conclude(steps[-1].conversation, said.ready[0], "done", '"yes"'))
-    steps.append(sample.conclude(steps[-1].conversation, said.ready[0], "withdrawn", None))
+        steps.append(sample.claim(steps[-1].conversation, received.ready[0], key))
+    steps.append(sample.conclude(steps[-1].conversation, received.ready[0], "done", '"yes"'))
+    steps.append(sample.conclude(steps[-1].conversation, received.ready[0], "withdrawn", None))
     async with subject.open() as engine:
         for outcome in steps:
             await keep(engine, outcome)
         hold(await _list_effects(engine) == [("unknown", "claimed")], "a claim without an answer is listed")
-        answered = sample.answer(steps[-1].conversation, said.ready[0])
+        answered = sample.answer(steps[-1].conversation, received.ready[0])
         await keep(engine, answered)
         hold(
             await _list_effects(engine) == [("unknown", "unknown")], "its invocation has ended: it is unknown"
@@ -496,10 +496,10 @@ READER = (
 
 def _make_outcomes(sample: SampleConversation) -> list[Outcome]:
     """Make the outcomes of a conversation from its first message to its end, with one approval."""
-    asked = sample.receive(sample.start(), "1")
-    approved = sample.approve(asked.conversation, asked.conversation.approvals()[0])
+    pending = sample.receive(sample.start(), "1")
+    approved = sample.approve(pending.conversation, pending.conversation.approvals()[0])
     answered = sample.answer(approved.conversation, approved.ready[0])
-    return [asked, approved, answered, sample.close(answered.conversation)]
+    return [pending, approved, answered, sample.close(answered.conversation)]
 
 
 async def _expect_recording(engine: Engine, outcomes: list[Outcome], rules: Rules) -> None:
@@ -558,14 +558,14 @@ async def _list_conversations(engine: Engine) -> list[Summary]:
 
 
 async def _list_page(
-    engine: Engine, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", most: int = 50
+    engine: Engine, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", limit: int = 50
 ) -> ConversationPage:
-    return await engine.read(lambda reader: reader.list_conversations(chosen, after, most))
+    return await engine.read(lambda reader: reader.list_conversations(chosen, after, limit))
 
 
-async def _read_view(engine: Engine, asked: Outcome) -> tuple[object, ...]:
+async def _read_view(engine: Engine, pending: Outcome) -> tuple[object, ...]:
     active = await engine.read(lambda reader: list(reader.active()))
-    return await _list_conversations(engine), active, await _loads_as_committed(engine, asked)
+    return await _list_conversations(engine), active, await _loads_as_committed(engine, pending)
 
 
 async def _list_decisions(engine: Engine, principal: str | None = None) -> list[DecidedApproval]:

@@ -174,11 +174,11 @@ class SampleConversation:
         """Conclude an invocation that answers: it consumes the delivery."""
         accepted = decisions.accept(conversation, delivery, self.rules)
         hold(isinstance(accepted, AcceptedDelivery), "a committed delivery can be accepted")
-        said = normalise(
+        drafts = normalise(
             HandlerResponse.respond(Note("done")), self.rules.codecs, self.rules.bounds, Room(1, 1 << 20)
         )
-        assert isinstance(said, Drafts)
-        result = HandlerReturn(said)
+        assert isinstance(drafts, Drafts)
+        result = HandlerReturn(drafts)
         return decisions.conclude(
             conversation, FinishedInvocation(delivery, None, result), self.rules, self.moment()
         )
@@ -186,9 +186,9 @@ class SampleConversation:
     def sleep(self, conversation: Conversation, delivery: Delivery, *seconds: float) -> Outcome:
         """Conclude an invocation that sets timers: it consumes the delivery."""
         timed = [HandlerResponse(SetTimer(each), "system.timer") for each in seconds]
-        said = normalise(timed, self.rules.codecs, self.rules.bounds, Room(len(timed), 1 << 20))
-        assert isinstance(said, Drafts)
-        finished = FinishedInvocation(delivery, None, HandlerReturn(said))
+        drafts = normalise(timed, self.rules.codecs, self.rules.bounds, Room(len(timed), 1 << 20))
+        assert isinstance(drafts, Drafts)
+        finished = FinishedInvocation(delivery, None, HandlerReturn(drafts))
         return decisions.conclude(conversation, finished, self.rules, self.moment())
 
     def wake(self, conversation: Conversation) -> Outcome:
@@ -222,11 +222,11 @@ class SampleConversation:
         return outcome
 
     def charge(
-        self, conversation: Conversation, delivery: Delivery, what: str, cost: int | None
+        self, conversation: Conversation, delivery: Delivery, model: str, cost: int | None
     ) -> list[Outcome]:
         """Reserve at most 100 tokens, and settle the reservation if the cost is given."""
-        asked = ReserveRequest(delivery, what, Amount(100))
-        reserved = charges.reserve(conversation, asked, self.rules, self.moment())
+        request = ReserveRequest(delivery, model, Amount(100))
+        reserved = charges.reserve(conversation, request, self.rules, self.moment())
         assert reserved is not None
         if cost is None:
             return [reserved]
@@ -300,10 +300,10 @@ class AskingGuard:
         return memory
 
 
-def hold(promise: bool, what: str) -> None:  # noqa: FBT001 - reads as an assertion
+def hold(promise: bool, message: str) -> None:  # noqa: FBT001 - reads as an assertion
     """Raise BrokenPromiseError unless a promise is kept."""
     if not promise:
-        raise BrokenPromiseError(what)
+        raise BrokenPromiseError(message)
 
 
 class Promise:

@@ -68,12 +68,12 @@ async def a_suspended_conversation_stops(subject: Subject) -> None:
 
 
 async def _expect_suspended(engine: Engine, one: Outcome, other: Outcome) -> None:
-    key, left = one.conversation.id, other.conversation.id
+    key, active = one.conversation.id, other.conversation.id
     hold(await engine.load(key) is None, "a suspended conversation is not loaded")
-    hold(await at_work(engine) == [left], "it is not active")
-    hold(await idle(engine, 1e12) == [left], "it is not idle")
-    hold([at for at, _ in await list_open(engine)] == [left], "it is not open")
-    hold(await engine.load(left) == other.conversation, "the others stay as they were")
+    hold(await at_work(engine) == [active], "it is not active")
+    hold(await idle(engine, 1e12) == [active], "it is not idle")
+    hold([at for at, _ in await list_open(engine)] == [active], "it is not open")
+    hold(await engine.load(active) == other.conversation, "the others stay as they were")
 
 
 async def requests_of_a_suspended_conversation_are_answered(subject: Subject) -> None:
@@ -88,8 +88,8 @@ async def requests_of_a_suspended_conversation_are_answered(subject: Subject) ->
         hold([type(event) for event in last] == [Reply, Done], "one request waited")
         hold({event.request for event in last} == {"2"}, "the events belong to the pending request")
         hold(isinstance(last[0], Reply) and last[0].error, "the request gets an error")
-        waiting = [event async for event in engine.outbox(key)]
-        hold(waiting == list(last), "the outbox has these events, and no acknowledged one")
+        queued = [event async for event in engine.outbox(key)]
+        hold(queued == list(last), "the outbox has these events, and no acknowledged one")
         hold(await engine.suspend(key, "again", 2.0) == (), "a conversation is suspended once")
         places = [event.place for event in (*answered.replies, *last)]
         hold(places == sorted(set(places)), "their places are after all earlier events")
@@ -99,8 +99,8 @@ async def requests_of_a_suspended_conversation_are_answered(subject: Subject) ->
                 key in [at async for at in engine.conversations_of("console")],
                 "the principal keeps the conversation until its events are fetched",
             )
-            left = [event._replace(redelivered=False) async for event in engine.outbox(key)]
-            hold(left == list(last), "its events are in the outbox after a restart")
+            after_restart = [event._replace(redelivered=False) async for event in engine.outbox(key)]
+            hold(after_restart == list(last), "its events are in the outbox after a restart")
 
 
 async def an_unknown_conversation_cannot_be_suspended(subject: Subject) -> None:
@@ -108,11 +108,12 @@ async def an_unknown_conversation_cannot_be_suspended(subject: Subject) -> None:
     sample = SampleConversation()
     async with subject.open() as engine:
         hold(await engine.suspend("nobody", "why not", 1.0) == (), "an unknown conversation has no events")
-        said = sample.receive(sample.start(), "1")
-        await keep(engine, said)
-        await keep(engine, sample.close(said.conversation))
+        received = sample.receive(sample.start(), "1")
+        await keep(engine, received)
+        await keep(engine, sample.close(received.conversation))
         hold(
-            await engine.suspend(said.conversation.id, "why not", 1.0) == (), "nor does a closed conversation"
+            await engine.suspend(received.conversation.id, "why not", 1.0) == (),
+            "nor does a closed conversation",
         )
 
 
@@ -161,21 +162,21 @@ async def an_opening_is_kept_before_anything_is_said(subject: Subject) -> None:
     """Check that a conversation without messages is open but not active, after a restart as well."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        begun = sample.open(sample.start("ada"))
-        key = begun.conversation.id
-        await keep(engine, begun)
+        opened = sample.open(sample.start("ada"))
+        key = opened.conversation.id
+        await keep(engine, opened)
         if not subject.durable:
-            await _is_open(engine, begun)
+            await _is_open(engine, opened)
     if subject.durable:
         async with subject.open() as engine:
-            await _is_open(engine, begun)
-            await keep(engine, sample.receive(begun.conversation, "1"))
+            await _is_open(engine, opened)
+            await keep(engine, sample.receive(opened.conversation, "1"))
             hold(await _runnable(engine) != [], f"{key} takes a message")
 
 
-async def _is_open(engine: Engine, begun: Outcome) -> None:
-    key = begun.conversation.id
-    hold(await engine.load(key) == begun.conversation, "an opening can be loaded")
+async def _is_open(engine: Engine, opened: Outcome) -> None:
+    key = opened.conversation.id
+    hold(await engine.load(key) == opened.conversation, "an opening can be loaded")
     hold(
         await engine.find_conversation(key) == ConversationFound(key, "ada", over=False), "its owner is known"
     )
@@ -188,27 +189,27 @@ async def a_stale_decision_changes_nothing(subject: Subject) -> None:
     sample = SampleConversation()
     async with subject.open() as engine:
         opened = sample.start()
-        mine, theirs = sample.receive(opened, "mine"), sample.receive(opened, "theirs")
-        await keep(engine, theirs)
-        for stale in (mine, sample.receive(sample.receive(theirs.conversation, "3").conversation, "4")):
+        loser, winner = sample.receive(opened, "mine"), sample.receive(opened, "theirs")
+        await keep(engine, winner)
+        for stale in (loser, sample.receive(sample.receive(winner.conversation, "3").conversation, "4")):
             try:
                 await keep(engine, stale)
             except ConflictError:
                 pass
             else:
                 raise BrokenPromiseError("a stale commit raises ConflictError")
-        hold(await engine.load(opened.id) == theirs.conversation, "a stale commit leaves the conversation")
-        hold(await _runnable(engine) == [theirs.ready[0].id], "a stale commit leaves the deliveries")
+        hold(await engine.load(opened.id) == winner.conversation, "a stale commit leaves the conversation")
+        hold(await _runnable(engine) == [winner.ready[0].id], "a stale commit leaves the deliveries")
 
 
 async def what_is_not_consumed_is_runnable(subject: Subject) -> None:
     """Check that the first delivery of each inbox is runnable until it is consumed."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        said = sample.receive(sample.start(), "1")
-        await keep(engine, said)
-        hold(await _runnable(engine) == [said.ready[0].id], "a committed delivery is runnable")
-        answered = sample.answer(said.conversation, said.ready[0])
+        received = sample.receive(sample.start(), "1")
+        await keep(engine, received)
+        hold(await _runnable(engine) == [received.ready[0].id], "a committed delivery is runnable")
+        answered = sample.answer(received.conversation, received.ready[0])
         await keep(engine, answered)
         hold(await _runnable(engine) == [], "a consumed delivery is not")
 
@@ -217,10 +218,10 @@ async def a_closed_conversation_is_gone(subject: Subject) -> None:
     """Check that a closed conversation is not loaded, and its deliveries do not run."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        said = sample.receive(sample.start(), "1")
-        await keep(engine, said)
-        await keep(engine, sample.close(said.conversation))
-        hold(await engine.load(said.conversation.id) is None, "a closed conversation is None")
+        received = sample.receive(sample.start(), "1")
+        await keep(engine, received)
+        await keep(engine, sample.close(received.conversation))
+        hold(await engine.load(received.conversation.id) is None, "a closed conversation is None")
         hold(await _runnable(engine) == [], "its deliveries are not runnable")
 
 
@@ -234,8 +235,8 @@ async def conversations_do_not_touch_each_other(subject: Subject) -> None:
         await keep(engine, sample.receive(ones[1].conversation, "2"))
         await keep(engine, sample.close(ones[2].conversation))
         hold(await engine.load(ones[0].conversation.id) == ones[0].conversation, "others stay as they were")
-        left = [ones[0].ready[0].id, ones[1].ready[0].id]
-        hold(set(left) <= set(await _runnable(engine)), "others' deliveries stay runnable")
+        untouched = [ones[0].ready[0].id, ones[1].ready[0].id]
+        hold(set(untouched) <= set(await _runnable(engine)), "others' deliveries stay runnable")
 
 
 async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:
@@ -244,12 +245,15 @@ async def a_restart_takes_up_what_was_committed(subject: Subject) -> None:
         return
     sample = SampleConversation()
     async with subject.open() as engine:
-        said = sample.receive(sample.start(), "1")
-        await keep(engine, said)
+        received = sample.receive(sample.start(), "1")
+        await keep(engine, received)
     async with subject.open() as engine:
-        hold(await engine.load(said.conversation.id) == said.conversation, "a restart keeps conversations")
-        hold(await _runnable(engine) == [said.ready[0].id], "a restart keeps deliveries")
-        await keep(engine, sample.answer(said.conversation, said.ready[0]))
+        hold(
+            await engine.load(received.conversation.id) == received.conversation,
+            "a restart keeps conversations",
+        )
+        hold(await _runnable(engine) == [received.ready[0].id], "a restart keeps deliveries")
+        await keep(engine, sample.answer(received.conversation, received.ready[0]))
     async with subject.open() as engine:
         hold(await _runnable(engine) == [], "a restart repeats nothing that was consumed")
 
@@ -284,9 +288,9 @@ async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject
     """Check that open conversations are found by principal and by the time of their last step."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        said = sample.receive(sample.start(), "1")
-        await keep(engine, said)
-        key, touched = said.conversation.id, said.conversation.touched
+        received = sample.receive(sample.start(), "1")
+        await keep(engine, received)
+        key, touched = received.conversation.id, received.conversation.touched
         hold(
             key in [one async for one in engine.conversations_of("console")],
             "an open conversation is its principal's",
@@ -295,7 +299,7 @@ async def conversations_are_found_by_who_opened_them_and_by_age(subject: Subject
         hold((key, "console") in await _open(engine), "it is listed with its principal")
         hold(key in await idle(engine, touched + 1), "an untouched conversation is idle")
         hold(key not in await idle(engine, touched), "one that was touched since is not")
-        await keep(engine, sample.close(said.conversation))
+        await keep(engine, sample.close(received.conversation))
         hold(key not in await idle(engine, touched + 9), "a closed conversation is not idle")
         hold((key, "console") not in await _open(engine), "a closed conversation is not listed as open")
 
@@ -322,41 +326,43 @@ async def a_repetition_outlives_a_restart(subject: Subject) -> None:
         return
     sample = SampleConversation(retries=2)
     async with subject.open() as engine:
-        said = sample.receive(sample.start(), "1")
-        await keep(engine, said)
-        await keep(engine, sample.fail(said.conversation, said.ready[0]))
+        received = sample.receive(sample.start(), "1")
+        await keep(engine, received)
+        await keep(engine, sample.fail(received.conversation, received.ready[0]))
     async with subject.open() as engine:
         found = await _heads(engine)
-        hold([one.id for one in found] == [said.ready[0].id], "a repetition is runnable under the same id")
+        hold(
+            [one.id for one in found] == [received.ready[0].id], "a repetition is runnable under the same id"
+        )
         hold(found[0].attempt == 1, "its attempts are counted")
 
 
 async def a_question_waits_for_its_answer(subject: Subject) -> None:
     """Check that a message that waits for a person is kept but not runnable, also across a restart."""
     sample = SampleConversation(guards=(AskingGuard(),))
-    asked = sample.receive(sample.start(), "1")
-    key, (approval,) = asked.conversation.id, asked.conversation.approvals()
+    pending = sample.receive(sample.start(), "1")
+    key, (approval,) = pending.conversation.id, pending.conversation.approvals()
     async with subject.open() as engine:
-        await keep(engine, asked)
-        await _still_asked(engine, asked)
+        await keep(engine, pending)
+        await _still_asked(engine, pending)
         if not subject.durable:
-            await keep(engine, sample.approve(asked.conversation, approval))
+            await keep(engine, sample.approve(pending.conversation, approval))
             hold(await _runnable(engine) == [approval.delivery.id], "an approved message is runnable")
             return
     async with subject.open() as engine:
-        await _still_asked(engine, asked)
-        await keep(engine, sample.approve(asked.conversation, approval))
+        await _still_asked(engine, pending)
+        await keep(engine, sample.approve(pending.conversation, approval))
     async with subject.open() as engine:
         hold(await _runnable(engine) == [approval.delivery.id], "an approved message is runnable")
         found = await engine.load(key)
         hold(found is not None and not found.approvals(), "an answered question is not pending")
 
 
-async def _still_asked(engine: Engine, asked: Outcome) -> None:
-    key = asked.conversation.id
+async def _still_asked(engine: Engine, pending: Outcome) -> None:
+    key = pending.conversation.id
     hold(await _runnable(engine) == [], "what waits for a person is not runnable")
     hold(key in await at_work(engine), "a conversation in which something waits is at work")
-    hold(await engine.load(key) == asked.conversation, "a question is kept as it was asked")
+    hold(await engine.load(key) == pending.conversation, "a question is kept as it was asked")
 
 
 async def a_sleeping_conversation_is_listed_by_its_time(subject: Subject) -> None:
@@ -365,9 +371,9 @@ async def a_sleeping_conversation_is_listed_by_its_time(subject: Subject) -> Non
     slept = []
     async with subject.open() as engine:
         for seconds in ((30.0,), (50.0, 10.0), (20.0,)):
-            begun = sample.receive(sample.start(), "1")
-            await keep(engine, begun)
-            slept.append(sample.sleep(begun.conversation, begun.ready[0], *seconds))
+            received = sample.receive(sample.start(), "1")
+            await keep(engine, received)
+            slept.append(sample.sleep(received.conversation, received.ready[0], *seconds))
             await keep(engine, slept[-1])
         await _still_sleeping(engine, slept)
     async with subject.open() as engine:
@@ -383,19 +389,20 @@ async def a_sleeping_conversation_is_listed_by_its_time(subject: Subject) -> Non
         hold(key not in [one.id for one in await engine.list_sleeping(9)], "what works does not sleep")
         handled = sample.sleep(woken.conversation, woken.ready[0])
         await keep(engine, handled)
-        left = {one.id: one.due for one in await engine.list_sleeping(9)}
-        hold(left[key] == handled.conversation.due, "it sleeps until its next time")
-        ended = sample.cancel(handled.conversation, "1")
-        await keep(engine, ended)
+        due_times = {one.id: one.due for one in await engine.list_sleeping(9)}
+        hold(due_times[key] == handled.conversation.due, "it sleeps until its next time")
+        canceled = sample.cancel(handled.conversation, "1")
+        await keep(engine, canceled)
         hold(len(await engine.list_sleeping(9)) == len(slept) - 1, "a dropped timer is not listed")
 
 
 async def _still_sleeping(engine: Engine, slept: Sequence[Outcome]) -> None:
-    wanted = sorted((one.conversation.due or 0.0, one.conversation.id) for one in slept)
+    expected = sorted((one.conversation.due or 0.0, one.conversation.id) for one in slept)
     hold(
-        [*map(tuple, await engine.list_sleeping(9))] == wanted, "sleeping ones are listed, the earliest first"
+        [*map(tuple, await engine.list_sleeping(9))] == expected,
+        "sleeping ones are listed, the earliest first",
     )
-    hold([*map(tuple, await engine.list_sleeping(1))] == wanted[:1], "no more are listed than wanted")
+    hold([*map(tuple, await engine.list_sleeping(1))] == expected[:1], "no more are listed than wanted")
     hold(await _runnable(engine) == [], "what waits for its time is not runnable")
     hold(await at_work(engine) == [], "a sleeping conversation is not at work")
     hold(await idle(engine, 1e12) == [], "a sleeping conversation is not idle")
@@ -403,7 +410,7 @@ async def _still_sleeping(engine: Engine, slept: Sequence[Outcome]) -> None:
         found = await engine.load(one.conversation.id)
         hold(found == one.conversation, "a timer is kept as it was set")
     summaries = await engine.read(lambda reader: {one.id: one.due for one in reader.conversations()})
-    hold(all(summaries[key] == due for due, key in wanted), "operators see until when it sleeps")
+    hold(all(summaries[key] == due for due, key in expected), "operators see until when it sleeps")
 
 
 async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
@@ -412,21 +419,21 @@ async def what_left_is_there_until_it_is_acknowledged(subject: Subject) -> None:
         return
     sample = SampleConversation()
     async with subject.open() as engine:
-        said = sample.receive(sample.start(), "1")
-        await keep(engine, said)
-        answered = sample.answer(said.conversation, said.ready[0])
+        received = sample.receive(sample.start(), "1")
+        await keep(engine, received)
+        answered = sample.answer(received.conversation, received.ready[0])
         await keep(engine, answered)
-    key = said.conversation.id
+    key = received.conversation.id
     async with subject.open() as engine:
-        left = [event async for event in engine.outbox(key)]
+        stored = [event async for event in engine.outbox(key)]
         marked = [event._replace(redelivered=True) for event in answered.replies]
         hold(
-            left == marked,
+            stored == marked,
             "unacknowledged events are kept in order, at their places, marked as redelivered",
         )
-        engine.acknowledge(key, left[0].place)
+        engine.acknowledge(key, stored[0].place)
     async with subject.open() as engine:
-        hold([event async for event in engine.outbox(key)] == left[1:], "acknowledged events are removed")
+        hold([event async for event in engine.outbox(key)] == stored[1:], "acknowledged events are removed")
         await keep(engine, sample.close(answered.conversation))
         hold(
             key in [one async for one in engine.conversations_of("console")],

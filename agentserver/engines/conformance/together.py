@@ -121,9 +121,9 @@ async def what_rests_can_be_taken_from_a_living_owner(subject: SharedSubject) ->
         )
         await a.expect_fenced(claim, sample.receive(resting.conversation, "2"))
         await a.wait_until(lambda: a.engine.current_claim(key) is None)
-        said = sample.receive(resting.conversation, "3")
-        await b.commit(said)
-        await a.sees(said)
+        received = sample.receive(resting.conversation, "3")
+        await b.commit(received)
+        await a.sees(received)
 
 
 async def what_is_released_can_be_claimed_by_any(subject: SharedSubject) -> None:
@@ -177,10 +177,10 @@ async def an_arrival_for_an_ended_conversation_is_refused(subject: SharedSubject
     async with _two(subject) as (a, b):
         first = await _begin_quiet_conversation(sample, a)
         await b.sees(first)
-        waiting = await b.engine.hand_in(make_arrival(first.conversation, sample.make_message("2")))
+        answer = await b.engine.hand_in(make_arrival(first.conversation, sample.make_message("2")))
         await a.commit(sample.close(first.conversation))
         async with a.decide_arrivals(sample), b.decide_arrivals(sample):
-            hold((await waiting).word == "over", "the refusal says that the conversation has ended")
+            hold((await answer).word == "over", "the refusal says that the conversation has ended")
 
 
 async def quotas_and_names_are_the_same_everywhere(subject: SharedSubject) -> None:
@@ -198,16 +198,16 @@ async def quotas_and_names_are_the_same_everywhere(subject: SharedSubject) -> No
             hold(await process.engine.open_count("ada") == 0, "for each principal")
         await b.commit(sample.close(other.conversation))
         hold(await a.engine.open_count("console") == 1, "while they are open")
-        mine = [key async for key in a.engine.idle(one.conversation.touched + 1.0)]
-        theirs = [key async for key in b.engine.idle(one.conversation.touched + 1.0)]
+        idle_at_a = [key async for key in a.engine.idle(one.conversation.touched + 1.0)]
+        idle_at_b = [key async for key in b.engine.idle(one.conversation.touched + 1.0)]
         hold(
-            (mine, theirs) == ([one.conversation.id], []),
+            (idle_at_a, idle_at_b) == ([one.conversation.id], []),
             "a conversation of another process is not idle here",
         )
-        given = await asyncio.gather(
+        bound = await asyncio.gather(
             a.engine.give_name("name", "first", 1.0), b.engine.give_name("name", "second", 1.0)
         )
-        hold(given[0] == given[1] == await a.engine.find_named("name"), "a name is given once")
+        hold(bound[0] == bound[1] == await a.engine.find_named("name"), "a name is given once")
 
 
 async def an_exclusive_section_has_one_process_at_a_time(subject: SharedSubject) -> None:
@@ -274,11 +274,11 @@ async def what_is_handed_in_outlives_the_owner(subject: SharedSubject) -> None:
         async with a.decide_arrivals(sample):
             fate = await (await b.engine.hand_in(make_arrival(first.conversation, sample.make_message("2"))))
             hold(not fate.word, "an arrival is decided")
-        waiting = await b.engine.hand_in(make_arrival(first.conversation, sample.make_message("3")))
+        answer = await b.engine.hand_in(make_arrival(first.conversation, sample.make_message("3")))
         await subject.still("a")
         await b.wait_for_ownership(key)
         async with b.decide_arrivals(sample):
-            fate = await waiting
+            fate = await answer
         hold((fate.word, fate.request) == ("", "3"), "an arrival from before a move is decided after it")
         await _has(b, key, ["1", "2", "3"])
         await subject.moving("a")
@@ -311,19 +311,19 @@ async def events_of_another_process_are_read_in_order(subject: SharedSubject) ->
     """Check that a gateway of another process reads each event once, on news."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
-        told = sample.receive(a.begin(sample), "1")
-        key = told.conversation.id
+        received = sample.receive(a.begin(sample), "1")
+        key = received.conversation.id
         async with b.listen_to(key) as listener:
-            await a.commit(told)
+            await a.commit(received)
             events: list[Reply | Done] = []
             for number in range(2, 6):
-                answered = sample.answer(told.conversation, told.ready[0])
+                answered = sample.answer(received.conversation, received.ready[0])
                 await a.commit(answered)
                 events += answered.replies
-                told = sample.receive(answered.conversation, str(number))
-                await a.commit(told)
+                received = sample.receive(answered.conversation, str(number))
+                await a.commit(received)
             await listener.wait_until(events)
-            closed = sample.close(told.conversation)
+            closed = sample.close(received.conversation)
             await a.commit(closed)
             events += closed.replies
             await listener.wait_until(events, over=True)
@@ -335,21 +335,21 @@ async def an_approval_is_spent_once(subject: SharedSubject) -> None:
     sample = SampleConversation(guards=(AskingGuard(),))
     async with _two(subject) as (a, b):
         for answers in ((Answer.ONCE, Answer.DENY), (Answer.DENY, Answer.ONCE)):
-            asked = await _begin_conversation(sample, a, b)
-            (approval,) = asked.conversation.approvals()
-            said = [ApprovalAnswer(approval.id, approval.digest, answer, "ada") for answer in answers]
-            ways = zip((a, b), said, strict=True)
-            waiting = [
-                await process.engine.hand_in(make_arrival(asked.conversation, answered))
+            pending = await _begin_conversation(sample, a, b)
+            (approval,) = pending.conversation.approvals()
+            verdicts = [ApprovalAnswer(approval.id, approval.digest, answer, "ada") for answer in answers]
+            ways = zip((a, b), verdicts, strict=True)
+            fates = [
+                await process.engine.hand_in(make_arrival(pending.conversation, answered))
                 for process, answered in ways
             ]
             async with a.decide_arrivals(sample) as decided:
-                words = [(await fate).word for fate in waiting]
+                words = [(await fate).word for fate in fates]
             hold(words == ["", "no"], "the first answer counts, and the other is refused")
             events = [record.event for outcome in decided for record in outcome.records]
             approved = Event.APPROVED in events
             hold(approved == (answers[0] is Answer.ONCE), "the first answer is executed")
-            now = await a.engine.load(asked.conversation.id)
+            now = await a.engine.load(pending.conversation.id)
             hold(now is not None and not now.approvals(), "no approval is pending")
 
 
@@ -357,19 +357,19 @@ async def what_waits_for_a_person_is_known_everywhere(subject: SharedSubject) ->
     """Check that pending approvals are known to all processes, and are taken over after a crash."""
     sample = SampleConversation(guards=(AskingGuard(),))
     async with _two(subject) as (a, b):
-        asked = await _begin_conversation(sample, a, b)
-        key = asked.conversation.id
+        pending = await _begin_conversation(sample, a, b)
+        key = pending.conversation.id
         hold(
             list(await b.engine.read(lambda reader: reader.list_asking())) == [key],
             "a conversation with a pending approval can be found",
         )
-        async with b.follow_questions() as heard:
+        async with b.follow_questions() as noticed:
             other = await _begin_conversation(sample, a, b)
-            await b.wait_until(lambda: other.conversation.id in heard)
-            heard.clear()
-            (approval,) = asked.conversation.approvals()
-            await a.commit(sample.deny(asked.conversation, approval))
-            await b.wait_until(lambda: key in heard)
+            await b.wait_until(lambda: other.conversation.id in noticed)
+            noticed.clear()
+            (approval,) = pending.conversation.approvals()
+            await a.commit(sample.deny(pending.conversation, approval))
+            await b.wait_until(lambda: key in noticed)
         still = other.conversation.id
         await subject.rest()
         hold(
@@ -384,12 +384,12 @@ async def a_sleeping_conversation_wakes_at_any_process(subject: SharedSubject) -
     """Check that a released or orphaned sleeping conversation is listed by the others, and by no other before."""
     sample = SampleConversation()
     async with _two(subject) as (a, b):
-        kept = []
+        sleeping = []
         for _ in range(2):
-            begun = await _begin_conversation(sample, a, b)
-            kept.append(sample.sleep(begun.conversation, begun.ready[0], 10.0))
-            await a.commit(kept[-1])
-        first, second = (one.conversation.id for one in kept)
+            received = await _begin_conversation(sample, a, b)
+            sleeping.append(sample.sleep(received.conversation, received.ready[0], 10.0))
+            await a.commit(sleeping[-1])
+        first, second = (one.conversation.id for one in sleeping)
 
         async def listed(process: Process) -> list[str]:
             return sorted(one.id for one in await process.engine.list_sleeping(9))
@@ -399,7 +399,7 @@ async def a_sleeping_conversation_wakes_at_any_process(subject: SharedSubject) -
         await a.engine.release([first])
         await b.wait_until_listed(first)
         hold(await b.engine.claim(first) is not None, "a released sleeping conversation can be claimed")
-        await b.commit(sample.wake(kept[0].conversation))
+        await b.commit(sample.wake(sleeping[0].conversation))
         await subject.still("a")
         await b.wait_until_listed(second)
 
@@ -438,8 +438,8 @@ async def clocks_an_hour_apart_change_nothing(subject: SharedSubject) -> None:
             await b.commit(last)
             hold(last.conversation.version == answered.conversation.version + 2, "versions continue")
             hold(last.conversation.touched >= answered.conversation.touched, "time does not run backwards")
-            left = await _read_all_events(b.engine, key)
-            hold(left == [*answered.replies, *last.replies], "events are in order")
+            events = await _read_all_events(b.engine, key)
+            hold(events == [*answered.replies, *last.replies], "events are in order")
 
 
 async def storage_away_for_ten_seconds_loses_nothing(subject: SharedSubject) -> None:

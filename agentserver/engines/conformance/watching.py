@@ -22,26 +22,26 @@ async def what_left_after_a_place_is_there_or_said_to_be_gone(subject: Subject) 
     """Check that events after any place are read in order, or reported as forgotten."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        told = sample.receive(sample.start(), "1")
-        await keep(engine, told)
-        key, events = told.conversation.id, _no_events()
+        received = sample.receive(sample.start(), "1")
+        await keep(engine, received)
+        key, events = received.conversation.id, _no_events()
         hold(
             await engine.read_events(key, UNDECIDED, MOST) == [],
             "a conversation without answers has no events",
         )
         for number in range(2, 5):
-            answered = sample.answer(told.conversation, told.ready[0])
+            answered = sample.answer(received.conversation, received.ready[0])
             await keep(engine, answered)
             events += answered.replies
-            told = sample.receive(answered.conversation, str(number))
-            await keep(engine, told)
+            received = sample.receive(answered.conversation, str(number))
+            await keep(engine, received)
         await _expect_events(engine, key, events)
         engine.acknowledge(key, events[0].place)
         await _expect_events(engine, key, events)
         engine.confirm(key, events[2].place)
         await _expect_events(engine, key, events)
         hold(await _outbox(engine, key) == events[3:], "confirmed events are not in the outbox")
-        closed = sample.close(told.conversation)
+        closed = sample.close(received.conversation)
         await keep(engine, closed)
         events += closed.replies
         await _expect_events(engine, key, events)
@@ -54,17 +54,17 @@ async def what_was_not_taken_is_given_though_something_before_it_is_not_kept(sub
     """Check that an unacknowledged event is read from its place despite earlier gaps."""
     sample = SampleConversation()
     async with subject.open() as engine:
-        told, events = sample.receive(sample.start(), "1"), _no_events()
-        await keep(engine, told)
-        key = told.conversation.id
+        received, events = sample.receive(sample.start(), "1"), _no_events()
+        await keep(engine, received)
+        key = received.conversation.id
         for number in range(2, 6):
-            answered = sample.answer(told.conversation, told.ready[0])
+            answered = sample.answer(received.conversation, received.ready[0])
             await keep(engine, answered)
             events += answered.replies
-            told = sample.receive(answered.conversation, str(number))
-            await keep(engine, told)
-        for taken in (events[0], events[-1]):
-            engine.acknowledge(key, taken.place)
+            received = sample.receive(answered.conversation, str(number))
+            await keep(engine, received)
+        for acknowledged in (events[0], events[-1]):
+            engine.acknowledge(key, acknowledged.place)
         for event in events[1:-1]:
             before = EventPlace(event.place.version, event.place.position - 1)
             found = await engine.read_events(key, before, MOST, gaps=True)
@@ -130,15 +130,15 @@ async def a_receipt_says_that_a_message_was_refused(subject: Subject) -> None:
     sample = SampleConversation()
     async with subject.open() as engine:
         refused = sample.receive_keyed(sample.start(), "first", "mine", to="unknown")
-        taken = sample.receive_keyed(refused.conversation, "second", "another")
-        failed = sample.fail(taken.conversation, taken.ready[0])
-        for outcome in (refused, taken, failed):
+        received = sample.receive_keyed(refused.conversation, "second", "another")
+        failed = sample.fail(received.conversation, received.ready[0])
+        for outcome in (refused, received, failed):
             await keep(engine, outcome)
-        for outcome in (refused, taken):
+        for outcome in (refused, received):
             await _receipt(engine, outcome)
     if subject.durable:
         async with subject.open() as engine:
-            for outcome in (refused, taken):
+            for outcome in (refused, received):
                 await _receipt(engine, outcome)
 
 
@@ -185,10 +185,10 @@ async def _expect_events(engine: Engine, key: str, events: list[Reply | Done]) -
         except ForgottenError as error:
             hold(error.since > last, "ForgottenError names a later place")
             continue
-        rest = [event for event in events if event.place > after]
+        expected = [event for event in events if event.place > after]
         plain = [event._replace(redelivered=False) for event in found]
         hold(
-            plain == rest or (after == UNDECIDED and plain == rest[-len(plain) :]),
+            plain == expected or (after == UNDECIDED and plain == expected[-len(plain) :]),
             "the events after a place are read",
         )
 

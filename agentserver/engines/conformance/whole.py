@@ -96,20 +96,20 @@ async def a_conversation_is_kept_whole(subject: Subject) -> None:
             _expect_equal(await engine.load(outcome.conversation.id), outcome.conversation)
 
 
-def _expect_equal(found: Conversation | None, kept: Conversation) -> None:
+def _expect_equal(found: Conversation | None, expected: Conversation) -> None:
     """Compare two conversations, and name the first field that differs."""
     if found is None:
         hold(False, "a conversation is there")
         return
-    hold(list(found.tree.nodes) == list(kept.tree.nodes), "its threads are there in their order")
-    for thread, now in zip(kept.tree.nodes.values(), found.tree.nodes.values(), strict=True):
+    hold(list(found.tree.nodes) == list(expected.tree.nodes), "its threads are there in their order")
+    for thread, now in zip(expected.tree.nodes.values(), found.tree.nodes.values(), strict=True):
         for name in thread._fields:
             text = f"a thread has {_THREAD.get(name, f'its {name}')}"
             hold(getattr(now, name) == getattr(thread, name), text)
-    for name in kept._fields:
+    for name in expected._fields:
         text = f"a conversation has {_CONVERSATION.get(name, f'its {name}')}"
-        hold(getattr(found, name) == getattr(kept, name), text)
-    hold(list(found.requests) == list(kept.requests), "its requests are there in their order")
+        hold(getattr(found, name) == getattr(expected, name), text)
+    hold(list(found.requests) == list(expected.requests), "its requests are there in their order")
 
 
 CONSOLE = Principal("console", Trust.RELAY, ("worker", "boss"))
@@ -149,24 +149,24 @@ class Office:
             outside = OutsideMessage(data, f"request {number}", to)
             found.append(decisions.receive(conversation, outside, self.rules, self._moment()))
             conversation = found[-1].conversation
-            waiting = deque(found[-1].ready)
-            while waiting:
-                delivery = waiting.popleft()
+            queue = deque(found[-1].ready)
+            while queue:
+                delivery = queue.popleft()
                 found += self._charge(conversation, delivery)
                 found += self._claim(found[-1].conversation, delivery)
                 conversation = found[-1].conversation
                 found.append(self._step(conversation, delivery))
                 conversation = found[-1].conversation
-                waiting += found[-1].ready
+                queue += found[-1].ready
                 if found[-1].retry is not None:
-                    waiting.append(found[-1].retry)
+                    queue.append(found[-1].retry)
         return found
 
     def _charge(self, conversation: Conversation, delivery: Delivery) -> Iterator[Outcome]:
         """Make two reservations, and settle one of them."""
         for _ in range(2):
-            asked = ReserveRequest(delivery, TEXT, Amount(7, 1 << 40))
-            outcome = charges.reserve(conversation, asked, self.rules, self._moment())
+            request = ReserveRequest(delivery, TEXT, Amount(7, 1 << 40))
+            outcome = charges.reserve(conversation, request, self.rules, self._moment())
             assert outcome is not None
             yield outcome
             conversation = outcome.conversation
@@ -178,13 +178,13 @@ class Office:
     def _claim(self, conversation: Conversation, delivery: Delivery) -> Iterator[Outcome]:
         """Claim three external effects; answer one, and withdraw another."""
         for number, answer in enumerate((f'"{TEXT}"', None, ...)):
-            asked = ClaimRequest(delivery, f"{TEXT} {number}", 1, passing=number == self._moments % 2)
-            outcome = ledger.claim(conversation, asked, self.rules, self._moment())
+            request = ClaimRequest(delivery, f"{TEXT} {number}", 1, passing=number == self._moments % 2)
+            outcome = ledger.claim(conversation, request, self.rules, self._moment())
             if outcome is None:
                 continue
             yield outcome
             conversation = outcome.conversation
-            effect = ledger.find(conversation, asked)
+            effect = ledger.find(conversation, request)
             assert effect is not None
             if isinstance(answer, str) or answer is None:
                 done = ConcludeRequest(delivery, effect.id, answer, trusted=True)
@@ -202,8 +202,8 @@ class Office:
         hold(isinstance(accepted, AcceptedDelivery), "a committed delivery can be accepted")
         assert isinstance(accepted, AcceptedDelivery)
         self._calls[delivery.to] += 1
-        said = self._respond(delivery.to, self._calls[delivery.to])
-        finished = FinishedInvocation(delivery, accepted.element, said)
+        response = self._respond(delivery.to, self._calls[delivery.to])
+        finished = FinishedInvocation(delivery, accepted.element, response)
         return decisions.conclude(conversation, finished, self.rules, self._moment())
 
     def _respond(self, listener: str, call: int) -> HandlerReturn | HandlerFailure:
@@ -212,7 +212,7 @@ class Office:
             return HandlerFailure(Code.INTERNAL)
         answer, secret = HandlerResponse.respond(Note("done")), HandlerResponse(Note(TEXT), "vault")
         watch = TodoUntil("Note", from_listener="worker", description=TEXT, count=3, hold=True)
-        said = {
+        responses = {
             ("boss", 1): [HandlerResponse(Note("astray"), "no listener")],
             ("boss", 2): [
                 HandlerResponse(watch, "system.todo"),
@@ -225,16 +225,16 @@ class Office:
             ("worker", 5): [answer, secret],
         }
         return self._make_return(
-            said.get((listener, call), []), TEXT.encode() if (listener, call) == _STORES else None
+            responses.get((listener, call), []), TEXT.encode() if (listener, call) == _STORES else None
         )
 
     def _make_return(self, responses: list[HandlerResponse], stored: bytes | None) -> HandlerReturn:
-        said = normalise(responses, self.rules.codecs, self.rules.bounds, Room(len(responses), 1 << 20))
-        assert isinstance(said, Drafts)
+        drafts = normalise(responses, self.rules.codecs, self.rules.bounds, Room(len(responses), 1 << 20))
+        assert isinstance(drafts, Drafts)
         call = sum(self._calls.values())
         entries = tuple(b"%d %s" % (call, TEXT.encode()) for _ in range(call % 3))
         return HandlerReturn(
-            said, Effects({self._root: stored}, (), (LogChange(self._root, call % 2, entries),))
+            drafts, Effects({self._root: stored}, (), (LogChange(self._root, call % 2, entries),))
         )
 
 

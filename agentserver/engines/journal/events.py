@@ -29,7 +29,7 @@ def make_event(conversation: str, row: Sequence[object], *, again: bool = False)
 
 
 def read_events_after(
-    connection: Connection, conversation: str, after: EventPlace, most: int
+    connection: Connection, conversation: str, after: EventPlace, limit: int
 ) -> list[Reply | Done]:
     """Read the first events after a place, acknowledged or not. Raises LookupError for an unknown conversation."""
     row = connection.execute("select number from conversation where id = ?", (conversation,)).fetchone()
@@ -47,7 +47,7 @@ def read_events_after(
     for columns in merge(steps, _find_suspension_events(connection, row[0], after), key=_place):
         event = make_event(conversation, columns)
         size += len(event.message) if isinstance(event, Reply) else 0
-        if len(found) >= most or (found and size > PAGE):
+        if len(found) >= limit or (found and size > PAGE):
             break
         found.append(event)
     return found
@@ -79,7 +79,7 @@ def find_refusal(connection: Connection, number: int, name: str, request: str) -
     if row is None:
         return ""
     cause, records = row
-    given = decision_codec.receipt(cause)
-    if given is None or given[0] != name:
+    receipt = decision_codec.receipt(cause)
+    if receipt is None or receipt[0] != name:
         return ""
     return refused_with(codecs.load_records(records, "", 0.0, {}, ()))

@@ -163,7 +163,7 @@ class _Statement:
 
 
 def find_conversations(
-    connection: Connection, chosen: ConversationFilter, after: str, most: int, word: str = SQLITE_WORDS
+    connection: Connection, chosen: ConversationFilter, after: str, limit: int, word: str = SQLITE_WORDS
 ) -> ConversationPage:
     """Find a page of conversations, the last opened first.
 
@@ -176,13 +176,13 @@ def find_conversations(
         statement.texts.append(f"(c.opened, c.number) < ({opened}, cast({number} as bigint))")
     for condition in chosen.conditions:
         statement.add(condition)
-    where = f" where {' and '.join(statement.texts)}" if statement.texts else ""
+    where_clause = f" where {' and '.join(statement.texts)}" if statement.texts else ""
     found = connection.execute(
-        f"{_ROW}{where} order by c.opened desc, c.number desc limit {most + 1:d}", statement.values
+        f"{_ROW}{where_clause} order by c.opened desc, c.number desc limit {limit + 1:d}", statement.values
     ).fetchall()
-    rows = tuple(_make_row(connection, row) for row in found[:most])
-    more = len(found) > most
-    return ConversationPage(rows, format_cursor(found[most - 1][3], found[most - 1][0]) if more else "")
+    rows = tuple(_make_row(connection, row) for row in found[:limit])
+    has_more = len(found) > limit
+    return ConversationPage(rows, format_cursor(found[limit - 1][3], found[limit - 1][0]) if has_more else "")
 
 
 def _make_row(connection: Connection, row: Sequence[object]) -> ListedConversation:
@@ -227,7 +227,7 @@ def find_wrong_terms(connection: Connection, number: int, recorded: RecordedConv
     ).fetchall()
     before = 0
     for version, words in stored:
-        sent = [
+        messages = [
             message
             for step in recorded.steps
             if before < step.version <= version
@@ -235,5 +235,5 @@ def find_wrong_terms(connection: Connection, number: int, recorded: RecordedConv
         ]
         before = version
         known = version <= recorded.steps[-1].version
-        if not (sent and known) or " ".join(sorted(find_words(sent))) != words:
+        if not (messages and known) or " ".join(sorted(find_words(messages))) != words:
             yield f"the words of step {version} do not match its messages"

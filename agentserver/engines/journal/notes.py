@@ -144,10 +144,10 @@ def import_note(connection: Connection, note: Note, salt: bytes, by: str, at: fl
 
 
 def _insert(
-    connection: Connection, link: bytes, note: Note, salt: bytes, why: tuple[str, str, float]
+    connection: Connection, link: bytes, note: Note, salt: bytes, origin: tuple[str, str, float]
 ) -> bytes:
     """Store a note with its sources, and log it. Returns the last link."""
-    (action, by, at), data = why, NOTES.dump(note)
+    (action, by, at), data = origin, NOTES.dump(note)
     owner = (str(note.scope), note.owner, note.name, note.principal)
     columns = (note.id, *owner, note.at, int(note.has_stranger), note.size)
     connection.execute(
@@ -196,14 +196,14 @@ def find_notes(connection: Connection, query: NoteQuery, word: str) -> NotesFoun
     return NotesFound(tuple(found))
 
 
-def list_notes(connection: Connection, chosen: NoteFilter, after: str = "", most: int = 50) -> list[Note]:
+def list_notes(connection: Connection, chosen: NoteFilter, after: str = "", limit: int = 50) -> list[Note]:
     """List the notes that an operator chose, the oldest first, after one with this id."""
-    where, values = _choose(chosen)
+    where_clause, values = _choose(chosen)
     if after:
         values.append(after)
-        where += f" and n.number > (select number from note where id = ?{len(values)})"  # noqa: S608 - our own text
+        where_clause += f" and n.number > (select number from note where id = ?{len(values)})"  # noqa: S608 - our own text
     rows = connection.execute(
-        f"select {_COLUMNS} from note n where {where} order by n.number limit {most:d}",  # noqa: S608 - our own text
+        f"select {_COLUMNS} from note n where {where_clause} order by n.number limit {limit:d}",  # noqa: S608 - our own text
         values,
     ).fetchall()
     return list(map(_read, rows))
@@ -212,15 +212,15 @@ def list_notes(connection: Connection, chosen: NoteFilter, after: str = "", most
 def forget_notes(connection: Connection, chosen: NoteFilter, eraser: Eraser, at: float) -> int:
     """Erase the chosen notes, and log each. Returns their count. Raises as ``Eraser.restrict`` does."""
     chosen = eraser.restrict(chosen)
-    where, values = _choose(chosen)
-    statement = f"select n.id from note n where {where} order by n.number limit {ERASED_AT_ONCE:d}"  # noqa: S608 - our own text
-    total, more = 0, True
-    while more:
+    where_clause, values = _choose(chosen)
+    statement = f"select n.id from note n where {where_clause} order by n.number limit {ERASED_AT_ONCE:d}"  # noqa: S608 - our own text
+    total, unfinished = 0, True
+    while unfinished:
         with transaction(connection):
             link = _lock_log(connection)
             keys = [key for (key,) in connection.execute(statement, values).fetchall()]
             _unlock_log(connection, _erase(connection, link, keys, ("erase", eraser.name, at)))
-        total, more = total + len(keys), len(keys) == ERASED_AT_ONCE
+        total, unfinished = total + len(keys), len(keys) == ERASED_AT_ONCE
     return total
 
 
@@ -305,8 +305,8 @@ def _read(row: Sequence[Any]) -> Note:
         note = NOTES.load(bytes(data))
     except ValueError as error:
         raise UnreadableError(f"the note {row[0]} cannot be read: {error}") from error
-    held = (note.id, str(note.scope), note.owner, note.name, note.principal)
-    if held != tuple(columns[:5]):
+    fields = (note.id, str(note.scope), note.owner, note.name, note.principal)
+    if fields != tuple(columns[:5]):
         raise UnreadableError(f"the note {row[0]} is not the one of its row")
     return note
 
@@ -318,8 +318,8 @@ def _join_words(note: Note) -> str:
 
 def _host_of(place: str) -> str:
     """Return the host of a place such as ``https://example.org:8080``."""
-    rest = place.partition("://")[2] or place
-    return rest if rest.startswith("[") else rest.partition(":")[0]
+    authority = place.partition("://")[2] or place
+    return authority if authority.startswith("[") else authority.partition(":")[0]
 
 
 # Log
@@ -351,9 +351,9 @@ def _extend(link: bytes, entry: NoteEntry) -> bytes:
     return blake2b(link + seal.digest(entry[:-1], bytes(entry.digest)), digest_size=32).digest()
 
 
-def _erase(connection: Connection, link: bytes, keys: Sequence[str], why: tuple[str, str, float]) -> bytes:
+def _erase(connection: Connection, link: bytes, keys: Sequence[str], origin: tuple[str, str, float]) -> bytes:
     """Delete notes with their sources and salts, and log it. Returns the last link."""
-    action, by, at = why
+    action, by, at = origin
     for key in keys:
         salt, data = connection.execute("select salt, data from note where id = ?", (key,)).fetchone()
         digest = seal.digest((key,), bytes(salt), bytes(data))

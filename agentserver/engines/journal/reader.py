@@ -86,13 +86,13 @@ class Reader:
 
     def load(self, conversation: str) -> Conversation | None:
         """Load an open conversation. Raises UnreadableError."""
-        kept = self.snapshot(conversation)
-        return None if kept is None else restore(kept, self._guards)
+        stored = self.snapshot(conversation)
+        return None if stored is None else restore(stored, self._guards)
 
     def load_suspended(self, conversation: str) -> Conversation | None:
         """Load a suspended conversation. Raises UnreadableError."""
-        kept = self._snapshot(conversation)
-        return None if kept is None else restore(kept, self._guards)
+        stored = self._snapshot(conversation)
+        return None if stored is None else restore(stored, self._guards)
 
     def snapshot(self, conversation: str) -> Snapshot | None:
         """Take a snapshot of an open conversation. Raises UnreadableError when it fails its seal."""
@@ -140,13 +140,13 @@ class Reader:
         )
 
     def list_sleeping(
-        self, most: int, condition: str = "", *values: object
+        self, limit: int, condition: str = "", *values: object
     ) -> tuple[SleepingConversation, ...]:
         """List the sleeping conversations ``c`` that are due first, for which a condition holds."""
         rows = self._connection.execute(
             f"select c.due, c.id from conversation c where c.due is not null and {self._going} {condition}"  # noqa: S608 - our own text
             " order by c.due, c.number limit ?1",
-            (most, *values),
+            (limit, *values),
         )
         return tuple(SleepingConversation(*row) for row in rows)
 
@@ -179,9 +179,9 @@ class Reader:
         """The conversation that has a name. Raises EngineError for a row that was altered."""
         return records.find_named_conversation(self._connection, name)
 
-    def read_events(self, conversation: str, after: EventPlace, most: int) -> list[Reply | Done]:
+    def read_events(self, conversation: str, after: EventPlace, limit: int) -> list[Reply | Done]:
         """The events after a place. Raises LookupError."""
-        return events.read_events_after(self._connection, conversation, after, most)
+        return events.read_events_after(self._connection, conversation, after, limit)
 
     def receipt(self, conversation: str, name: str) -> Receipt | None:
         """The receipt of a commit in a conversation under a key of this name."""
@@ -206,8 +206,8 @@ class Reader:
             (request, conversation),
         )
         return [
-            make_event(conversation, columns, again=not waiting or earlier(number))
-            for number, waiting, *columns in rows
+            make_event(conversation, columns, again=not queued or earlier(number))
+            for number, queued, *columns in rows
         ]
 
     def last_event(self) -> int:
@@ -238,15 +238,15 @@ class Reader:
         return (Summary(*row, *parts.charged_total(charged))._replace(due=due) for *row, due, charged in rows)
 
     def list_conversations(
-        self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", most: int = 50
+        self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", limit: int = 50
     ) -> ConversationPage:
         """List a page of the conversations that match, the last opened first. Raises ValueError."""
-        return find_conversations(self._connection, chosen, after, most, self._words)
+        return find_conversations(self._connection, chosen, after, limit, self._words)
 
     def approvals(self, conversation: str) -> tuple[Approval, ...]:
         """The messages of an open conversation that wait for a person. Raises UnreadableError."""
-        kept = self.snapshot(conversation)
-        return () if kept is None else snapshot.approvals(kept)
+        stored = self.snapshot(conversation)
+        return () if stored is None else snapshot.approvals(stored)
 
     def list_asking(self) -> list[str]:
         """The open conversations in which something waits for a person."""
@@ -271,9 +271,9 @@ class Reader:
         """The orders of operators about schedules, oldest first."""
         return records.read_orders(self._connection)
 
-    def list_decisions(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
+    def list_decisions(self, limit: int = 100, principal: str | None = None) -> list[DecidedApproval]:
         """The last answers of people, the latest first. Raises UnreadableError."""
-        return read_decided_approvals(self._connection, most, principal)
+        return read_decided_approvals(self._connection, limit, principal)
 
     def list_granted(self, principal: str, to: str, since: float) -> list[GrantedMessage]:
         """The approved messages of a principal to a listener since a time. Raises UnreadableError."""
@@ -306,13 +306,13 @@ class Reader:
         origin = Origin(conversation, principal, root, _read_rights(conversation, rights))
         return RecordedConversation(origin, steps, deliveries)
 
-    def dead(self, most: int | None = None, prefix: str = "") -> list[DeadLetter]:
-        """The dead letters, oldest first; of more than ``most`` the latest."""
+    def dead(self, limit: int | None = None, prefix: str = "") -> list[DeadLetter]:
+        """The dead letters, oldest first; of more than ``limit`` the latest."""
         rows = self._connection.execute(
             f"select {COLUMNS}, c.id, c.principal, d.reason, d.ended, c.closed is null from delivery d"  # noqa: S608
             " join conversation c on c.number = d.conversation where d.state = 3 and substr(d.id, 1, ?) = ?"
             " order by d.number desc limit ?",
-            (len(prefix), prefix, MOST if most is None else most),
+            (len(prefix), prefix, MOST if limit is None else limit),
         ).fetchall()
         return [
             DeadLetter(read_delivery(conversation, row), principal, reason, at, bool(is_open))
@@ -335,23 +335,23 @@ class Reader:
         ).fetchall()
 
     def _step(self, conversation: str, within: int, row: Sequence[object]) -> RecordedStep:
-        number, version, at, seed, cause, records, chain, changes, *made = row
-        delivery, deliveries, event, events = made
+        number, version, at, seed, cause, records, chain, changes, *row_range = row
+        delivery, deliveries, event, events = row_range
         added = self._connection.execute(
             f"select d.number, {COLUMNS} from delivery d"  # noqa: S608
             " where d.number >= ? and d.number < ? and d.conversation = ? order by d.number",
             (delivery, delivery + deliveries, within),  # type: ignore[operator]
         ).fetchall()
-        left = self._connection.execute(
+        event_rows = self._connection.execute(
             f"select e.number, {EVENT} from event e"  # noqa: S608
             " where number >= ? and number < ? and conversation = ? order by number",
             (event, event + events, within),  # type: ignore[operator]
         ).fetchall()
         rows = (
             changes,
-            seal.places(number, version, *made),  # type: ignore[arg-type]
+            seal.places(number, version, *row_range),  # type: ignore[arg-type]
             *[seal.delivery(one, within, columns) for one, *columns in added],
-            *[seal.event(within, columns) for columns in left],
+            *[seal.event(within, columns) for columns in event_rows],
         )
         return RecordedStep(
             version,  # type: ignore[arg-type]
@@ -359,7 +359,7 @@ class Reader:
             cause,  # type: ignore[arg-type]
             records,  # type: ignore[arg-type]
             tuple(read_delivery(conversation, columns) for _, *columns in added),
-            tuple(make_event(conversation, columns) for _, *columns in left),
+            tuple(make_event(conversation, columns) for _, *columns in event_rows),
             chain,  # type: ignore[arg-type]
             rows,  # type: ignore[arg-type]
         )
@@ -372,20 +372,22 @@ _DECIDED = "substr(s.cause, 1, 11) = x'5b312c5b22646563696465'"
 _PRICED = "substr(s.cause, 1, 11) in (x'5b312c5b22726573657276', x'5b312c5b22736574746c65')"
 
 
-def read_decided_approvals(connection: Connection, most: int, principal: str | None) -> list[DecidedApproval]:
+def read_decided_approvals(
+    connection: Connection, limit: int, principal: str | None
+) -> list[DecidedApproval]:
     """Read the last approvals and denials, the latest first."""
     rows = connection.execute(
         "select c.number, c.id, c.principal, s.at, s.cause, s.records from step s"  # noqa: S608 - our own text
         f" join conversation c on c.number = s.conversation where {_DECIDED}"
         " and (cast(?1 as text) is null or c.principal = ?1) order by s.number desc limit ?2",
-        (principal, most),
+        (principal, limit),
     ).fetchall()
     found = []
-    for number, key, whose, at, cause, record_bytes in rows:
+    for number, key, owner, at, cause, record_bytes in rows:
         answer = read_cause(cause)
         assert isinstance(answer, ApprovalAnswer)
         record = _find_record(connection, (number, key, at), record_bytes, {Event.APPROVED, Event.WITHDRAWN})
-        found.append(read_decided_approval(key, whose, answer.approval, record))
+        found.append(read_decided_approval(key, owner, answer.approval, record))
     return found
 
 
@@ -501,12 +503,12 @@ class JournalReads(ABC):
         self,
         conversation: str,
         after: EventPlace,
-        most: int,
+        limit: int,
         *,
         gaps: bool = False,  # noqa: ARG002 - there are none
     ) -> list[Reply | Done]:
         """The events after a place. All of a conversation are kept for as long as it is."""
-        return await self._ask(lambda reader: reader.read_events(conversation, after, most))
+        return await self._ask(lambda reader: reader.read_events(conversation, after, limit))
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
         """The receipt of a commit under a key, also in a conversation that is closed."""
@@ -514,18 +516,18 @@ class JournalReads(ABC):
 
     async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
         """The events that were not acknowledged; those that an earlier server may have passed on are marked."""
-        gone = self._make_gone_test(conversation)
+        is_gone = self._make_gone_test(conversation)
         for event in await self._ask(lambda reader: reader.outbox(conversation, self._numbered_before)):
-            if not gone(event.place):
+            if not is_gone(event.place):
                 yield event
 
     async def read_request_events(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
         """Everything that left for a request."""
-        gone = self._make_gone_test(conversation)
+        is_gone = self._make_gone_test(conversation)
         for event in await self._ask(
             lambda reader: reader.read_request_events(conversation, request, self._numbered_before)
         ):
-            yield event._replace(redelivered=event.redelivered or gone(event.place))
+            yield event._replace(redelivered=event.redelivered or is_gone(event.place))
 
 
 _TABLES = ("step", "delivery", "event", "value", "receipt", "state", "facet", "wordlist")
@@ -533,16 +535,16 @@ _TABLES = ("step", "delivery", "event", "value", "receipt", "state", "facet", "w
 
 
 def find_faults(
-    connection: Connection, driver: tuple[type[Exception], ...], kept: str = "true"
+    connection: Connection, driver: tuple[type[Exception], ...], condition: str = "true"
 ) -> Iterator[str]:
     """Find damaged rows, a line each.
 
     Args:
         connection: within a snapshot.
         driver: errors of its driver, which count as findings.
-        kept: the condition for rows whose conversation has not expired.
+        condition: the condition for rows whose conversation has not expired.
     """
-    yield from _conversations(connection, (*driver, TypeError, ValueError, OverflowError), kept)
+    yield from _conversations(connection, (*driver, TypeError, ValueError, OverflowError), condition)
     yield from _marks(connection)
     yield from _answers(connection)
     if not records.is_calendar_intact(connection):
@@ -554,7 +556,7 @@ def find_faults(
 
 
 def _conversations(
-    connection: Connection, illegible: tuple[type[Exception], ...], kept: str
+    connection: Connection, illegible: tuple[type[Exception], ...], condition: str
 ) -> Iterator[str]:
     reader = Reader(connection)
     claimed = dict.fromkeys(_TABLES, 0)
@@ -571,7 +573,7 @@ def _conversations(
             claimed[table] += connection.execute(rows, (number,)).fetchone()[0]
     claimed["event"] += suspension.count_suspension_events(connection)
     for table, count in claimed.items():
-        (rows,) = connection.execute(f"select count(*) from {table} where {kept}").fetchone()  # noqa: S608 - our own names
+        (rows,) = connection.execute(f"select count(*) from {table} where {condition}").fetchone()  # noqa: S608 - our own names
         if rows != count:
             yield f"the file: {rows} rows of {table}, but {count} belong to a conversation"
 
@@ -600,8 +602,8 @@ def _receipts(connection: Connection, recorded: RecordedConversation) -> Iterato
         " where c.id = ? order by r.name",
         (recorded.beginning.id,),
     )
-    given = (decision_codec.receipt(step.cause) for step in recorded.steps)
-    if sorted((name, *receipt[:2]) for name, receipt in filter(None, given)) != rows.fetchall():
+    receipts = (decision_codec.receipt(step.cause) for step in recorded.steps)
+    if sorted((name, *receipt[:2]) for name, receipt in filter(None, receipts)) != rows.fetchall():
         yield "its receipts do not match the steps that issued them"
 
 
@@ -614,8 +616,8 @@ def _marks(connection: Connection) -> Iterator[str]:
     for *columns, mark in connection.execute("select number, state, reason, ended, mark from delivery"):
         if mark != seal.mark(*columns):
             yield f"the state of delivery {columns[0]} fails its mark"
-    for number, waiting, mark in connection.execute("select number, waiting, mark from event"):
-        if mark != (seal.WAITS if waiting else seal.GONE):
+    for number, queued, mark in connection.execute("select number, waiting, mark from event"):
+        if mark != (seal.WAITS if queued else seal.GONE):
             yield f"the state of event {number} fails its mark"
 
 

@@ -117,8 +117,8 @@ def put_verdict(connection: Connection, verdict: EffectVerdict, at: float, *, en
     ``ended``: the conversation has ended, so that the verdict only takes the effect off the list.
     """
     kinds = (ENDED_NOT_DONE, ENDED_DONE) if ended else (NOT_DONE, DONE)
-    said = kinds[verdict.answer is not None]
-    row = (verdict.effect, verdict.answer or "", said, verdict.by, float(at))
+    kind = kinds[verdict.answer is not None]
+    row = (verdict.effect, verdict.answer or "", kind, verdict.by, float(at))
     return connection.execute(_LEAVE, (*row, digest(row))).fetchone() is not None
 
 

@@ -71,10 +71,10 @@ def discard_letter(connection: Connection, delivery: str) -> bool:
     ).fetchone()
     if row is None:
         return False
-    number, *rest = row
+    number, *columns = row
     connection.execute(
         "update delivery set state = ?, mark = ? where number = ?",
-        (DeliveryEnd.DISCARDED, mark(number, DeliveryEnd.DISCARDED, *rest), number),
+        (DeliveryEnd.DISCARDED, mark(number, DeliveryEnd.DISCARDED, *columns), number),
     )
     return True
 

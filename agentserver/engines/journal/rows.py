@@ -167,9 +167,11 @@ class FoldedRows(NamedTuple):
     words: list[Row]
 
 
-def make_gone_test(left: Iterable[Acknowledgement], conversation: str) -> Callable[[EventPlace], bool]:
+def make_gone_test(
+    acknowledged: Iterable[Acknowledgement], conversation: str
+) -> Callable[[EventPlace], bool]:
     """Make a test for places whose acknowledgements are about to be written."""
-    found = [one for one in left if one.conversation == conversation]
+    found = [one for one in acknowledged if one.conversation == conversation]
     places = {(one.version, one.position) for one in found}
     everything = any(one.version is None for one in found)
     before = max(((one.version, one.position) for one in found if one.before), default=UNDECIDED)
@@ -204,8 +206,8 @@ class Rows:
             self.receipts,
             [(*key, data) for key, data in self.values.items() if data is not None],
             [key for key, data in self.values.items() if data is None],
-            [(number, *whole) for number, whole in self.wholes.items() if whole is not None],
-            [number for number, whole in self.wholes.items() if whole is None],
+            [(number, *state) for number, state in self.wholes.items() if state is not None],
+            [number for number, state in self.wholes.items() if state is None],
             list(states.values()),
             self.facets,
             self.words,

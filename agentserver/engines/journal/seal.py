@@ -80,9 +80,9 @@ def value(conversation: int, owner: str, name: str, data: bytes) -> bytes:
     return digest((conversation, owner, name), data)
 
 
-def mark(number: int, state: int, reason: str, ended: float | None) -> bytes:
+def mark(number: int, state: int, reason: str, at: float | None) -> bytes:
     """Compute the mark of a delivery's state."""
-    text = f"{number}\0{int(state)}\0{reason}\0{ended}".encode("utf-8", "surrogatepass")
+    text = f"{number}\0{int(state)}\0{reason}\0{at}".encode("utf-8", "surrogatepass")
     return blake2b(text, digest_size=16).digest()[:8]
 
 

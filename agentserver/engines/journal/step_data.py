@@ -239,9 +239,9 @@ class StepMaker:
             everything = snapshot.by_owner(snapshot.durable_values(after, self._guards))
             state = b"" if after.closed else snapshot.state(after)
             return b"", state, True, everything, {}
-        made, values, entries = changed
-        if len(made) <= known.room:
-            return made, b"", False, values, entries
+        encoded_state, values, entries = changed
+        if len(encoded_state) <= known.room:
+            return encoded_state, b"", False, values, entries
         return b"", snapshot.state(after), False, values, entries
 
     def _find_base(self, outcome: Outcome) -> StoredState | None:

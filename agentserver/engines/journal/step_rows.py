@@ -69,14 +69,16 @@ class StepRows:
             receipt: the name of its receipt.
             rows: unwritten rows.
         """
-        kept = self._kept.get(conversation)
-        if kept is None:
-            kept = self._stored.find(conversation)
-            if kept is not None and kept.version >= 0:
-                self._kept[conversation] = kept
-        if (0 if kept is None else kept.version) != before:
+        cache = self._kept.get(conversation)
+        if cache is None:
+            cache = self._stored.find(conversation)
+            if cache is not None and cache.version >= 0:
+                self._kept[conversation] = cache
+        if (0 if cache is None else cache.version) != before:
             return ConflictError(conversation)
-        return None if kept is None or receipt is None else self._find_repeated((kept.number, receipt), rows)
+        return (
+            None if cache is None or receipt is None else self._find_repeated((cache.number, receipt), rows)
+        )
 
     def _find_repeated(self, place: tuple[int, str], rows: Rows) -> RepeatedError | None:
         """Make the error for an idempotency key that was used before, also in the same transaction."""
@@ -88,70 +90,72 @@ class StepRows:
 
     def add(self, step: StepData, rows: Rows) -> None:
         """Add the rows of a step that passed ``objection``."""
-        kept = self._kept[step.conversation] if step.before else self._open(step, rows)
-        self._keep_state(step, kept, rows)
-        self._add(step, kept, rows)
-        kept.version = step.version
-        kept.asks = 0 if step.closed else kept.asks + step.asking
+        cache = self._kept[step.conversation] if step.before else self._open(step, rows)
+        self._keep_state(step, cache, rows)
+        self._add(step, cache, rows)
+        cache.version = step.version
+        cache.asks = 0 if step.closed else cache.asks + step.asking
         closed = step.touched if step.closed else None
-        state = (step.touched, step.version, closed, kept.chain, kept.state)
-        row = (kept.number, step.conversation, step.principal, step.root, kept.opened)
-        whole = SealedColumns(
-            *row, *state, kept.rights, kept.asks, step.due, step.spent.tokens, step.spent.money
+        state = (step.touched, step.version, closed, cache.chain, cache.state)
+        row = (cache.number, step.conversation, step.principal, step.root, cache.opened)
+        columns = SealedColumns(
+            *row, *state, cache.rights, cache.asks, step.due, step.spent.tokens, step.spent.money
         )
-        sealed = whole.seal(kept.belongings)
-        rows.states[kept.number] = (*state, *whole[-4:], sealed, kept.number)
-        _add_search_terms(step, kept, rows)
+        sealed = columns.seal(cache.belongings)
+        rows.states[cache.number] = (*state, *columns[-4:], sealed, cache.number)
+        _add_search_terms(step, cache, rows)
         if step.closed:
             del self._kept[step.conversation]
 
-    def _keep_state(self, step: StepData, kept: RowCache, rows: Rows) -> None:
+    def _keep_state(self, step: StepData, cache: RowCache, rows: Rows) -> None:
         """Add changed values, and the whole state unless the step holds its changes."""
         if step.replacing:
-            rows.values.update(kept.replace(step.values))
+            rows.values.update(cache.replace(step.values))
         else:
             for owner, values in step.values.items():
-                rows.values.update(kept.store(owner, values))
+                rows.values.update(cache.store(owner, values))
             for owner, entries in step.entries.items():
-                rows.values.update(kept.amend(owner, entries))
+                rows.values.update(cache.amend(owner, entries))
         if step.closed:
-            kept.state = b""
-            rows.wholes[kept.number] = None
+            cache.state = b""
+            rows.wholes[cache.number] = None
         elif step.changes:
-            kept.state = seal.digest_changes(kept.state, step.changes)
+            cache.state = seal.digest_changes(cache.state, step.changes)
         else:
-            kept.state = seal.state(step.state)
-            rows.wholes[kept.number] = (step.version, step.state)
+            cache.state = seal.state(step.state)
+            rows.wholes[cache.number] = (step.version, step.state)
 
-    def _add(self, step: StepData, kept: RowCache, rows: Rows) -> None:
+    def _add(self, step: StepData, cache: RowCache, rows: Rows) -> None:
         """Add the immutable rows: the step, its deliveries and its events."""
         delivery = self._stored.take("delivery", 0 if step.revived else len(step.added))
         event = self._stored.take("event", len(step.events))
-        added = self._add_deliveries(step, delivery, kept, rows)
-        self._end_deliveries(step, kept, rows)
-        left = self._add_events(step, event, kept, rows)
+        added = self._add_deliveries(step, delivery, cache, rows)
+        self._end_deliveries(step, cache, rows)
+        events = self._add_events(step, event, cache, rows)
         if step.receipt is not None:
-            rows.receipts.append((kept.number, *step.receipt))
-        rows_made = (delivery, len(added), event, len(left))
+            rows.receipts.append((cache.number, *step.receipt))
+        rows_made = (delivery, len(added), event, len(events))
         parts = (step.cause, step.records)
         number = self._stored.take("step", 1)
         places = seal.places(number, step.version, *rows_made)
-        kept.chain = seal.extend_chain(kept.chain, *step.moment, *parts, step.changes, places, *added, *left)
+        cache.chain = seal.extend_chain(
+            cache.chain, *step.moment, *parts, step.changes, places, *added, *events
+        )
         rows.steps.append(
             (
                 number,
-                kept.number,
+                cache.number,
                 step.version,
                 *step.moment,
                 *parts,
                 step.changes,
                 *rows_made,
-                kept.chain,
+                cache.chain,
             )
         )
 
     def _open(self, step: StepData, rows: Rows) -> RowCache:
-        kept = self._kept[step.conversation] = RowCache(
+        cache = self._kept[step.conversation] = RowCache(
             self._stored.take("conversation", 1),
             step.touched,
             0,
@@ -159,33 +163,33 @@ class StepRows:
             state=seal.state(b""),  # the first changes apply to an empty state
             rights=step.rights,
         )
-        key = (kept.number, step.conversation, step.principal, step.root, kept.rights)
-        rows.opened[kept.number] = (*key, kept.opened)
-        return kept
+        key = (cache.number, step.conversation, step.principal, step.root, cache.rights)
+        rows.opened[cache.number] = (*key, cache.opened)
+        return cache
 
-    def _add_deliveries(self, step: StepData, first: int, kept: RowCache, rows: Rows) -> list[bytes]:
+    def _add_deliveries(self, step: StepData, first: int, cache: RowCache, rows: Rows) -> list[bytes]:
         """Add rows. Returns the digest of each."""
         if step.revived is not None:
-            self._revive(step.conversation, step.revived, kept, rows)
+            self._revive(step.conversation, step.revived, cache, rows)
             return []
         if step.redriven is not None:
             text = f"redriven in conversation {step.conversation}"
-            rows.end(self._dead(*step.redriven), kept.number, DeliveryEnd.REDRIVEN, text, step.touched)
+            rows.end(self._dead(*step.redriven), cache.number, DeliveryEnd.REDRIVEN, text, step.touched)
         digests = []
         for number, columns in enumerate(step.added, first):
-            digests.append(seal.delivery(number, kept.number, columns))
-            kept.queue(columns[_ID], number, digests[-1])  # type: ignore[arg-type]
+            digests.append(seal.delivery(number, cache.number, columns))
+            cache.queue(columns[_ID], number, digests[-1])  # type: ignore[arg-type]
             mark = seal.mark(number, DeliveryEnd.QUEUED, "", None)
-            rows.deliveries.append((number, kept.number, *columns, mark))
+            rows.deliveries.append((number, cache.number, *columns, mark))
             if columns[_ID] in step.delayed:
-                rows.end(DeliveryRow(number, kept.number), kept.number, DeliveryEnd.DELAYED)
+                rows.end(DeliveryRow(number, cache.number), cache.number, DeliveryEnd.DELAYED)
         return digests
 
-    def _revive(self, conversation: str, columns: Sequence[object], kept: RowCache, rows: Rows) -> None:
+    def _revive(self, conversation: str, columns: Sequence[object], cache: RowCache, rows: Rows) -> None:
         key = str(columns[_ID])
         row = self._dead(conversation, key)
-        kept.queue(key, row.number, seal.delivery(row.number, kept.number, columns))
-        rows.end(row, kept.number, DeliveryEnd.QUEUED)
+        cache.queue(key, row.number, seal.delivery(row.number, cache.number, columns))
+        rows.end(row, cache.number, DeliveryEnd.QUEUED)
 
     def _dead(self, conversation: str, delivery: str) -> DeliveryRow:
         """Find the row of a dead letter. Raises ValueError if it is missing."""
@@ -194,35 +198,35 @@ class StepRows:
             raise ValueError("only a dead letter can be queued again")
         return row
 
-    def _end_deliveries(self, step: StepData, kept: RowCache, rows: Rows) -> None:
+    def _end_deliveries(self, step: StepData, cache: RowCache, rows: Rows) -> None:
         if step.woken is not None:
-            number, _ = kept.queued[step.woken]
-            rows.end(DeliveryRow(number, kept.number), kept.number, DeliveryEnd.QUEUED)
+            number, _ = cache.queued[step.woken]
+            rows.end(DeliveryRow(number, cache.number), cache.number, DeliveryEnd.QUEUED)
         if step.done is not None:
             ending = DeliveryEnd.DONE if step.reason is None else DeliveryEnd.DEAD
-            rows.end(kept.unqueue(step.done), kept.number, ending, step.reason or "", step.touched)
+            rows.end(cache.unqueue(step.done), cache.number, ending, step.reason or "", step.touched)
         for delivery in step.dropped:
-            rows.end(kept.unqueue(delivery), kept.number, DeliveryEnd.DROPPED, "", step.touched)
+            rows.end(cache.unqueue(delivery), cache.number, DeliveryEnd.DROPPED, "", step.touched)
 
-    def _add_events(self, step: StepData, first: int, kept: RowCache, rows: Rows) -> list[bytes]:
+    def _add_events(self, step: StepData, first: int, cache: RowCache, rows: Rows) -> list[bytes]:
         """Add rows. Returns the digest of each."""
         digests = []
         for position, event in enumerate(step.events):
             columns = (first + position, step.version, position, *event)
-            digests.append(seal.event(kept.number, columns))
-            rows.events.append((first + position, kept.number, *columns[1:]))
+            digests.append(seal.event(cache.number, columns))
+            rows.events.append((first + position, cache.number, *columns[1:]))
         return digests
 
 
-def _add_search_terms(step: StepData, kept: RowCache, rows: Rows) -> None:
+def _add_search_terms(step: StepData, cache: RowCache, rows: Rows) -> None:
     """Add new facets, and the words of messages when the conversation comes to rest."""
-    added = step.facets - kept.facets
+    added = step.facets - cache.facets
     if added:
-        kept.facets |= added
-        rows.facets += [(kept.number, *facet, kept.opened) for facet in sorted(added)]
-    kept.unindexed += step.messages
+        cache.facets |= added
+        rows.facets += [(cache.number, *facet, cache.opened) for facet in sorted(added)]
+    cache.unindexed += step.messages
     resting = not step.added or step.closed or step.asking or step.delayed
-    if kept.unindexed and (resting or len(kept.unindexed) >= MESSAGES) and step.version < LAST_INDEXED:
-        words = find_words(kept.unindexed)
-        rows.words.append((kept.number, step.version, " ".join(sorted(words))))
-        kept.unindexed.clear()
+    if cache.unindexed and (resting or len(cache.unindexed) >= MESSAGES) and step.version < LAST_INDEXED:
+        words = find_words(cache.unindexed)
+        rows.words.append((cache.number, step.version, " ".join(sorted(words))))
+        cache.unindexed.clear()

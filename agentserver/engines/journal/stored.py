@@ -188,9 +188,9 @@ class StoredConversation(NamedTuple):
 
     def snapshot(self) -> Snapshot:
         """Assemble the snapshot of the conversation."""
-        waiting = {delivery.id: delivery for _, _, delivery in self.waiting}
+        queued = {delivery.id: delivery for _, _, delivery in self.waiting}
         state = self.state or snapshot.take(_beginning(self.row).conversation()).state
-        return Snapshot(state, waiting, self.values, self.changes)
+        return Snapshot(state, queued, self.values, self.changes)
 
 
 def _beginning(row: SealedColumns) -> Origin:
@@ -230,18 +230,18 @@ def _belonging(connection: Connection, row: SealedColumns) -> StoredConversation
         f"select d.number, {COLUMNS} from delivery d where d.conversation = ? and d.state in (0, 6)",  # noqa: S608
         (row.number,),
     ).fetchall()
-    waiting = [
+    deliveries = [
         (number, seal.delivery(number, row.number, columns), read_delivery(row.id, columns))
         for number, *columns in queued
     ]
     values = connection.execute("select owner, name, data from value where conversation = ?", (row.number,))
-    held = {(owner, name): data for owner, name, data in values}
+    data_by_key = {(owner, name): data for owner, name, data in values}
     total = 0
-    for _, digest, _ in waiting:
+    for _, digest, _ in deliveries:
         total = seal.toggle_digest(total, digest)
-    for key, data in held.items():
+    for key, data in data_by_key.items():
         total = seal.toggle_digest(total, seal.value(row.number, *key, data))
-    return StoredConversation(row, waiting, held, total, *_state(connection, row))
+    return StoredConversation(row, deliveries, data_by_key, total, *_state(connection, row))
 
 
 def _state(connection: Connection, row: SealedColumns) -> tuple[bytes, tuple[bytes, ...]]:
@@ -277,11 +277,13 @@ def find_rows(connection: Connection, conversation: str) -> RowCache | None:
     row = found.row
     if row.closed is not None:
         return RowCache(row.number, row.opened, -1, row.chain)
-    held = (snapshot.by_owner(found.values), found.map_queued(), found.belongings)
-    kept = RowCache(row.number, row.opened, row.version, row.chain, *held, row.state, row.rights, row.asks)
-    kept.facets |= read_facets(connection, row.number)
-    kept.unindexed += read_unindexed(connection, row.number)
-    return kept
+    contents = (snapshot.by_owner(found.values), found.map_queued(), found.belongings)
+    cache = RowCache(
+        row.number, row.opened, row.version, row.chain, *contents, row.state, row.rights, row.asks
+    )
+    cache.facets |= read_facets(connection, row.number)
+    cache.unindexed += read_unindexed(connection, row.number)
+    return cache
 
 
 def find_dead_row(connection: Connection, conversation: str, delivery: str) -> DeliveryRow | None:

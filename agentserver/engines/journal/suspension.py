@@ -146,11 +146,11 @@ def discard_suspended(connection: Connection, conversation: str, at: float) -> N
             " from conversation where number = ?",
             (number,),
         ).fetchone()
-        whole = SealedColumns(*row)._replace(touched=at, closed=at, state=b"", asks=0, due=None).seal(0)
+        columns = SealedColumns(*row)._replace(touched=at, closed=at, state=b"", asks=0, due=None).seal(0)
         connection.execute(
             "update conversation set closed = ?1, touched = ?1, state = x'', asks = 0, due = null, seal = ?2"
             " where number = ?3",
-            (at, whole, number),
+            (at, columns, number),
         )
 
 
@@ -224,12 +224,12 @@ def _digest(connection: Connection, number: int) -> bytes:
         (number,),
     ).fetchone()
     _, conversation, _, _, first, count, _ = row
-    left = connection.execute(
+    events = connection.execute(
         "select number, version, position, request, sender, root, message, flag from event"
         " where number >= ? and number < ? order by number",
         (first, first + count),
     ).fetchall()
-    return seal.digest(row, *(seal.event(conversation, one) for one in left))
+    return seal.digest(row, *(seal.event(conversation, one) for one in events))
 
 
 def _row(event: Reply | Done) -> tuple[object, ...]:

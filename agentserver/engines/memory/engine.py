@@ -72,15 +72,15 @@ def weight(event: Event) -> int:
     return len(event.message) if isinstance(event, Reply) else 0
 
 
-def trim(events: dict[EventPlace, Event], most: int, size: int) -> EventPlace:
+def trim(events: dict[EventPlace, Event], limit: int, size: int) -> EventPlace:
     """Forget the oldest events beyond the bounds; return the latest forgotten place, or UNDECIDED."""
-    held, gone = sum(map(weight, events.values())), UNDECIDED
+    total, last_removed = sum(map(weight, events.values())), UNDECIDED
     for place in list(events):
-        if len(events) <= most and (held <= size or len(events) == 1):
+        if len(events) <= limit and (total <= size or len(events) == 1):
             break
-        held -= weight(events.pop(place))
-        gone = max(gone, place)
-    return gone
+        total -= weight(events.pop(place))
+        last_removed = max(last_removed, place)
+    return last_removed
 
 
 class _ClosedConversation(NamedTuple):
@@ -118,27 +118,27 @@ class LeftEvents:
 
     def take(self, conversation: str, event: Event) -> None:
         """Keep an acknowledged event of a watched conversation."""
-        taken = self.taken[conversation]
-        taken[event.place] = event
-        self._forget(conversation, trim(taken, TAKEN, TAKEN_BYTES))
+        acknowledged = self.taken[conversation]
+        acknowledged[event.place] = event
+        self._forget(conversation, trim(acknowledged, TAKEN, TAKEN_BYTES))
 
-    def read_after(self, conversation: str, place: EventPlace, most: int, *, gaps: bool) -> list[Event]:
+    def read_after(self, conversation: str, place: EventPlace, limit: int, *, gaps: bool) -> list[Event]:
         """Read the first events after a place. Raises ForgottenError if one was forgotten, unless ``gaps`` is set."""
         over = self._over.get(conversation)
         if over is None:
             self.taken.setdefault(conversation, {})
         if not gaps and UNDECIDED < place < self.forgotten.get(conversation, UNDECIDED):
             raise ForgottenError(self.forgotten[conversation])
-        kept = self._dicts(conversation) if over is None else (over.left,)
+        sources = self._dicts(conversation) if over is None else (over.left,)
         if conversation not in self.places:
-            self.places[conversation] = sorted({each for events in kept for each in events})
+            self.places[conversation] = sorted({each for events in sources for each in events})
         places = self.places[conversation]
         found: list[Event] = []
         size, first = 0, bisect_right(places, place)
         looked = first
-        while looked < len(places) and len(found) < most:
+        while looked < len(places) and len(found) < limit:
             each = places[looked]
-            for event in (events[each] for events in kept if each in events):
+            for event in (events[each] for events in sources if each in events):
                 size += weight(event)
                 found.append(event)
             if len(found) > 1 and size > PAGE:
@@ -153,8 +153,8 @@ class LeftEvents:
         return self.waiting.get(conversation, {}), self.taken.get(conversation, {})
 
     def _merge(self, conversation: str) -> Mapping[EventPlace, Event]:
-        waiting, taken = self._dicts(conversation)
-        return {**taken, **waiting} if taken else waiting
+        queued, acknowledged = self._dicts(conversation)
+        return {**acknowledged, **queued} if acknowledged else queued
 
     def close(self, conversation: str, principal: str, names: tuple[str, ...] = ()) -> tuple[str, ...]:
         """Remember an ended conversation. Returns the names of the one that is forgotten for it."""
@@ -173,8 +173,8 @@ class LeftEvents:
 
     def _part(self, conversation: str) -> None:
         """Trim the events of an ended conversation."""
-        left = self._over[conversation].left
-        self._forget(conversation, trim(left, TAKEN, TAKEN_BYTES))
+        remaining = self._over[conversation].left
+        self._forget(conversation, trim(remaining, TAKEN, TAKEN_BYTES))
         self.places.pop(conversation, None)
 
     def find_conversation(self, conversation: str) -> ConversationFound | None:
@@ -239,8 +239,8 @@ class MemoryEngine(SinglePartition):
         if self._record is not None and step is not None:
             self._record.keep(outcome, step)
         if outcome.replies:
-            waiting = self._left.waiting.setdefault(after.id, {})
-            waiting.update([(event.place, event) for event in outcome.replies])
+            queued = self._left.waiting.setdefault(after.id, {})
+            queued.update([(event.place, event) for event in outcome.replies])
             if after.id in self._left.places:
                 self._left.add(after.id, outcome.replies)
         if not after.version % EACH:
@@ -288,10 +288,10 @@ class MemoryEngine(SinglePartition):
         if found is None:
             return
         name, receipt = found
-        kept = self._receipts.setdefault(outcome.conversation.id, {})
-        if name in kept:
-            raise RepeatedError(kept[name])
-        kept[name] = receipt
+        receipts = self._receipts.setdefault(outcome.conversation.id, {})
+        if name in receipts:
+            raise RepeatedError(receipts[name])
+        receipts[name] = receipt
         self._keyed[outcome.conversation.id, receipt.request] = []
 
     async def read(self, work: Callable[[EngineReader], T]) -> T:
@@ -308,12 +308,14 @@ class MemoryEngine(SinglePartition):
 
     async def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:  # noqa: ARG002 - an engine's signature
         """End a conversation for good, and keep the error events of its requests."""
-        gone = self._kept.pop(conversation, None)
-        if gone is None:
+        removed = self._kept.pop(conversation, None)
+        if removed is None:
             return ()
-        events = end_suspended(conversation, gone.principal, gone.requests, EventPlace(gone.version + 1, -1))
+        events = end_suspended(
+            conversation, removed.principal, removed.requests, EventPlace(removed.version + 1, -1)
+        )
         self._left.waiting.setdefault(conversation, {}).update({event.place: event for event in events})
-        self._end(gone)
+        self._end(removed)
         return events
 
     async def active(self) -> AsyncIterator[str]:
@@ -333,13 +335,13 @@ class MemoryEngine(SinglePartition):
             if conversation.touched < before and conversation.due is None:
                 yield conversation.id
 
-    async def list_sleeping(self, most: int) -> Sequence[SleepingConversation]:
+    async def list_sleeping(self, limit: int) -> Sequence[SleepingConversation]:
         """List the sleeping conversations that are due first."""
         found: list[SleepingConversation] = []
-        while self._due and len(found) < most:
+        while self._due and len(found) < limit:
             first = heappop(self._due)
-            kept = self._kept.get(first.id)
-            if kept is not None and kept.due == first.due and first not in found[-1:]:
+            current = self._kept.get(first.id)
+            if current is not None and current.due == first.due and first not in found[-1:]:
                 found.append(first)
         for one in found:
             heappush(self._due, one)
@@ -371,10 +373,10 @@ class MemoryEngine(SinglePartition):
 
     async def find_conversation(self, conversation: str) -> ConversationFound | None:
         """Find the owner of a conversation that is open, or was recently closed or suspended."""
-        kept = self._kept.get(conversation)
-        if kept is None:
+        stored = self._kept.get(conversation)
+        if stored is None:
             return self._left.find_conversation(conversation)
-        return ConversationFound(conversation, kept.principal, over=False)
+        return ConversationFound(conversation, stored.principal, over=False)
 
     async def discard(self, delivery: str) -> bool:
         """Discard a dead letter."""
@@ -401,12 +403,12 @@ class MemoryEngine(SinglePartition):
         return conversation
 
     async def read_events(
-        self, conversation: str, after: EventPlace, most: int, *, gaps: bool = False
+        self, conversation: str, after: EventPlace, limit: int, *, gaps: bool = False
     ) -> list[Reply | Done]:
         """Read the events after a place. Raises LookupError."""
         if conversation not in self._kept and self._left.find_conversation(conversation) is None:
             raise LookupError(conversation)
-        return self._left.read_after(conversation, after, most, gaps=gaps)
+        return self._left.read_after(conversation, after, limit, gaps=gaps)
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
         """Look up the receipt of an idempotency key, while the conversation is open."""
@@ -414,17 +416,17 @@ class MemoryEngine(SinglePartition):
 
     async def read_request_events(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
         """Iterate over the events of a keyed request, while the conversation is open."""
-        waiting = self._left.waiting.get(conversation, {})
+        queued = self._left.waiting.get(conversation, {})
         for event in tuple(self._keyed.get((conversation, request), ())):
-            yield event if event.place in waiting else event._replace(redelivered=True)
+            yield event if event.place in queued else event._replace(redelivered=True)
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """Remove an event from the outbox, and the outbox with its last event."""
-        waiting = self._left.waiting.get(conversation)
-        event = None if waiting is None else waiting.pop(place, None)
+        queued = self._left.waiting.get(conversation)
+        event = None if queued is None else queued.pop(place, None)
         if event is None:
             return
-        if not waiting:
+        if not queued:
             del self._left.waiting[conversation]
         if conversation in self._left.taken:
             self._left.take(conversation, event)
@@ -433,8 +435,8 @@ class MemoryEngine(SinglePartition):
 
     def confirm(self, conversation: str, place: EventPlace) -> None:
         """Acknowledge the events up to a place."""
-        waiting = self._left.waiting.get(conversation, ())
-        for each in list(takewhile(lambda each: each <= place, waiting)):
+        queued = self._left.waiting.get(conversation, ())
+        for each in list(takewhile(lambda each: each <= place, queued)):
             self.acknowledge(conversation, each)
 
     def abandon(self, conversation: str) -> None:

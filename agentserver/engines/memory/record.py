@@ -104,10 +104,10 @@ class MemoryRecord:
             record = next(one for one in outcome.records if one.event in {Event.APPROVED, Event.WITHDRAWN})
             self._decided.append(read_decided_approval(after.id, after.principal, cause.approval, record))
 
-    def list_decisions(self, most: int, principal: str | None) -> list[DecidedApproval]:
+    def list_decisions(self, limit: int, principal: str | None) -> list[DecidedApproval]:
         """List people's decisions, latest first."""
         found = (one for one in reversed(self._decided) if principal in {None, one.principal})
-        return list(islice(found, most))
+        return list(islice(found, limit))
 
     def list_charges(self, since: float) -> tuple[ChargeSum, ...]:
         """Sum the charges since a time."""
@@ -131,11 +131,11 @@ class MemoryRecord:
 
     def list_terms(self, conversation: str) -> tuple[set[Facet], list[bytes]]:
         """List the facets of a conversation, and the messages that were sent in it."""
-        facets, sent = set[Facet](), list[bytes]()
+        facets, messages = set[Facet](), list[bytes]()
         for step in self._steps[conversation]:
             facets |= list_facets([one.to for one in step.added], codecs.kept_records(step.records))
-            sent += step.gone_out()
-        return facets, sent
+            messages += step.gone_out()
+        return facets, messages
 
     def find_addressee(self, conversation: str) -> str:
         """Find the listener that got the first message of a conversation; empty without one."""
@@ -148,8 +148,8 @@ class MemoryRecord:
 
     def expire_completions(self, now: float) -> None:
         """Delete the completions past their retention."""
-        for key, kept in self._completions.items():
-            self._completions[key] = [each for each in kept if each[0] >= now]
+        for key, entries in self._completions.items():
+            self._completions[key] = [each for each in entries if each[0] >= now]
 
     def list_completions(self, conversation: str) -> list[RecordedCompletion]:
         """List the completions of a conversation, in the order in which they began."""
@@ -167,10 +167,10 @@ class MemoryRecord:
         """Discard a dead letter; False if the id is unknown."""
         return self._dead.pop(delivery, None) is not None
 
-    def dead(self, most: int | None, prefix: str) -> list[DeadLetter]:
-        """List the latest dead letters, at most ``most``, oldest first."""
+    def dead(self, limit: int | None, prefix: str) -> list[DeadLetter]:
+        """List the latest dead letters, at most ``limit``, oldest first."""
         found = [one for key, one in self._dead.items() if key.startswith(prefix)]
-        latest = found if most is None else found[max(0, len(found) - most) :]
+        latest = found if limit is None else found[max(0, len(found) - limit) :]
         return [one._replace(open=not self._latest[one.delivery.conversation].closed) for one in latest]
 
 
@@ -204,11 +204,11 @@ class MemoryReader(NamedTuple):
         return map(self._summary, found)
 
     def list_conversations(
-        self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", most: int = 50
+        self, chosen: ConversationFilter = EVERY_CONVERSATION, after: str = "", limit: int = 50
     ) -> ConversationPage:
         """List a page of the conversations that match, the last opened first. Raises ValueError."""
         return cut_page(
-            enumerate(map(self._make_candidate, self._list_known().values())), chosen, after, most
+            enumerate(map(self._make_candidate, self._list_known().values())), chosen, after, limit
         )
 
     def active(self) -> list[str]:
@@ -241,14 +241,14 @@ class MemoryReader(NamedTuple):
         """Return no orders: no other process can leave one."""
         return ()
 
-    def list_decisions(self, most: int = 100, principal: str | None = None) -> list[DecidedApproval]:
+    def list_decisions(self, limit: int = 100, principal: str | None = None) -> list[DecidedApproval]:
         """List people's decisions, latest first."""
-        return [] if self.record is None else self.record.list_decisions(most, principal)
+        return [] if self.record is None else self.record.list_decisions(limit, principal)
 
     def list_granted(self, principal: str, to: str, since: float) -> list[GrantedMessage]:
         """List the approved messages of a principal to a listener since a time."""
-        wanted = (principal, to)
-        return [one for *whose, one in self.granted if (*whose,) == wanted and one.at >= since]
+        route = (principal, to)
+        return [one for *source, one in self.granted if (*source,) == route and one.at >= since]
 
     def list_charges(self, since: float = 0.0) -> tuple[ChargeSum, ...]:
         """Sum the charges since a time."""
@@ -271,9 +271,9 @@ class MemoryReader(NamedTuple):
         """Return None: steps in memory are not sealed."""
         return None
 
-    def dead(self, most: int | None = None, prefix: str = "") -> list[DeadLetter]:
-        """List the latest dead letters, at most ``most``, oldest first."""
-        return [] if self.record is None else self.record.dead(most, prefix)
+    def dead(self, limit: int | None = None, prefix: str = "") -> list[DeadLetter]:
+        """List the latest dead letters, at most ``limit``, oldest first."""
+        return [] if self.record is None else self.record.dead(limit, prefix)
 
     def list_suspended(self) -> tuple[SuspendedConversation, ...]:
         """Return nothing: suspended conversations are not kept."""
@@ -291,9 +291,9 @@ class MemoryReader(NamedTuple):
         row = ListedConversation(summary, "open" if summary.closed is None else "finished")
         if self.record is None:
             return Candidate(row)
-        facets, sent = self.record.list_terms(one.id)
-        row = row._replace(first=sent[0] if sent else b"", to=self.record.find_addressee(one.id))
-        return Candidate(row.with_facets(facets), facets, find_words(sent))
+        facets, messages = self.record.list_terms(one.id)
+        row = row._replace(first=messages[0] if messages else b"", to=self.record.find_addressee(one.id))
+        return Candidate(row.with_facets(facets), facets, find_words(messages))
 
     def _summary(self, one: Conversation) -> Summary:
         opened = one.touched if self.record is None else self.record.find_opening(one.id)
@@ -308,5 +308,5 @@ def _read_touched(conversation: Conversation) -> float:
 
 
 def _count_waiting(conversation: Conversation) -> int:
-    waiting = sum(len(thread.list_waiting()) for thread in conversation.tree.nodes.values())
-    return waiting - len(conversation.timers)
+    queued = sum(len(thread.list_waiting()) for thread in conversation.tree.nodes.values())
+    return queued - len(conversation.timers)

@@ -173,20 +173,20 @@ _LEFT = _Part(
 
 
 def compose_statement(
-    group: Sequence[PreparedStep], left: Iterable[Acknowledgement]
+    group: Sequence[PreparedStep], acknowledged: Iterable[Acknowledgement]
 ) -> tuple[str, list[list[Any]]]:
     """Compose the statement and its values from steps of different conversations and acknowledged events."""
     heads = _fill_parts((_OPENED, _MOVED), group)
     passed_on: list[Sequence[Any]] = [
-        (one.conversation, one.version, one.position, _kind(one)) for one in left
+        (one.conversation, one.version, one.position, _kind(one)) for one in acknowledged
     ]
-    rest = _fill_parts(_PARTS, group)
+    parts = _fill_parts(_PARTS, group)
     if passed_on:
-        rest.append((_LEFT, passed_on))
+        parts.append((_LEFT, passed_on))
     values: list[list[Any]] = []
     texts = [_text(part, rows, values) for part, rows in heads]
     texts.append(_compose_held([part.name for part, _ in heads]))
-    texts += [_text(part, rows, values) for part, rows in rest]
+    texts += [_text(part, rows, values) for part, rows in parts]
     return f"with {', '.join(texts)} select number from held", values  # noqa: S608 - our own texts
 
 
@@ -210,5 +210,5 @@ def _text(part: _Part, rows: Sequence[Sequence[Any]], values: list[list[Any]]) -
     return f"{part.name} as ({part.text.format(f'unnest({arrays}) as n({names})')})"
 
 
-def _kind(left: Acknowledgement) -> int:
-    return 2 if left.version is None else int(left.before)
+def _kind(acknowledgement: Acknowledgement) -> int:
+    return 2 if acknowledgement.version is None else int(acknowledgement.before)

@@ -176,17 +176,17 @@ class Claims:
     async def take_over(self) -> None:
         """Take over conversations of dead servers, in a loop."""
         while True:
-            taken, pause = 0, LOOK
+            count, pause = 0, LOOK
             try:
                 if not self._over:
                     pause = await self._lease.bury() + LATE
-                taken = await self.take()
+                count = await self.take()
             except AwayError:
                 pass
             except DRIVER as error:
                 raise make_refusal(error) from error
             # Other servers get their share before this one polls again.
-            await (asyncio.sleep(AGAIN) if taken else self._hints.until(Topic.LEASES, min(pause, LOOK)))
+            await (asyncio.sleep(AGAIN) if count else self._hints.until(Topic.LEASES, min(pause, LOOK)))
 
     async def take(self) -> int:
         """Take over some conversations. Returns their count. Raises EngineError and asyncpg's errors."""

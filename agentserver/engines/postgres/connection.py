@@ -87,12 +87,12 @@ async def connect_for_writing(url: str, within: float, **settings: Any) -> async
         within: seconds that it may take.
         settings: keyword arguments of ``asyncpg.connect``.
     """
-    how = {"timeout": within, **settings}
+    options = {"timeout": within, **settings}
     addresses = find_addresses(url)
     if not addresses:
-        return await _open(url, **how)
+        return await _open(url, **options)
     attempts = [
-        run_errand(_attempt(url, address, number * NEXT, how), "connects to a database", (Exception,))
+        run_errand(_attempt(url, address, number * NEXT, options), "connects to a database", (Exception,))
         for number, address in enumerate(addresses)
     ]
     try:
@@ -105,13 +105,13 @@ async def connect_for_writing(url: str, within: float, **settings: Any) -> async
 async def _first(attempts: Sequence[asyncio.Future[asyncpg.Connection]]) -> asyncpg.Connection:
     """Return the first connection, and close later ones. Raises the first error if none succeeds."""
     error: BaseException | None = None
-    left = set(attempts)
-    while left:
-        done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+    pending = set(attempts)
+    while pending:
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
         found = [one.result() for one in done if one.exception() is None]
         for other in found[1:]:
             other.terminate()
-        for one in left if found else ():
+        for one in pending if found else ():
             one.add_done_callback(_terminate)
         if found:
             return found[0]
@@ -124,21 +124,21 @@ def _terminate(attempt: asyncio.Future[asyncpg.Connection]) -> None:
         attempt.result().terminate()
 
 
-async def _attempt(url: str, address: Address, pause: float, how: dict[str, Any]) -> asyncpg.Connection:
+async def _attempt(url: str, address: Address, pause: float, options: dict[str, Any]) -> asyncpg.Connection:
     await asyncio.sleep(pause)
-    return await _open(url, host=address.host, port=address.port, **how)
+    return await _open(url, host=address.host, port=address.port, **options)
 
 
-async def _open(url: str, **how: Any) -> asyncpg.Connection:
+async def _open(url: str, **options: Any) -> asyncpg.Connection:
     """Connect to one address. Raises ReadOnlySQLTransactionError if it is read-only."""
     async with AsyncExitStack() as stack:
-        connection = await _connect(url, **how)
+        connection = await _connect(url, **options)
         stack.callback(connection.terminate)
         if await _find_backend(connection) == connection.get_server_pid():
             stack.pop_all()
             return connection
     # a pooler reports no backend, or a different one
-    return await _connect(url, connection_class=PooledConnection, statement_cache_size=0, **how)
+    return await _connect(url, connection_class=PooledConnection, statement_cache_size=0, **options)
 
 
 async def _find_backend(connection: asyncpg.Connection) -> int:
@@ -150,9 +150,9 @@ async def _find_backend(connection: asyncpg.Connection) -> int:
     return int(backend)
 
 
-async def _connect(url: str, **how: Any) -> asyncpg.Connection:
+async def _connect(url: str, **options: Any) -> asyncpg.Connection:
     try:
-        return await asyncpg.connect(url or None, target_session_attrs="any", **how)
+        return await asyncpg.connect(url or None, target_session_attrs="any", **options)
     except asyncpg.InterfaceError:
         raise
     except ValueError:  # its text may contain part of the password
@@ -313,11 +313,11 @@ class Link:
             except (*DRIVER, TimeoutError) as error:
                 if classify(error) is not Trouble.AWAY:
                     raise
-                away = make_away_error(error)
+                unavailable = make_away_error(error)
                 if self._connection is None:
-                    self._failed = asyncio.get_running_loop().time(), str(away)
+                    self._failed = asyncio.get_running_loop().time(), str(unavailable)
                 self.drop()
-                raise away from error
+                raise unavailable from error
             except asyncio.CancelledError:
                 self.drop()  # its state is unknown
                 raise

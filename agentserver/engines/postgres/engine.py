@@ -220,11 +220,11 @@ class PostgresEngine(JournalReads):
                 connection = await connect(self._options, "start")
                 break
             except (*DRIVER, TimeoutError) as error:
-                away = make_away_error(error)
+                unavailable = make_away_error(error)
                 if loop.time() >= end:
-                    raise away from error
-                if str(away) != reported:
-                    reported = str(away)
+                    raise unavailable from error
+                if str(unavailable) != reported:
+                    reported = str(unavailable)
                     logger.warning("%s; waiting for up to %g s", reported, self._options.wait)
                 await asyncio.sleep(TRY)
         try:
@@ -300,7 +300,7 @@ class PostgresEngine(JournalReads):
         self,
         conversation: str,
         after: EventPlace,
-        most: int,
+        limit: int,
         *,
         gaps: bool = False,  # noqa: ARG002 - there are none
     ) -> list[Reply | Done]:
@@ -308,7 +308,7 @@ class PostgresEngine(JournalReads):
         rows = await self._event_queries.ask(conversation, *after)
         if not rows:
             raise LookupError(conversation)
-        return [make_event(conversation, row[1:8]) for row in rows[:most] if row["version"] is not None]
+        return [make_event(conversation, row[1:8]) for row in rows[:limit] if row["version"] is not None]
 
     async def idle(self, before: float) -> AsyncIterator[str]:
         """Yield open conversations untouched since a time that no other live server owns."""
@@ -316,10 +316,10 @@ class PostgresEngine(JournalReads):
         for key in await self._ask(lambda reader: reader.idle(before, _MINE, owner)):
             yield key
 
-    async def list_sleeping(self, most: int) -> Sequence[SleepingConversation]:
+    async def list_sleeping(self, limit: int) -> Sequence[SleepingConversation]:
         """List the conversations that are due first and that no other live server owns."""
         owner = self._lease.incarnation
-        return await self._ask(lambda reader: reader.list_sleeping(most, _MINE, owner))
+        return await self._ask(lambda reader: reader.list_sleeping(limit, _MINE, owner))
 
     def _numbered_before(self, number: int) -> bool:
         return number not in self._numbers
@@ -410,9 +410,9 @@ class PostgresEngine(JournalReads):
         def work() -> tuple[Conversation | None, RowCache | None]:
             return self._reader.load(conversation), find_rows(self._thread.connection, conversation)
 
-        found, kept = await self._do(work)
+        found, cache = await self._do(work)
         if not self._rows.knows(conversation, claim) and self._claims.current_claim(conversation) == claim:
-            self._rows.learn(conversation, claim, kept)
+            self._rows.learn(conversation, claim, cache)
         return found
 
     async def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:
@@ -497,9 +497,9 @@ class PostgresEngine(JournalReads):
         """Store the fate of an arrival."""
         self._inbox.settle(arrival.id, fate)
 
-    def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:
+    def news(self, list_keys: Callable[[], Collection[str]]) -> AsyncIterator[News]:
         """Yield news of other processes' conversations."""
-        return self._news.news(wanted)
+        return self._news.news(list_keys)
 
     def exclusive(self, name: str) -> AbstractAsyncContextManager[None]:
         """Enter a block exclusively among all processes, by name."""

@@ -206,11 +206,11 @@ class Inbox:
 
     async def _store(self, arrival: Arrival) -> None:
         data = _dump(dump_arrival, arrival)
-        kept = asyncio.get_running_loop().create_future()
-        self._due.append((arrival, data, kept))
+        stored = asyncio.get_running_loop().create_future()
+        self._due.append((arrival, data, stored))
         if self._keeping is None or self._keeping.done():
             self._keeping = run_errand(self._keep_all(), "stores arrivals")
-        await kept
+        await stored
         self._stored.add(arrival.id)
 
     async def _keep_all(self) -> None:
@@ -238,9 +238,9 @@ class Inbox:
                 return
             _fail(due, make_refusal(error))
             return
-        for _, _, kept in due:
-            if not kept.done():
-                kept.set_result(None)
+        for _, _, stored in due:
+            if not stored.done():
+                stored.set_result(None)
         of = dict(owners)
         for arrival, _, _ in due:
             owner = of[arrival.conversation]
@@ -263,23 +263,23 @@ class Inbox:
 
     async def watch_fates(self) -> None:
         """Poll for the fates of arrivals from this process, in a loop."""
-        loop, heard, look = asyncio.get_running_loop(), LOOK_DUE, 0.0
+        loop, hints, look = asyncio.get_running_loop(), LOOK_DUE, 0.0
         while True:
             try:
-                for key, fate in map(load_fate_hint, heard.data):
+                for key, fate in map(load_fate_hint, hints.data):
                     self._tell(key, fate)
                     self._deaf.pop(self._late.pop(key, 0), None)  # its owner is slow, but hears hints
-                if heard.look:
+                if hints.look:
                     look = loop.time() + SOON
                     await self._read_fates()
             except (EngineError, ValueError, *DRIVER) as error:
                 logger.warning("fates cannot be read: %s", error)
-            heard = await self._hints.until(Topic.FATES, max(0.0, look - loop.time()))
+            hints = await self._hints.until(Topic.FATES, max(0.0, look - loop.time()))
 
     async def _read_fates(self) -> None:
-        waiting = [key for key, futures in self._asked.items() if not all(one.done() for one in futures)]
-        self._asked = defaultdict(list, {key: self._asked[key] for key in waiting})
-        self._stored.intersection_update(waiting)
+        unanswered = [key for key, futures in self._asked.items() if not all(one.done() for one in futures)]
+        self._asked = defaultdict(list, {key: self._asked[key] for key in unanswered})
+        self._stored.intersection_update(unanswered)
         for key, text in await self._link.fetch(_FATES, [*self._stored]) if self._stored else ():
             self._tell(key, load_fate(text))
 
@@ -293,11 +293,11 @@ class Inbox:
     async def arrivals(self) -> AsyncIterator[Arrival]:
         """Yield arrivals for conversations of this process, ordered within each, until the engine closes."""
         loop, busy_until, look = asyncio.get_running_loop(), 0.0, 0.0
-        heard = LOOK_DUE
+        hints = LOOK_DUE
         while not self._over:
             found: list[Arrival] = []
-            hinted, unclear = self._read_hints(heard.data, looking=heard.look)
-            if heard.look or unclear:
+            hinted, unclear = self._read_hints(hints.data, looking=hints.look)
+            if hints.look or unclear:
                 try:
                     found = await self._find()
                 except AwayError:
@@ -309,8 +309,8 @@ class Inbox:
                 look = loop.time() + (SOON if loop.time() < busy_until else LATER)
             for arrival in (*found, *hinted):
                 yield arrival
-            more = len(found) >= AT_ONCE
-            heard = LOOK_DUE if more else await self._hints.until(Topic.INBOX, max(0.0, look - loop.time()))
+            full = len(found) >= AT_ONCE
+            hints = LOOK_DUE if full else await self._hints.until(Topic.INBOX, max(0.0, look - loop.time()))
 
     async def _find(self) -> list[Arrival]:
         """Poll for arrivals, and claim their ownerless conversations."""
@@ -319,35 +319,35 @@ class Inbox:
             rows = await self._look()
         return self._read(rows)
 
-    def _read_hints(self, heard: Sequence[str], *, looking: bool) -> tuple[list[Arrival], bool]:
+    def _read_hints(self, texts: Sequence[str], *, looking: bool) -> tuple[list[Arrival], bool]:
         """Return new arrivals in hints, and whether a poll is needed. While polling, it finds the stored ones."""
         found, unclear = [], False
-        for text in heard:
+        for text in texts:
             try:
-                given, arrival = load_arrival_hint(text)
+                pending, arrival = load_arrival_hint(text)
             except (ValueError, TypeError, LookupError, AttributeError):  # the poll reports the faulty row
                 unclear = True
                 continue
             if arrival.id in self._given:
-                self._given[arrival.id] = self._given[arrival.id]._replace(stored=given.stored)
+                self._given[arrival.id] = self._given[arrival.id]._replace(stored=pending.stored)
             elif arrival.id in self._known:
-                self._settle_again(arrival.id, given)
-            elif given.stored and (looking or unclear):
+                self._settle_again(arrival.id, pending)
+            elif pending.stored and (looking or unclear):
                 continue
             elif self._claims.current_claim(arrival.conversation) is not None:
-                self._give(arrival, given)
+                self._give(arrival, pending)
                 found.append(arrival)
-            elif given.stored:
+            elif pending.stored:
                 unclear = True
         return found, unclear
 
-    def _give(self, arrival: Arrival, given: PendingArrival) -> None:
-        self._given[arrival.id] = given
-        self._note_asker(arrival, given.asker)
+    def _give(self, arrival: Arrival, pending: PendingArrival) -> None:
+        self._given[arrival.id] = pending
+        self._note_asker(arrival, pending.asker)
 
-    def _settle_again(self, key: str, given: PendingArrival) -> None:
+    def _settle_again(self, key: str, pending: PendingArrival) -> None:
         """Repeat the fate of an arrival that was decided before."""
-        self._given[key] = given
+        self._given[key] = pending
         self.settle(key, self._known[key])
 
     async def _look(self) -> list[asyncpg.Record]:
@@ -369,19 +369,19 @@ class Inbox:
             key, conversation, content, asker, _ = row
             if key in self._given or not self._decidable(row):
                 continue
-            given = PendingArrival(conversation, asker, stored=True)
+            pending = PendingArrival(conversation, asker, stored=True)
             if key in self._known:
-                self._settle_again(key, given)
+                self._settle_again(key, pending)
                 continue
             try:
                 arrival = load_arrival(key, conversation, content)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 logger.error("an arrival for conversation %s cannot be read: %s", conversation, error)  # noqa: TRY400 - the text says it all
-                self._given[key] = given
+                self._given[key] = pending
                 self.settle(key, Fate("unkept"))
             else:
                 found.append(arrival)
-                self._give(arrival, given)
+                self._give(arrival, pending)
         return found
 
     def _note_asker(self, arrival: Arrival, asker: int) -> None:
@@ -405,36 +405,36 @@ class Inbox:
         for asker in {askers[event.request] for event in outcome.replies if event.request in askers}:
             self._hints.tell(asker, Topic.NEWS, dump_tail(tail))
         if outcome.replies:
-            self._send_fates(key, told={event.request for event in outcome.replies})
+            self._send_fates(key, notified={event.request for event in outcome.replies})
 
     def settle(self, key: str, fate: Fate) -> None:
         """Record the fate of an arrival, without waiting until it is written."""
-        given = self._given.get(key)
-        if given is None or given.stored:
+        pending = self._given.get(key)
+        if pending is None or pending.stored:
             self._settled[key] = fate
             self._settling.set()
         else:
             self._note_known(key, fate)
-        if given is None:
+        if pending is None:
             return
-        due, conversation = DueFate(given, key, fate), given.conversation
+        due, conversation = DueFate(pending, key, fate), pending.conversation
         tail = self._tails.get(conversation)
         answered = tail is not None and any(event.request == fate.request for event in tail.events)
         if fate.word or fate.again or answered or not fate.request:
-            self._send_fate(due, told=answered)
+            self._send_fate(due, notified=answered)
             return
         self._joining.setdefault(conversation, []).append(due)
         if len(self._joining[conversation]) == 1:
             asyncio.get_running_loop().call_later(JOINED, self._send_fates, conversation)
 
-    def _send_fates(self, conversation: str, told: Collection[str] = ()) -> None:
-        """Send fates that wait for answers; ``told`` are the requests whose answers were just sent."""
+    def _send_fates(self, conversation: str, notified: Collection[str] = ()) -> None:
+        """Send fates that wait for answers; ``notified`` are the requests whose answers were just sent."""
         for due in self._joining.pop(conversation, ()):
-            self._send_fate(due, told=due.fate.request in told)
+            self._send_fate(due, notified=due.fate.request in notified)
 
-    def _send_fate(self, due: DueFate, *, told: bool) -> None:
+    def _send_fate(self, due: DueFate, *, notified: bool) -> None:
         tail = self._tails.get(due.given.conversation)
-        if tail is not None and not told:  # sent first, so that the waiting server knows all events
+        if tail is not None and not notified:  # sent first, so that the waiting server knows all events
             self._hints.tell(due.given.asker, Topic.NEWS, dump_tail(tail))
         self._hints.tell(due.given.asker, Topic.FATES, dump_fate_hint(due.key, due.fate))
 
@@ -476,7 +476,7 @@ class Inbox:
 
     def forget(self, conversations: frozenset[str]) -> None:
         """Leave the arrivals of released conversations to the next owner."""
-        for key in [key for key, given in self._given.items() if given.conversation in conversations]:
+        for key in [key for key, pending in self._given.items() if pending.conversation in conversations]:
             if key not in self._settled:
                 del self._given[key]
         for conversation in conversations:
@@ -492,8 +492,8 @@ class Inbox:
         self._over = True
         if self._keeping is not None:
             self._keeping.cancel()
-        for _, _, kept in self._due:
-            kept.cancel()
+        for _, _, stored in self._due:
+            stored.cancel()
         for futures in self._asked.values():
             for future in futures:
                 future.cancel()
@@ -528,6 +528,6 @@ def _dump(dump: Callable[..., T], arrival: Arrival, *values: int, **keywords: bo
 
 def _fail(due: Sequence[tuple[Arrival, bytes, asyncio.Future[None]]], error: EngineError) -> None:
     """Fail unanswered arrivals."""
-    for _, _, kept in due:
-        if not kept.done():
-            kept.set_exception(error)
+    for _, _, stored in due:
+        if not stored.done():
+            stored.set_exception(error)

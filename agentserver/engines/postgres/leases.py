@@ -278,8 +278,8 @@ class AcknowledgedSteps:
         known = {key: step for key, step in self._steps.items() if now - step.at < LONGEST}
         numbers = [step.number for step in known.values()]
         schema = f'"{self._options.schema}"'
-        there = dict(await connection.fetch(_THERE.format(schema), numbers)) if numbers else {}
-        missing = [key for key, step in known.items() if there.get(step.number) != step.chain]
+        stored = dict(await connection.fetch(_THERE.format(schema), numbers)) if numbers else {}
+        missing = [key for key, step in known.items() if stored.get(step.number) != step.chain]
         if not missing:
             return False
         logger.critical(
@@ -329,12 +329,12 @@ class Tokens:
 
     async def _give(self, owner: int, name: str) -> None:
         """Give a token back, and retry in the background: it would stay here as long as the lease."""
-        given = False
+        done = False
         try:
             with suppress(EngineError, *DRIVER):
-                given = await self._free(owner, name)
+                done = await self._free(owner, name)
         finally:
-            if not given:
+            if not done:
                 giving = run_errand(self._give_later(owner, name), "gives back a token")
                 self._giving.add(giving)
                 giving.add_done_callback(self._giving.discard)
@@ -345,12 +345,12 @@ class Tokens:
         return True
 
     async def _give_later(self, owner: int, name: str) -> None:
-        given = False
-        while not given and self._lease.incarnation == owner:
+        done = False
+        while not done and self._lease.incarnation == owner:
             await asyncio.sleep(LOOK)
             async with self._here[name]:
                 with suppress(EngineError, *DRIVER):
-                    given = await self._free(owner, name)
+                    done = await self._free(owner, name)
 
     def end(self) -> None:
         """Cancel pending releases, since the lease has ended."""

@@ -77,12 +77,12 @@ class ServerMarks:
             logger.warning("the marks of server number %d cannot be read: %s", previous, error)
             return NO_PREVIOUS_RUN
         ends = {key: number for key, number, _ in suspects}
-        alone = frozenset(key for key, _, marked in suspects if marked)
-        blameless, held = (servers[0]["blameless"], servers[0]["held"]) if servers else (False, "")
+        isolated = frozenset(key for key, _, marked in suspects if marked)
+        blameless, blocked = (servers[0]["blameless"], servers[0]["held"]) if servers else (False, "")
         if blameless:
             return PreviousRun(frozenset(), "", ends)
-        running = alone or frozenset({SEVERAL, *(key for (key,) in queued)})
-        return PreviousRun(running, held, ends)
+        running = isolated or frozenset({SEVERAL, *(key for (key,) in queued)})
+        return PreviousRun(running, blocked, ends)
 
     async def begin(self, suspects: Mapping[str, int], calls: int) -> None:  # noqa: ARG002 - a port's signature
         """Store suspects with their crash counts. On failure only the next owner lacks them."""
@@ -151,6 +151,6 @@ class ServerMarks:
 
     def _write(self, work: Callable[[], object], *, wait: bool = True) -> None:
         with suppress(RuntimeError, TimeoutError, EngineError, *DRIVER):
-            written = self._thread.submit(work)
+            future = self._thread.submit(work)
             if wait:
-                written.result(LONGEST)
+                future.result(LONGEST)

@@ -59,20 +59,22 @@ class NewsPoller:
         self._seen: dict[str, tuple[object, ...]] = {}
         self._asking: set[str] = set()
 
-    async def news(self, wanted: Callable[[], Collection[str]]) -> AsyncIterator[News]:
+    async def news(self, list_keys: Callable[[], Collection[str]]) -> AsyncIterator[News]:
         """Yield news of wanted conversations, and of each that begins or stops to wait for a person, in a loop."""
-        loop, heard, look = asyncio.get_running_loop(), LOOK_DUE, 0.0
+        loop, hints, look = asyncio.get_running_loop(), LOOK_DUE, 0.0
         while True:
-            found = self._read_hints(heard.data)
-            keys = [key for key in wanted() if self._claims.current_claim(key) is None] if heard.look else []
-            if heard.look:
+            found = self._read_hints(hints.data)
+            keys = (
+                [key for key in list_keys() if self._claims.current_claim(key) is None] if hints.look else []
+            )
+            if hints.look:
                 found += await self._look(keys)
             for news in found:
                 yield news
-            if heard.look:
+            if hints.look:
                 await asyncio.sleep(len(keys) / EACH)
                 look = loop.time() + (SOON if keys else LATER)
-            heard = await self._hints.until(Topic.NEWS, max(0.0, look - loop.time()))
+            hints = await self._hints.until(Topic.NEWS, max(0.0, look - loop.time()))
 
     def _read_hints(self, data: Sequence[str]) -> list[News]:
         """Read the latest events from hints. A poll finds those of an unreadable hint."""
@@ -102,10 +104,10 @@ class NewsPoller:
     def _find_changes(
         self, rows: list[asyncpg.Record], seen: dict[str, tuple[object, ...]], changed: set[str]
     ) -> list[News]:
-        there = {row["id"]: row for row in rows}
-        found = [key for key, row in there.items() if seen.get(key) != _state(row)]
+        by_id = {row["id"]: row for row in rows}
+        found = [key for key, row in by_id.items() if seen.get(key) != _state(row)]
         return [
-            _news(key, there.get(key), asks=key in changed)
+            _news(key, by_id.get(key), asks=key in changed)
             for key in dict.fromkeys([*found, *changed])
             if self._claims.current_claim(key) is None
         ]

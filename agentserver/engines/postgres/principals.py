@@ -138,16 +138,16 @@ class PrincipalTable(_SharedTable):
 
         An unanswered change may have taken effect, so it is looked for before it is repeated.
         """
-        sent = b""
+        written = b""
         for _ in range(_TRIES):
             edition, data = self._read_row()
-            if sent and data == sent:
+            if written and data == written:
                 return
-            sent = change(data)
+            written = change(data)
             try:
-                if self._fetch(_WRITE, (edition or 0) + 1, sent):
+                if self._fetch(_WRITE, (edition or 0) + 1, written):
                     return
-                sent = b""
+                written = b""
             except AwayError:
                 continue
         raise OSError(f"others changed the principals {_TRIES} times meanwhile; try again")

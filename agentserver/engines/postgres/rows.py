@@ -41,10 +41,10 @@ class ClaimedRows:
         """Check whether the rows of a conversation were learned under a claim."""
         return self._claims.get(conversation) == claim
 
-    def learn(self, conversation: str, claim: Claim, kept: RowCache | None) -> None:
+    def learn(self, conversation: str, claim: Claim, cache: RowCache | None) -> None:
         """Remember the stored rows of a conversation."""
         self.drop([conversation])
-        self._claims[conversation], self._found[conversation] = claim, kept
+        self._claims[conversation], self._found[conversation] = claim, cache
 
     def learn_letter(self, conversation: str, delivery: str, row: DeliveryRow) -> None:
         """Remember the row of a dead letter that the next step requeues."""

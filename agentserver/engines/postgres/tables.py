@@ -230,5 +230,7 @@ def find_weaknesses(commits: str, confirming: str) -> list[str]:
         ]
     if commits != "local" and confirming.strip():
         return []
-    why = "synchronous_commit is local" if commits == "local" else "synchronous_standby_names is empty"
-    return [f"no standby confirms commits ({why}): a standby that takes over may lack acknowledged messages"]
+    reason = "synchronous_commit is local" if commits == "local" else "synchronous_standby_names is empty"
+    return [
+        f"no standby confirms commits ({reason}): a standby that takes over may lack acknowledged messages"
+    ]

@@ -174,9 +174,9 @@ class Writer:
             return EngineError("the engine is closed")
         return EngineError(self.away) if self.away and from_outside(outcome) else None
 
-    def leave(self, left: Acknowledgement) -> None:
+    def leave(self, acknowledgement: Acknowledgement) -> None:
         """Remove events from the outbox soon."""
-        self._left.append(left)
+        self._left.append(acknowledgement)
         self._quiet.clear()
         asyncio.get_running_loop().call_later(LAZY, self._some.set)
 
@@ -231,13 +231,13 @@ class Writer:
     def _next(self) -> list[PendingCommit]:
         """Take waiting commits, one of each conversation."""
         group: dict[str, PendingCommit] = {}
-        rest = []
+        remaining = []
         for one in self._waiting:
             if one.conversation in group or len(group) >= MOST:
-                rest.append(one)
+                remaining.append(one)
             else:
                 group[one.conversation] = one
-        self._waiting = rest
+        self._waiting = remaining
         return list(group.values())
 
     async def _make(self, group: Sequence[PendingCommit]) -> list[Ready]:
@@ -265,8 +265,8 @@ class Writer:
             cause = one.encoded.outcome.cause
             try:
                 if one.encoded.outcome.before and not self._rows.knows(one.conversation, one.claim):
-                    kept = await self._read(partial(self._find, one.conversation))
-                    self._rows.learn(one.conversation, one.claim, kept)
+                    cache = await self._read(partial(self._find, one.conversation))
+                    self._rows.learn(one.conversation, one.claim, cache)
                 if isinstance(cause, RequeuedLetter | RedrivenLetter):
                     await self._learn_letter(one, cause)
             except UnreadableError as error:
@@ -294,12 +294,12 @@ class Writer:
 
     # Statements
 
-    async def _commit(self, ready: Sequence[Ready], left: Sequence[Acknowledgement]) -> None:
-        text, values = batch.compose_statement([one.prepared for one in ready], left)
+    async def _commit(self, ready: Sequence[Ready], acknowledged: Sequence[Acknowledgement]) -> None:
+        text, values = batch.compose_statement([one.prepared for one in ready], acknowledged)
         try:
             rows = await self._retry(lambda: self._link.fetch(text, *values))
         except DRIVER as error:
-            await self._part(ready, left, error)
+            await self._part(ready, acknowledged, error)
             return
         numbers = {row[0] for row in rows}
         for one in ready:
@@ -308,13 +308,15 @@ class Writer:
             else:
                 await self._diagnose(one)
 
-    async def _part(self, ready: Sequence[Ready], left: Sequence[Acknowledgement], error: Failed) -> None:
+    async def _part(
+        self, ready: Sequence[Ready], acknowledged: Sequence[Acknowledgement], error: Failed
+    ) -> None:
         """Handle a refused statement: split it if one row may be at fault, or fail its commits."""
         if len(ready) > 1 and classify(error) is Trouble.ROW:
             for one in ready:
                 await self._commit([one], ())
-            if left:
-                await self._commit((), left)
+            if acknowledged:
+                await self._commit((), acknowledged)
             return
         for one in ready:
             if getattr(error, "sqlstate", None) == NO_PARTITION:
@@ -336,11 +338,11 @@ class Writer:
         if row["kept"]:
             self._keep(one)
             return
-        held = self._ties.claims.current_claim(prepared.conversation)
+        claim = self._ties.claims.current_claim(prepared.conversation)
         if row["closed"] is not None:
             self._ties.claims.lose(prepared.conversation, prepared.claim)
             self._fail(one.waiting, ConflictError(prepared.conversation))
-        elif (row["owner"], row["epoch"]) != prepared.claim or held != prepared.claim:
+        elif (row["owner"], row["epoch"]) != prepared.claim or claim != prepared.claim:
             self._ties.claims.lose(prepared.conversation, prepared.claim)
             self._fail(one.waiting, FencedError("another process has the conversation"))
         elif row["version"] != prepared.before:
@@ -352,10 +354,10 @@ class Writer:
 
     async def _is_kept(self, one: Ready) -> bool:
         """Confirm a commit if an earlier attempt stored it. Returns whether it did."""
-        kept = bool((await self._look(one))["kept"])
-        if kept:
+        stored = bool((await self._look(one))["kept"])
+        if stored:
             self._keep(one)
-        return kept
+        return stored
 
     async def _look(self, one: Ready) -> asyncpg.Record:
         prepared = one.prepared
@@ -402,8 +404,8 @@ class Writer:
         if not self.away:
             logger.error("commits wait for the database: %s", error)
         self.away = str(error)
-        waiting, self._waiting = self._waiting, []
-        for one in waiting:
+        queued, self._waiting = self._waiting, []
+        for one in queued:
             if from_outside(one.encoded.outcome):
                 self._fail(one, EngineError(self.away))
             else:

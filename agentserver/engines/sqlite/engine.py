@@ -195,9 +195,9 @@ class SqliteEngine(JournalReads, SinglePartition):
     def _gather(self, turns: int, before: int) -> None:
         """Wait some turns for more commits, since a transaction costs as much as several steps."""
         now = len(self._waiting)
-        left = PATIENCE if now > before else turns - 1
-        if left and now < ENOUGH:
-            asyncio.get_running_loop().call_soon(self._gather, left, now)
+        remaining = PATIENCE if now > before else turns - 1
+        if remaining and now < ENOUGH:
+            asyncio.get_running_loop().call_soon(self._gather, remaining, now)
         else:
             self._pass_on()
 
@@ -205,22 +205,22 @@ class SqliteEngine(JournalReads, SinglePartition):
         self._passing = False
         if self._writing or not (self._waiting or self._left):
             return
-        waiting, self._waiting = self._waiting, []
-        left, self._left = self._left, []
-        self._leaving = left
+        group, self._waiting = self._waiting, []
+        acknowledged, self._left = self._left, []
+        self._leaving = acknowledged
         self._writing = True
-        self._together = len(waiting) > 1
+        self._together = len(group) > 1
         self._quiet.clear()
-        written = asyncio.get_running_loop().run_in_executor(
-            self._thread, self._writer.write, [encoded for encoded, _ in waiting], left
+        write = asyncio.get_running_loop().run_in_executor(
+            self._thread, self._writer.write, [encoded for encoded, _ in group], acknowledged
         )
-        written.add_done_callback(lambda future: self._settle(waiting, future))
+        write.add_done_callback(lambda future: self._settle(group, future))
 
-    def _settle(self, waiting: list[Waiting], written: asyncio.Future[list[EngineError | None]]) -> None:
+    def _settle(self, group: list[Waiting], future: asyncio.Future[list[EngineError | None]]) -> None:
         """Resolve the futures of a transaction."""
-        failed = written.exception()
-        found = [None] * len(waiting) if failed else written.result()
-        for (_, done), error in zip(waiting, found, strict=True):
+        failed = future.exception()
+        found = [None] * len(group) if failed else future.result()
+        for (_, done), error in zip(group, found, strict=True):
             if done.cancelled():
                 continue
             if failed is not None:
@@ -276,9 +276,9 @@ class SqliteEngine(JournalReads, SinglePartition):
         for key in await self._do(lambda: self._reader.idle(before)):
             yield key
 
-    async def list_sleeping(self, most: int) -> Sequence[SleepingConversation]:
+    async def list_sleeping(self, limit: int) -> Sequence[SleepingConversation]:
         """List the conversations that are due first."""
-        return await self._ask(lambda reader: reader.list_sleeping(most))
+        return await self._ask(lambda reader: reader.list_sleeping(limit))
 
     async def release(self, conversations: Collection[str]) -> None:
         """Forget the cached rows of idle conversations."""
@@ -324,8 +324,8 @@ class SqliteEngine(JournalReads, SinglePartition):
             pass
         if self._retention is None:
             return 0
-        limit, total, gone = calendar.cutoff(self._retention, now), 0, 1
-        while gone:
-            gone = await self._do(lambda: retention.expire_conversations(self._connection, limit))
-            total += gone
+        limit, total, expired = calendar.cutoff(self._retention, now), 0, 1
+        while expired:
+            expired = await self._do(lambda: retention.expire_conversations(self._connection, limit))
+            total += expired
         return total

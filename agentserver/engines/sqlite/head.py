@@ -108,14 +108,14 @@ def read_head_file(path: Path) -> HeadRecord | None:
     """Read the head file; None if it is missing, or unreadable, which is logged."""
     file = find_companion(path, HEAD)
     try:
-        said = _parse_record(file.read_text("ascii", "replace"))
+        record = _parse_record(file.read_text("ascii", "replace"))
     except FileNotFoundError:
         return None
     except OSError:
-        said = None
-    if said is None:
+        record = None
+    if record is None:
         logger.error("%s: it cannot be read, so missing commits would not be detected at this start", file)
-    return said
+    return record
 
 
 def _parse_record(line: str) -> HeadRecord | None:
@@ -126,30 +126,30 @@ def _parse_record(line: str) -> HeadRecord | None:
     return HeadRecord(JournalHead(identity, int(steps), link), durable == "1", "" if boot == "-" else boot)
 
 
-def missing(path: Path, head: JournalHead | None, said: HeadRecord | None) -> str | None:
+def missing(path: Path, head: JournalHead | None, record: HeadRecord | None) -> str | None:
     """Describe the commits lost since the head file was written, or return None.
 
     Args:
         path: of the journal.
         head: of the journal.
-        said: of the file; read it before the journal if a server may be writing both.
+        record: of the file; read it before the journal if a server may be writing both.
 
     Raises EngineError unless a power loss without ``sync: full`` explains the loss.
     """
-    if said is None or not said.head.steps:
+    if record is None or not record.head.steps:
         return None
     if head is None:
-        lost = f"all of its {said.head.steps} steps are missing"
-    elif head.identity != said.head.identity:
-        lost = f"another journal is in its place; {said.head.steps} steps are missing"
-    elif head.steps < said.head.steps:
-        lost = f"the last {said.head.steps - head.steps} of its {said.head.steps} steps are missing"
-    elif head.steps == said.head.steps and head.link != said.head.link:
+        lost = f"all of its {record.head.steps} steps are missing"
+    elif head.identity != record.head.identity:
+        lost = f"another journal is in its place; {record.head.steps} steps are missing"
+    elif head.steps < record.head.steps:
+        lost = f"the last {record.head.steps - head.steps} of its {record.head.steps} steps are missing"
+    elif head.steps == record.head.steps and head.link != record.head.link:
         lost = "its last step is not the one that was committed"
     else:
         return None
-    power = not said.durable and (not said.boot or said.boot != _boot())
-    if power and (head is None or head.identity == said.head.identity):
+    power = not record.durable and (not record.boot or record.boot != _boot())
+    if power and (head is None or head.identity == record.head.identity):
         return f"{path}: {lost}: the machine was restarted, and without sync: full that may happen"
     raise EngineError(
         f"{path}: {lost}. Bring back the file and its {path.name}-wal if they are elsewhere, or a copy with"

@@ -40,8 +40,8 @@ class Lock:
         self._journal = path
         self._path = find_companion(path, LOCK)
         self._descriptors: list[int] = []
-        held = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _let_go(held()))
+        reference = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _let_go(reference()))
 
     def __enter__(self) -> Self:
         """Take the lock; creates a missing journal file.
@@ -50,11 +50,11 @@ class Lock:
         """
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            mine = self._open(self._path)
-            owner = os.pread(mine, 32, 0).decode("ascii", "replace").strip()
-            self._take(mine, f"process {owner}" if owner.isdigit() else "another process")
-            os.ftruncate(mine, 0)
-            os.pwrite(mine, str(os.getpid()).encode(), 0)
+            descriptor = self._open(self._path)
+            owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            self._take(descriptor, f"process {owner}" if owner.isdigit() else "another process")
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
             self._refuse_names()
             # SQLite's fcntl locks do not interfere with flock.
             self._take(self._open(self._journal), "another process, under another name")
@@ -106,9 +106,9 @@ class Lock:
             os.close(self._descriptors.pop())
 
 
-def _let_go(held: Lock | None) -> None:
-    if held is not None:
-        held.__exit__(None, None, None)
+def _let_go(lock: Lock | None) -> None:
+    if lock is not None:
+        lock.__exit__(None, None, None)
 
 
 class Files:
@@ -132,10 +132,10 @@ class Files:
         try:
             if self._found() == self._opened:
                 return None
-            what = "the file or its log was replaced"
+            event = "the file or its log was replaced"
         except OSError as error:
-            what = f"{error.filename} was removed"
+            event = f"{error.filename} was removed"
         return EngineError(
-            f"{self._path}: {what} while it was in use. Nothing more is stored: put the file back, or restore a copy"
+            f"{self._path}: {event} while it was in use. Nothing more is stored: put the file back, or restore a copy"
             " (agentserver journal restore), and start again"
         )

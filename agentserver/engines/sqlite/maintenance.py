@@ -80,10 +80,10 @@ def vacuum(connection: sqlite3.Connection) -> None:
 
 def keep_only(copy: sqlite3.Connection, known: Collection[str]) -> None:
     """Remove all other conversations from a copy of a journal."""
-    others = [
+    removed = [
         number for number, key in copy.execute("select number, id from conversation") if key not in known
     ]
-    remove_conversations(copy, others)
+    remove_conversations(copy, removed)
     records.keep_names_of(copy, known)
     copy.execute("delete from answer")  # they lack their conversation
     copy.execute("vacuum")
@@ -134,22 +134,22 @@ def findings(path: Path) -> Iterator[str]:
 
     Raises EngineError when the file is no readable journal.
     """
-    said = journal_head.read_head_file(path)  # before the journal, which may be newer but never older
+    record = journal_head.read_head_file(path)  # before the journal, which may be newer but never older
     with closing(open_reading(path)) as connection:
         try:
             connection.execute("begin")  # one snapshot, also while a server writes
-            yield from _faults(connection, path, said)
+            yield from _faults(connection, path, record)
         except DRIVER as error:
             yield str(convert_error(path, error))
 
 
-def _faults(connection: sqlite3.Connection, path: Path, said: HeadRecord | None) -> Iterator[str]:
+def _faults(connection: sqlite3.Connection, path: Path, record: HeadRecord | None) -> Iterator[str]:
     found = [line for (line,) in connection.execute("pragma integrity_check(20)") if line != "ok"]
     yield from (f"the file: {' '.join(line.split())}" for line in found)
     if not found:
         if has_other_tables(connection):
             yield "the file: its tables do not match a journal's"
-        yield from _head(connection, path, said)
+        yield from _head(connection, path, record)
         yield from find_faults(connection, (sqlite3.Error,))
         yield from find_count_damage(connection)
         for index in _INDEXES:
@@ -216,10 +216,10 @@ def _find_wrong_words(connection: sqlite3.Connection, index: _WordIndex) -> Iter
         )
 
 
-def _head(connection: sqlite3.Connection, path: Path, said: HeadRecord | None) -> Iterator[str]:
+def _head(connection: sqlite3.Connection, path: Path, record: HeadRecord | None) -> Iterator[str]:
     try:
         head = journal_head.read(connection)
-        lost = None if head is None else journal_head.missing(path, head, said)
+        lost = None if head is None else journal_head.missing(path, head, record)
         if lost is not None:
             yield lost
     except EngineError as error:
@@ -280,19 +280,19 @@ def _replace_journal(copy: Path, path: Path) -> Path | None:
         with closing(open_reading(copy)) as connection, _made(fresh):
             _copy(connection, fresh)
             _sync(fresh)
-        kept = _rename_journal(path) if journal.stat().st_size else None
+        backup = _rename_journal(path) if journal.stat().st_size else None
         fresh.replace(journal)
         # Last: it keeps servers from using a partly restored journal.
         head = find_companion(path, HEAD)
         if head.exists():
-            head.unlink() if kept is None else head.rename(find_companion(kept, HEAD))
+            head.unlink() if backup is None else head.rename(find_companion(backup, HEAD))
         _sync(journal.parent)
-        return kept
+        return backup
 
 
 def _rename_journal(path: Path) -> Path:
     """Rename the journal and its log."""
-    kept = next(
+    backup = next(
         each
         for number in count(1)
         if not (each := find_companion(path, f".before-restore-{number}")).exists()
@@ -302,9 +302,9 @@ def _rename_journal(path: Path) -> Path:
         "",
     ):  # the log first: a missing one is refused at the start, but a wrong one would corrupt the journal
         if find_companion(path, suffix).exists():
-            find_companion(path, suffix).rename(find_companion(kept, suffix))
+            find_companion(path, suffix).rename(find_companion(backup, suffix))
     find_companion(path, INDEX).unlink(missing_ok=True)
-    return kept
+    return backup
 
 
 @contextmanager
@@ -313,8 +313,8 @@ def _made(target: Path) -> Iterator[None]:
     try:
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
     except OSError as error:
-        why = "exists already" if isinstance(error, FileExistsError) else error.strerror
-        raise EngineError(f"{target}: {why}") from error
+        reason = "exists already" if isinstance(error, FileExistsError) else error.strerror
+        raise EngineError(f"{target}: {reason}") from error
     try:
         with ExitStack() as unmade:
             unmade.callback(target.unlink, missing_ok=True)

@@ -144,8 +144,8 @@ class MarkFile:
 
     def _unmap(self) -> None:
         self._past, self._first, self._begun = None, 0, False
-        for kept in (self._suspects, self._free, self._entered):
-            kept.clear()
+        for view in (self._suspects, self._free, self._entered):
+            view.clear()
         mapped, self._map = self._map, None
         if mapped is not None:
             mapped.close()
@@ -156,8 +156,8 @@ def _content(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
-        most = HEADER.size + 2 * MOST * SLOT.size + 1
-        return os.read(descriptor, min(found.st_size, most)) if stat.S_ISREG(found.st_mode) else b""
+        limit = HEADER.size + 2 * MOST * SLOT.size + 1
+        return os.read(descriptor, min(found.st_size, limit)) if stat.S_ISREG(found.st_mode) else b""
     finally:
         os.close(descriptor)
 
@@ -172,7 +172,7 @@ def read(data: bytes) -> PreviousRun:
     """Parse the content of a file; NO_PREVIOUS_RUN when it is torn, foreign or of another version. Never raises."""
     if len(data) < HEADER.size:
         return NO_PREVIOUS_RUN
-    magic, suspects, calls, ours, held = HEADER.unpack_from(data)
+    magic, suspects, calls, own, blocked = HEADER.unpack_from(data)
     if (
         magic != MAGIC
         or max(suspects, calls) > MOST
@@ -181,9 +181,9 @@ def read(data: bytes) -> PreviousRun:
         return NO_PREVIOUS_RUN
     slots = [(_key(key), ends) for key, ends in SLOT.iter_unpack(data[HEADER.size :])]
     ends = {key: number for key, number in slots[:suspects] if key}
-    if ours:
+    if own:
         return PreviousRun(frozenset(), "", ends)
-    return PreviousRun(frozenset(key for key, _ in slots[suspects:] if key), _key(held), ends)
+    return PreviousRun(frozenset(key for key, _ in slots[suspects:] if key), _key(blocked), ends)
 
 
 def _key(field: bytes) -> str:

@@ -80,24 +80,24 @@ class Writer:
     # Commits
 
     def commit(
-        self, outcomes: Sequence[Outcome], left: Iterable[Acknowledgement] = ()
+        self, outcomes: Sequence[Outcome], acknowledged: Iterable[Acknowledgement] = ()
     ) -> list[EngineError | None]:
         """Commit outcomes in order and in one transaction. Returns an error or None for each.
 
         Args:
             outcomes: a later one of the same conversation may build on an earlier one.
-            left: acknowledged events.
+            acknowledged: acknowledged events.
         """
-        return self.write([self.encode(outcome) for outcome in outcomes], left)
+        return self.write([self.encode(outcome) for outcome in outcomes], acknowledged)
 
     def write(
-        self, group: Sequence[EncodedOutcome | EngineError], left: Iterable[Acknowledgement] = ()
+        self, group: Sequence[EncodedOutcome | EngineError], acknowledged: Iterable[Acknowledgement] = ()
     ) -> list[EngineError | None]:
         """Commit encoded outcomes, as ``commit`` does."""
         self._broken = self._broken or self._files.find_replacement()
         if self._broken is not None:
             return [self._broken] * len(group)
-        self.owed += left
+        self.owed += acknowledged
         found = self._attempt(group)
         if isinstance(found, list):
             # After the commit, so that confirmed steps are in the journal's current file.
@@ -157,11 +157,11 @@ class Writer:
         """Make the error for a journal that exceeds its limit; None if it does not."""
         if self._limit is None:
             return None
-        held = maintenance.count_held_bytes(self._connection)
-        if held < self._limit:
+        size = maintenance.count_held_bytes(self._connection)
+        if size < self._limit:
             return None
         full = EngineError(
-            f"{self._path}: it holds {held} bytes, and its limit is {self._limit} (journal.limit). Nothing new is"
+            f"{self._path}: it holds {size} bytes, and its limit is {self._limit} (journal.limit). Nothing new is"
             " accepted until finished conversations expire (journal.retention) or the limit is higher"
         )
         if self._full is None:

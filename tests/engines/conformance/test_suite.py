@@ -316,8 +316,8 @@ class Stubborn(MemoryReader):
 
     seen: ClassVar[list] = []
 
-    def dead(self, most=None, prefix=""):
-        self.seen.extend(super().dead(most, prefix))
+    def dead(self, limit=None, prefix=""):
+        self.seen.extend(super().dead(limit, prefix))
         return self.seen
 
 
@@ -370,25 +370,25 @@ class Young(MemoryReader):
 class OpenReader(MemoryReader):
     """Takes every conversation for open."""
 
-    def dead(self, most=None, prefix=""):
-        return [each._replace(open=True) for each in super().dead(most, prefix)]
+    def dead(self, limit=None, prefix=""):
+        return [each._replace(open=True) for each in super().dead(limit, prefix)]
 
 
 class Latest(MemoryReader):
-    def dead(self, most=None, prefix=""):
-        return super().dead(most, prefix)[::-1]
+    def dead(self, limit=None, prefix=""):
+        return super().dead(limit, prefix)[::-1]
 
 
 class Earliest(MemoryReader):
     """Gives the first of many dead letters."""
 
-    def dead(self, most=None, prefix=""):
-        return super().dead(None, prefix)[:most]
+    def dead(self, limit=None, prefix=""):
+        return super().dead(None, prefix)[:limit]
 
 
 class Nameless(MemoryReader):
-    def dead(self, most=None, prefix=""):
-        return super().dead(most)
+    def dead(self, limit=None, prefix=""):
+        return super().dead(limit)
 
 
 class MixedReader(MemoryReader):

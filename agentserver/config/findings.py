@@ -99,29 +99,29 @@ class Mistakes:
     findings: list[ConfigMistake] = field(default_factory=list)
     _faulty: set[SourceSpan] = field(default_factory=set)
 
-    def error(self, code: ConfigCode, where: SourceSpan, message: str, suggestion: str = "") -> None:
+    def error(self, code: ConfigCode, span: SourceSpan, message: str, suggestion: str = "") -> None:
         """Add a mistake that keeps the organism from loading."""
-        if where.path and where in self._faulty:
+        if span.path and span in self._faulty:
             return
-        self._faulty.add(where)
-        self._add(code, Severity.ERROR, where, message, suggestion)
+        self._faulty.add(span)
+        self._add(code, Severity.ERROR, span, message, suggestion)
 
-    def warning(self, code: ConfigCode, where: SourceSpan, message: str, suggestion: str = "") -> None:
+    def warning(self, code: ConfigCode, span: SourceSpan, message: str, suggestion: str = "") -> None:
         """Add a mistake that does not keep the organism from loading."""
-        self._add(code, Severity.WARNING, where, message, suggestion)
+        self._add(code, Severity.WARNING, span, message, suggestion)
 
     def _add(
-        self, code: ConfigCode, severity: Severity, where: SourceSpan, message: str, suggestion: str
+        self, code: ConfigCode, severity: Severity, span: SourceSpan, message: str, suggestion: str
     ) -> None:
-        place = (where.file, where.line, where.path)
+        place = (span.file, span.line, span.path)
         self.findings.append(ConfigMistake(code.value, severity, *place, message, suggestion))
 
-    def check_secret(self, where: SourceSpan, key: str, value: str, secrets: Secrets) -> None:
+    def check_secret(self, span: SourceSpan, key: str, value: str, secrets: Secrets) -> None:
         """Refuse the value of a key that is written into the file; a secret comes from outside."""
         if value not in secrets.needles:
             message = f"a {key} is never written into the file, and has 4 characters or more"
             suggestion = f'write {key}: "${{NAME}}" or {key}: "${{file:path}}"'
-            self.error(ConfigCode.SECRET, where, message, suggestion)
+            self.error(ConfigCode.SECRET, span, message, suggestion)
 
     @property
     def failed(self) -> bool:
@@ -135,10 +135,12 @@ class Mistakes:
         shown = [_clean(f, secrets) for f in ranked[:MAX_FINDINGS]]
         if len(ranked) > MAX_FINDINGS:
             last = shown[-1]
-            rest = len(ranked) - MAX_FINDINGS
+            omitted = len(ranked) - MAX_FINDINGS
             severity = Severity.ERROR if self.failed else Severity.WARNING
-            more = ConfigCode.MORE.value
-            shown.append(ConfigMistake(more, severity, last.file, last.line, "", f"and {rest} more findings"))
+            code = ConfigCode.MORE.value
+            shown.append(
+                ConfigMistake(code, severity, last.file, last.line, "", f"and {omitted} more findings")
+            )
         return tuple(shown)
 
 

@@ -83,19 +83,19 @@ def _read_storage(found: Glimpse, main: Document, path: Path) -> Glimpse:
     project = project_directory(path)
     if "engine" in main.data:
         return found._replace(engine=sound_engine(main))
-    said = expand_journal(main.data.get("journal"))
-    if said is None:
+    declared = expand_journal(main.data.get("journal"))
+    if declared is None:
         return found._replace(unkept=True)
-    journal = Journal.model_validate(said)
+    journal = Journal.model_validate(declared)
     real = resolve_outside(project, journal.path)
     if real is None:
         return found._replace(journal=project / journal.path, limit=journal.limit)
-    where = main.locate(JOURNAL)
+    span = main.locate(JOURNAL)
     lost = Mistakes()
     lost.error(
-        ConfigCode.FILE, where, *describe_outside(JOURNAL, journal.path, real, shown_directory(path, project))
+        ConfigCode.FILE, span, *describe_outside(JOURNAL, journal.path, real, shown_directory(path, project))
     )
-    return found._replace(astray=lost.settle([where.file], found.secrets)[0].coded())
+    return found._replace(astray=lost.settle([span.file], found.secrets)[0].coded())
 
 
 def servers(
@@ -132,13 +132,13 @@ def check_places(main: ParsedDocument, home: Project, report: Mistakes) -> None:
     journal = None if main.journal is None else main.journal.path
     inboxes = () if "inbox" in main.faulty else main.document.data.get("inbox", ())
     folders = [(("inbox", number, "folder"), each["folder"]) for number, each in enumerate(inboxes)]
-    for loc, written in ((JOURNAL, journal), (AUDIT, handoffs), *folders):
-        place = resolve_outside(home.root, written) if isinstance(written, str) else None
+    for loc, declared in ((JOURNAL, journal), (AUDIT, handoffs), *folders):
+        place = resolve_outside(home.root, declared) if isinstance(declared, str) else None
         if place is not None:
             report.error(
                 ConfigCode.FILE,
                 main.document.locate(loc),
-                *describe_outside(loc, str(written), place, home.shown),
+                *describe_outside(loc, str(declared), place, home.shown),
             )
 
 

@@ -51,42 +51,42 @@ def read_guards(
 
 
 def _class(declared: DeclaredGuard, binder: Binder) -> type[Guard] | None:
-    path, where = declared.entry.use, declared.locate("use")
-    kind = binder.resolve(path, where)
+    path, span = declared.entry.use, declared.locate("use")
+    kind = binder.resolve(path, span)
     if kind is None:
         return None
     if not isinstance(kind, type):
         binder.report.error(
             ConfigCode.CLASS,
-            where,
+            span,
             f'"{path}" is not a class',
             "name the class of the guard; its settings stand here",
         )
         return None
     objection = describe_unfit(kind)
     if objection:
-        binder.report.error(ConfigCode.CLASS, where, objection)
+        binder.report.error(ConfigCode.CLASS, span, objection)
         return None
     return kind
 
 
 def _make(kind: type[Guard], declared: DeclaredGuard, binder: Binder) -> Guard | None:
     """Make an instance with the settings of the entry; None after a finding."""
-    settings, where = dict(declared.entry.model_extra or {}), declared.locate("use")
+    settings, span = dict(declared.entry.model_extra or {}), declared.locate("use")
     if not has_fields(kind):
         return _plain(kind, settings, declared, binder)
     if not _frozen(kind):
-        told = f"{kind.__qualname__} must be frozen: a guard keeps nothing but its settings and its memory"
-        binder.report.error(ConfigCode.CLASS, where, told, "@dataclass(frozen=True)")
+        message = f"{kind.__qualname__} must be frozen: a guard keeps nothing but its settings and its memory"
+        binder.report.error(ConfigCode.CLASS, span, message, "@dataclass(frozen=True)")
         return None
     hidden = [name for name in OWN_KEYS if name in fields_of(kind)]
     if hidden:
-        told = f"{kind.__qualname__} has a setting {hidden[0]}, which is a key of every guard"
-        binder.report.error(ConfigCode.SETTINGS, where, told, "call the setting otherwise")
+        message = f"{kind.__qualname__} has a setting {hidden[0]}, which is a key of every guard"
+        binder.report.error(ConfigCode.SETTINGS, span, message, "call the setting otherwise")
         return None
     at = ("guards", declared.index)
-    given = SettingsValues(declared.document, at, settings, (*at, "use"))
-    return _check_instance(kind, make(kind, given, binder.importer.project, binder.report), declared, binder)
+    values = SettingsValues(declared.document, at, settings, (*at, "use"))
+    return _check_instance(kind, make(kind, values, binder.importer.project, binder.report), declared, binder)
 
 
 def _plain(
@@ -95,26 +95,31 @@ def _plain(
     """Make a guard without fields."""
     if settings:
         key = next(iter(settings))
-        told = f"{kind.__qualname__} takes no settings"
+        message = f"{kind.__qualname__} takes no settings"
         binder.report.error(
-            ConfigCode.SETTINGS, declared.locate(key), told, f"make it a frozen dataclass with a field {key}"
+            ConfigCode.SETTINGS,
+            declared.locate(key),
+            message,
+            f"make it a frozen dataclass with a field {key}",
         )
         return None
-    made = attempt(kind)
-    if isinstance(made, Crash):
-        told = f"{kind.__qualname__} failed: {binder.importer.project.explain(made)}"
-        binder.report.error(ConfigCode.GUARD, declared.locate("use"), told)
+    guard = attempt(kind)
+    if isinstance(guard, Crash):
+        message = f"{kind.__qualname__} failed: {binder.importer.project.explain(guard)}"
+        binder.report.error(ConfigCode.GUARD, declared.locate("use"), message)
         return None
-    return _check_instance(kind, made, declared, binder)
+    return _check_instance(kind, guard, declared, binder)
 
 
-def _check_instance(kind: type[Guard], made: object, declared: DeclaredGuard, binder: Binder) -> Guard | None:
+def _check_instance(
+    kind: type[Guard], guard: object, declared: DeclaredGuard, binder: Binder
+) -> Guard | None:
     """Return the instance of the class; None for None, and after a finding for anything else."""
-    if type(made) is kind:
-        return made
-    if made is not None:
-        told = f"{kind.__qualname__} gives {type(made).__qualname__}, no guard of its own class"
-        binder.report.error(ConfigCode.CLASS, declared.locate("use"), told, "define no __new__")
+    if type(guard) is kind:
+        return guard
+    if guard is not None:
+        message = f"{kind.__qualname__} gives {type(guard).__qualname__}, no guard of its own class"
+        binder.report.error(ConfigCode.CLASS, declared.locate("use"), message, "define no __new__")
     return None
 
 
@@ -127,15 +132,15 @@ def _frozen(kind: type) -> bool:
 def _report_taken_name(
     name: str, declared: DeclaredGuard, first: DeclaredGuard | None, binder: Binder
 ) -> None:
-    where = declared.locate("name" if declared.entry.name else "use")
+    span = declared.locate("name" if declared.entry.name else "use")
     if first is None:
         binder.report.error(
-            ConfigCode.TWICE, where, f'"{name}" is the name of a guard of the server', "give it another name:"
+            ConfigCode.TWICE, span, f'"{name}" is the name of a guard of the server', "give it another name:"
         )
         return
     before = first.locate()
-    told = f'duplicate guard "{name}" (first at {before.file}:{before.line})'
-    binder.report.error(ConfigCode.TWICE, where, told, "tell them apart by name:")
+    message = f'duplicate guard "{name}" (first at {before.file}:{before.line})'
+    binder.report.error(ConfigCode.TWICE, span, message, "tell them apart by name:")
 
 
 def _fits(guard: Guard, declared: DeclaredGuard, listeners: Mapping[str, Listener], binder: Binder) -> bool:
@@ -144,9 +149,9 @@ def _fits(guard: Guard, declared: DeclaredGuard, listeners: Mapping[str, Listene
     if not isinstance(checked, Crash):
         return True
     error = checked.error
-    meant = attempt(lambda: str(error)) if isinstance(error, ValueError) else ""
+    text = attempt(lambda: str(error)) if isinstance(error, ValueError) else ""
     failed = f"{type(guard).__qualname__}.check failed: {binder.importer.project.explain(checked)}"
     binder.report.error(
-        ConfigCode.GUARD, declared.locate(), meant if isinstance(meant, str) and meant else failed
+        ConfigCode.GUARD, declared.locate(), text if isinstance(text, str) and text else failed
     )
     return False

@@ -70,9 +70,9 @@ def _intent(declared: DeclaredIntent, binder: Binder) -> _ReadIntent | None:
     payload = None
     parameters: Iterable[Parameter] | None = [_parameter(*each) for each in entry.params.items()]
     if entry.payload_class is not None:
-        where = declared.locate("payload_class")
-        payload = _payload(entry.payload_class, where, binder)
-        parameters = None if payload is None else _from_class(payload, where, binder.report)
+        span = declared.locate("payload_class")
+        payload = _payload(entry.payload_class, span, binder)
+        parameters = None if payload is None else _from_class(payload, span, binder.report)
         if entry.params:
             binder.report.error(
                 ConfigCode.INTENTS,
@@ -83,11 +83,11 @@ def _intent(declared: DeclaredIntent, binder: Binder) -> _ReadIntent | None:
             return None
     if parameters is None:
         return None
-    kept = tuple(each for each in parameters if not entry.note or each.name != NOTE)
+    accepted = tuple(each for each in parameters if not entry.note or each.name != NOTE)
     allowed = None if entry.allow_peers is None else frozenset(entry.allow_peers)
     note = NOTE if entry.note else ""
     intent = Intent(
-        entry.name, tuple(entry.target), entry.template, kept, note, entry.note, entry.event, allowed
+        entry.name, tuple(entry.target), entry.template, accepted, note, entry.note, entry.event, allowed
     )
     return _ReadIntent(declared, intent, payload)
 
@@ -99,14 +99,14 @@ def _parameter(name: str, entry: ParameterEntry) -> Parameter:
     return Parameter(name, lexical, kind, entry.required, entry.words)
 
 
-def _payload(path: str, where: SourceSpan, binder: Binder) -> type | None:
-    found = binder.resolve(path, where)
+def _payload(path: str, span: SourceSpan, binder: Binder) -> type | None:
+    found = binder.resolve(path, span)
     if found is None:
         return None
     if not isinstance(found, type) or not is_payload(found) or found in {Handoff, Task}:
         binder.report.error(
             ConfigCode.CLASS,
-            where,
+            span,
             f'"{path}" is no @xmlify class of this organism\'s own',
             "decorate it, or use params",
         )
@@ -114,14 +114,14 @@ def _payload(path: str, where: SourceSpan, binder: Binder) -> type | None:
     return found
 
 
-def _from_class(payload: type, where: SourceSpan, report: Mistakes) -> tuple[Parameter, ...] | None:
+def _from_class(payload: type, span: SourceSpan, report: Mistakes) -> tuple[Parameter, ...] | None:
     try:
         found = from_xsd(Codecs([payload]).of(payload).xsd())
     except PayloadError as error:
-        report.error(ConfigCode.PAYLOAD, where, str(error))
+        report.error(ConfigCode.PAYLOAD, span, str(error))
         return None
     if isinstance(found, Objection):
-        report.error(ConfigCode.INTENTS, where, f"{payload.__qualname__}: {found}")
+        report.error(ConfigCode.INTENTS, span, f"{payload.__qualname__}: {found}")
         return None
     return found
 
@@ -139,9 +139,9 @@ def _report(
                 f"{fault.intent} {fault.detail}",
             )
             continue
-        where = _locate(declared[fault.intent], fault.field)
-        shown = where.path.rpartition(".")[2] == fault.field
-        report.error(ConfigCode.INTENTS, where, fault.detail if shown else f"{fault.field}: {fault.detail}")
+        span = _locate(declared[fault.intent], fault.field)
+        shown = span.path.rpartition(".")[2] == fault.field
+        report.error(ConfigCode.INTENTS, span, fault.detail if shown else f"{fault.field}: {fault.detail}")
 
 
 def _locate(declared: DeclaredIntent, field: str) -> SourceSpan:
@@ -153,13 +153,13 @@ def _locate(declared: DeclaredIntent, field: str) -> SourceSpan:
 def _check_tasks(bound: Sequence[BoundListener], report: Mistakes, *, declared: bool) -> None:
     """Refuse listeners of tasks without an intent, and listeners of payloads that only the server reads."""
     for item in bound:
-        where = _path_of(item)
+        span = _path_of(item)
         if Handoff in item.listener.payloads:
             message = f'"{item.listener.name}" takes a Handoff, which the server reads and no listener gets'
-            report.error(ConfigCode.INTENTS, where, message, "take the Task")
+            report.error(ConfigCode.INTENTS, span, message, "take the Task")
         if Task in item.listener.payloads and not declared:
             message = f'"{item.listener.name}" takes a Task, and there are no intents'
-            report.error(ConfigCode.INTENTS, where, message, "declare intents")
+            report.error(ConfigCode.INTENTS, span, message, "declare intents")
 
 
 def _check_targets(read: Sequence[_ReadIntent], bound: Sequence[BoundListener], report: Mistakes) -> None:
@@ -168,9 +168,9 @@ def _check_targets(read: Sequence[_ReadIntent], bound: Sequence[BoundListener], 
     for each in read:
         for i, target in enumerate(each.intent.targets):
             if target not in takes:
-                where = each.declared.locate("target", i)
+                span = each.declared.locate("target", i)
                 report.error(
-                    ConfigCode.NAME, where, f'unknown listener "{target}"', did_you_mean(target, takes)
+                    ConfigCode.NAME, span, f'unknown listener "{target}"', did_you_mean(target, takes)
                 )
             elif not takes[target]:
                 message = f'"{target}" takes no Task'
@@ -187,18 +187,16 @@ def _payloads(
     for each in read:
         if each.payload is None:
             continue
-        where, targets = each.declared.locate("payload_class"), found.setdefault(each.payload, {})
+        span, targets = each.declared.locate("payload_class"), found.setdefault(each.payload, {})
         for target in each.intent.targets:
             other = targets.setdefault(target, each.intent.name)
             if other != each.intent.name:
                 report.error(
-                    ConfigCode.INTENTS, where, f'means "{other}" for {target} already', "use two classes"
+                    ConfigCode.INTENTS, span, f'means "{other}" for {target} already', "use two classes"
                 )
             if each.payload in takes.get(target, ()):
                 message = f"{target} takes {each.payload.__qualname__} itself, around the intent"
-                report.error(
-                    ConfigCode.INTENTS, where, message, "take it out of the listener's payload_class"
-                )
+                report.error(ConfigCode.INTENTS, span, message, "take it out of the listener's payload_class")
     return found
 
 

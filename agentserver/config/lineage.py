@@ -145,15 +145,15 @@ class PolicyReader:
         if parts is None:
             return None
         keys = {key: value for part in parts for key, value in convert_entry(part.entry).items()}
-        made = self._make_policy(keys, list_keepers(bound))
-        _Check(made.policy, parts, bound, _handoff_values(handoffs), self._report).run()
-        self._check_contradictions(made.policy)
-        self._check_planners(made)
-        self._idle(made.policy)
-        self._warn_undeclared(made.policy)
-        self._check_bytes(made.policy, bound)
-        self._check_keepers(made.policy, bound)
-        return made
+        provenance = self._make_policy(keys, list_keepers(bound))
+        _Check(provenance.policy, parts, bound, _handoff_values(handoffs), self._report).run()
+        self._check_contradictions(provenance.policy)
+        self._check_planners(provenance)
+        self._idle(provenance.policy)
+        self._warn_undeclared(provenance.policy)
+        self._check_bytes(provenance.policy, bound)
+        self._check_keepers(provenance.policy, bound)
+        return provenance
 
     def _parts(self) -> tuple[_Part, ...] | None:
         """Read the policy file, if any, and the keys of the YAML; None after a finding."""
@@ -165,38 +165,38 @@ class PolicyReader:
         return None if file is None or self._report_repeated(file, own) else (file, own)
 
     def _policy_file(self, name: Any) -> _Part | None:
-        where = self._document.locate(("provenance", "policy"))
+        span = self._document.locate(("provenance", "policy"))
         path = self._project.file(str(name))
         if isinstance(path, NoFile):
             hint = path.suggestion or "agentserver provenance suggest proposes one"
-            self._report.error(ConfigCode.FILE, where, path.message, hint)
+            self._report.error(ConfigCode.FILE, span, path.message, hint)
             return None
-        return self._read(path, self._project.shown / path.relative_to(self._project.root), where)
+        return self._read(path, self._project.shown / path.relative_to(self._project.root), span)
 
     def _read_only(self, policy: PolicyText) -> tuple[_Part, ...] | None:
         """Read a policy as the only part."""
         found = self._parse(policy, SourceSpan(policy.file, 1))
         return None if found is None else (found,)
 
-    def _read(self, path: Path, shown: Path, where: SourceSpan) -> _Part | None:
+    def _read(self, path: Path, shown: Path, span: SourceSpan) -> _Part | None:
         try:
             with path.open("rb") as stream:
                 text = stream.read(POLICY_BYTES).decode("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            self._report.error(ConfigCode.FILE, where, str(error))
+            self._report.error(ConfigCode.FILE, span, str(error))
             return None
-        return self._parse(PolicyText(shown, text), where)
+        return self._parse(PolicyText(shown, text), span)
 
-    def _parse(self, policy: PolicyText, where: SourceSpan) -> _Part | None:
+    def _parse(self, policy: PolicyText, span: SourceSpan) -> _Part | None:
         shown = policy.file
         try:
-            written = read_yaml(policy.text, str(shown))
+            content = read_yaml(policy.text, str(shown))
         except PolicyError as error:
-            self._report.error(ConfigCode.FILE, where, str(error))
+            self._report.error(ConfigCode.FILE, span, str(error))
             return None
-        document = Document(shown, shown.parent, written.values, written.lines, {})
+        document = Document(shown, shown.parent, content.values, content.lines, {})
         try:
-            return _Part(PolicyEntry.model_validate(written.values), document)
+            return _Part(PolicyEntry.model_validate(content.values), document)
         except ValidationError as error:
             for fault in error.errors(include_url=False, include_input=False):
                 loc, message = describe_fault(fault)
@@ -215,8 +215,8 @@ class PolicyReader:
 
     def _make_policy(self, keys: dict[str, Any], keepers: frozenset[str]) -> Provenance:
         """Make one policy from the keys and the entries of listeners."""
-        given = {rule.name for rule in keys.get("sinks", ())}
-        own = tuple(SinkRule(name) for name in self._check_listeners("sink") if name not in given)
+        named_sinks = {rule.name for rule in keys.get("sinks", ())}
+        own = tuple(SinkRule(name) for name in self._check_listeners("sink") if name not in named_sinks)
         quarantined = self._check_listeners("quarantined")
         planners = frozenset((*self._check_listeners("planner"), *filter(None, [self._planner])))
         keys["sources"] = (*keys.get("sources", ()), *self._check_listeners("source"))
@@ -236,8 +236,8 @@ class PolicyReader:
         usual = Recall.SERVER if carries else Recall.LISTENER
         found = {}
         for declared in self._declared:
-            said = declared.entry.memory or ("thread" if declared.entry.model else None)
-            found[declared.entry.name] = usual if said is None else Recall(said)
+            declared_memory = declared.entry.memory or ("thread" if declared.entry.model else None)
+            found[declared.entry.name] = usual if declared_memory is None else Recall(declared_memory)
         return {name: recall for name, recall in found.items() if recall is not Recall.LISTENER}
 
     def _check_listeners(self, word: str) -> tuple[str, ...]:
@@ -259,12 +259,10 @@ class PolicyReader:
 
     def _check_contradictions(self, policy: Policy) -> None:
         for declared in self._declared:
-            words, where = declared.entry.trust, declared.locate("trust")
+            words, span = declared.entry.trust, declared.locate("trust")
             for one, other in CONTRADICTIONS:
                 if one in words and other in words:
-                    self._report.error(
-                        ConfigCode.PROVENANCE, where, f"a listener cannot be {one} and {other}"
-                    )
+                    self._report.error(ConfigCode.PROVENANCE, span, f"a listener cannot be {one} and {other}")
             if declared.entry.view and "quarantined" in words:
                 self._report.error(
                     ConfigCode.QUARANTINE,
@@ -272,33 +270,41 @@ class PolicyReader:
                     "a quarantined listener is there to read what references hide",
                 )
             found = policy.classify(declared.entry.name)
-            wanted = {"source": found.source, "sink": found.sink, "relay": found.relay, "inert": found.relay}
-            wanted["planner"] = not found.source  # a stranger's words fix no plan
-            denied = [word for word in words if not wanted.get(word, True)]
+            agreement = {
+                "source": found.source,
+                "sink": found.sink,
+                "relay": found.relay,
+                "inert": found.relay,
+            }
+            agreement["planner"] = not found.source  # a stranger's words fix no plan
+            denied = [word for word in words if not agreement.get(word, True)]
             for word in denied:
                 self._report.error(
-                    ConfigCode.PROVENANCE, where, f"{word}, but the policy says otherwise: {found.why}"
+                    ConfigCode.PROVENANCE, span, f"{word}, but the policy says otherwise: {found.why}"
                 )
 
-    def _check_planners(self, made: Provenance) -> None:
+    def _check_planners(self, provenance: Provenance) -> None:
         """Refuse a planner that cannot plan, and a required plan without a planner."""
         names = [declared.entry.name for declared in self._declared]
         if self._planner:
-            where = self._document.locate(("provenance", "planner"))
-            found = made.policy.classify(self._planner)
+            span = self._document.locate(("provenance", "planner"))
+            found = provenance.policy.classify(self._planner)
             if self._planner not in names:
-                told = f'"{self._planner}" means no listener'
-                self._report.error(ConfigCode.NAME, where, told, did_you_mean(self._planner, names))
+                message = f'"{self._planner}" means no listener'
+                self._report.error(ConfigCode.NAME, span, message, did_you_mean(self._planner, names))
             elif found.source:
                 self._report.error(
-                    ConfigCode.PROVENANCE, where, f'"{self._planner}" fixes no plan: {found.why}'
+                    ConfigCode.PROVENANCE, span, f'"{self._planner}" fixes no plan: {found.why}'
                 )
-        elif not made.planners and made.policy.plan in {PlanSource.REQUIRED, PlanSource.CONFIRMED}:
-            told = f"plan: {made.policy.plan.value}, and no listener is a planner, so no sink will ever run"
+        elif not provenance.planners and provenance.policy.plan in {
+            PlanSource.REQUIRED,
+            PlanSource.CONFIRMED,
+        }:
+            message = f"plan: {provenance.policy.plan.value}, and no listener is a planner, so no sink will ever run"
             self._report.warning(
                 ConfigCode.PROVENANCE,
                 self._document.locate(("provenance",)),
-                told,
+                message,
                 "planner: the listener that is one",
             )
 
@@ -306,9 +312,9 @@ class PolicyReader:
         """Refuse a source that returns bytes: its text would choose the payload and the trust of its fields."""
         for item in bound:
             if item.returns_bytes and policy.classify(item.listener.name).source:
-                where = SourceSpan(item.source.file, item.source.line)
-                told = f'"{item.listener.name}" is a source and returns bytes, whose text chooses the payload class'
-                self._report.error(ConfigCode.PROVENANCE, where, told, "return a HandlerResponse")
+                span = SourceSpan(item.source.file, item.source.line)
+                message = f'"{item.listener.name}" is a source and returns bytes, whose text chooses the payload class'
+                self._report.error(ConfigCode.PROVENANCE, span, message, "return a HandlerResponse")
 
     def _check_keepers(self, policy: Policy, bound: Sequence[BoundListener]) -> None:
         """Refuse a trust of the memory tool that would override the origins in its notes."""
@@ -316,10 +322,10 @@ class PolicyReader:
         for item in (one for one in bound if one.listener.name in keepers):
             found = policy.classify(item.listener.name)
             if not found.known or found.source or found.sink or found.relay:
-                where = SourceSpan(item.source.file, item.source.line)
-                told = f'"{item.listener.name}" keeps notes, each with the origin of its words'
+                span = SourceSpan(item.source.file, item.source.line)
+                message = f'"{item.listener.name}" keeps notes, each with the origin of its words'
                 self._report.error(
-                    ConfigCode.PROVENANCE, where, told, "write trust: trusted, and nothing else"
+                    ConfigCode.PROVENANCE, span, message, "write trust: trusted, and nothing else"
                 )
 
     def _warn_undeclared(self, policy: Policy) -> None:
@@ -327,21 +333,21 @@ class PolicyReader:
         for declared in self._declared:
             name = declared.entry.name
             if not policy.classify(name).known:
-                told = (
+                message = (
                     f'nothing is declared of "{name}": its words are a stranger\'s, and it has consequences'
                 )
                 hint = "write trust: [source, sink] at it, or source, sink, trusted, inert or relay alone"
-                self._report.warning(ConfigCode.PROVENANCE, declared.locate("name"), told, hint)
+                self._report.warning(ConfigCode.PROVENANCE, declared.locate("name"), message, hint)
 
     def _idle(self, policy: Policy) -> None:
         """Warn of a policy that can never find anything."""
         classes = [policy.classify(declared.entry.name) for declared in self._declared]
         for word in ("source", "sink"):
             if not any(getattr(found, word) for found in classes):
-                where = self._document.locate(("provenance",))
-                told = f"no listener is a {word}, so nothing will ever be found"
+                span = self._document.locate(("provenance",))
+                message = f"no listener is a {word}, so nothing will ever be found"
                 self._report.warning(
-                    ConfigCode.PROVENANCE, where, told, f"trust: {word} at the listener that is one"
+                    ConfigCode.PROVENANCE, span, message, f"trust: {word} at the listener that is one"
                 )
 
 
@@ -373,7 +379,10 @@ class _Check:
 
     def _fields(self, bound: dict[str, BoundListener]) -> None:
         everything = sorted({path for item in bound.values() for path in _paths(item.discovered)})
-        named = (*(rule.field for rule in self.policy.fields), *(rule.field for rule in self.policy.readers))
+        entries = (
+            *(rule.field for rule in self.policy.fields),
+            *(rule.field for rule in self.policy.readers),
+        )
         for rule in (rule for rule in self.policy.layouts if not rule.field):
             self._error(
                 ConfigCode.PROVENANCE,
@@ -382,22 +391,22 @@ class _Check:
                 everything,
             )
         laid = tuple(rule.field for rule in self.policy.layouts if rule.field)
-        for name in (*named, *laid):
+        for name in (*entries, *laid):
             parts = any(name.startswith(f"{field}.") for field in laid)
             if not parts and not any(fnmatchcase(path, name) for path in everything):
                 self._error(ConfigCode.NAME, name, f'"{name}" means no field of any payload', everything)
         for sink in self.policy.sinks or ():
             takers = [item for name, item in bound.items() if covers(sink.name, name)]
             fields_ = {path for item in takers for path in _paths(item.listener.payloads)}
-            taken = sorted(fields_.union(*(self.handed.get(item.listener.name, ()) for item in takers)))
-            known = [*taken, *(path.partition(".")[0] for path in taken)]
+            accepted = sorted(fields_.union(*(self.handed.get(item.listener.name, ()) for item in takers)))
+            known = [*accepted, *(path.partition(".")[0] for path in accepted)]
             for argument in sink.arguments:
                 if takers and not any(fnmatchcase(path, argument.name) for path in known):
                     self._error(
                         ConfigCode.PROVENANCE,
                         argument.name,
                         f'"{argument.name}" means no field that {sink.name} takes',
-                        taken,
+                        accepted,
                     )
                 for entry in argument.accepts:
                     self._check_accepted(entry, bound, everything)
@@ -405,13 +414,13 @@ class _Check:
     def _check_accepted(self, entry: str, bound: Iterable[str], everything: Sequence[str]) -> None:
         if entry == "record":
             return
-        held = {(name, path) for name in bound for path in everything if means(entry, f"{name}.{path}")}
-        if not held:
+        matches = {(name, path) for name in bound for path in everything if means(entry, f"{name}.{path}")}
+        if not matches:
             self._error(ConfigCode.NAME, entry, f'"{entry}" means no field of any listener', [])
-        elif len(held) > 1 and any(mark in entry for mark in "*?["):
-            told = f'"{entry}" accepts every field that it matches, a stranger\'s text as well'
+        elif len(matches) > 1 and any(mark in entry for mark in "*?["):
+            message = f'"{entry}" accepts every field that it matches, a stranger\'s text as well'
             self.report.warning(
-                ConfigCode.PROVENANCE, self._locate(entry), told, "name the one field, as listener.field"
+                ConfigCode.PROVENANCE, self._locate(entry), message, "name the one field, as listener.field"
             )
 
     def _error(self, code: ConfigCode, entry: str, message: str, known: Iterable[str]) -> None:

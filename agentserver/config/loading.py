@@ -144,11 +144,11 @@ def _is_consistent(
     """Return False, with findings, when some of these modules refer into a replaced module."""
     project, survey = looked
     found = tuple(split(modules, known, survey))
-    for name, file, line, why in found:
+    for name, file, line, reason in found:
         report.error(
             ConfigCode.RELOAD,
             SourceSpan(Path(project.show(file)), line),
-            f"{name} holds {why}",
+            f"{name} holds {reason}",
             "restart the server",
         )
     return not found
@@ -163,17 +163,17 @@ def _with_modules(
         return replace(organism, modules=modules_of_load(importer.project, since, importer.brought()))
     modules = modules_of_later_load(importer.project, since, namespace, survey)
     fresh = {name: each for name, each in namespace.modules().items() if name not in survey.kept}
-    whole = _is_consistent(fresh, modules.sources, (importer.project, survey), report)
-    return replace(organism, modules=modules) if whole else None
+    consistent = _is_consistent(fresh, modules.sources, (importer.project, survey), report)
+    return replace(organism, modules=modules) if consistent else None
 
 
 def _assemble(
     importer: Importer,
     sources: Sources,
-    given: tuple[Secrets, Mapping[str, str]],
+    inputs: tuple[Secrets, Mapping[str, str]],
     report: Mistakes,
 ) -> Organism | None:
-    (secrets, environ), home = given, importer.project
+    (secrets, environ), home = inputs, importer.project
     if not sources.documents or _lacks_extra(sources.documents[0], report):
         return None
     files = _parse_documents(sources, report)
@@ -293,15 +293,20 @@ def _provenance(
     bound, handoffs, policy = known
     keepers = list_keepers(bound)
     for item in (one for one in bound if one.listener.name in keepers and one.isolation is not None):
-        told = f'"{item.listener.name}" keeps notes in the server\'s engine, which no other process reaches'
+        message = (
+            f'"{item.listener.name}" keeps notes in the server\'s engine, which no other process reaches'
+        )
         report.error(
-            ConfigCode.PROVENANCE, SourceSpan(item.source.file, item.source.line), told, "leave isolation out"
+            ConfigCode.PROVENANCE,
+            SourceSpan(item.source.file, item.source.line),
+            message,
+            "leave isolation out",
         )
     if policy is None and "provenance" not in main.document.data.keys() - main.faulty:
         for item in (one for one in bound if one.listener.name in keepers):
-            told = f'"{item.listener.name}" keeps notes with the origin of their words, which nothing tracks here'
-            where = SourceSpan(item.source.file, item.source.line)
-            report.error(ConfigCode.PROVENANCE, where, told, "declare provenance:")
+            message = f'"{item.listener.name}" keeps notes with the origin of their words, which nothing tracks here'
+            span = SourceSpan(item.source.file, item.source.line)
+            report.error(ConfigCode.PROVENANCE, span, message, "declare provenance:")
         return None
     from agentserver.config.lineage import PolicyReader  # with all that it needs, which others do without
 
@@ -359,11 +364,11 @@ def _guards(main: ParsedDocument, bound: Sequence[BoundListener], binder: Binder
 def _equip_all(
     declared: Sequence[DeclaredListener],
     main: ParsedDocument,
-    given: tuple[list[BoundListener], Secrets, Limits],
+    inputs: tuple[list[BoundListener], Secrets, Limits],
     binder: Binder,
 ) -> tuple[list[BoundListener], LanguageModels | None]:
     """Return the listeners, agents with their tools, and the models."""
-    bound, secrets, limits = given
+    bound, secrets, limits = inputs
     models = None
     if "llm" in main.document.data.keys() - main.faulty:
         from agentserver.config.code.agents import derive_deadlines  # most organisms have none
@@ -416,8 +421,8 @@ def _read_network_parts(
     check_doors(files[0], declared, report)
     otel, main = read_otel(files[0], environ, report), (files[0].document, files[0].faulty)
     door, engine = read_http(*main, report), read_engine(*main, report)
-    where = files[0].document.locate(("engine", "postgres"))
-    source = None if engine is None else SourceLine(where.file, where.line)
+    span = files[0].document.locate(("engine", "postgres"))
+    source = None if engine is None else SourceLine(span.file, span.line)
     listeners = names_of(files).union(each.entry.name for each in declared)
     return {
         "identity": read_identity(*main, listeners, report),
@@ -438,11 +443,11 @@ def _read_serving(
     entry = McpServerEntry.model_validate(main.document.data["mcp_server"])
     known = names_of(files).union(each.entry.name for each in declared)
     for i, name in enumerate(entry.expose):
-        where = main.document.locate(("mcp_server", "expose", i))
+        span = main.document.locate(("mcp_server", "expose", i))
         if name not in known:
-            report.error(ConfigCode.NAME, where, f'unknown listener "{name}"', did_you_mean(name, known))
+            report.error(ConfigCode.NAME, span, f'unknown listener "{name}"', did_you_mean(name, known))
         elif name in entry.expose[:i]:
-            report.error(ConfigCode.REPEATED, where, f'"{name}" is exposed already')
+            report.error(ConfigCode.REPEATED, span, f'"{name}" is exposed already')
     trust, approvals = Trust(entry.trust), entry.approvals or ""
     return McpServing(tuple(entry.expose), trust, approvals, entry.deadline, entry.elicitation)
 
@@ -464,8 +469,8 @@ def _check_bound(
 def _find_retention(main: ParsedDocument) -> float:
     """Find for how long finished conversations are stored; infinite if that is not known, or nothing is stored."""
     engine = None if "engine" in main.faulty else sound_engine(main.document)
-    kept = main.journal or engine
-    return inf if kept is None else kept.retention
+    storage = main.journal or engine
+    return inf if storage is None else storage.retention
 
 
 def _check_declared(
@@ -497,16 +502,16 @@ def check_names(listeners: Iterable[DeclaredListener], report: Mistakes) -> None
     """Refuse repeated names."""
     first: dict[str, SourceSpan] = {}
     for declared in listeners:
-        where, name = declared.locate("name"), declared.entry.name
+        span, name = declared.locate("name"), declared.entry.name
         if "name" in declared.faulty:
             continue
         if name in first:
             report.error(
                 ConfigCode.TWICE,
-                where,
+                span,
                 f'duplicate listener "{name}" (first at {first[name].file}:{first[name].line})',
             )
-        first.setdefault(name, where)
+        first.setdefault(name, span)
 
 
 def check_peers(listeners: Iterable[DeclaredListener], known: set[str], report: Mistakes) -> None:
@@ -514,8 +519,8 @@ def check_peers(listeners: Iterable[DeclaredListener], known: set[str], report: 
     for declared in listeners:
         for i, peer in enumerate(declared.entry.peers):
             if peer not in known and not peer.startswith("system."):
-                where = declared.locate("peers", i)
-                report.error(ConfigCode.NAME, where, f'unknown listener "{peer}"', did_you_mean(peer, known))
+                span = declared.locate("peers", i)
+                report.error(ConfigCode.NAME, span, f'unknown listener "{peer}"', did_you_mean(peer, known))
         if declared.entry.acts and "peers" not in declared.entry.model_fields_set | declared.faulty:
             message = "an agent without peers can only answer its caller"
             report.warning(ConfigCode.PEERS, declared.locate(), message, "write peers: [] if intended")
@@ -533,9 +538,9 @@ def check_trust(main: ParsedDocument, listeners: Iterable[DeclaredListener], rep
     ]
     if main.lifespan is not None and main.lifespan.carries:
         places.append(main.document.locate(("lifespan", "carries")))
-    for where in places:
+    for span in places:
         message = "has no effect without provenance: in the main file"
-        report.error(ConfigCode.PROVENANCE, where, message, "add provenance: {mode: audit}")
+        report.error(ConfigCode.PROVENANCE, span, message, "add provenance: {mode: audit}")
 
 
 def check_roots(bound: Sequence[BoundListener], report: Mistakes) -> None:
@@ -552,14 +557,14 @@ def check_roots(bound: Sequence[BoundListener], report: Mistakes) -> None:
         if len(items) > 1 and not all(item.listener.broadcast for item in items):
             names = ", ".join(sorted(item.listener.name for item in items))
             message = f"{kind.__qualname__} is accepted by {names}: a message must select one with its to"
-            where = SourceSpan(items[-1].source.file, items[-1].source.line, "listeners")
-            report.warning(ConfigCode.SHARED, where, message, "or set broadcast: true on all of them")
+            span = SourceSpan(items[-1].source.file, items[-1].source.line, "listeners")
+            report.warning(ConfigCode.SHARED, span, message, "or set broadcast: true on all of them")
 
 
 def check_xml_names(bound: Iterable[BoundListener], project: Project, report: Mistakes) -> None:
     """Refuse two classes with the same XML name: documents with it would be ambiguous."""
     owners: dict[str, type] = {}
-    told: set[str] = set()
+    reported: set[str] = set()
     seen: set[type] = set()  # listeners of one module have all of its classes
     for item in bound:
         for kind in item.discovered:
@@ -568,13 +573,13 @@ def check_xml_names(bound: Iterable[BoundListener], project: Project, report: Mi
             seen.add(kind)
             name = str(vars(kind)["__xml_name__"])
             other = owners.setdefault(name, kind)
-            if other is not kind and name not in told:
-                told.add(name)
+            if other is not kind and name not in reported:
+                reported.add(name)
                 message = (
                     f"{_describe_class(other, project)} and {_describe_class(kind, project)} are both {name}"
                 )
-                where = SourceSpan(item.source.file, item.source.line)
-                report.error(ConfigCode.TWICE, where, message, "give one of them another name or namespace")
+                span = SourceSpan(item.source.file, item.source.line)
+                report.error(ConfigCode.TWICE, span, message, "give one of them another name or namespace")
 
 
 def _describe_class(kind: type, project: Project) -> str:
@@ -592,18 +597,21 @@ def read_otel(main: ParsedDocument, environ: Mapping[str, str], report: Mistakes
     data = main.document.data
     if "otel" in main.faulty or environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
-    asked = "otel" in data
-    entry = OtelEntry.model_validate(data["otel"] or {}) if asked else OtelEntry()
+    is_declared = "otel" in data
+    entry = OtelEntry.model_validate(data["otel"] or {}) if is_declared else OtelEntry()
     url = _url(entry, environ)
     if not url:
-        if asked:
-            why = f"has no endpoint, and the environment has no {BASE}"
+        if is_declared:
+            message = f"has no endpoint, and the environment has no {BASE}"
             report.error(
-                ConfigCode.MISSING, main.document.locate(("otel",)), why, "endpoint: http://localhost:4318"
+                ConfigCode.MISSING,
+                main.document.locate(("otel",)),
+                message,
+                "endpoint: http://localhost:4318",
             )
         return None
     if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
-        if asked:
+        if is_declared:
             report.error(ConfigCode.VALUE, main.document.locate(("otel",)), f"{BASE} is no address of HTTP")
         return None
     headers = dict(pair for name in HEADERS for pair in _pairs(environ.get(name, "")))
@@ -618,7 +626,7 @@ def read_otel(main: ParsedDocument, environ: Mapping[str, str], report: Mistakes
         entry.sample,
         entry.content,
         tuple(entry.redact),
-        asked=asked,
+        asked=is_declared,
         metrics=_signal_address(entry, environ, "METRICS"),
         events=_signal_address(entry, environ, "LOGS") if entry.events else "",
     )
@@ -643,9 +651,9 @@ def _signal_address(entry: OtelEntry, environ: Mapping[str, str], signal: str) -
     """
     if environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower() == "none":
         return ""
-    whole = environ.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
-    if entry.endpoint is None and whole:
-        return whole
+    full_url = environ.get(f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT")
+    if entry.endpoint is None and full_url:
+        return full_url
     base = entry.endpoint or environ.get(BASE, "")
     return base and f"{base.rstrip('/')}/v1/{signal.lower()}"
 
@@ -661,8 +669,8 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
 def _refuse_sums(conditions: Iterable[FieldCondition]) -> None:
     """Raise ConditionError for a sum under ``deny:`` of a listener whose messages a person may approve."""
     if any(one.total is not None for one in conditions):
-        told = "a sum cannot be under deny: of a listener with approval:, where a person could pass it"
-        raise ConditionError(told, "put the sum under approval.when")
+        message = "a sum cannot be under deny: of a listener with approval:, where a person could pass it"
+        raise ConditionError(message, "put the sum under approval.when")
 
 
 def check_conditions(
@@ -675,15 +683,22 @@ def check_conditions(
     known = {item.entry.name: item for item in declared}
     for item in bound:
         rule = item.listener.approval
-        asked = () if rule is None else rule.when
-        for keys, conditions in ((("approval", "when"), asked), (("deny",), item.listener.deny)):
+        approval_conditions = () if rule is None else rule.when
+        for keys, conditions in (
+            (("approval", "when"), approval_conditions),
+            (("deny",), item.listener.deny),
+        ):
             if not conditions:
                 continue
-            kept = [None if item.schema else vars(kind).get("__payload__") for kind in item.listener.payloads]
+            payload_types = [
+                None if item.schema else vars(kind).get("__payload__") for kind in item.listener.payloads
+            ]
             try:
-                fit_conditions([each if isinstance(each, PayloadType) else None for each in kept], conditions)
+                fit_conditions(
+                    [each if isinstance(each, PayloadType) else None for each in payload_types], conditions
+                )
                 check_windows(conditions, retention)
                 _refuse_sums(conditions if rule is not None and conditions is item.listener.deny else ())
             except ConditionError as error:
-                where = known[item.listener.name].locate(*keys)
-                report.error(ConfigCode.CONDITION, where, str(error), error.suggestion)
+                span = known[item.listener.name].locate(*keys)
+                report.error(ConfigCode.CONDITION, span, str(error), error.suggestion)

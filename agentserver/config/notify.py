@@ -55,13 +55,13 @@ class _NotifierReader:
     def read(self) -> Iterator[Notifier]:
         """Yield the sound notifiers."""
         entries = [NotifyEntry.model_validate(each) for each in self._document.data[KEY]]
-        named = index_by_name(entries, lambda at: self._document.locate((KEY, at, "name")), self._report)
-        for number, entry in named.values():
+        by_name = index_by_name(entries, lambda at: self._document.locate((KEY, at, "name")), self._report)
+        for number, entry in by_name.values():
             for at, name in enumerate(entry.listeners):
                 if name not in self._known:
-                    where = self._document.locate((KEY, number, "listeners", at))
-                    told = f'unknown listener "{name}"'
-                    self._report.error(ConfigCode.NAME, where, told, did_you_mean(name, self._known))
+                    span = self._document.locate((KEY, number, "listeners", at))
+                    message = f'unknown listener "{name}"'
+                    self._report.error(ConfigCode.NAME, span, message, did_you_mean(name, self._known))
             key = b"" if entry.secret is None else self._key(number, entry.secret)
             self._check_address(number, entry.webhook or "")
             yield Notifier(
@@ -76,14 +76,14 @@ class _NotifierReader:
 
     def _key(self, number: int, secret: str) -> bytes:
         """Decode the key of a webhook; empty after a finding."""
-        where = self._document.locate((KEY, number, "secret"))
-        self._report.check_secret(where, "secret", secret, self._secrets)
+        span = self._document.locate((KEY, number, "secret"))
+        self._report.check_secret(span, "secret", secret, self._secrets)
         try:
             key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
         except (binascii.Error, ValueError):
             key = b""
         if not SHORTEST <= len(key) <= LONGEST:
-            self._report.error(ConfigCode.VALUE, where, _NO_KEY, _MAKE)
+            self._report.error(ConfigCode.VALUE, span, _NO_KEY, _MAKE)
             return b""
         return key
 
@@ -91,13 +91,13 @@ class _NotifierReader:
         """Refuse a webhook that anyone on its way could read."""
         if not url:
             return
-        where = self._document.locate((KEY, number, "webhook"))
+        span = self._document.locate((KEY, number, "webhook"))
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname or "", parts.port
         except ValueError:
             host = ""
         if not host or parts.username is not None or not url.isascii() or not url.isprintable() or " " in url:
-            self._report.error(ConfigCode.VALUE, where, "is no address", '"https://NAME/PATH"')
+            self._report.error(ConfigCode.VALUE, span, "is no address", '"https://NAME/PATH"')
         elif parts.scheme != "https" and not is_loopback(host):
-            self._report.error(ConfigCode.VALUE, where, "needs TLS", '"https://..."')
+            self._report.error(ConfigCode.VALUE, span, "needs TLS", '"https://..."')

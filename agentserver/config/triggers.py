@@ -42,8 +42,8 @@ def read_hooks(
     if "hooks" not in main.document.data.keys() - main.faulty:
         return ()
     if "http" not in main.document.data:
-        where = main.document.locate(("hooks",))
-        binder.report.error(ConfigCode.MISSING, where, "needs a door", '"http: {}"')
+        span = main.document.locate(("hooks",))
+        binder.report.error(ConfigCode.MISSING, span, "needs a door", '"http: {}"')
     known = {each.listener.name: each for each in bound}
     reader = _HookReader(main, known, secrets, binder)
     entries = [HookEntry.model_validate(each) for each in main.document.data["hooks"]]
@@ -64,14 +64,14 @@ def _find_inboxes(
     document: Document, entries: Sequence[InboxEntry], payloads: PayloadFinder, report: Mistakes
 ) -> Iterator[Inbox]:
     """Yield the sound inboxes. Two with one folder would take each other's files."""
-    named = index_by_name(entries, lambda at: document.locate((INBOX, at, "name")), report)
+    by_name = index_by_name(entries, lambda at: document.locate((INBOX, at, "name")), report)
     folders: dict[str, str] = {}
     codecs = Codecs()
-    for number, entry in named.values():
+    for number, entry in by_name.values():
         other = folders.setdefault(normpath(entry.folder), entry.name)
         if other != entry.name:
-            where = document.locate((INBOX, number, "folder"))
-            report.error(ConfigCode.NAME, where, f"is the folder of {other} too", "one folder for each inbox")
+            span = document.locate((INBOX, number, "folder"))
+            report.error(ConfigCode.NAME, span, f"is the folder of {other} too", "one folder for each inbox")
         payload = payloads.find(number, entry)
         if payload is None:
             continue
@@ -91,10 +91,10 @@ class _HookReader:
     def read(self, entries: Sequence[HookEntry]) -> Iterator[Hook]:
         """Yield the sound hooks."""
         report = self._report
-        named = index_by_name(entries, lambda at: self._document.locate(("hooks", at, "name")), report)
-        for number, entry in named.values():
-            where = self._document.locate(("hooks", number, "secret"))
-            report.check_secret(where, "secret", entry.secret, self._secrets)
+        by_name = index_by_name(entries, lambda at: self._document.locate(("hooks", at, "name")), report)
+        for number, entry in by_name.values():
+            span = self._document.locate(("hooks", number, "secret"))
+            report.check_secret(span, "secret", entry.secret, self._secrets)
             payload = self._payloads.find(number, entry)
             if payload is None:
                 continue
@@ -143,8 +143,10 @@ class PayloadFinder:
         """Find the payload class of an entry; None after a finding."""
         listener = self._known.get(entry.listener)
         if listener is None:
-            told = f'unknown listener "{entry.listener}"'
-            self._refuse(ConfigCode.NAME, number, "listener", told, did_you_mean(entry.listener, self._known))
+            message = f'unknown listener "{entry.listener}"'
+            self._refuse(
+                ConfigCode.NAME, number, "listener", message, did_you_mean(entry.listener, self._known)
+            )
             return None
         accepted = listener.listener.payloads
         names = ", ".join(each.__qualname__ for each in accepted)
@@ -154,11 +156,11 @@ class PayloadFinder:
                     ConfigCode.MISSING, number, "payload", f"is missing: {entry.listener} accepts {names}"
                 )
             return accepted[0] if len(accepted) == 1 else None
-        where = self._document.locate((self._key, number, "payload"))
-        payload = self._binder.payload_class(where, entry.payload)
+        span = self._document.locate((self._key, number, "payload"))
+        payload = self._binder.payload_class(span, entry.payload)
         if payload is not None and payload not in accepted:
-            told = f"{entry.listener} does not accept {payload.__qualname__}"
-            self._refuse(ConfigCode.NAME, number, "payload", told, names)
+            message = f"{entry.listener} does not accept {payload.__qualname__}"
+            self._refuse(ConfigCode.NAME, number, "payload", message, names)
             return None
         return payload
 
@@ -166,13 +168,13 @@ class PayloadFinder:
         """Report the fields that a payload does not have."""
         for name in fields:
             if name not in known:
-                where = self._document.locate((self._key, number, "fields", name))
-                told = f'the payload has no field "{name}"'
-                self._binder.report.error(ConfigCode.NAME, where, told, did_you_mean(name, known))
+                span = self._document.locate((self._key, number, "fields", name))
+                message = f'the payload has no field "{name}"'
+                self._binder.report.error(ConfigCode.NAME, span, message, did_you_mean(name, known))
 
     def _refuse(self, code: ConfigCode, number: int, key: str, message: str, suggestion: str = "") -> None:
-        where = self._document.locate((self._key, number, key), missing=code is ConfigCode.MISSING)
-        self._binder.report.error(code, where, message, suggestion)
+        span = self._document.locate((self._key, number, key), missing=code is ConfigCode.MISSING)
+        self._binder.report.error(code, span, message, suggestion)
 
 
 SCHEDULES: Final = "schedules"
@@ -198,10 +200,10 @@ class _ScheduleReader:
 
     def read(self, entries: Sequence[ScheduleEntry]) -> Iterator[Schedule]:
         """Yield the sound schedules."""
-        named = index_by_name(
+        by_name = index_by_name(
             entries, lambda at: self._document.locate((SCHEDULES, at, "name")), self._report
         )
-        for number, entry in named.values():
+        for number, entry in by_name.values():
             recurrence, message = self._recurrence(number, entry), self._message(number, entry)
             if recurrence is not None and message is not None:
                 yield Schedule(
@@ -252,8 +254,8 @@ class _ScheduleReader:
 
     def _interval(self, number: int, entry: ScheduleEntry) -> Interval | None:
         if entry.every is None:
-            where = self._document.locate((SCHEDULES, number))
-            self._report.error(ConfigCode.MISSING, where, "needs every or cron", "every: 1h")
+            span = self._document.locate((SCHEDULES, number))
+            self._report.error(ConfigCode.MISSING, span, "needs every or cron", "every: 1h")
         elif entry.zone is not None:
             self._refuse(number, "zone", "means nothing without cron")
         elif entry.every < 1 or entry.every % 1:
@@ -273,12 +275,12 @@ class _ScheduleReader:
         found = CronExpression(fields, zone)
         try:
             found.next_after(0)
-            told = "" if len(fields.split()) == CRON_FIELDS else "has five fields"
+            message = "" if len(fields.split()) == CRON_FIELDS else "has five fields"
         except ValueError as error:
-            told = str(error)
-        if told:
-            self._refuse(number, "cron", told, "such as 0 7 * * 1-5, at seven on weekdays")
-        return None if told else found
+            message = str(error)
+        if message:
+            self._refuse(number, "cron", message, "such as 0 7 * * 1-5, at seven on weekdays")
+        return None if message else found
 
     def _refuse(self, number: int, key: str, message: str, suggestion: str = "") -> None:
         self._report.error(

@@ -129,12 +129,12 @@ def merge_limits(files: Iterable[ParsedDocument], report: Mistakes) -> Limits:
     first: dict[str, SourceSpan] = {}
     for parsed in files:
         for key, value in parsed.limits.items():
-            where = parsed.document.locate(("limits", key))
+            span = parsed.document.locate(("limits", key))
             if key in first:
                 report.error(
-                    ConfigCode.REPEATED, where, f"is already set at {first[key].file}:{first[key].line}"
+                    ConfigCode.REPEATED, span, f"is already set at {first[key].file}:{first[key].line}"
                 )
-            first.setdefault(key, where)
+            first.setdefault(key, span)
             values[key] = value
     return Limits(**values)
 
@@ -240,10 +240,10 @@ class KnownKeys:
 
 
 def _property(schema: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    others = [schema.get("additionalProperties", {}), *schema.get("patternProperties", {}).values()]
-    mapping = next((each for each in others if isinstance(each, dict) and each), {})
-    named: Mapping[str, Any] = schema.get("properties", {}).get(key, mapping)
-    return named
+    mappings = [schema.get("additionalProperties", {}), *schema.get("patternProperties", {}).values()]
+    mapping = next((each for each in mappings if isinstance(each, dict) and each), {})
+    found: Mapping[str, Any] = schema.get("properties", {}).get(key, mapping)
+    return found
 
 
 def _resolve(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -330,28 +330,28 @@ _TEXTS = {
 }
 
 
-def describe(fault: ErrorDetails, read_as: str | None = None, said: str = "") -> tuple[str, str]:
+def describe(fault: ErrorDetails, read_as: str | None = None, value: str = "") -> tuple[str, str]:
     """Return message and suggestion for one error of pydantic.
 
     Args:
         fault: the error.
         read_as: how YAML reads the value, when it is an unquoted scalar that is not text.
-        said: the value, when it is text that may be repeated.
+        value: the value, when it is text that may be repeated.
     """
     kind, context = fault["type"], fault.get("ctx", {})
-    instead = f', not "{said}"' if said else ""
+    instead = f', not "{value}"' if value else ""
     if kind in _EXPECTED:
         reading = f"; YAML reads this as {read_as}" if read_as else instead
         suggestion = "quote it" if read_as and kind == "string_type" else ""
-        if said and _EXPECTED[kind] == "a list":
-            suggestion = f"[{said}] is one"
-        if said.isdecimal() and "number" in _EXPECTED[kind]:
-            suggestion = f"{said} without quotation marks is one"
+        if value and _EXPECTED[kind] == "a list":
+            suggestion = f"[{value}] is one"
+        if value.isdecimal() and "number" in _EXPECTED[kind]:
+            suggestion = f"{value} without quotation marks is one"
         return f"{_EXPECTED[kind]} was expected{reading}", suggestion
     if kind == "spelling":
-        return f"{fault['msg']}{instead}", _suggest_path(said) if fault["msg"] == NO_PATH else ""
+        return f"{fault['msg']}{instead}", _suggest_path(value) if fault["msg"] == NO_PATH else ""
     if kind in {"literal_error", "enum"}:
-        near = did_you_mean(said, re.findall(r"'([^']*)'", context["expected"]))
+        near = did_you_mean(value, re.findall(r"'([^']*)'", context["expected"]))
         return f"must be {context['expected']}{instead}", near
     if kind in _TEXTS:
         units = isinstance(context.get("error"), UnitError)
@@ -364,7 +364,7 @@ def code_of(fault: ErrorDetails) -> ConfigCode:
     return _CODES.get(fault["type"], ConfigCode.VALUE)
 
 
-def _suggest_path(said: str) -> str:
+def _suggest_path(value: str) -> str:
     """Suggest a correction of a path in the notation of other tools."""
-    meant = re.sub(r"[:/#]+", ".", said.removesuffix(".py"))
-    return f'did you mean "{meant}"?' if re.fullmatch(DOTTED_PATTERN, meant) else ""
+    dotted = re.sub(r"[:/#]+", ".", value.removesuffix(".py"))
+    return f'did you mean "{dotted}"?' if re.fullmatch(DOTTED_PATTERN, dotted) else ""

@@ -105,45 +105,49 @@ class _AgentSetup:
     def _check_model(self, key: str, name: str, models: LanguageModels | None) -> None:
         known = {} if models is None else models.models
         if name not in known:
-            told = "no llm: declares any" if models is None else did_you_mean(name, known)
-            self._report.error(ConfigCode.NAME, self._declared.locate(key), f'unknown model "{name}"', told)
+            suggestion = "no llm: declares any" if models is None else did_you_mean(name, known)
+            self._report.error(
+                ConfigCode.NAME, self._declared.locate(key), f'unknown model "{name}"', suggestion
+            )
 
-    def _check_json(self, key: str, payload: type, *more: int) -> None:
+    def _check_json(self, key: str, payload: type, *position: int) -> None:
         """Refuse a class without a JSON form: the model needs its schema."""
         by_schema = self._item.schema is not None and payload in self._item.listener.payloads
         if "__payload__" not in vars(payload) or by_schema:
-            told = f"{payload.__qualname__} is bound to a hand-written XSD and has no JSON Schema for a model"
+            message = (
+                f"{payload.__qualname__} is bound to a hand-written XSD and has no JSON Schema for a model"
+            )
             self._report.error(
-                ConfigCode.TOOL, self._declared.locate(key, *more), told, "declare it with @xmlify"
+                ConfigCode.TOOL, self._declared.locate(key, *position), message, "declare it with @xmlify"
             )
 
     def _check_room(self, storage: int) -> None:
         """Refuse a history that does not fit into the storage of a thread."""
         needed = self._agent.history + RESERVE
         if needed > storage:
-            told = f"a history of {self._agent.history} bytes needs limits.storage of {needed} or more"
-            where = (
+            message = f"a history of {self._agent.history} bytes needs limits.storage of {needed} or more"
+            span = (
                 self._declared.locate("agent")
                 if self._declared.entry.agent
                 else self._declared.locate("model")
             )
-            self._report.error(ConfigCode.ROOM, where, told, f"it is {storage}")
+            self._report.error(ConfigCode.ROOM, span, message, f"it is {storage}")
 
     def _check_quarantine(self) -> None:
         """Refuse peers of a quarantined agent, and an answer class that can carry free text."""
         from agentserver.guards.lineage.reading import measure_channel  # needed by few
 
         if self._declared.entry.peers:
-            told = "a quarantined agent answers its caller and speaks to nobody else"
-            self._report.error(ConfigCode.QUARANTINE, self._declared.locate("peers"), told, "leave it out")
+            message = "a quarantined agent answers its caller and speaks to nobody else"
+            self._report.error(ConfigCode.QUARANTINE, self._declared.locate("peers"), message, "leave it out")
         answer = self._agent.answer
         if "__payload__" not in vars(answer):
             return
         found = measure_channel(Codecs([answer]).of(answer))
         if not found.closed:
-            told = f"{answer.__qualname__} can tell anything: {found}"
+            message = f"{answer.__qualname__} can tell anything: {found}"
             hint = "use booleans, enumerations and numbers with bounds"
-            self._report.error(ConfigCode.QUARANTINE, self._declared.locate("answer"), told, hint)
+            self._report.error(ConfigCode.QUARANTINE, self._declared.locate("answer"), message, hint)
 
     def _tools(self, listeners: Mapping[str, BoundListener]) -> Iterator[AgentTool]:
         for at, name in enumerate(self._declared.entry.peers):
@@ -164,16 +168,19 @@ class _AgentSetup:
         for tool in tools:
             users[tool.name].append(tool.listener)
         users[answers].append("its answer")
-        for name, taken in users.items():
-            if len(taken) > 1:
-                told = f'{" and ".join(taken)} would be one tool of the model, "{name}"'
+        for name, sources in users.items():
+            if len(sources) > 1:
+                message = f'{" and ".join(sources)} would be one tool of the model, "{name}"'
                 self._report.error(
-                    ConfigCode.TWICE, self._declared.locate("peers"), told, "rename one of them"
+                    ConfigCode.TWICE, self._declared.locate("peers"), message, "rename one of them"
                 )
             elif len(name) > LONGEST:
-                told = f'the tool "{name}" has a longer name than models take: {LONGEST} characters'
+                message = f'the tool "{name}" has a longer name than models take: {LONGEST} characters'
                 self._report.error(
-                    ConfigCode.TOOL, self._declared.locate("peers"), told, "shorten the name of the listener"
+                    ConfigCode.TOOL,
+                    self._declared.locate("peers"),
+                    message,
+                    "shorten the name of the listener",
                 )
 
 
@@ -245,8 +252,8 @@ def _models_of_agent(item: BoundListener) -> tuple[str, ...]:
 
 def _remote(name: str, models: LanguageModels) -> list[Backend]:
     choice, known = models.models.get(name), models.backends
-    named: Mapping[str, None] = dict.fromkeys(() if choice is None else choice.backends)
-    return [known[one] for one in named if one in known and known[one].provider != "scripted"]
+    names: Mapping[str, None] = dict.fromkeys(() if choice is None else choice.backends)
+    return [known[one] for one in names if one in known and known[one].provider != "scripted"]
 
 
 def _seconds(name: str, models: LanguageModels) -> float:

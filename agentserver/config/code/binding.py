@@ -63,18 +63,18 @@ class Binder:
         if declared.entry.isolation is not None or "isolation" in declared.faulty:
             return self._bind_isolated(declared)
         entry = declared.entry
-        made = entry.model is not None and entry.handler is None
-        signature = self._ready_made(declared) if made else self._signature(declared)
-        named = self._named_classes(declared, "payload_class", declared.entry.payload_class)
+        is_agent = entry.model is not None and entry.handler is None
+        signature = self._ready_made(declared) if is_agent else self._signature(declared)
+        classes = self._named_classes(declared, "payload_class", declared.entry.payload_class)
         replies = self._named_classes(declared, "replies", declared.entry.replies)
         settings = self._settings(declared)
         schema = self._schema(declared)
-        if signature is None or named is None or replies is None:
+        if signature is None or classes is None or replies is None:
             return None
         if isinstance(settings, SignatureRefusal) or isinstance(schema, SignatureRefusal):
             return None
         code, found = signature
-        payloads = self._payloads(declared, named, found)
+        payloads = self._payloads(declared, classes, found)
         if not payloads:
             return None
         self._warn(declared, found)
@@ -113,7 +113,7 @@ class Binder:
             )
             return None
         listener, source = _facts(declared, payloads, self.report)
-        forms = [derive(made) for kind in payloads if (made := source_function(kind)) is not None]
+        forms = [derive(function) for kind in payloads if (function := source_function(kind)) is not None]
         answers = tuple(dict.fromkeys(kind for form in forms for kind in form.answers))
         listener = replace(
             listener,
@@ -126,21 +126,21 @@ class Binder:
         )
 
     def _signature(self, declared: DeclaredListener) -> tuple[Handler, Signature] | None:
-        where = declared.locate("handler", missing=declared.entry.handler is None)
+        span = declared.locate("handler", missing=declared.entry.handler is None)
         if "handler" in declared.faulty:
             return None
         if declared.entry.handler is None:
             self.report.error(
-                ConfigCode.MISSING, where, "is missing", "or a model, for an agent that is made of one"
+                ConfigCode.MISSING, span, "is missing", "or a model, for an agent that is made of one"
             )
             return None
-        handler = self.resolve(declared.entry.handler, where)
+        handler = self.resolve(declared.entry.handler, span)
         if handler is None:
             return None
         found = read_signature(handler)
         if isinstance(found, SignatureRefusal):
             place = f"{self._project.show(found.file)}:{found.line}: " if found.file else ""
-            self.report.error(ConfigCode.HANDLER, where, place + found.message)
+            self.report.error(ConfigCode.HANDLER, span, place + found.message)
             return None
         return found.handler, found
 
@@ -149,9 +149,9 @@ class Binder:
         entry, made_of = declared.entry, ("prompt", "answer")
         for key in made_of:
             if getattr(entry, key) is None and key not in declared.faulty:
-                where = declared.locate(key, missing=True)
+                span = declared.locate(key, missing=True)
                 self.report.error(
-                    ConfigCode.MISSING, where, "is missing", f"a listener with a model has {key}:"
+                    ConfigCode.MISSING, span, "is missing", f"a listener with a model has {key}:"
                 )
         if entry.prompt is None or entry.answer is None:
             return None
@@ -168,15 +168,15 @@ class Binder:
             (), returns_bytes=False, function=nothing, file="", line=0, handler=refuse_call
         )
 
-    def resolve(self, path: str, where: SourceSpan) -> object | None:
+    def resolve(self, path: str, span: SourceSpan) -> object | None:
         """Import the object of a dotted path; None after a finding."""
         found = self.importer.resolve(path)
         if isinstance(found, ResolveFailure):
             if not found.repeated:
-                self.report.error(ConfigCode.IMPORT, where, found.message, found.suggestion)
+                self.report.error(ConfigCode.IMPORT, span, found.message, found.suggestion)
             return None
         if found is None:
-            self.report.error(ConfigCode.CLASS, where, f'"{path}" is None')
+            self.report.error(ConfigCode.CLASS, span, f'"{path}" is None')
         return found
 
     def _named_classes(
@@ -189,22 +189,22 @@ class Binder:
         sound = tuple(kind for kind in found if kind is not None)
         return sound if len(sound) == len(found) else None
 
-    def payload_class(self, where: SourceSpan, path: str) -> type | None:
+    def payload_class(self, span: SourceSpan, path: str) -> type | None:
         """Import the payload class of a dotted path; None after a finding."""
-        found = self.resolve(path, where)
+        found = self.resolve(path, span)
         if found is None:
             return None
         if not isinstance(found, type):
-            self.report.error(ConfigCode.CLASS, where, f'"{path}" is not a class')
+            self.report.error(ConfigCode.CLASS, span, f'"{path}" is not a class')
         elif found in SYSTEM_PAYLOADS:
             self.report.error(
-                ConfigCode.CLASS, where, f"{found.__name__} belongs to the system", "leave it out"
+                ConfigCode.CLASS, span, f"{found.__name__} belongs to the system", "leave it out"
             )
         elif not is_payload(found):
             place = self._project.show(origin(found))
             self.report.error(
                 ConfigCode.CLASS,
-                where,
+                span,
                 f"the class {found.__qualname__} ({place}) is not @xmlify",
                 "decorate it",
             )
@@ -213,41 +213,41 @@ class Binder:
         return None
 
     def _payloads(
-        self, declared: DeclaredListener, named: tuple[type, ...], found: Signature
+        self, declared: DeclaredListener, declared_classes: tuple[type, ...], found: Signature
     ) -> tuple[type, ...]:
         """Choose the accepted classes: those in the YAML, or else in the annotation; empty after a finding.
 
         An annotation may name additional classes: the answers that the handler gets from its peers.
         """
-        where = declared.locate("payload_class", missing=True)
+        span = declared.locate("payload_class", missing=True)
         annotated = tuple(kind for kind in found.payloads if kind not in SYSTEM_PAYLOADS)
         if "payload_class" in declared.faulty:
             return ()
-        if not named and not annotated:
+        if not declared_classes and not annotated:
             suggestion = "name the class here" + (
                 "" if declared.entry.model else ", or annotate the handler's first parameter with it"
             )
-            told = (
+            problem = (
                 "is missing"
                 if declared.entry.model
                 else "is missing, and the handler's annotation names no class"
             )
-            self.report.error(ConfigCode.MISSING, where, told, suggestion)
+            self.report.error(ConfigCode.MISSING, span, problem, suggestion)
             return ()
-        if named and annotated and not set(named) & set(annotated):
-            told = ", ".join(kind.__qualname__ for kind in annotated)
+        if declared_classes and annotated and not set(declared_classes) & set(annotated):
+            names = ", ".join(kind.__qualname__ for kind in annotated)
             message = (
-                f"{self._place(found)}: the handler's annotation names {told}, which payload_class does not"
+                f"{self._place(found)}: the handler's annotation names {names}, which payload_class does not"
             )
             self.report.error(ConfigCode.HANDLER, declared.locate("handler"), message, "make them agree")
             return ()
-        untaken = [kind.__qualname__ for kind in named if annotated and kind not in annotated]
+        untaken = [kind.__qualname__ for kind in declared_classes if annotated and kind not in annotated]
         if untaken:
             message = f"{self._place(found)}: the handler's annotation leaves out {', '.join(untaken)}"
             self.report.warning(
                 ConfigCode.HANDLER, declared.locate("handler"), message, "payload_class accepts it"
             )
-        return tuple(dict.fromkeys(named or annotated))
+        return tuple(dict.fromkeys(declared_classes or annotated))
 
     def _place(self, found: Signature) -> str:
         return f"{self._project.show(found.file)}:{found.line}"
@@ -262,24 +262,24 @@ class Binder:
             message = "shows a value from ${...} to peers and models, and log output hides it"
             self.report.warning(ConfigCode.SECRET, declared.locate("description"), message)
 
-    def text(self, name: str, where: SourceSpan, limit: int) -> str | None:
+    def text(self, name: str, span: SourceSpan, limit: int) -> str | None:
         """Read a text file of the project of at most ``limit`` bytes; None after a finding."""
         path = self._project.file(name)
         if isinstance(path, NoFile):
-            self.report.error(ConfigCode.FILE, where, *path)
+            self.report.error(ConfigCode.FILE, span, *path)
             return None
         try:
             with path.open("rb") as stream:
                 data = stream.read(limit + 1)
             text = data.decode("utf-8")
         except OSError as error:
-            self.report.error(ConfigCode.FILE, where, f'"{name}" cannot be read: {error.strerror}')
+            self.report.error(ConfigCode.FILE, span, f'"{name}" cannot be read: {error.strerror}')
             return None
         except UnicodeDecodeError:
-            self.report.error(ConfigCode.FILE, where, f'"{name}" is not UTF-8', "save it in that encoding")
+            self.report.error(ConfigCode.FILE, span, f'"{name}" is not UTF-8', "save it in that encoding")
             return None
         if len(data) > limit:
-            self.report.error(ConfigCode.FILE, where, f'"{name}" is larger than {limit} bytes')
+            self.report.error(ConfigCode.FILE, span, f'"{name}" is larger than {limit} bytes')
             return None
         return text
 
@@ -295,7 +295,7 @@ class Binder:
 
     def _settings(self, declared: DeclaredListener) -> object | SignatureRefusal | None:
         """Make an instance of the settings class; None without one; a refusal after a finding."""
-        entry, where = declared.entry, declared.locate("settings_class")
+        entry, span = declared.entry, declared.locate("settings_class")
         if {"settings", "settings_class"} & declared.faulty:
             return SignatureRefusal("settings")
         if entry.settings_class is None:
@@ -305,55 +305,55 @@ class Binder:
             suggestion = "add settings_class: the dotted path of a dataclass with these fields"
             self.report.error(ConfigCode.SETTINGS, declared.locate("settings"), refusal.message, suggestion)
             return refusal
-        kind = self.resolve(entry.settings_class, where)
+        kind = self.resolve(entry.settings_class, span)
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
             at = ("listeners", declared.index)
-            given = SettingsValues(
+            values = SettingsValues(
                 declared.document, (*at, "settings"), entry.settings, (*at, "settings_class")
             )
-            made = make_settings(kind, given, self._project, self.report)
-            return made if made is not None else SignatureRefusal("settings")
+            settings = make_settings(kind, values, self._project, self.report)
+            return settings if settings is not None else SignatureRefusal("settings")
         if kind is not None:
-            self.report.error(ConfigCode.CLASS, where, f'"{entry.settings_class}" is not a dataclass')
+            self.report.error(ConfigCode.CLASS, span, f'"{entry.settings_class}" is not a dataclass')
         return SignatureRefusal("settings class")
 
     def lifespan(self, parsed: ParsedDocument) -> Lifespan | None:
         """Import the lifespan of the organism, and check it without calling it."""
         if parsed.lifespan is None:
             return None
-        alone = isinstance(parsed.document.data["lifespan"], str)
-        where = parsed.document.locate(("lifespan",) if alone else ("lifespan", "use"))
+        is_path = isinstance(parsed.document.data["lifespan"], str)
+        span = parsed.document.locate(("lifespan",) if is_path else ("lifespan", "use"))
         path = parsed.lifespan.use
-        found = self.resolve(path, where)
+        found = self.resolve(path, span)
         if found is None:
             return None
         if inspect.isasyncgenfunction(found) or inspect.iscoroutinefunction(found) or not callable(found):
             message = f'"{path}" must return an async context manager when it is called'
             self.report.error(
-                ConfigCode.LIFESPAN, where, message, "decorate it with contextlib.asynccontextmanager"
+                ConfigCode.LIFESPAN, span, message, "decorate it with contextlib.asynccontextmanager"
             )
             return None
         if isinstance(attempt(lambda: inspect.signature(found).bind()), Crash):
-            self.report.error(ConfigCode.LIFESPAN, where, f'"{path}" must be callable without arguments')
+            self.report.error(ConfigCode.LIFESPAN, span, f'"{path}" must be callable without arguments')
             return None
         return cast("Lifespan", found)
 
 
 def _find_chat_member(declared: DeclaredListener, payloads: tuple[type, ...], report: Mistakes) -> str:
     """Find the member of the payload that takes a chat's text; empty for no chats, or after a finding."""
-    asked = declared.entry.openai
-    if asked is False:
+    setting = declared.entry.openai
+    if setting is False:
         return ""
-    where, named = declared.locate("openai"), None if asked is True else asked
+    span, member = declared.locate("openai"), None if setting is True else setting
     if len(payloads) != 1:
-        told = f"it accepts {len(payloads)} payload classes, and the text of a chat fits only one"
-        report.error(ConfigCode.OPENAI, where, told)
+        message = f"it accepts {len(payloads)} payload classes, and the text of a chat fits only one"
+        report.error(ConfigCode.OPENAI, span, message)
         return ""
     known = None if declared.entry.schema_file is not None else vars(payloads[0]).get("__payload__")
     try:
-        return find_text_member(known if isinstance(known, PayloadType) else None, named)
+        return find_text_member(known if isinstance(known, PayloadType) else None, member)
     except TextMemberError as error:
-        report.error(ConfigCode.OPENAI, where, str(error), error.suggestion)
+        report.error(ConfigCode.OPENAI, span, str(error), error.suggestion)
         return ""
 
 
@@ -361,7 +361,7 @@ def _facts(
     declared: DeclaredListener, payloads: tuple[type, ...], report: Mistakes
 ) -> tuple[Listener, SourceLine]:
     """Collect the facts for the core, and the place of the declaration."""
-    entry, where = declared.entry, declared.locate()
+    entry, span = declared.entry, declared.locate()
     listener = Listener(
         name=entry.name,
         payloads=payloads,
@@ -378,4 +378,4 @@ def _facts(
         progress=entry.progress,
         chat=_find_chat_member(declared, payloads, report),
     )
-    return listener, SourceLine(where.file, where.line)
+    return listener, SourceLine(span.file, span.line)

@@ -104,33 +104,34 @@ class LoadedModules:
         """Compare the modules with their files; an importer of a changed module counts as changed."""
         modules = self.present()
         sources = {name: self._source(name, module) for name, module in modules.items()}
-        why: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for name, module in modules.items():
             if (now := _read(module)) is None or now != sources[name].data:
-                why[name] = f"{self._file(module)} {'is gone' if now is None else 'has changed'}"
-        asked = {
+                reasons[name] = f"{self._file(module)} {'is gone' if now is None else 'has changed'}"
+        requested = {
             name: set(_imports(name, modules, sources[name])) | set(_names_held(name, modules))
             for name in modules
-            if name not in why
+            if name not in reasons
         }
-        news = {name: self._news(names, sources[name].since) for name, names in asked.items()}
-        why |= {name: f"it imports {new}, which is new" for name, new in news.items() if new}
-        while found := _find_importers(asked, why):
-            why |= {
-                name: _explain_held(why[cause], self._file(modules[cause])) for name, cause in found.items()
+        news = {name: self._news(names, sources[name].since) for name, names in requested.items()}
+        reasons |= {name: f"it imports {new}, which is new" for name, new in news.items() if new}
+        while found := _find_importers(requested, reasons):
+            reasons |= {
+                name: _explain_held(reasons[cause], self._file(modules[cause]))
+                for name, cause in found.items()
             }
-        kept = {name: module for name, module in modules.items() if name not in why}
-        return Survey(kept, {name: sources[name] for name in kept}, why)
+        unchanged = {name: module for name, module in modules.items() if name not in reasons}
+        return Survey(unchanged, {name: sources[name] for name in unchanged}, reasons)
 
     def prepare_succession(self, after: LoadedModules) -> Succession:
         """Prepare the transfer of names to the modules of the next organism."""
-        later, modules = after.present(), self.present()
-        why = {
+        replacements, modules = after.present(), self.present()
+        reasons = {
             name: after.why.get(name, f"{self._file(module)} is imported once more")
             for name, module in modules.items()
-            if original(later.get(name, module)) is not original(module) or name in after.why
+            if original(replacements.get(name, module)) is not original(module) or name in after.why
         }
-        return Succession(self, after, modules, why)
+        return Succession(self, after, modules, reasons)
 
     def forget(self) -> None:
         """Remove from the process the modules that this load imported."""
@@ -219,16 +220,16 @@ class Succession(NamedTuple):
         space = self.after.namespace
         if space is None or space.over:
             return _nothing
-        earlier, later = self.before.namespace, space.modules()
+        earlier, replacements = self.before.namespace, space.modules()
         fresh = {
             name
-            for name, each in later.items()
+            for name, each in replacements.items()
             if not isinstance(each, PackageView) and each.__name__ != name
         }
         aside = "" if not self.replaced else root_package() if earlier is None else earlier.name
         for name in self.replaced:
             _move(self.present[name], name, f"{aside}.{name}")
-        for name, module in later.items() if fresh else ():
+        for name, module in replacements.items() if fresh else ():
             if name in fresh or isinstance(module, PackageView):
                 rename(module, name)
                 sys.modules[name] = module
@@ -340,18 +341,20 @@ def _names_held(name: str, modules: Mapping[str, ModuleType]) -> Iterator[str]:
             yield found
 
 
-def _find_importers(asked: Mapping[str, set[str]], why: Mapping[str, str]) -> Mapping[str, str]:
+def _find_importers(requested: Mapping[str, set[str]], reasons: Mapping[str, str]) -> Mapping[str, str]:
     """Find the modules that import a replaced module, with that module."""
     return {
-        name: min(names & why.keys())
-        for name, names in asked.items()
-        if name not in why and not names.isdisjoint(why)
+        name: min(names & reasons.keys())
+        for name, names in requested.items()
+        if name not in reasons and not names.isdisjoint(reasons)
     }
 
 
-def _explain_held(why: str, file: str) -> str:
+def _explain_held(reason: str, file: str) -> str:
     return (
-        why if why.startswith("it imports ") else f"it imports {file}, which {why.removeprefix(f'{file} ')}"
+        reason
+        if reason.startswith("it imports ")
+        else f"it imports {file}, which {reason.removeprefix(f'{file} ')}"
     )
 
 
@@ -412,23 +415,23 @@ class Search:
 
     def first(self, value: object) -> ObjectInUse | None:
         """Find the first object, reachable from a value, of a replaced module."""
-        found, waiting = _as_replaced(value, self._replaced), [value]
-        while found is None and waiting:
+        found, queue = _as_replaced(value, self._replaced), [value]
+        while found is None and queue:
             if len(self._seen) > LOOKED:
                 return ObjectInUse("", "")
-            one = waiting.pop()
+            one = queue.pop()
             for inner in gc.get_referents(one) if _open(one, self._project) else ():
-                found = found or self._check_value(inner, waiting)
+                found = found or self._check_value(inner, queue)
         return found
 
-    def _check_value(self, value: object, waiting: list[object]) -> ObjectInUse | None:
+    def _check_value(self, value: object, queue: list[object]) -> ObjectInUse | None:
         """Return the value if it is of a replaced module; queue any other for the search."""
         if id(value) in self._seen or id(value) in self._closed:
             return None
         found = _as_replaced(value, self._replaced)
         if found is None and gc.is_tracked(value):  # nothing else holds anything
             self._seen[id(value)] = value
-            waiting.append(value)
+            queue.append(value)
         return found
 
 

@@ -141,30 +141,30 @@ class _Source:
         return called.__name__ if getattr(called, "__module__", "") == requests.__name__ else ""  # type: ignore[attr-defined]
 
     def _report_request(self, node: ast.Call) -> None:
-        written = ast.unparse(node.func)
+        callee = ast.unparse(node.func)
         self._report(
-            node, f"{written}() is not awaited, so that it does nothing", f"write await {written}(...)"
+            node, f"{callee}() is not awaited, so that it does nothing", f"write await {callee}(...)"
         )
 
     def _judge(self, node: ast.Call, called: object) -> None:
         """Report a call whose result differs from run to run."""
-        written = ast.unparse(node.func)
+        callee = ast.unparse(node.func)
         if called is open:
-            self._report(node, f"{written}() reads or writes a file", _ONCE)
+            self._report(node, f"{callee}() reads or writes a file", _ONCE)
             return
         if isinstance(node.func, ast.Attribute) and node.func.attr in _FILES and called is None:
-            self._report(node, f"{written}() reads or writes a file", _ONCE)
+            self._report(node, f"{callee}() reads or writes a file", _ONCE)
             return
         name = _name_of(called)
         top = name.partition(".")[0]
         if top not in _HELP or any(name == same or name.startswith(f"{same}.") for same in _SAME):
             return
         if top != "datetime" or name.rpartition(".")[2] in _CLOCKS:
-            self._report(node, f"{written}() may differ when the flow is run again", _HELP[top])
+            self._report(node, f"{callee}() may differ when the flow is run again", _HELP[top])
 
     def _look_at_loop(self, iterated: ast.expr) -> None:
-        named = isinstance(iterated, ast.Name) and iterated.id in self._sets
-        if named or _makes_set(iterated):
+        is_set = isinstance(iterated, ast.Name) and iterated.id in self._sets
+        if is_set or _makes_set(iterated):
             self._report(
                 iterated, f"the order of {ast.unparse(iterated)} differs from process to process", "sort it"
             )
@@ -193,9 +193,9 @@ _BUILTINS: Final[Mapping[str, object]] = MappingProxyType(
 
 def _list_sources(function: Callable[..., Any]) -> Iterator[_Source]:
     """Yield a function and those of its module that it calls. One without readable source is left out."""
-    waiting, seen = [function], set[object]()
-    while waiting:
-        each = waiting.pop(0)
+    queue, seen = [function], set[object]()
+    while queue:
+        each = queue.pop(0)
         if each in seen or not isinstance(each, FunctionType):
             continue
         seen.add(each)
@@ -204,7 +204,7 @@ def _list_sources(function: Callable[..., Any]) -> Iterator[_Source]:
         except (OSError, SyntaxError, TypeError, ValueError):
             continue
         yield source
-        waiting += source.calls
+        queue += source.calls
 
 
 def _name_of(called: object) -> str:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 def read_isolation(declared: DeclaredListener, project: Project, report: Mistakes) -> Isolation | None:
     """Read the isolation of a listener; None after a finding."""
     entry = declared.entry
-    asked, handler = entry.isolation, entry.handler
-    assert asked is not None  # nobody else is looked at
+    isolation, handler = entry.isolation, entry.handler
+    assert isolation is not None  # nobody else is looked at
     found = [*_mistakes(declared, project)]
     for key, message, suggestion in found:
         report.error(
@@ -48,23 +48,23 @@ def read_isolation(declared: DeclaredListener, project: Project, report: Mistake
     if found or handler is None:
         return None
     return Isolation(
-        memory=asked.memory,
-        cpu=asked.cpu,
-        files=asked.files,
-        disk=asked.disk,
-        read=tuple(asked.read),
-        scratch=asked.scratch,
-        ports=tuple(asked.ports),
-        recycle=asked.recycle,
-        warm=asked.warm,
-        environment=dict(asked.env),
+        memory=isolation.memory,
+        cpu=isolation.cpu,
+        files=isolation.files,
+        disk=isolation.disk,
+        read=tuple(isolation.read),
+        scratch=isolation.scratch,
+        ports=tuple(isolation.ports),
+        recycle=isolation.recycle,
+        warm=isolation.warm,
+        environment=dict(isolation.env),
         handler=handler,
         payloads=tuple(entry.payload_class or ()),
         replies=tuple(entry.replies or ()),
         settings_class=entry.settings_class,
         settings=entry.settings,
-        lifespan=asked.worker_lifespan,
-        remote=asked.remote,
+        lifespan=isolation.worker_lifespan,
+        remote=isolation.remote,
     )
 
 
@@ -74,8 +74,8 @@ _Found: TypeAlias = tuple[tuple[str | int, ...], str, str]
 
 def _mistakes(declared: DeclaredListener, project: Project) -> Iterator[_Found]:
     entry = declared.entry
-    asked = entry.isolation
-    assert asked is not None  # see above
+    isolation = entry.isolation
+    assert isolation is not None  # see above
     if entry.handler is None:
         yield ("isolation",), "an agent that is made of a model has no code to run elsewhere", "leave it out"
         return
@@ -89,10 +89,10 @@ def _mistakes(declared: DeclaredListener, project: Project) -> Iterator[_Found]:
         yield ("schema",), "a process of its own takes no hand-written schema", "bind it to the class"
     path = beside_handler(entry)
     if path:
-        told = f'"{path}" is in the module of the handler, which the server would import for it'
-        yield ("isolation",), told, "put the classes into a module of their own"
-    yield from _of_handler(entry.handler, asked, project)
-    yield from _of_values(asked, project)
+        message = f'"{path}" is in the module of the handler, which the server would import for it'
+        yield ("isolation",), message, "put the classes into a module of their own"
+    yield from _of_handler(entry.handler, isolation, project)
+    yield from _of_values(isolation, project)
 
 
 def beside_handler(entry: ListenerEntry) -> str:
@@ -102,30 +102,32 @@ def beside_handler(entry: ListenerEntry) -> str:
     return next((path for path in classes if path.rpartition(".")[0] == home), "")
 
 
-def _of_handler(path: str, asked: IsolationEntry, project: Project) -> Iterator[_Found]:
+def _of_handler(path: str, isolation: IsolationEntry, project: Project) -> Iterator[_Found]:
     home, _, name = path.rpartition(".")
     file = _file(project.root, home)
     if file is not None:
-        yield from (((("handler",)), told, hint) for told, hint in _unfit(file, name, project.show(file)))
-        if asked.worker_lifespan is None and _needy(file, name):
-            told = f"{name} asks for a resource, and its process has none: it has no worker_lifespan"
-            yield ("isolation",), told, "name an async context manager: isolation: {worker_lifespan: ...}"
+        yield from (
+            ((("handler",)), message, hint) for message, hint in _unfit(file, name, project.show(file))
+        )
+        if isolation.worker_lifespan is None and _needy(file, name):
+            message = f"{name} asks for a resource, and its process has none: it has no worker_lifespan"
+            yield ("isolation",), message, "name an async context manager: isolation: {worker_lifespan: ...}"
     elif find_spec(home.partition(".")[0]) is None:
-        told = f'there is no module "{home}" in {project.root} or among the installed packages'
-        yield ("handler",), told, did_you_mean(home, project.names())
+        message = f'there is no module "{home}" in {project.root} or among the installed packages'
+        yield ("handler",), message, did_you_mean(home, project.names())
 
 
-def _of_values(asked: IsolationEntry, project: Project) -> Iterator[_Found]:
-    proxied = any(name.upper().endswith("_PROXY") for name in asked.env)
-    for name, value in asked.env.items() if asked.ports and not proxied else ():
+def _of_values(isolation: IsolationEntry, project: Project) -> Iterator[_Found]:
+    proxied = any(name.upper().endswith("_PROXY") for name in isolation.env)
+    for name, value in isolation.env.items() if isolation.ports and not proxied else ():
         host = _nameless(value)
         if host:
-            told = f"there is no DNS behind the wall, so {host} is not found"
-            yield ("isolation", "env", name), told, "give an address, or ask a listener that has the net"
-    for i, path in enumerate(asked.read):
-        told = unreadable(project, path)
-        if told:
-            yield ("isolation", "read", i), told, "name the files that it reads, relative to the project"
+            message = f"there is no DNS behind the wall, so {host} is not found"
+            yield ("isolation", "env", name), message, "give an address, or ask a listener that has the net"
+    for i, path in enumerate(isolation.read):
+        message = unreadable(project, path)
+        if message:
+            yield ("isolation", "read", i), message, "name the files that it reads, relative to the project"
 
 
 def unreadable(project: Project, path: str) -> str:
@@ -144,8 +146,8 @@ def _needy(file: Path, name: str) -> bool:
         tree = ast.parse(file.read_bytes())
     except (SyntaxError, ValueError):  # told of refuse_call
         return False
-    made = (node for node in tree.body if isinstance(node, ast.AsyncFunctionDef) and node.name == name)
-    calls = (each.func for node in made for each in ast.walk(node) if isinstance(each, ast.Call))
+    functions = (node for node in tree.body if isinstance(node, ast.AsyncFunctionDef) and node.name == name)
+    calls = (each.func for node in functions for each in ast.walk(node) if isinstance(each, ast.Call))
     return any(isinstance(called, ast.Attribute) and called.attr == "resource" for called in calls)
 
 
@@ -175,15 +177,17 @@ def _unfit(file: Path, name: str, shown: str) -> Iterator[tuple[str, str]]:
     except (SyntaxError, ValueError) as error:
         yield f"{shown}: {type(error).__name__}: {error}", ""
         return
-    made = {node.name: node for node in tree.body if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef)}
+    functions = {
+        node.name: node for node in tree.body if isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef)
+    }
     imports = (node.names for node in tree.body if isinstance(node, ast.ImportFrom))
     brought = {alias.asname or alias.name for names in imports for alias in names}
     targets = (target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets)
-    named = {target.id for target in targets if isinstance(target, ast.Name)}
-    if name not in made and name not in brought | named:
-        yield f'there is no name "{name}" in {shown}', did_you_mean(name, made)
-    elif isinstance(made.get(name), ast.FunctionDef):
-        yield f"{shown}:{made[name].lineno}: {name} is not async", "write async def"
+    constants = {target.id for target in targets if isinstance(target, ast.Name)}
+    if name not in functions and name not in brought | constants:
+        yield f'there is no name "{name}" in {shown}', did_you_mean(name, functions)
+    elif isinstance(functions.get(name), ast.FunctionDef):
+        yield f"{shown}:{functions[name].lineno}: {name} is not async", "write async def"
 
 
 def check_doors(main: ParsedDocument, declared: Sequence[DeclaredListener], report: Mistakes) -> None:
@@ -192,11 +196,13 @@ def check_doors(main: ParsedDocument, declared: Sequence[DeclaredListener], repo
         return
     for each in declared:
         if _is_remote(each):
-            told = "its workers come through the door, and there is no http:, which says where the door is"
-            report.error(ConfigCode.ISOLATION, each.locate("isolation"), told, "add http: {}")
+            message = "its workers come through the door, and there is no http:, which says where the door is"
+            report.error(ConfigCode.ISOLATION, each.locate("isolation"), message, "add http: {}")
         if each.entry.openai is not False:
-            told = "chat clients come through the door, and there is no http:, which says where the door is"
-            report.error(ConfigCode.OPENAI, each.locate("openai"), told, "add http: {}")
+            message = (
+                "chat clients come through the door, and there is no http:, which says where the door is"
+            )
+            report.error(ConfigCode.OPENAI, each.locate("openai"), message, "add http: {}")
 
 
 def read_part(
@@ -217,12 +223,16 @@ def read_part(
     sources.read(path)
     models: list[type[IncludedFile]] = [OrganismFile, *[IncludedFile] * len(sources.documents)]
     files = [parse(*pair, report) for pair in zip(sources.documents, models, strict=False)]
-    asked = _find(files, listener, report)
-    bound = None if asked is None else _bind_remote(asked, Project(root, shown_directory(path, root)), report)
+    declared = _find(files, listener, report)
+    bound = (
+        None
+        if declared is None
+        else _bind_remote(declared, Project(root, shown_directory(path, root)), report)
+    )
     limits = merge_limits(files, report)
-    place, secrets = None if asked is None else asked.locate(), Secrets.of(sources.values)
-    every = report.settle([document.file for document in sources.documents], secrets)
-    mistakes = tuple(each for each in every if each.severity is Severity.ERROR and _concerns(each, place))
+    place, secrets = None if declared is None else declared.locate(), Secrets.of(sources.values)
+    findings = report.settle([document.file for document in sources.documents], secrets)
+    mistakes = tuple(each for each in findings if each.severity is Severity.ERROR and _concerns(each, place))
     if mistakes or bound is None:
         return None, mistakes
     return Organism(files[0].name, root, (bound,), limits, None, secrets, tuple(sources.files)), ()
@@ -230,17 +240,17 @@ def read_part(
 
 def _find(files: Sequence[ParsedDocument], listener: str, report: Mistakes) -> DeclaredListener | None:
     """Find the requested listener; None after a finding."""
-    every = [each for file in files for each in file.listeners]
-    asked = next((each for each in every if each.entry.name == listener), None)
-    if asked is None:
-        near = did_you_mean(listener, (each.entry.name for each in every))
+    listeners = [each for file in files for each in file.listeners]
+    declared = next((each for each in listeners if each.entry.name == listener), None)
+    if declared is None:
+        near = did_you_mean(listener, (each.entry.name for each in listeners))
         for file in files[:1]:
-            where = file.document.locate(("listeners",))
-            report.error(ConfigCode.NAME, where, f'there is no listener "{listener}"', near)
-    elif "isolation" not in asked.faulty and not _is_remote(asked):
+            span = file.document.locate(("listeners",))
+            report.error(ConfigCode.NAME, span, f'there is no listener "{listener}"', near)
+    elif "isolation" not in declared.faulty and not _is_remote(declared):
         lacks = f'"{listener}" has no isolation: remote, so the server does not wait for its workers'
-        report.error(ConfigCode.ISOLATION, asked.locate("isolation", missing=True), lacks)
-    return asked
+        report.error(ConfigCode.ISOLATION, declared.locate("isolation", missing=True), lacks)
+    return declared
 
 
 def _is_remote(declared: DeclaredListener) -> bool:
@@ -261,9 +271,9 @@ def _bind_remote(declared: DeclaredListener, home: Project, report: Mistakes) ->
     isolation = read_isolation(declared, home, report)
     if isolation is None:
         return None
-    entry, where = declared.entry, declared.locate()
+    entry, span = declared.entry, declared.locate()
     facts = Listener(
         entry.name, (), entry.description, concurrency=entry.concurrency, deadline=entry.deadline
     )
-    place = SourceLine(where.file, where.line)
+    place = SourceLine(span.file, span.line)
     return BoundListener(facts, refuse_call, None, False, None, place, isolation=isolation)

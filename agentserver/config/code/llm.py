@@ -53,10 +53,10 @@ def read_models(
     models = index_by_name(entry.models, lambda at: reader.locate("models", at, "name"), report)
     for at, model in models.values():
         reader.check_backends(at, model, backends)
-    asked = {backend.model for backend in entry.backends}
-    for name in prices.keys() - asked:
+    names = {backend.model for backend in entry.backends}
+    for name in prices.keys() - names:
         reader.refuse(
-            ConfigCode.NAME, ("prices", name), f'no backend has the model "{name}"', did_you_mean(name, asked)
+            ConfigCode.NAME, ("prices", name), f'no backend has the model "{name}"', did_you_mean(name, names)
         )
     budgets = reader.budgets(entry, listeners)
     in_money = any(
@@ -109,27 +109,29 @@ class _Reader:
 
     def budgets(self, entry: LlmEntry, listeners: Collection[str]) -> Budgets:
         """Read the spending limits; a call reserves the full ``max_tokens`` of its answer."""
-        least = min(model.max_tokens for model in entry.models)
-        said = entry.budget
-        named: dict[tuple[str, ...], BudgetEntry | None] = {
-            ("request",): said.request,
-            ("conversation",): said.conversation,
+        minimum = min(model.max_tokens for model in entry.models)
+        declared = entry.budget
+        by_keys: dict[tuple[str, ...], BudgetEntry | None] = {
+            ("request",): declared.request,
+            ("conversation",): declared.conversation,
         }
-        named.update({("agents", name): budget for name, budget in said.agents.items()})
-        for keys, budget in named.items():
-            if budget is not None and budget.tokens is not None and budget.tokens <= least:
-                told = f"no call will ever go out: each reserves the {least} tokens that its answer may have"
+        by_keys.update({("agents", name): budget for name, budget in declared.agents.items()})
+        for keys, budget in by_keys.items():
+            if budget is not None and budget.tokens is not None and budget.tokens <= minimum:
+                message = (
+                    f"no call will ever go out: each reserves the {minimum} tokens that its answer may have"
+                )
                 self.refuse(
                     ConfigCode.LLM,
                     ("budget", *keys, "tokens"),
-                    told,
+                    message,
                     "raise it, or lower max_tokens of the models",
                 )
-        for name in said.agents.keys() - set(listeners):
-            told, hint = f'unknown listener "{name}"', did_you_mean(name, listeners)
-            self.refuse(ConfigCode.NAME, ("budget", "agents", name), told, hint)
-        agents = {name: _budget(budget) for name, budget in said.agents.items()}
-        return Budgets(_budget(said.request), _budget(said.conversation), agents)
+        for name in declared.agents.keys() - set(listeners):
+            message, hint = f'unknown listener "{name}"', did_you_mean(name, listeners)
+            self.refuse(ConfigCode.NAME, ("budget", "agents", name), message, hint)
+        agents = {name: _budget(budget) for name, budget in declared.agents.items()}
+        return Budgets(_budget(declared.request), _budget(declared.conversation), agents)
 
     def ceilings(
         self, backends: Mapping[str, tuple[int, BackendEntry]], prices: Mapping[str, Price]
@@ -141,9 +143,9 @@ class _Reader:
                 continue
             price = _table_price(entry)
             if price is None:
-                told = f'no price is known of "{entry.model}", and there is a budget in money'
+                message = f'no price is known of "{entry.model}", and there is a budget in money'
                 hint = f"name it: prices: {{{entry.model}: {{input: 1.0, output: 1.0}}}}"
-                self.refuse(ConfigCode.LLM, ("backends", at, "model"), told, hint)
+                self.refuse(ConfigCode.LLM, ("backends", at, "model"), message, hint)
             else:
                 found[entry.model] = price
         return found
@@ -176,52 +178,52 @@ class _Reader:
         if entry.script is not None:
             self.refuse(ConfigCode.LLM, ("backends", at, "script"), "belongs to provider: scripted")
         if "model" not in entry.model_fields_set:
-            where = self.locate("backends", at, "model", missing=True)
-            self.binder.report.error(ConfigCode.MISSING, where, "is missing")
+            span = self.locate("backends", at, "model", missing=True)
+            self.binder.report.error(ConfigCode.MISSING, span, "is missing")
         if entry.key is None:
             if entry.base_url is None:
-                where = self.locate("backends", at, "key", missing=True)
+                span = self.locate("backends", at, "key", missing=True)
                 name = f"${{{entry.provider.upper()}_API_KEY}}"
-                self.binder.report.error(ConfigCode.MISSING, where, "is missing", f'write key: "{name}"')
+                self.binder.report.error(ConfigCode.MISSING, span, "is missing", f'write key: "{name}"')
         else:
-            report, where = self.binder.report, self.locate("backends", at, "key")
-            report.check_secret(where, "key", entry.key, self.secrets)
+            report, span = self.binder.report, self.locate("backends", at, "key")
+            report.check_secret(span, "key", entry.key, self.secrets)
 
     def _script(self, at: int, entry: BackendEntry) -> Any:
         """Read the turns of a scripted backend, or import its function."""
         if entry.provider != "scripted":
             return None
-        where = self.locate("backends", at, "script", missing=entry.script is None)
+        span = self.locate("backends", at, "script", missing=entry.script is None)
         if entry.script is None:
             self.binder.report.error(
-                ConfigCode.MISSING, where, "is missing", "a YAML file with turns, or a function"
+                ConfigCode.MISSING, span, "is missing", "a YAML file with turns, or a function"
             )
             return None
         if entry.script.endswith(FILES):
-            return self._turns(where, entry.script)
+            return self._turns(span, entry.script)
         if not re.search(DOTTED_PATTERN, entry.script):
             self.binder.report.error(
-                ConfigCode.VALUE, where, "is neither a .yaml file nor a dotted path of a function"
+                ConfigCode.VALUE, span, "is neither a .yaml file nor a dotted path of a function"
             )
             return None
-        found = self.binder.resolve(entry.script, where)
+        found = self.binder.resolve(entry.script, span)
         if found is not None and not callable(found):
-            self.binder.report.error(ConfigCode.LLM, where, f'"{entry.script}" is not a function')
+            self.binder.report.error(ConfigCode.LLM, span, f'"{entry.script}" is not a function')
         return found
 
-    def _turns(self, where: SourceSpan, name: str) -> Any:
-        text = self.binder.text(name, where, MAX_FILE)
+    def _turns(self, span: SourceSpan, name: str) -> Any:
+        text = self.binder.text(name, span, MAX_FILE)
         if text is None:
             return None
         try:
             script = Script.model_validate({"turns": yaml.safe_load(text)})
         except yaml.YAMLError as error:
-            self.binder.report.error(ConfigCode.YAML, where, f'"{name}" is not YAML: {error}')
+            self.binder.report.error(ConfigCode.YAML, span, f'"{name}" is not YAML: {error}')
             return None
         except ValidationError as error:
             fault = error.errors(include_url=False, include_input=False)[0]
             at = format_path(tuple(part for part in fault["loc"] if isinstance(part, int) or part in _SAID))
-            self.binder.report.error(ConfigCode.LLM, where, f'"{name}": {at}: {describe(fault)[0]}')
+            self.binder.report.error(ConfigCode.LLM, span, f'"{name}": {at}: {describe(fault)[0]}')
             return None
         return script.model_dump(exclude_defaults=True)["turns"]
 

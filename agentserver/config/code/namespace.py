@@ -62,22 +62,22 @@ class PackageView(ModuleType):
 
     def __init__(self, name: str, original: ModuleType) -> None:
         super().__init__(name)
-        mine = own(self)
-        del mine["__doc__"]
+        attributes = own(self)
+        del attributes["__doc__"]
         spec = ModuleSpec(name, None, is_package=True)
         assert spec.submodule_search_locations is not None  # it is a package
         spec.submodule_search_locations.extend(original.__path__)
-        mine |= {"__spec__": spec, "__package__": name, "__path__": spec.submodule_search_locations}
-        mine |= {"_original": original, "_plain": name.partition(".")[2]}
+        attributes |= {"__spec__": spec, "__package__": name, "__path__": spec.submodule_search_locations}
+        attributes |= {"_original": original, "_plain": name.partition(".")[2]}
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the package that is not a submodule: the running edition may have other ones."""
-        mine = own(self)
-        value = getattr(mine["_original"], name)
+        attributes = own(self)
+        value = getattr(attributes["_original"], name)
         if issubclass(type(value), ModuleType):
             home = str(own(value).get("__name__"))
-            if f".{home}".endswith(f".{mine['_plain']}.{name}"):
-                raise AttributeError(f"module {mine['__name__']!r} has no attribute {name!r}")
+            if f".{home}".endswith(f".{attributes['_plain']}.{name}"):
+                raise AttributeError(f"module {attributes['__name__']!r} has no attribute {name!r}")
         return value
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -125,12 +125,12 @@ class Namespace:
 
     Args:
         root: the project directory.
-        kept: modules that are not imported again, by plain name.
+        unchanged: modules that are not imported again, by plain name.
 
     ``over`` is true after the last import into it.
     """
 
-    def __init__(self, root: Path, kept: Mapping[str, ModuleType] = NOTHING) -> None:
+    def __init__(self, root: Path, unchanged: Mapping[str, ModuleType] = NOTHING) -> None:
         self._root = root
         self.name = root_package(str(root))
         self.over = False
@@ -138,9 +138,9 @@ class Namespace:
         self._owned: dict[str, bool] = {_SERVER: False}
         sys.meta_path.insert(0, cast("Any", self))
         self._builtins = {**vars(builtins), "__import__": self._import_for}
-        self._kept = {name: self._add_kept(name, kept[name]) for name in sorted(kept)}
+        self._kept = {name: self._add_kept(name, unchanged[name]) for name in sorted(unchanged)}
         for name in self._kept:
-            self._attach(name, kept)
+            self._attach(name, unchanged)
 
     def _add_kept(self, name: str, module: ModuleType) -> ModuleType:
         """Add a kept module."""
@@ -149,11 +149,13 @@ class Namespace:
         sys.modules[full] = shown
         return shown
 
-    def _attach(self, name: str, kept: Mapping[str, ModuleType]) -> None:
+    def _attach(self, name: str, unchanged: Mapping[str, ModuleType]) -> None:
         """Set a kept submodule on a kept package, unless the package uses that name otherwise."""
         parent, _, last = name.rpartition(".")
-        has = vars(kept[parent]).get(last) if parent in kept else None
-        if issubclass(type(has), ModuleType) and original(cast("ModuleType", has)) is original(kept[name]):
+        has = vars(unchanged[parent]).get(last) if parent in unchanged else None
+        if issubclass(type(has), ModuleType) and original(cast("ModuleType", has)) is original(
+            unchanged[name]
+        ):
             setattr(self._kept[parent], last, self._kept[name])
 
     def owns(self, name: str) -> bool:
@@ -204,9 +206,9 @@ class Namespace:
         """Prepare a module for execution: its imports and its kept submodules."""
         vars(module)["__builtins__"] = self._builtins
         inside = f"{module.__name__.removeprefix(f'{self.name}.')}."
-        for name, kept in self._kept.items():
+        for name, unchanged in self._kept.items():
             if name.startswith(inside) and "." not in (last := name.removeprefix(inside)):
-                setattr(module, last, kept)
+                setattr(module, last, unchanged)
 
     def _import_for(
         self,
@@ -222,8 +224,8 @@ class Namespace:
         if level:
             self._check_level(str(around.get("__package__", "")), level)
         elif self.owns(name):
-            apart = isinstance(sys.modules.get(home), RootPackage)
-            if apart:
+            is_separate = isinstance(sys.modules.get(home), RootPackage)
+            if is_separate:
                 return _import_inside(home, name, fromlist or ())
             return self._import_outside(name, around, fromlist or ())
         return builtins.__import__(name, globals, locals, fromlist or (), level)
@@ -272,15 +274,15 @@ class _Loader(SourceFileLoader):
 
 def rename(module: ModuleType, name: str) -> None:
     """Rename a loaded module, and the ``__module__`` of its classes and functions."""
-    mine, was = own(module), module.__name__
-    for value in tuple(mine.values()):
+    attributes, was = own(module), module.__name__
+    for value in tuple(attributes.values()):
         _relabel(value, was, name)
-    mine["__name__"], spec = name, mine.get("__spec__")
-    mine["__package__"] = name if "__path__" in mine else name.rpartition(".")[0]
+    attributes["__name__"], spec = name, attributes.get("__spec__")
+    attributes["__package__"] = name if "__path__" in attributes else name.rpartition(".")[0]
     if spec is not None:
         spec.name = name
-    if isinstance(mine.get("__loader__"), SourceFileLoader):
-        mine["__loader__"].name = name
+    if isinstance(attributes.get("__loader__"), SourceFileLoader):
+        attributes["__loader__"].name = name
 
 
 def _relabel(value: object, was: str, name: str) -> None:

@@ -54,54 +54,54 @@ class SettingsValues:
         return self.document.read_as.get((*self.at, *loc))
 
 
-def make_settings(kind: type, given: SettingsValues, project: Project, report: Mistakes) -> object | None:
+def make_settings(kind: type, values: SettingsValues, project: Project, report: Mistakes) -> object | None:
     """Make a copyable instance of the settings class; None after findings."""
-    made = make(kind, given, project, report)
-    copied = attempt(lambda: deepcopy(made))
+    settings = make(kind, values, project, report)
+    copied = attempt(lambda: deepcopy(settings))
     if isinstance(copied, Crash):
         report.error(
             ConfigCode.SETTINGS,
-            given.whose,
+            values.whose,
             f"{kind.__qualname__} cannot be copied, and each invocation gets settings of its own: "
             f"{project.explain(copied)}",
             "what handlers share, such as a client or a lock, belongs into the lifespan",
         )
         return None
-    return made
+    return settings
 
 
-def make(kind: type, given: SettingsValues, project: Project, report: Mistakes) -> object | None:
+def make(kind: type, values: SettingsValues, project: Project, report: Mistakes) -> object | None:
     """Make an instance of a class of the project; None after findings.
 
     Texts are converted to numbers, dates and so on where the fields require it, since a value from the environment is
     always text. Unknown keys are refused in nested dataclasses too.
     """
-    unknown = _strange(kind, given)
+    unknown = _strange(kind, values)
     for key in unknown:
         report.error(
-            ConfigCode.KEY, given.locate((key,), missing=False), *_unknown(key, _fields_at(kind, ()))
+            ConfigCode.KEY, values.locate((key,), missing=False), *_unknown(key, _fields_at(kind, ()))
         )
     if unknown:
         return None
-    made = attempt(lambda: validate_settings(kind, dict(given.values or {})))
-    if not isinstance(made, Crash):
-        return made
-    if isinstance(made.error, ValidationError):
-        for fault in made.error.errors(include_url=False, include_input=False):
-            _report(kind, given, fault, report)
+    settings = attempt(lambda: validate_settings(kind, dict(values.values or {})))
+    if not isinstance(settings, Crash):
+        return settings
+    if isinstance(settings.error, ValidationError):
+        for fault in settings.error.errors(include_url=False, include_input=False):
+            _report(kind, values, fault, report)
     else:
         problem = (
-            "has fields that cannot be checked" if isinstance(made.error, PydanticUserError) else "failed"
+            "has fields that cannot be checked" if isinstance(settings.error, PydanticUserError) else "failed"
         )
-        message = f"{kind.__qualname__} {problem}: {project.explain(made)}"
-        report.error(ConfigCode.SETTINGS, given.whose, message)
+        message = f"{kind.__qualname__} {problem}: {project.explain(settings)}"
+        report.error(ConfigCode.SETTINGS, values.whose, message)
     return None
 
 
-def _strange(kind: type, given: SettingsValues) -> list[str]:
+def _strange(kind: type, values: SettingsValues) -> list[str]:
     """List the keys that a model does not have: unlike a dataclass, it may ignore them."""
     known = _fields_at(kind, ())
-    return [key for key in given.values or () if key not in known] if issubclass(kind, BaseModel) else []
+    return [key for key in values.values or () if key not in known] if issubclass(kind, BaseModel) else []
 
 
 def _unknown(key: str, known: Sequence[str]) -> tuple[str, str]:
@@ -114,18 +114,18 @@ def validate_settings(kind: type, data: dict[str, Any]) -> object:
     The class is in a tuple because a dataclass itself takes no external configuration.
     """
     config = ConfigDict(extra="forbid", hide_input_in_errors=True)
-    (made,) = TypeAdapter(tuple[kind], config=config).validate_python((data,))  # type: ignore[valid-type]
-    return cast("object", made)
+    (settings,) = TypeAdapter(tuple[kind], config=config).validate_python((data,))  # type: ignore[valid-type]
+    return cast("object", settings)
 
 
-def _report(kind: type, given: SettingsValues, fault: Any, report: Mistakes) -> None:
+def _report(kind: type, values: SettingsValues, fault: Any, report: Mistakes) -> None:
     loc = fault["loc"][1:]
-    where = given.locate(loc, missing="missing" in fault["type"])
+    span = values.locate(loc, missing="missing" in fault["type"])
     if fault["type"] in _EXTRA:
-        report.error(ConfigCode.KEY, where, *_unknown(str(loc[-1]), _fields_at(kind, loc[:-1])))
+        report.error(ConfigCode.KEY, span, *_unknown(str(loc[-1]), _fields_at(kind, loc[:-1])))
         return
     report.error(
-        code_of(fault), where, *describe(fault, given.read_as(loc), given.document.said((*given.at, *loc)))
+        code_of(fault), span, *describe(fault, values.read_as(loc), values.document.said((*values.at, *loc)))
     )
 
 

@@ -293,11 +293,11 @@ class Discovery:
 
     def _reachable(self, function: FunctionType) -> tuple[type, ...]:
         home, enclosed = self._home(function), _closure_variables(function) if function.__closure__ else {}
-        asked = _names([function.__code__])
-        if not enclosed and asked <= home.asked:
+        names = _names([function.__code__])
+        if not enclosed and names <= home.asked:
             return home.classes
         return _sort_classes(
-            _payloads_among([*home.variables.values(), *enclosed.values()], asked | home.asked)
+            _payloads_among([*home.variables.values(), *enclosed.values()], names | home.asked)
         )
 
     def _home(self, function: FunctionType) -> _Home:
@@ -305,9 +305,9 @@ class Discovery:
         variables = function.__globals__
         key = id(variables), len(sys.modules)
         if key not in self._homes:
-            asked = _looked_up_names(variables)
-            classes = _sort_classes(_payloads_among(list(variables.values()), asked))
-            self._homes[key] = _Home(variables, asked, classes)
+            names = _looked_up_names(variables)
+            classes = _sort_classes(_payloads_among(list(variables.values()), names))
+            self._homes[key] = _Home(variables, names, classes)
         return self._homes[key]
 
 
@@ -329,9 +329,9 @@ def _layers(function: Any) -> Iterator[FunctionType]:
 def _looked_up_names(variables: Mapping[str, Any]) -> frozenset[str]:
     """List every name that a function or method of a module looks up."""
     own = variables.get("__name__")
-    beside = [one for one in variables.values() if _is(one, _CODE) and one.__module__ == own]
-    methods = [value for kind in beside if _is(kind, type) for value in vars(kind).values()]
-    return _names([found.__code__ for found in (*beside, *methods) if _is(found, FunctionType)])
+    siblings = [one for one in variables.values() if _is(one, _CODE) and one.__module__ == own]
+    methods = [value for kind in siblings if _is(kind, type) for value in vars(kind).values()]
+    return _names([found.__code__ for found in (*siblings, *methods) if _is(found, FunctionType)])
 
 
 def _names(codes: list[types.CodeType]) -> frozenset[str]:
@@ -341,11 +341,11 @@ def _names(codes: list[types.CodeType]) -> frozenset[str]:
     return frozenset(name for code in codes for name in code.co_names)
 
 
-def _payloads_among(values: list[Any], asked: frozenset[str]) -> Iterator[type]:
+def _payloads_among(values: list[Any], names: frozenset[str]) -> Iterator[type]:
     modules = [value for value in values if _is(value, types.ModuleType)]
     seen = {id(module) for module in modules}
     for module in modules:  # grows while it is gone through
-        found = [vars(module)[name] for name in asked if name in vars(module)]
+        found = [vars(module)[name] for name in names if name in vars(module)]
         values += found
         inner = [value for value in found if _is(value, types.ModuleType) and id(value) not in seen]
         seen.update(map(id, inner))
@@ -370,8 +370,8 @@ def compile_handler(function: Callable[..., Any], form: FunctionForm) -> FlowHan
         if type(payload).__xml_name__ not in names:  # a class of the same name, behind a wall
             raise TypeError(f"{form.name} does not take {type(payload).__name__}")
         by_place, by_name = form.arguments(payload)
-        made = function(*by_place, **by_name)
-        value = await (_last_value(made, form) if form.stream else made)
+        result = function(*by_place, **by_name)
+        value = await (_last_value(result, form) if form.stream else result)
         return form.answer(value)
 
     run.__module__, run.__qualname__ = inner.__module__, inner.__qualname__
@@ -401,11 +401,19 @@ def line_of_parameter(file: str, line: int, name: str) -> int:
         tree = ast.parse("".join(linecache.getlines(file)))
     except (SyntaxError, ValueError):
         return line
-    made = (node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef) and node.lineno == line)
-    for node in made:
+    functions = (
+        node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef) and node.lineno == line
+    )
+    for node in functions:
         if name == "return" and node.returns is not None:
             return node.returns.lineno
-        given = node.args
-        every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
-        return next((each.lineno for each in every if each is not None and each.arg == name), line)
+        arguments = node.args
+        parameters = [
+            *arguments.posonlyargs,
+            *arguments.args,
+            *arguments.kwonlyargs,
+            arguments.vararg,
+            arguments.kwarg,
+        ]
+        return next((each.lineno for each in parameters if each is not None and each.arg == name), line)
     return line

@@ -80,15 +80,15 @@ class ToolReader:
         """List the valid entries, each name once."""
         first: dict[str, SourceSpan] = {}
         for at, entry in self.main.mcp:
-            where = self._locate(at, "name")
+            span = self._locate(at, "name")
             if entry.name in first:
                 self.report.error(
                     ConfigCode.TWICE,
-                    where,
+                    span,
                     f'duplicate server "{entry.name}" (first at line {first[entry.name].line})',
                 )
                 continue
-            first[entry.name] = where
+            first[entry.name] = span
             yield at, entry
 
     def connections(self) -> tuple[McpServer, ...]:
@@ -106,7 +106,7 @@ class ToolReader:
 
     def _lock(self, at: int, entry: McpEntry) -> ServerLock | None:
         place, path = lock_path(entry.name), self.project / lock_path(entry.name)
-        where = self._locate(at, "name")
+        span = self._locate(at, "name")
         try:
             with path.open("rb") as file:
                 return read_lock(file.read(LIMITS.bytes + 1))
@@ -116,25 +116,25 @@ class ToolReader:
             message = f"{place} cannot be read: {error.strerror}"
         except LockError as error:
             message = f"{place} {error}"
-        self.report.error(ConfigCode.MCP, where, message, f"run: agentserver mcp lock --server {entry.name}")
+        self.report.error(ConfigCode.MCP, span, message, f"run: agentserver mcp lock --server {entry.name}")
         return None
 
     def _tools(self, at: int, entry: McpEntry, lock: ServerLock) -> Iterator[DeclaredTool]:
         seen: set[str] = set()
         for number, tool in enumerate(entry.tools):
-            where = self._locate(at, "tools", number, "name")
+            span = self._locate(at, "tools", number, "name")
             agreed = lock.tool(tool.name)
             if tool.name in seen:
-                self.report.error(ConfigCode.REPEATED, where, f'duplicate tool "{tool.name}"')
+                self.report.error(ConfigCode.REPEATED, span, f'duplicate tool "{tool.name}"')
             elif agreed is None:
                 known = did_you_mean(tool.name, (each.name for each in lock.tools))
                 hint = known or f"run: agentserver mcp lock --server {entry.name}"
                 self.report.error(
-                    ConfigCode.NAME, where, f'{lock_path(entry.name)} has no tool "{tool.name}"', hint
+                    ConfigCode.NAME, span, f'{lock_path(entry.name)} has no tool "{tool.name}"', hint
                 )
             elif len(name := entry.listener(tool)) > MAX_NAME:
                 self.report.error(
-                    ConfigCode.MCP, where, f"as a listener its name has more than {MAX_NAME} characters"
+                    ConfigCode.MCP, span, f"as a listener its name has more than {MAX_NAME} characters"
                 )
             else:
                 listener = ListenerEntry(
@@ -144,37 +144,39 @@ class ToolReader:
                     trust=[*tool.trust],
                 )
                 place = ("mcp", at, "tools", number)
-                self._warn_contradicted(tool, agreed, where)
+                self._warn_contradicted(tool, agreed, span)
                 yield DeclaredTool(
                     DeclaredListener(self.main.document, number, listener, at=place), tool, entry, agreed
                 )
             seen.add(tool.name)
 
-    def _warn_contradicted(self, entry: McpToolEntry, agreed: LockedTool, where: SourceSpan) -> None:
+    def _warn_contradicted(self, entry: McpToolEntry, agreed: LockedTool, span: SourceSpan) -> None:
         """Warn of a trust that is looser than what the server itself states about the tool."""
         trust, hints = {*entry.trust}, agreed.hints
         if hints.get("untrustedContentHint") and "source" not in trust:
-            told = f'"{agreed.name}" states untrustedContentHint: its answers may hold a stranger\'s words'
-            self.report.warning(ConfigCode.PROVENANCE, where, told, "add source to its trust")
+            message = f'"{agreed.name}" states untrustedContentHint: its answers may hold a stranger\'s words'
+            self.report.warning(ConfigCode.PROVENANCE, span, message, "add source to its trust")
         if hints.get("destructiveHint") and not hints.get("readOnlyHint") and "sink" not in trust:
-            told = f'"{agreed.name}" states destructiveHint: its calls change something'
-            self.report.warning(ConfigCode.PROVENANCE, where, told, "add sink to its trust")
+            message = f'"{agreed.name}" states destructiveHint: its calls change something'
+            self.report.warning(ConfigCode.PROVENANCE, span, message, "add sink to its trust")
 
     def bound(
-        self, declared: Sequence[DeclaredTool], others: Iterable[BoundListener]
+        self, declared: Sequence[DeclaredTool], bound_listeners: Iterable[BoundListener]
     ) -> tuple[tuple[BoundListener, ...], tuple[McpServer, ...]]:
         """Return the listeners of the tools, and their servers.
 
         A class of the program with the same name and schema replaces the generated one.
         """
-        known = {str(vars(kind)["__xml_name__"]): kind for each in others for kind in each.discovered}
+        known = {
+            str(vars(kind)["__xml_name__"]): kind for each in bound_listeners for kind in each.discovered
+        }
         listeners: list[BoundListener] = []
         tools: dict[str, list[McpTool]] = {}
         for each in declared:
-            made = self._forms(each, known)
-            if made is not None:
-                listeners.append(_listener(each, made))
-                tool = McpTool(each.declared.entry.name, each.agreed, made)
+            tool_forms = self._forms(each, known)
+            if tool_forms is not None:
+                listeners.append(_listener(each, tool_forms))
+                tool = McpTool(each.declared.entry.name, each.agreed, tool_forms)
                 tools.setdefault(each.server.name, []).append(tool)
         servers = tuple(
             self._server(at, entry, tuple(tools.get(entry.name, ()))) for at, entry in self.main.mcp
@@ -182,13 +184,13 @@ class ToolReader:
         return tuple(listeners), servers
 
     def _forms(self, tool: DeclaredTool, known: Mapping[str, type]) -> ToolForms | None:
-        where = tool.declared.locate("name")
+        span = tool.declared.locate("name")
         try:
-            made = forms(tool.server.name, tool.agreed, known)
+            tool_forms = forms(tool.server.name, tool.agreed, known)
         except UnmappableError as error:
-            self.report.error(ConfigCode.MCP, where, f'"{tool.agreed.name}" cannot be a payload: {error}')
+            self.report.error(ConfigCode.MCP, span, f'"{tool.agreed.name}" cannot be a payload: {error}')
             return None
-        for mapped in (made.takes, made.gives):
+        for mapped in (tool_forms.takes, tool_forms.gives):
             own = None if mapped is None else known.get(vars(mapped.cls)["__xml_name__"])
             place = "" if own is None or mapped is None else unlike(own, mapped.cls)
             if own is not None and place:
@@ -197,17 +199,17 @@ class ToolReader:
                 )
                 self.report.error(
                     ConfigCode.MCP,
-                    where,
+                    span,
                     message,
                     "agentserver schemas shows the form once the class is gone",
                 )
             for note in mapped.notes if mapped is not None else ():
-                what = "arguments" if mapped is made.takes else "result"
-                place = f"{what}{note.pointer}"
+                part = "arguments" if mapped is tool_forms.takes else "result"
+                place = f"{part}{note.pointer}"
                 self.report.warning(
-                    ConfigCode.MCP, where, f"{place} of {tool.agreed.name} is JSON as text: it {note.reason}"
+                    ConfigCode.MCP, span, f"{place} of {tool.agreed.name} is JSON as text: it {note.reason}"
                 )
-        return made
+        return tool_forms
 
     def _server(self, at: int, entry: McpEntry, tools: tuple[McpTool, ...]) -> McpServer:
         missing = [name for name in entry.env if name not in self.environ]
@@ -233,33 +235,36 @@ class ToolReader:
 
     def _isolation(self, at: int, entry: McpEntry) -> CommandIsolation | None:
         """Read the wall of the program of a server."""
-        asked = entry.isolation
-        if asked is None:
+        isolation = entry.isolation
+        if isolation is None:
             return None
-        for number, path in enumerate(asked.read):
-            told = unreadable(Project(self.project, self.project), path)
-            if told:
-                where = self._locate(at, "isolation", "read", number)
+        for number, path in enumerate(isolation.read):
+            message = unreadable(Project(self.project, self.project), path)
+            if message:
+                span = self._locate(at, "isolation", "read", number)
                 self.report.error(
-                    ConfigCode.ISOLATION, where, told, "name the files that it reads, relative to the project"
+                    ConfigCode.ISOLATION,
+                    span,
+                    message,
+                    "name the files that it reads, relative to the project",
                 )
         return CommandIsolation(
-            memory=asked.memory,
-            files=asked.files,
-            disk=asked.disk,
-            read=tuple(asked.read),
-            scratch=asked.scratch,
-            ports=tuple(asked.ports),
-            fork=asked.fork,
-            programs=tuple(asked.programs),
+            memory=isolation.memory,
+            files=isolation.files,
+            disk=isolation.disk,
+            read=tuple(isolation.read),
+            scratch=isolation.scratch,
+            ports=tuple(isolation.ports),
+            fork=isolation.fork,
+            programs=tuple(isolation.programs),
         )
 
 
-def _listener(tool: DeclaredTool, made: ToolForms) -> BoundListener:
-    entry, answer = tool.entry, ToolResult if made.gives is None else made.gives.cls
+def _listener(tool: DeclaredTool, tool_forms: ToolForms) -> BoundListener:
+    entry, answer = tool.entry, ToolResult if tool_forms.gives is None else tool_forms.gives.cls
     listener = Listener(
         name=tool.declared.entry.name,
-        payloads=(made.takes.cls,),
+        payloads=(tool_forms.takes.cls,),
         description=tool.declared.entry.description,
         concurrency=entry.concurrency,
         deadline=tool.server.deadline if entry.deadline is None else entry.deadline,
@@ -268,7 +273,7 @@ def _listener(tool: DeclaredTool, made: ToolForms) -> BoundListener:
         deny=read_denials(entry.deny),
         answers=(answer, ToolFailure),
     )
-    where = tool.declared.locate()
-    source = SourceLine(where.file, where.line)
-    discovered = (made.takes.cls, answer, ToolFailure)
+    span = tool.declared.locate()
+    source = SourceLine(span.file, span.line)
+    discovered = (tool_forms.takes.cls, answer, ToolFailure)
     return BoundListener(listener, refuse_call, None, False, None, source, discovered)

@@ -117,8 +117,8 @@ class Project:
 
         The text of an exception is code of the project as well, and may raise another one.
         """
-        told = attempt(lambda: self._exception_text(crash.error))
-        return "the text of its exception raised as well" if isinstance(told, Crash) else told
+        text = attempt(lambda: self._exception_text(crash.error))
+        return "the text of its exception raised as well" if isinstance(text, Crash) else text
 
     def _exception_text(self, error: BaseException) -> str:
         if isinstance(error, SyntaxError) and error.filename:
@@ -166,11 +166,11 @@ def _line_of_field(file: Path, words: str) -> int | None:
     found = _FIELD.match(words) or _UNDEFINED.match(words)
     if found is None:
         return None
-    told = found.groupdict()
+    parts = found.groupdict()
     classes = (each for each in ast.walk(ast.parse(file.read_bytes())) if isinstance(each, ast.ClassDef))
-    declared = (each for one in classes if one.name == told["name"] for each in one.body)
+    declared = (each for one in classes if one.name == parts["name"] for each in one.body)
     fields = (each for each in declared if isinstance(each, ast.AnnAssign))
-    return next((each.lineno for each in fields if _is_refused_field(each, **told)), None)
+    return next((each.lineno for each in fields if _is_refused_field(each, **parts)), None)
 
 
 def _is_refused_field(declared: ast.AnnAssign, name: str, field: str = "", unknown: str = "") -> bool:
@@ -249,9 +249,9 @@ class Importer:
         found = attempt(lambda: importlib.import_module(full))
         if isinstance(found, ModuleType):
             # As when it is loaded for the first time, though a namespace would keep the two apart.
-            there = found if full == name else sys.modules.get(name, found)
-            known = not self.project.claims(name) or self.project.holds(name, there)
-            return found if known else ResolveFailure(stranger(name, there))
+            registered = found if full == name else sys.modules.get(name, found)
+            known = not self.project.claims(name) or self.project.holds(name, registered)
+            return found if known else ResolveFailure(stranger(name, registered))
         error = found.error
         if isinstance(error, ModuleNotFoundError) and error.name == full:
             return None
@@ -339,14 +339,16 @@ def strangers(project: Project, inside: Mapping[str, ModuleType] = NOTHING) -> I
         for name, module in modules.items()
         if name.partition(".")[0] in top and project.claims(name)
     }
-    away = {name: module for name, module in loaded.items() if not project.holds(name, module)}
-    if not away:
+    foreign = {name: module for name, module in loaded.items() if not project.holds(name, module)}
+    if not foreign:
         return
-    files = (getattr(loaded[name], "__file__", None) or "" for name in sorted(loaded.keys() - away.keys()))
+    files = (getattr(loaded[name], "__file__", None) or "" for name in sorted(loaded.keys() - foreign.keys()))
     for file in (file for file in files if file.endswith(".py")):
         imported = _imports(ast.parse(Path(file).read_bytes()))
-        for line, wanted in ((line, wanted) for line, wanted in imported if wanted in away):
-            yield f"{project.show(file)}:{line}: {stranger(wanted, away[wanted])}"
+        for line, imported_name in (
+            (line, imported_name) for line, imported_name in imported if imported_name in foreign
+        ):
+            yield f"{project.show(file)}:{line}: {stranger(imported_name, foreign[imported_name])}"
 
 
 def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -110,8 +110,8 @@ class ApprovalEntry(Strict):
 
     def rule(self) -> ApprovalRule:
         """Make the rule for the core."""
-        when = tuple(each for path, one in (self.when or {}).items() for each in one.conditions(path))
-        return ApprovalRule(when, self.approvers, self.within)
+        conditions = tuple(each for path, one in (self.when or {}).items() for each in one.conditions(path))
+        return ApprovalRule(conditions, self.approvers, self.within)
 
 
 DenialsKey: TypeAlias = Annotated[dict[_FieldName, ConditionEntry], Field(max_length=100)]

@@ -164,8 +164,8 @@ def read_http(document: Document, faulty: Collection[str], report: Mistakes) -> 
     at = document.locate(("http", "bind"), missing="bind" not in document.data["http"])
     public, refuse = entry.public_url or "", partial(report.error, ConfigCode.DOOR)
     if not local and not secure:
-        told = f"{entry.bind} is reachable from other machines, and tokens would be sent unencrypted"
-        refuse(at, told, f'tls: with a certificate, behind_proxy: true, or "bind: {LOCAL}"')
+        message = f"{entry.bind} is reachable from other machines, and tokens would be sent unencrypted"
+        refuse(at, message, f'tls: with a certificate, behind_proxy: true, or "bind: {LOCAL}"')
     elif not local and not public:
         refuse(
             at,
@@ -173,22 +173,22 @@ def read_http(document: Document, faulty: Collection[str], report: Mistakes) -> 
             '"public_url: https://NAME", the address that clients use',
         )
     elif entry.behind_proxy and not public:
-        where = document.locate(("http", "behind_proxy"))
+        span = document.locate(("http", "behind_proxy"))
         refuse(
-            where,
+            span,
             "public_url is missing",
             '"public_url: https://NAME", the address of the proxy',
         )
     elif public.startswith("https:") and not secure:
-        where = document.locate(("http", "public_url"))
+        span = document.locate(("http", "public_url"))
         refuse(
-            where,
+            span,
             "TLS is not configured",
             "tls: with a certificate, or behind_proxy: true",
         )
     elif public.startswith("http:") and secure:
-        where = document.locate(("http", "public_url"))
-        refuse(where, "clients use TLS", f'"public_url: https{public[4:]}"')
+        span = document.locate(("http", "public_url"))
+        refuse(span, "clients use TLS", f'"public_url: https{public[4:]}"')
     return entry
 
 

@@ -45,8 +45,8 @@ class UnitError(ValueError):
 
 def _seconds(value: Any) -> Any:
     """Convert ``"500ms"``, ``"30s"``, ``"2m"``, ``"1h"`` to seconds; return anything else unchanged."""
-    said = 'a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d"'
-    return _convert_unit(value, _DURATION, _UNITS, said)
+    expectation = 'a time is a number of seconds, or text such as "500ms", "30s", "2m", "1h", "7d"'
+    return _convert_unit(value, _DURATION, _UNITS, expectation)
 
 
 def _bytes(value: Any) -> Any:

@@ -306,22 +306,22 @@ def read_identity(
             _check_delegation(document, (), report)
         return ()
     entries = [IdentityEntry.model_validate(each) for each in document.data["identity"]]
-    where = document.locate(("identity",))
+    span = document.locate(("identity",))
     if "http" not in document.data:
-        report.error(ConfigCode.MISSING, where, "needs a door", '"http: {}"')
+        report.error(ConfigCode.MISSING, span, "needs a door", '"http: {}"')
     if not is_installed("oidc"):
-        report.error(ConfigCode.EXTRA, where, f"needs the extra oidc: {install_hint('oidc')}")
+        report.error(ConfigCode.EXTRA, span, f"needs the extra oidc: {install_hint('oidc')}")
     for number, entry in enumerate(entries):
         if entry.sign_in is not None and "openid" not in entry.sign_in.scope.split():
-            told = "has no openid, so the provider would not say who has signed in"
-            report.error(ConfigCode.VALUE, document.locate(("identity", number, "sign_in", "scope")), told)
+            message = "has no openid, so the provider would not say who has signed in"
+            report.error(ConfigCode.VALUE, document.locate(("identity", number, "sign_in", "scope")), message)
         at = document.locate(("identity", number, "issuer"))
-        for told, helps in _find_faults(entry, [each.issuer for each in entries[:number]]):
-            report.error(ConfigCode.VALUE, at, told, helps)
+        for message, helps in _find_faults(entry, [each.issuer for each in entries[:number]]):
+            report.error(ConfigCode.VALUE, at, message, helps)
         for loc, name in _list_targets(number, entry):
             if name not in listeners:
-                told = f'unknown listener "{name}"'
-                report.error(ConfigCode.NAME, document.locate(loc), told, did_you_mean(name, listeners))
+                message = f'unknown listener "{name}"'
+                report.error(ConfigCode.NAME, document.locate(loc), message, did_you_mean(name, listeners))
     _check_delegation(document, entries, report)
     return tuple(each.build() for each in entries)
 
@@ -333,8 +333,8 @@ def _check_delegation(document: Document, entries: Sequence[IdentityEntry], repo
     for number, server in enumerate(servers if isinstance(servers, list) else ()):
         if isinstance(server, dict) and server.get("on_behalf") is True and server.get("url") not in known:
             at = document.locate(("mcp", number, "on_behalf"))
-            told = "no identity provider exchanges tokens for this server"
-            report.error(ConfigCode.VALUE, at, told, "its url in identity: exchange: resources:")
+            message = "no identity provider exchanges tokens for this server"
+            report.error(ConfigCode.VALUE, at, message, "its url in identity: exchange: resources:")
 
 
 def _find_faults(entry: IdentityEntry, earlier: Collection[str]) -> Iterator[tuple[str, str]]:

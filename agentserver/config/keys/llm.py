@@ -34,9 +34,9 @@ _SETTINGS_OF_SERVER = frozenset(
 
 
 def _check_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    taken = sorted(_SETTINGS_OF_SERVER.intersection(settings))
-    if taken:
-        raise ValueError(f'"{taken[0]}" is set by the server')
+    reserved = sorted(_SETTINGS_OF_SERVER.intersection(settings))
+    if reserved:
+        raise ValueError(f'"{reserved[0]}" is set by the server')
     return settings
 
 
@@ -194,8 +194,8 @@ class BudgetsEntry(Strict):
 
 def _read_recorded(value: Any) -> Any:
     """Read the text of a member; ``off`` of YAML 1.1 is false."""
-    said = "off" if value is False else value
-    return RecordingExtent(said) if isinstance(said, str) and said in set(RecordingExtent) else said
+    text = "off" if value is False else value
+    return RecordingExtent(text) if isinstance(text, str) and text in set(RecordingExtent) else text
 
 
 class PromptsEntry(Strict):

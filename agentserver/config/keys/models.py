@@ -477,20 +477,20 @@ def read_engine(document: Document, faulty: Collection[str], report: Mistakes) -
     found = sound_engine(document)
     assert found is not None
     if document.data.get("journal", "none") != "none":
-        told = "journal: and engine: are both there, and conversations are kept in one place"
-        report.error(ConfigCode.TWICE, document.locate(("journal",)), told, "remove journal:, or engine:")
+        message = "journal: and engine: are both there, and conversations are kept in one place"
+        report.error(ConfigCode.TWICE, document.locate(("journal",)), message, "remove journal:, or engine:")
     if not is_installed("postgres"):
-        told = f"needs the extra postgres: {install_hint('postgres')}"
-        report.error(ConfigCode.EXTRA, document.locate(("engine", "postgres")), told)
+        message = f"needs the extra postgres: {install_hint('postgres')}"
+        report.error(ConfigCode.EXTRA, document.locate(("engine", "postgres")), message)
     parts, at = urlsplit(found.url), document.locate(_URL)
     if parts.password and _URL not in document.substituted:
-        told = "the password is written into the file, readable for its readers"
-        report.error(ConfigCode.SECRET, at, told, "url: ${DATABASE_URL}, or the variable PGPASSWORD")
+        message = "the password is written into the file, readable for its readers"
+        report.error(ConfigCode.SECRET, at, message, "url: ${DATABASE_URL}, or the variable PGPASSWORD")
     settings = parse_qs(parts.query)
     unsafe = {"off", "false", "no", "0"}.intersection(settings.get("synchronous_commit", ()))
     if found.durability == "full" and (
         unsafe or "synchronous_commit=off" in settings.get("options", [""])[0]
     ):
-        told = "synchronous_commit=off acknowledges messages that a loss of power takes back"
-        report.error(ConfigCode.VALUE, at, told, '"durability: relaxed", if intended')
+        message = "synchronous_commit=off acknowledges messages that a loss of power takes back"
+        report.error(ConfigCode.VALUE, at, message, '"durability: relaxed", if intended')
     return found

@@ -71,8 +71,10 @@ class Document:
         """Return a printable text at a place: empty for other values, and for secrets."""
         value = self.value(loc)
         hidden = any(loc[:end] in self.substituted for end in range(len(loc) + 1))
-        told = isinstance(value, str) and not hidden and value.isprintable() and not _PASSWORD.search(value)
-        return truncate(value, SAID) if told else ""
+        is_shown = (
+            isinstance(value, str) and not hidden and value.isprintable() and not _PASSWORD.search(value)
+        )
+        return truncate(value, SAID) if is_shown else ""
 
     def value(self, loc: Loc) -> Any:
         """Return the value at a place; None for a missing one. A text in place of a list is its first item."""
@@ -247,18 +249,18 @@ class _Walk:
 
     def _key(self, node: Node, loc: Loc) -> str | None:
         """Return the key; None when it is not text."""
-        where = SourceSpan(self.file, node.start_mark.line + 1, format_path(loc))
+        span = SourceSpan(self.file, node.start_mark.line + 1, format_path(loc))
         tag = node.tag.removeprefix(_TAG)
         if tag == "merge":
             self.report.error(
-                ConfigCode.KEY, where, 'the merge key "<<" is not accepted', "write the keys out"
+                ConfigCode.KEY, span, 'the merge key "<<" is not accepted', "write the keys out"
             )
         elif not isinstance(node, yaml.ScalarNode):
-            self.report.error(ConfigCode.KEY, where, "a key must be text")
+            self.report.error(ConfigCode.KEY, span, "a key must be text")
         elif tag in _PLAIN:
             self.report.error(
                 ConfigCode.KEY,
-                where,
+                span,
                 f"the key {_describe_reading(tag, node.value)}",
                 f'quote it: "{node.value}"',
             )
@@ -274,10 +276,10 @@ class _Walk:
         if notation.fullmatch(text):
             self.read_as[loc] = _describe_reading(tag, text)
             return convert(text)
-        told, number = truncate(text, SAID), "; a number is digits" if tag in {"int", "float"} else ""
-        message = f"YAML 1.1 reads {told} as {_PLAIN[tag][0].replace('the', 'a')}, and not as it looks"
-        where = SourceSpan(self.file, node.start_mark.line + 1, format_path(loc))
-        self.report.error(ConfigCode.VALUE, where, message, f'quote it: "{told}"{number}')
+        shown, number = truncate(text, SAID), "; a number is digits" if tag in {"int", "float"} else ""
+        message = f"YAML 1.1 reads {shown} as {_PLAIN[tag][0].replace('the', 'a')}, and not as it looks"
+        span = SourceSpan(self.file, node.start_mark.line + 1, format_path(loc))
+        self.report.error(ConfigCode.VALUE, span, message, f'quote it: "{shown}"{number}')
         return text
 
 
@@ -299,17 +301,17 @@ def explain_error(error: yaml.MarkedYAMLError, text: str) -> tuple[int, str]:
     assert error.problem_mark is not None
     at = error.problem_mark.line
     lines = _BREAK.split(text)
-    for line, told in _guesses(error, at, lines):
-        return line + 1, told
+    for line, explanation in _guesses(error, at, lines):
+        return line + 1, explanation
     context = f"{error.context}, " if error.context else ""
     return at + 1, f"not valid YAML: {context}{error.problem}"
 
 
 def _guesses(error: yaml.MarkedYAMLError, at: int, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     problem = error.problem or ""
-    here = lines[at] if at < len(lines) else ""
+    line = lines[at] if at < len(lines) else ""
     began = error.context_mark.line if error.context_mark is not None else at
-    if "\t" in here[: len(here) - len(here.lstrip())] or "'\\t'" in problem:
+    if "\t" in line[: len(line) - len(line.lstrip())] or "'\\t'" in problem:
         yield at, "a tab where YAML permits only spaces: replace it by spaces"
     cannot = re.search(r"character '(.)' that cannot start", problem)
     if cannot and cannot[1] in _NEEDS_QUOTES:
@@ -329,20 +331,20 @@ def _guesses(error: yaml.MarkedYAMLError, at: int, lines: Sequence[str]) -> Iter
     if "flow" in (error.context or ""):
         yield began, "a bracket is opened here and not closed, or a comma is missing after it"
     assert error.problem_mark is not None
-    said, rest = here[: error.problem_mark.column], here[error.problem_mark.column :]
-    if "block" in problem and said.strip(" -"):
-        yield at, f'"{_short(rest)}" follows a value that is whole: take it out, or quote the value with it'
+    before, after = line[: error.problem_mark.column], line[error.problem_mark.column :]
+    if "block" in problem and before.strip(" -"):
+        yield at, f'"{_short(after)}" follows a value that is whole: take it out, or quote the value with it'
     yield from _about_keys(problem, at, lines)
 
 
 def _about_keys(problem: str, at: int, lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Explain a missing or surplus colon, and wrong indentation."""
-    here, before = lines[at] if at < len(lines) else "", _previous_line(at, lines)
+    line, before = lines[at] if at < len(lines) else "", _previous_line(at, lines)
     if "could not find expected ':'" in problem:
         wrong = before if before is not None and not _KEY.match(lines[before]) else at
         yield wrong, f'"{_short(lines[wrong])}" is no key: write a colon and a space after it'
     if "mapping values are not allowed" in problem:
-        two = _TWO.match(here)
+        two = _TWO.match(line)
         if two:
             yield at, f"the value of {two['key']} holds a colon and a space: put quotation marks around it"
         stuck = _NO_SPACE.match(lines[before]) if before is not None else None
@@ -354,14 +356,14 @@ def _about_keys(problem: str, at: int, lines: Sequence[str]) -> Iterator[tuple[i
 
 
 def _explain_indentation(at: int, before: int | None, lines: Sequence[str]) -> str:
-    here = _depth(lines[at])
-    others = sorted(
+    depth = _depth(lines[at])
+    depths = sorted(
         {_depth(each) for each in lines[:at] if each.strip() and not each.lstrip().startswith("#")}
     )
     near = f" (line {before + 1} has {_depth(lines[before])})" if before is not None else ""
-    spaces = f"{here} {'space' if here == 1 else 'spaces'}"
-    inside = [each for each in others if each < here]
-    misplaced = here in others or not inside
+    spaces = f"{depth} {'space' if depth == 1 else 'spaces'}"
+    inside = [each for each in depths if each < depth]
+    misplaced = depth in depths or not inside
     problem = (
         f"does not fit its indentation of {spaces}"
         if misplaced
@@ -372,10 +374,10 @@ def _explain_indentation(at: int, before: int | None, lines: Sequence[str]) -> s
 
 def _previous_line(at: int, lines: Sequence[str]) -> int | None:
     """Find the last non-empty line before another one."""
-    said = (
+    lines_before = (
         n for n in range(min(at, len(lines)) - 1, -1, -1) if lines[n].strip() and lines[n].lstrip()[0] != "#"
     )
-    return next(said, None)
+    return next(lines_before, None)
 
 
 def _depth(line: str) -> int:
@@ -385,5 +387,5 @@ def _depth(line: str) -> int:
 
 
 def _short(text: str) -> str:
-    told = text.strip()
-    return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}..."
+    stripped = text.strip()
+    return stripped if len(stripped) <= _SHOWN else f"{stripped[:_SHOWN]}..."

@@ -40,9 +40,9 @@ class Secrets:
         forms = {form for value in values for form in _forms(value) if len(form) >= MIN_LENGTH}
         return cls(tuple(sorted(forms)))
 
-    def also(self, more: Secrets) -> Secrets:
+    def also(self, other: Secrets) -> Secrets:
         """Return the union with further secrets."""
-        return Secrets(tuple(sorted({*self.needles, *more.needles})))
+        return Secrets(tuple(sorted({*self.needles, *other.needles})))
 
     def redact(self, text: str) -> str:
         """Replace every occurrence by ``[redacted]``.
@@ -74,9 +74,9 @@ def _common(text: str, start: int, needle: str) -> int:
     """Count the leading characters of a value that a text has at a position."""
     if text.startswith(needle, start):
         return len(needle)
-    there = text[start : start + len(needle)]
-    pairs = zip(needle, there, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), len(there))
+    stretch = text[start : start + len(needle)]
+    pairs = zip(needle, stretch, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), len(stretch))
 
 
 def _cut_at(text: str, place: int) -> bool:
@@ -101,11 +101,11 @@ def _merge_spans(spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 def _passwords(value: str) -> Iterator[str]:
     """Extract the password of a URL, raw and decoded."""
     try:
-        written = urlsplit(value.strip()).password
+        password = urlsplit(value.strip()).password
     except ValueError:
         return
-    if written:
-        yield from (written, unquote(written))
+    if password:
+        yield from (password, unquote(password))
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -125,9 +125,9 @@ def _forms(value: str) -> Iterator[str]:
         yield _escape_xml(text, {'"': "&quot;", "\r": "&#xD;", "\n": "&#xA;", "\t": "&#x9;"})
 
 
-def _escape_xml(text: str, more: Mapping[str, str]) -> str:
+def _escape_xml(text: str, extra: Mapping[str, str]) -> str:
     """Escape the text for XML; ``xml.sax`` would import an HTTP client at each start."""
-    forms = {"&": "&amp;", "<": "&lt;", ">": "&gt;", **more}
+    forms = {"&": "&amp;", "<": "&lt;", ">": "&gt;", **extra}
     return text.translate({ord(character): form for character, form in forms.items()})
 
 

@@ -183,15 +183,15 @@ def shown_directory(path: Path, root: Path) -> Path:
     return Path(os.path.normpath(path.parent / os.path.relpath(root, os.path.realpath(path.parent))))
 
 
-def resolve_outside(root: Path, written: str) -> Path | None:
+def resolve_outside(root: Path, path: str) -> Path | None:
     """Resolve a relative path, if it leads out of the project; else None."""
-    place = Path(os.path.realpath(root / written))  # no error for a loop of links
-    return None if Path(written).is_absolute() or place.is_relative_to(root) else place
+    place = Path(os.path.realpath(root / path))  # no error for a loop of links
+    return None if Path(path).is_absolute() or place.is_relative_to(root) else place
 
 
-def describe_outside(loc: Loc, written: str, place: Path, shown: Path) -> tuple[str, str]:
+def describe_outside(loc: Loc, path: str, place: Path, shown: Path) -> tuple[str, str]:
     """Return the message and the suggestion for a path outside the project."""
     return (
-        f'"{written}" leads out of the project directory {shown}',
+        f'"{path}" leads out of the project directory {shown}',
         f'"{loc[0]}.{loc[1]}: {place}", which is absolute, if intended',
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agentserver.contract import Code, SystemError
 
@@ -43,9 +43,11 @@ class TimedOut(Refused):
 _KINDS: Final[Mapping[Code, type[Refused]]] = MappingProxyType({Code.DENIED: Denied, Code.TIMEOUT: TimedOut})
 
 
-def refusal(error: SystemError, to: str) -> Refused:
-    """Make the exception for a refusal."""
-    return _KINDS.get(error.code, Refused)(error, to)
+def convert_answer(payload: Any, to: str) -> Any:
+    """Return the payload of an answer, or the exception for a refusal. ``to`` was asked."""
+    if not isinstance(payload, SystemError):
+        return payload
+    return _KINDS.get(payload.code, Refused)(payload, to)
 
 
 def time_out(seconds: float, of: str) -> TimedOut:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from agentserver.contract import HandlerResponse, SystemError, invocation
-from agentserver.flow.errors import FlowError, Refused, refusal
+from agentserver.flow.errors import FlowError, Refused, convert_answer
 from agentserver.flow.lines import FlowLine
 from agentserver.flow.runner import FlowRunner
 from agentserver.wire import envelope
@@ -124,7 +124,7 @@ class FlowHandler:
             return None
         line = FlowLine(now.idempotency_key, self._encode(payload), key, place, refused)
         runner.ledger, runner.clock = now.ledger, now.clock
-        await runner.resume(line)
+        await runner.resume(line, payload)
         return self._finish(now, runner, payload) if runner.ended else self._wait(now, runner, line)
 
     async def rerun(self, lines: Sequence[FlowLine]) -> FlowRunner:
@@ -164,8 +164,7 @@ class FlowHandler:
 
     def _read(self, asked: AskRequest, text: str) -> Any:
         """Return an answer, or the exception for a refusal."""
-        payload = self._decode(text, asked.reply)
-        return refusal(payload, asked.to) if isinstance(payload, SystemError) else payload
+        return convert_answer(self._decode(text, asked.reply), asked.to)
 
 
 def _finish(now: Invocation, runner: FlowRunner, payload: Any) -> HandlerResult:

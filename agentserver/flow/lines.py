@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal
-
-from annotated_types import Ge
+from typing import Final, Literal
 
 from agentserver.payload.xmlify import xmlify
 
@@ -26,7 +24,7 @@ class FlowEvent:
     kind: Literal["ask", "tell", "value", "unknown", "not done"]
     name: str
     text: str
-    line: Annotated[int, Ge(0)] = 0
+    line: int = 0
 
 
 @xmlify(namespace="urn:agentserver-flow")
@@ -46,7 +44,7 @@ class FlowLine:
     key: str
     received: str
     call: str = ""
-    place: Annotated[int, Ge(0)] = 0
+    place: int = 0
     refused: bool = False
     events: list[FlowEvent] = dataclasses.field(default_factory=list)
 

@@ -15,11 +15,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from agentserver.contract import CancelTimer, TimerFired
 from agentserver.effects import NOT_DONE, EffectUnknown, LedgerEntry, NotDone, open_effect
-from agentserver.flow.errors import DivergedError, FlowError, NotDurableError, WrongReplyError, time_out
+from agentserver.flow.errors import (
+    DivergedError,
+    FlowError,
+    NotDurableError,
+    WrongReplyError,
+    convert_answer,
+    time_out,
+)
 from agentserver.flow.lines import FlowEvent
 from agentserver.flow.requests import (
     TIMER,
@@ -143,12 +151,15 @@ class FlowRunner:
         self._key, self._effects = key, 0
         await self._drive()
 
-    async def resume(self, line: FlowLine) -> None:
-        """Continue with the payload of a line until the flow waits or ends; the events of the line are not read."""
+    async def resume(self, line: FlowLine, payload: Any = None) -> None:
+        """Continue with the payload of a line until the flow waits or ends; the events of the line are not read.
+
+        ``payload``: that of the line, if it is decoded already.
+        """
         if self.ended:
             raise self._make_divergence("it has ended")
         self._key, self._effects, self.events, self.sent = line.key, 0, [], []
-        self._take(line)
+        self._take(line, payload)
         await self._drive()
 
     async def replay(self, lines: Sequence[FlowLine]) -> None:
@@ -168,20 +179,20 @@ class FlowRunner:
 
     # Answers
 
-    def _take(self, line: FlowLine) -> None:
+    def _take(self, line: FlowLine, payload: Any) -> None:
         """Make the parts ready that an answer, or a refusal of all messages of an invocation, continues."""
         if line.refused:
             for key in [key for key in self._open if key[0] == line.call]:
-                self._answer(key, line.received)
+                self._answer(key, line.received, payload)
         else:
-            self._answer((line.call, line.place), line.received)
+            self._answer((line.call, line.place), line.received, payload)
 
-    def _answer(self, key: tuple[str, int], text: str) -> None:
+    def _answer(self, key: tuple[str, int], text: str, payload: Any) -> None:
         found = self._open.pop(key, None)
         if found is None:
             raise self._make_divergence("it does not wait for this answer")
         part, asked = found
-        value = self.decode(asked, text)
+        value = self.decode(asked, text) if payload is None else convert_answer(payload, asked.to)
         if isinstance(value, BaseException):
             self._ready.append((part, None, value))
         elif asked.reply is not None and not isinstance(value, asked.reply):
@@ -482,6 +493,6 @@ def _line_in(part: FlowPart) -> int:
 
 def _innermost(coroutine: Any) -> Any:
     """Return the coroutine that waits: of the function or a helper, below the one that passes the arguments."""
-    while inspect.iscoroutine(coroutine.cr_await):
+    while type(coroutine.cr_await) is CoroutineType:
         coroutine = coroutine.cr_await
     return coroutine

@@ -96,6 +96,10 @@ class Codec(Protocol):
         """True if byte counts determine the size of the markup (``shape.PayloadType.regular``)."""
 
     @property
+    def assured(self) -> bool:
+        """True if the schema accepts whatever ``encode`` writes."""
+
+    @property
     def outline(self) -> tuple[Outline, ...]:
         """The fields of the root."""
 
@@ -152,6 +156,7 @@ class GeneratedCodec:
         self.payload = payload.cls
         self.name = payload.qname
         self.regular = payload.regular
+        self.assured = generate.is_assured(payload)
         self.outline = tuple(_outline_field(field) for field in payload.record.fields)
         self._xsd = schema.text(payload)
         self._schema = schema.compile_schema(self._xsd)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agentserver.payload.fields.facets import NO_FACETS
 from agentserver.payload.fields.field_table import Count, FieldKind, RecordType, Scalar
 from agentserver.payload.fields.lexical import (
     BOOLS,
@@ -303,6 +304,24 @@ def doubtful(payload: PayloadType) -> bool:
         field.type for record in payload.records for field in record.fields if isinstance(field.type, Scalar)
     ]
     return any(scalar.choices or scalar.kind not in _PLAINEST for scalar in scalars)
+
+
+_UNLIMITED = frozenset({ScalarKind.STR, ScalarKind.INT, ScalarKind.BOOL})
+"""The kinds of which the encoder refuses each value that the schema would."""
+
+
+def is_assured(payload: PayloadType) -> bool:
+    """Check whether the schema accepts whatever the encoder writes: choices, and texts and numbers without limits."""
+    return all(_is_unlimited(field) for record in payload.records for field in record.fields)
+
+
+def _is_unlimited(field: Field) -> bool:
+    if field.place is not FieldKind.ELEMENT or field.least or field.most is not None:
+        return False
+    kind = field.type
+    if not isinstance(kind, Scalar):
+        return True  # the fields of its record are looked at themselves
+    return bool(kind.choices) or (kind.facets == NO_FACETS and kind.kind in _UNLIMITED)
 
 
 def _locate(record: RecordType, field: Field) -> str:

@@ -184,7 +184,7 @@ class XsdCodec:
     def __init__(self, binding: Binding) -> None:
         self.payload = binding.cls
         self.described: PayloadType | None = None
-        self.regular = False
+        self.regular = self.assured = False
         self.name = root_name(binding.cls)
         self._source = binding.schema
         self._tree = inline_schema(binding.schema, binding.folder)

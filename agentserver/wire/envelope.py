@@ -274,14 +274,22 @@ def read_written(markup: str, bounds: Bounds, *, regular: bool = False) -> etree
     limits.
     """
     data = markup.encode()
-    few = regular and len(data) <= bounds.bytes and data.count(b"<") <= min(2 * bounds.depth, bounds.elements)
-    if not few or len(data) > bounds.text or bounds.name < _LONGISH:
+    if not regular or not fits_by_count(data, bounds):
         return _payload(_parse(data, bounds, _PARSER))
     try:
         root = etree.fromstring(data, _PARSER)
     except etree.LxmlError as error:
         return _syntax_fault(error)
     return root if root.tag[0] == "{" and not root.tag.startswith(_OWN) else _payload(root)
+
+
+def fits_by_count(data: bytes, bounds: Bounds) -> bool:
+    """Check by counting bytes that regular markup is within bounds. False if only parsing can show it."""
+    return (
+        len(data) <= min(bounds.bytes, bounds.text)
+        and data.count(b"<") <= min(2 * bounds.depth, bounds.elements)
+        and bounds.name >= _LONGISH
+    )
 
 
 def _payload(root: etree._Element | Malformed) -> etree._Element | Malformed:

@@ -21,11 +21,13 @@ from xsdata.formats.dataclass.parsers import XmlParser
 from xsdata.formats.dataclass.serializers import XmlSerializer
 
 from agentserver.contract import SYSTEM_PAYLOADS, Attribute, Element, SystemError, TodoUntil
+from agentserver.flow.lines import FlowEvent, FlowLine
 from agentserver.payload.codec import Codecs, GeneratedCodec
 from agentserver.payload.fields.describe import table
-from agentserver.payload.fields.field_table import PayloadError
+from agentserver.payload.fields.facets import NO_FACETS
+from agentserver.payload.fields.field_table import PayloadError, Scalar
 from agentserver.payload.fields.lexical import ScalarKind
-from agentserver.payload.generate import Undecodable, Unencodable, doubtful
+from agentserver.payload.generate import Undecodable, Unencodable, doubtful, is_assured
 from agentserver.payload.xmlify import describe, xmlify
 from agentserver.payload.xsd import schema
 from tests.core.strategies import SCALARS, classes, parse, values
@@ -101,6 +103,40 @@ def test_only_text_numbers_and_truth_values_go_without_that_look(kind: Any) -> N
     scalar = described.record.fields[0].type
     quick = {ScalarKind.STR, ScalarKind.INT, ScalarKind.FLOAT, ScalarKind.BOOL}
     assert doubtful(described) == (bool(scalar.choices) or scalar.kind not in quick)
+
+
+@LAW
+@given(
+    st.text(),
+    st.text(),
+    st.integers(-(10**30), 10**30) | st.text(),
+    st.text() | st.sampled_from(["ask", "tell"]),
+)
+def test_what_an_assured_codec_writes_needs_no_schema(key: str, text: str, line: Any, kind: Any) -> None:
+    codec = GeneratedCodec(table(FlowLine))
+    assert codec.assured
+    event = FlowEvent(kind, text, key, line)
+    try:
+        markup = codec.encode(FlowLine(key, text, events=[event, event]))
+    except Unencodable:
+        return
+    element = parse(markup)
+    assert codec.valid(element)
+    assert codec.decode(element).events == [event, event]
+
+
+@LAW
+@given(classes())
+def test_a_limit_of_any_field_leaves_a_codec_unassured(cls: type) -> None:
+    described = table(cls)
+    limited = any(
+        each.least
+        or each.most is not None
+        or (isinstance(each.type, Scalar) and each.type.facets != NO_FACETS)
+        for record in described.records
+        for each in record.fields
+    )
+    assert not (limited and is_assured(described))
 
 
 @LAW

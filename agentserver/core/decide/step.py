@@ -301,7 +301,7 @@ class Step:
             storage = {name: value for name, value in merged.items() if value is not None}
         if logged:
             logs = apply_log_changes(logs, logged)
-        self._threads.put(node._replace(storage=storage, logs=logs))
+        self._threads.put(node.with_stored(storage, logs))
 
     def reserve(self, delivery: Delivery, purpose: str, maximum: Amount) -> None:
         """Charge work before it is done, and drop the charges of ended work."""

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_new = tuple.__new__
+"""Makes a tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
+
 
 class ThreadStorage:
     """Values of one thread by class; stored encoded, so that they cannot be modified from outside.
@@ -74,8 +77,12 @@ class ThreadStorage:
         """Add an ``@xmlify`` value to the log of its class. Raises what ``set`` does."""
         name, data = self._encode(value)
         self._check_room(len(data))
-        change = self._change(name)
-        self._logged[name] = change._replace(appended=(*change.appended, data))
+        before = self._logged.get(name)
+        self._logged[name] = (
+            _new(LogChange, (name, 0, (data,)))
+            if before is None
+            else before._replace(appended=(*before.appended, data))
+        )
         self._entries += len(data)
 
     def log(self, kind: type[T]) -> tuple[T, ...]:
@@ -89,10 +96,14 @@ class ThreadStorage:
         return tuple([self._decode(kind, codec, data) for data in entries])
 
     def size(self, kind: type) -> int:
-        """Return the bytes of a log's entries. Reads only the entries that this invocation changed."""
+        """Return the bytes of a log's entries. Only the entries that this invocation changed are read."""
         name = self._codecs.of(kind).name
-        (_, dropped, appended), stored = self._change(name), self._stored_log(name)
-        return stored.size - sum(map(len, stored.oldest(dropped))) + sum(map(len, appended))
+        log, change = self._logs.get(name), self._logged.get(name)
+        stored = 0 if log is None else log.size
+        if change is None:
+            return stored
+        removed = log.oldest(change.dropped) if log is not None and change.dropped else ()
+        return stored - sum(map(len, removed)) + sum(map(len, change.appended))
 
     def trim(self, kind: type, keep: int) -> None:
         """Forget all but the latest ``keep`` entries of a log. Raises ValueError for fewer than none."""
@@ -112,26 +123,34 @@ class ThreadStorage:
         return self._count_bytes()
 
     def _count_bytes(self, without: str = "") -> int:
+        if not self._stored and not self.changes:
+            return self._entries
         return self._entries + sum(len(other) for name, other in self._current().items() if name != without)
 
     @property
     def logged(self) -> tuple[LogChange, ...]:
         """The changes of logs that were changed."""
+        if not self._logged:
+            return ()
         return tuple([change for change in self._logged.values() if change.dropped or change.appended])
 
     def _change(self, name: str) -> LogChange:
         return self._logged.get(name) or LogChange(name, 0, ())
 
     def _stored_log(self, name: str) -> ThreadLog:
-        return self._logs.get(name) or ThreadLog()
+        found = self._logs.get(name)
+        return ThreadLog() if found is None else found
 
     def _encode(self, value: Any) -> tuple[str, bytes]:
         codec = self._codecs.of(type(value))
         markup = codec.encode(value)
+        data = markup.encode()
+        if codec.assured and codec.regular and envelope.fits_by_count(data, self._bounds):
+            return codec.name, data
         element = envelope.read_written(markup, self._bounds, regular=codec.regular)
         if isinstance(element, envelope.Malformed) or not codec.valid_own(element, len(markup)):
             raise ValueError(f"the {type(value).__name__} does not satisfy its schema")
-        return codec.name, markup.encode()
+        return codec.name, data
 
     def _decode(self, kind: type[T], codec: Codec, data: bytes) -> T:
         markup = data.decode()

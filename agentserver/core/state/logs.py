@@ -50,7 +50,7 @@ class ThreadLog:
 
     def apply(self, change: LogChange) -> ThreadLog:
         """Return the log after a change, in time proportional to the change."""
-        removed = self.oldest(change.dropped)
+        removed = self.oldest(change.dropped) if change.dropped else ()
         entries, base, start, end = self.shared, self.base, self.start + len(removed), self.end
         if len(entries) != end or start > max(COMPACT, end - start):
             entries, base, start, end = entries[start:end], base + start, 0, end - start
@@ -113,8 +113,9 @@ def apply_log_changes(logs: Logs, changes: Iterable[LogChange]) -> Logs:
     """Apply changes to the logs of a thread and drop empty logs."""
     changed = dict(logs)
     for change in changes:
-        log = changed.get(change.kind, ThreadLog()).apply(change)
-        if log:
+        before = changed.get(change.kind)
+        log = (ThreadLog() if before is None else before).apply(change)
+        if log.end > log.start:
             changed[change.kind] = log
         else:
             changed.pop(change.kind, None)

@@ -127,6 +127,10 @@ class Thread(NamedTuple):
         """Return the thread with other children and ``busy`` busy ones."""
         return _new(Thread, (*self[:5], children, *self[6:-1], busy))
 
+    def with_stored(self, storage: Mapping[str, bytes], logs: Logs) -> Thread:
+        """Return the thread with other stored values and logs."""
+        return _new(Thread, (*self[:9], storage, logs, *self[11:]))
+
     def called_by(self, call: Call) -> Thread:
         """Return the thread with a new call of its caller."""
         return _new(Thread, (*self[:4], call, *self[5:]))

@@ -54,6 +54,7 @@ from agentserver.provenance.judging.returns import (
     is_left_open,
     is_part_of_named_page,
 )
+from agentserver.provenance.judging.rows import is_in_named_row
 from agentserver.provenance.observations.lazy import Lazy
 from agentserver.provenance.policy import forms
 from agentserver.provenance.policy.declarations import Effect, PlanSource, Rule, list_alternatives
@@ -163,6 +164,7 @@ def _is_founded(case: Case, argument: Argument) -> bool:
         and (
             is_chosen(case, argument)
             or is_in_requested_document(case, argument)
+            or is_in_named_row(case, argument)
             or is_composed(case, argument, supports=True)
         )
     )
@@ -305,7 +307,10 @@ def _goes_back(case: Case, argument: Argument) -> bool:
     if is_currency_of_amount(case, argument):
         return True
     others = (each for each in case.arguments if each is not argument)
-    return is_left_open(case, argument) and any(_is_founded(case, each) for each in others)
+    named = is_in_named_row(case, argument)
+    if named and argument.rule.role is Role.SELECTOR:
+        return True
+    return (named or is_left_open(case, argument)) and any(_is_founded(case, each) for each in others)
 
 
 def _check_grant(case: Case, argument: Argument) -> Iterator[Finding]:

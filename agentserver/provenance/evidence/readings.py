@@ -615,6 +615,12 @@ def _read_eastern(body: str) -> Decimal:
     return total + part + Decimal(digits or 0)
 
 
+DAYS: Final = ("date ", "day ", "in ", "weekday ")
+"""Beginnings of the keys of days."""
+MOMENTS: Final = (*DAYS, "clock ")
+"""Beginnings of the keys of days and times of day."""
+
+
 def read_keys(text: str) -> Iterator[str]:
     """List the keys of the days, times and amounts of a text, those of one convention with its mark."""
     words = find_words(text)

@@ -100,9 +100,14 @@ class Case:
     @cached_property
     def named_text(self) -> str:
         """All documents that the principal named as one text; empty if they or the conversation are too long."""
+        return "\n".join(self.named_texts)
+
+    @cached_property
+    def named_texts(self) -> tuple[str, ...]:
+        """All documents that the principal named; empty if they or the conversation are too long."""
         texts = self.ledger.texts[:TEXTS] if len(self.ledger.texts) <= TEXTS else ()
-        named = [text.body for text in texts if text.asked and not self.ledger.overflow]
-        return "\n".join(named) if sum(map(len, named)) <= READ else ""
+        named = tuple(text.body for text in texts if text.asked and not self.ledger.overflow)
+        return named if sum(map(len, named)) <= READ else ()
 
     @cached_property
     def named_keys(self) -> tuple[str, ...]:

@@ -19,6 +19,8 @@ from agentserver.provenance.evidence.inventory import place_hash
 from agentserver.provenance.evidence.labels import Role
 from agentserver.provenance.evidence.lexicon import find_words
 from agentserver.provenance.evidence.readings import (
+    DAYS,
+    MOMENTS,
     read_amounts,
     read_moment,
 )
@@ -54,7 +56,6 @@ _MESSAGE: Final = re.compile(r"<?(?=(?:[^@]*\d){4})[\w.+=$/-]{12,128}@[\w.-]{1,1
 """Number of a message or an event, as its header gives it: no person's mailbox has so many digits and no name."""
 _ADDRESS: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}")
 _CAPITAL: Final = re.compile(r"(?<![^\W_])[^\W\d_a-z][^\W\d_]{3,39}(?![^\W_])")
-_DAYS: Final = ("date ", "day ", "in ", "weekday ")
 
 
 def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
@@ -291,7 +292,7 @@ def is_left_open(case: Case, argument: Argument) -> bool:
         return False
     asked = case.ledger.asked.read_values(case.policy.conventions)
     if argument.rule.role is Role.TIME or is_written_moment(argument):
-        return not any(map(_is_moment, asked)) and _is_only_moment(case, argument)
+        return not any(key.startswith(MOMENTS) for key in asked) and _is_only_moment(case, argument)
     if argument.rule.role is not Role.QUANTITY or any(key.startswith("amount ") for key in asked):
         return False
     amounts = case.named_amounts
@@ -343,17 +344,13 @@ CODE: Final = 3
 """Letters of a currency's code."""
 
 
-def _is_moment(key: str) -> bool:
-    return key.startswith((*_DAYS, "clock "))
-
-
 def _is_only_moment(case: Case, argument: Argument) -> bool:
     """Check whether the documents give one day with its year, and no time of day but the one of the argument."""
     moment = read_moment(argument.leaf.value)
     known = {"", "en", *case.policy.conventions}
     read = (key.partition("@") for key in case.named_keys)
     keys = {key for key, _, convention in read if convention in known}
-    days = {key for key in keys if key.startswith(_DAYS)}
+    days = {key for key in keys if key.startswith(DAYS)}
     if moment is None or moment.day is None or days != {f"date {moment.day}"}:
         return False
     clocks = {key for key in keys if re.fullmatch(r"clock \d\d:\d\d", key)}

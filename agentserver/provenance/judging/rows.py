@@ -1,0 +1,116 @@
+"""Values that the request leaves to one row of a document that it names.
+
+A row is one of several lines of a text that have a value of the wanted kind. The request names it by a word that no
+other such line has. A text that the request did not name changes nothing here, so that whoever writes one neither opens
+nor closes a row.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.evidence.labels import Role
+from agentserver.provenance.evidence.lexicon import find_words
+from agentserver.provenance.evidence.readings import (
+    MOMENTS,
+    read_amounts,
+    read_keys,
+    read_leading_amounts,
+    read_moment,
+)
+from agentserver.provenance.judging.authority import is_written_moment
+from agentserver.provenance.request.languages import is_common
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from agentserver.provenance.judging.case import Argument, Case
+
+LINES: Final = 64
+"""Maximum lines of the named documents with a value of one kind."""
+WORD: Final = 4
+"""Minimum letters of a word that names a row."""
+ENDING: Final = 2
+"""Maximum letters by which two forms of a word differ at the end."""
+LIST: Final = 2
+"""Minimum lines of a list."""
+
+_CODE: Final = re.compile(r"(?<![^\s,;:|()])(?=[^\s,;:|()]*\d)[^\W_](?:[\w./+-]{0,62}\w)?(?![^\s,;:|().!?])")
+
+
+def is_in_named_row(case: Case, argument: Argument) -> bool:
+    """Check whether a value is the only one of its kind in the row that the principal's words name.
+
+    The words give no value of that kind themselves. One sentence is no row: a request that asks about something shares
+    words with any answer.
+    """
+    find_values = _choose_reader(case, argument)
+    if find_values is None or not case.named_text:
+        return False
+    rows = _list_rows(case.named_texts, find_values)
+    words = _list_telling_words(" ".join(case.ledger.asked.audible))
+    named = [row for row in rows if len(rows) <= LINES and _shares_word(row, words)]
+    return len(named) == 1 and _is_only_value(argument, find_values(named[0]))
+
+
+def _choose_reader(case: Case, argument: Argument) -> Callable[[str], frozenset[str]] | None:
+    """Choose what reads the values of the argument's kind; None if it has no kind, or the request gives a value."""
+    asked = case.ledger.asked.read_values(case.policy.conventions)
+    if argument.rule.role is Role.TIME or is_written_moment(argument):
+        return None if any(key.startswith(MOMENTS) for key in asked) else _read_days
+    if argument.rule.role is Role.QUANTITY:
+        return None if any(key.startswith("amount ") for key in asked) else read_leading_amounts
+    body = argument.body.strip()
+    if argument.rule.role is not Role.SELECTOR or argument.rule.declared or not _CODE.fullmatch(body):
+        return None
+    if any(each.rule.role is Role.DESTINATION for each in case.arguments):
+        return None
+    find_codes = _find_lettered if _has_letter(body) else _find_figures
+    return None if find_codes(" ".join(case.ledger.asked.audible)) else find_codes
+
+
+def _read_days(line: str) -> frozenset[str]:
+    return frozenset(key for key in read_keys(line) if key.startswith(MOMENTS))
+
+
+def _find_lettered(line: str) -> frozenset[str]:
+    return frozenset(match[0] for match in _CODE.finditer(line) if _has_letter(match[0]))
+
+
+def _find_figures(line: str) -> frozenset[str]:
+    return frozenset(match[0] for match in _CODE.finditer(line) if not _has_letter(match[0]))
+
+
+def _has_letter(code: str) -> bool:
+    return any(map(str.isalpha, code))
+
+
+def _list_rows(bodies: Sequence[str], find_values: Callable[[str], frozenset[str]]) -> list[str]:
+    """List the lines with a value of the texts that have several of them."""
+    found = [[line for line in body.split("\n") if find_values(line)] for body in bodies]
+    return [line for lines in found if len(lines) >= LIST for line in lines]
+
+
+def _list_telling_words(text: str) -> frozenset[str]:
+    words = (word for word, _, _ in find_words(text))
+    return frozenset(word for word in words if len(word) >= WORD and word.isalpha() and not is_common(word))
+
+
+def _shares_word(row: str, words: frozenset[str]) -> bool:
+    """Check whether a row has one of the words, which may end otherwise, such as in the plural."""
+    return any(_are_forms(one, other) for one in _list_telling_words(row) for other in words)
+
+
+def _are_forms(one: str, other: str) -> bool:
+    short, long = sorted((one, other), key=len)
+    return long.startswith(short) and len(long) - len(short) <= ENDING
+
+
+def _is_only_value(argument: Argument, values: frozenset[str]) -> bool:
+    if argument.rule.role is Role.TIME or is_written_moment(argument):
+        moment = read_moment(argument.leaf.value)
+        return moment is not None and moment.clock is None and values == {f"date {moment.day}"}
+    if argument.rule.role is Role.QUANTITY:
+        return len(values) == 1 and read_amounts(argument.leaf.value) == values
+    return values == {argument.body.strip()}

@@ -1,7 +1,9 @@
 """The time until the first piece of an agent's answer, against the provider's own, in the same run.
 
 The provider is a local server of the OpenAI protocol in a process of its own. It sends the first piece at once, then
-the others. Each round asks it directly, and through the door of a server whose client has a stream of events open.
+the others. Each round asks it directly and through the door of a server whose client has a stream of events open, in
+turns, over connections that stay open, and compares the medians. Processor time of this process (server and client,
+without the provider) is printed too: on a machine that others share it is the steadier figure.
 
     ./run bench stream          # at full length
     ./run bench stream --quick  # as CI runs it
@@ -18,9 +20,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -35,7 +37,7 @@ from agentserver.gateways.http.serving import bind, serve
 from agentserver.gateways.principals import Caller, Delay, Rate, Role
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
 AIM = 5.0
 """Milliseconds more than the provider's own."""
@@ -191,57 +193,92 @@ async def door(folder: Path, url: str) -> AsyncIterator[str]:
             yield f"http://127.0.0.1:{port}"
 
 
-async def first(lines: AsyncIterator[str], word: str) -> float:
-    """The time at which a line with this word comes."""
+class Spent(NamedTuple):
+    """What the way to a first piece took, in milliseconds.
+
+    Args:
+        wall: by the clock.
+        cpu: of the processor, in this process.
+    """
+
+    wall: float
+    cpu: float
+
+
+class Watch:
+    """Stopwatch for both times."""
+
+    def __init__(self) -> None:
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def read(self) -> Spent:
+        """Return the times since the start."""
+        return Spent((time.perf_counter() - self._wall) * 1e3, (time.process_time() - self._cpu) * 1e3)
+
+
+async def read_until(lines: AsyncIterator[str], word: str) -> None:
+    """Read lines up to one with this word."""
     async for line in lines:
         if word in line:
-            return time.perf_counter()
+            return
     raise AssertionError(f"no {word} came")
 
 
-async def ask_bare(client: httpx.AsyncClient, url: str) -> float:
-    """Milliseconds until the first piece of the provider."""
-    began = time.perf_counter()
+async def ask_bare(client: httpx.AsyncClient, url: str) -> Spent:
+    """Measure the first piece of the provider."""
+    watch = Watch()
     body = {"model": "gpt-4o", "stream": True, "messages": [{"role": "user", "content": "go"}]}
     async with client.stream("POST", f"{url}/chat/completions", json=body) as answer:
         lines = answer.aiter_lines()
-        found = await first(lines, "tool_calls")
+        await read_until(lines, "tool_calls")
+        spent = watch.read()
         async for _ in lines:
             pass
-    return (found - began) * 1e3
+    return spent
 
 
-async def ask_door(client: httpx.AsyncClient, path: str) -> float:
-    """Milliseconds until the first piece through the door."""
-    async with client.stream("GET", f"{path}/events?deltas=true&wait=60") as answer:
+async def ask_door(client: httpx.AsyncClient, streams: httpx.AsyncClient, path: str) -> Spent:
+    """Measure the first piece through the door."""
+    async with streams.stream("GET", f"{path}/events?deltas=true&wait=60") as answer:
         lines = answer.aiter_lines()
-        began = time.perf_counter()
+        watch = Watch()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(client.post(f"{path}/messages?to=agent&wait=0", json={"text": "go"}))
-            found = await first(lines, '"kind":"text"')
-            await first(lines, '"type":"done"')
-    return (found - began) * 1e3
+            await read_until(lines, '"kind":"text"')
+            spent = watch.read()
+            await read_until(lines, '"type":"done"')
+    return spent
 
 
-async def measure(asks: int, rounds: int) -> list[tuple[float, float]]:
-    """The least of both in each round, which other processes of the machine disturb least."""
+async def measure(asks: int, rounds: int) -> list[tuple[Spent, Spent]]:
+    """Measure both in turns; gives the medians of each round."""
     found = []
     with tempfile.TemporaryDirectory(prefix="agentserver-bench-") as name, provider() as url:
         async with door(Path(name), url) as address, httpx.AsyncClient(timeout=60) as bare:
             headers = {"authorization": "Bearer ada"}
-            async with httpx.AsyncClient(base_url=address, headers=headers, timeout=60) as client:
+            async with AsyncExitStack() as stack:
+                both = [
+                    await stack.enter_async_context(
+                        httpx.AsyncClient(base_url=address, headers=headers, timeout=60)
+                    )
+                    for _ in range(2)
+                ]
                 for _ in range(rounds):
-                    pairs = [(await ask_bare(bare, url), await time_first_piece(client)) for _ in range(asks)]
-                    found.append(tuple(map(min, zip(*pairs, strict=True))))
+                    pairs = [(await ask_bare(bare, url), await ask_anew(*both)) for _ in range(asks)]
+                    found.append(tuple(map(take_median, zip(*pairs, strict=True))))
     return found
 
 
-async def time_first_piece(client: httpx.AsyncClient) -> float:
-    """Milliseconds until the first piece, in a conversation of its own."""
+def take_median(spent: Iterable[Spent]) -> Spent:
+    return Spent(*map(statistics.median, zip(*spent, strict=True)))
+
+
+async def ask_anew(client: httpx.AsyncClient, streams: httpx.AsyncClient) -> Spent:
+    """Measure the first piece through the door, in a conversation of its own."""
     opened = (await client.post("/v1/conversations")).json()["conversation"]
     path = f"/v1/conversations/{opened}"
     try:
-        return await ask_door(client, path)
+        return await ask_door(client, streams, path)
     finally:
         await client.delete(path)
 
@@ -257,12 +294,15 @@ def main() -> int:
     os.environ.pop("AGENTSERVER_ALLOW_MODELS", None)  # the provider is on this machine
     asks, rounds = (5, 1) if options.quick else (30, 5)
     found = anyio.run(measure, asks, rounds)
-    more = [door - bare for bare, door in found]
-    bare, door = (statistics.median(each) for each in zip(*found, strict=True))
-    print(f"{'ms until the first piece, from the provider':<56}{bare:>8.2f}")
-    print(f"{'ms until the first piece, through the door':<56}{door:>8.2f}")
-    print(f"{'ms more (aim ' + format(AIM, 'g') + ')':<56}{statistics.median(more):>8.2f}")
-    record("stream: ms more until the first piece of an answer", more, AIM)
+    bare, through = (take_median(each) for each in zip(*found, strict=True))
+    print(f"{'ms until the first piece':<56}{'wall':>8}{'cpu':>8}")
+    print(f"{'from the provider':<56}{bare.wall:>8.2f}{bare.cpu:>8.2f}")
+    print(f"{'through the door':<56}{through.wall:>8.2f}{through.cpu:>8.2f}")
+    more = [Spent(door.wall - bare.wall, door.cpu - bare.cpu) for bare, door in found]
+    print(
+        f"{'more (aim ' + format(AIM, 'g') + ')':<56}{take_median(more).wall:>8.2f}{take_median(more).cpu:>8.2f}"
+    )
+    record("stream: ms more until the first piece of an answer", [each.wall for each in more], AIM)
     return 0
 
 

@@ -79,7 +79,7 @@ def test_the_service_writes_below_its_state_and_nowhere_else():
 
 
 def test_it_is_reloaded_by_the_signal_that_it_asks_for():
-    assert SERVICE["ExecStart"].endswith("serve --reload @organism@")
+    assert SERVICE["ExecStart"].endswith("serve @organism@")
     assert SERVICE["ExecReload"] == "/bin/kill -HUP $MAINPID"
 
 
@@ -111,7 +111,7 @@ def test_the_container_is_nobodys_root_and_keeps_only_its_volume():
     assert told["USER"] == "10001:10001"
     assert told["VOLUME"] == f"{told['WORKDIR']}/out"
     assert told["STOPSIGNAL"] == SERVICE["KillSignal"]
-    assert told["CMD"] == '["serve", "--reload", @organism@]'
+    assert told["CMD"] == '["serve", @organism@]'
 
 
 def test_installed_packages_are_pinned_by_hash_and_name_no_index():
@@ -169,8 +169,8 @@ def test_unit_and_container_serve_the_file_that_the_project_has(command, tmp_pat
     if where == "organism.yaml":
         (folder / "config/organism.yaml").rename(folder / where)
         assert command("init", str(folder), "--deploy", "--force").exit_code == 0
-    assert f"serve --reload {where}\n" in (folder / "deploy/agentserver.service").read_text()
-    assert f'CMD ["serve", "--reload", "{where}"]\n' in (folder / "deploy/Containerfile").read_text()
+    assert f"serve {where}\n" in (folder / "deploy/agentserver.service").read_text()
+    assert f'CMD ["serve", "{where}"]\n' in (folder / "deploy/Containerfile").read_text()
     assert (folder / where).is_file()
 
 
@@ -256,9 +256,9 @@ def test_a_path_with_spaces_and_signs_of_systemd_is_one_word_of_unit_and_contain
     (folder / "organism.yaml").symlink_to(named)
     assert command("init", str(folder), "--deploy", "--force").exit_code == 0
     unit = (folder / "deploy/agentserver.service").read_text("utf-8")
-    assert 'serve --reload "my \\"50%%\\" $$HOME.yaml"\n' in unit
+    assert 'serve "my \\"50%%\\" $$HOME.yaml"\n' in unit
     words = json.loads(instructions_of(folder / "deploy/Containerfile")["CMD"])
-    assert words == ["serve", "--reload", named]
+    assert words == ["serve", named]
 
 
 def test_the_lock_holds_exactly_the_needs_of_the_organisms_keys(command, tmp_path):

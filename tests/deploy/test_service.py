@@ -1,7 +1,7 @@
 """What docs/production.md says, done from a new project: it builds, and the unit's ExecStart serves.
 
 The commands of the page run as they are written, with the system's folders below a temporary one. Three are stood in
-for: `useradd` has nobody to add, `systemctl` starts the unit's own ExecStart, and `sudo -u` keeps the user.
+for: `useradd` has nobody to add, `systemctl` starts the unit's own ExecStart or stops it, and `sudo -u` keeps the user.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.machine import HANGS
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="units and containers are Linux's")
 
 PAGE = (installed.ROOT / "docs" / "production.md").read_text("utf-8")
-SYSTEM = ("/opt", "/var/lib", "/etc/systemd")
+SYSTEM = ("/opt", "/var/lib", "/var/backups", "/etc/systemd")
 FREE = 'http: {bind: "127.0.0.1:0"}'
 """Any free port in place of the one of the template, which another test may have."""
 
@@ -52,7 +52,7 @@ class Machine:
     def __init__(self, root, desk, wheel):
         self.root, self.home, self.service = root, root / "home", None
         self.home.mkdir()
-        for folder in ("opt", "var/lib", "etc/systemd/system"):
+        for folder in ("opt", "var/lib", "var/backups", "etc/systemd/system"):
             (root / folder).mkdir(parents=True)
         self.outside = {
             "HOME": str(self.home),
@@ -67,9 +67,13 @@ class Machine:
         if line.startswith("useradd "):
             return ""
         if line.startswith("systemctl "):
-            self.start()
+            self.stop() if " stop " in line else self.start()
             return ""
-        line = line.replace("sudo -u agentserver ", "").replace("PATH/TO/CHECKOUT", str(self.wheel))
+        line = (
+            line.replace("sudo -u agentserver ", "")
+            .replace("install -d -o agentserver ", "install -d ")
+            .replace("PATH/TO/CHECKOUT", str(self.wheel))
+        )
         done = subprocess.run(
             ["bash", "-euc", f"{self.within(line)}\npwd >{self.root}/pwd"],
             cwd=folder, env=self.outside, capture_output=True, text=True, timeout=installed.PATIENCE, check=False,
@@ -111,19 +115,22 @@ class Machine:
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
+    def stop(self):
+        """End the service as systemd does; returns what it printed last."""
+        self.service.send_signal(signal.SIGTERM)
+        _, printed = self.service.communicate(timeout=HANGS)
+        assert self.service.returncode == 0, printed
+        return printed
+
     def which(self, command):
         """A command of the one who works on the project."""
         return shutil.which(command, path=self.outside["PATH"])
 
     def address(self):
-        """The address that the service prints once it is open."""
-        said = []
-        for line in self.service.stderr:
-            if line.startswith("http://"):
-                return line.strip()
-            said.append(line)
-        ended = f"the service ended with {self.service.wait()} before it said where it is"
-        raise AssertionError(f"{ended}:\n{''.join(said)}")
+        """The address, which is the first line that the service prints."""
+        line = self.service.stderr.readline()
+        assert line.startswith("http://"), line + self.service.stderr.read()
+        return line.strip()
 
 
 @pytest.fixture
@@ -141,7 +148,7 @@ def reply_status(url):
         return reply.status
 
 
-def test_the_page_leads_from_init_to_a_service_that_answers_is_reloaded_and_ends(machine):
+def test_the_page_leads_from_init_to_a_service_that_answers_is_reloaded_backed_up_and_restored(machine):
     printed = {}
     for line, said in machine.type("## From nothing to a running service"):
         printed[line] = said
@@ -165,5 +172,8 @@ def test_the_page_leads_from_init_to_a_service_that_answers_is_reloaded_and_ends
 
     machine.service.send_signal(signal.SIGHUP)
     assert any(line.endswith(" is reloaded\n") for line in machine.service.stderr)
-    machine.service.send_signal(signal.SIGTERM)
-    assert machine.service.wait(timeout=HANGS) == 0
+    printed = "".join(text for _, text in machine.type("## Backup"))
+    assert "nothing was altered" in printed
+    assert "journal.sqlite.before-restore-1" in printed
+    assert reply_status(f"{machine.address()}/healthz") == 200
+    assert machine.stop() == ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -24,6 +25,7 @@ from agentserver.extras import install_hint, is_installed, require
 from agentserver.gateways.schedules import ScheduleRunner
 from agentserver.guards.intents import HandoffRecord
 from agentserver.handoff.edge.records import copy_records
+from agentserver.ports.servers import ServerReport, ServerState
 from agentserver.pump.completions import CompletionLog
 from agentserver.pump.editions import Callee, Edition
 from agentserver.pump.ingress import ServerIngress
@@ -129,6 +131,14 @@ class SharedTime(Protocol):
         """Return the time, in seconds since the epoch."""
 
 
+@runtime_checkable
+class ReportingEngine(Protocol):
+    """Engine of several servers that stores what each of them does."""
+
+    def report_by(self, describe: Callable[[], ServerReport]) -> None:
+        """Store what a function returns with each heartbeat of this server."""
+
+
 class EngineClock(SystemClock):
     """Clock of an engine that several servers share, with the randomness of the machine."""
 
@@ -181,6 +191,7 @@ class Server(ServerIngress):
     unattended: bool = False
     door: str = ""
     delegations: Delegations | None = None
+    _since: float = 0.0
     _calls: CallDesk | None = None
     _resources: tuple[object, ...] = ()
     _pump: Pump | None = None
@@ -198,6 +209,8 @@ class Server(ServerIngress):
         """Enter the lifespan, open the engine, start the pump."""
         async with AsyncExitStack() as stack:
             resources = self._resources = await _resources(self.organism, stack)
+            if isinstance(self.engine, ReportingEngine):
+                self.engine.report_by(self._report)
             engine = await stack.enter_async_context(self.engine)
             asks = self.completer is not None or self.organism.models is not None
             tracing = self._tracing = await open_tracing(self.organism, engine, stack, asks=asks)
@@ -213,6 +226,7 @@ class Server(ServerIngress):
             hooks = PumpHooks(self.stream, self.approver, engine.answers, self.stalled, self.delegations)
             pump = Pump(self.rules, bound, engine, self.clock, resources, hooks)
             self._pump = await stack.enter_async_context(pump)
+            self._since = self.clock.moment().now
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
             if self.unattended:
@@ -354,6 +368,15 @@ class Server(ServerIngress):
     def running(self) -> frozenset[str]:
         """List the threads whose handlers run."""
         return frozenset() if self._pump is None else self._pump.running()
+
+    def _report(self) -> ServerReport:
+        return ServerReport() if self._pump is None else self._pump.report()
+
+    def describe_itself(self) -> ServerState:
+        """Describe this server as the only one of its storage; where several share one, the reader lists them."""
+        name = f"{socket.gethostname()}, process {os.getpid()}"
+        now = self.clock.moment().now
+        return ServerState(0, name, self._since, now, 0.0, 0.0, ended=False, report=self._report())
 
     @property
     def lost(self) -> int | None:

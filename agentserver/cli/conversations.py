@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import suppress
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -286,6 +288,24 @@ def _find_kept_file(given: reading.JournalArguments) -> Path:
         if seen.unkept or seen.engine is not None:
             return file.resolve()
     return reading.find_journal(given)
+
+
+def read_overviews(path: Path) -> list[Any]:
+    """Read an overview of each server that runs for a journal here, and that this user may follow."""
+    from agentserver.gateways import top
+
+    found: list[Any] = []
+    with suppress(OSError):
+        for peer in top.find_servers(path).values():
+            with peer:
+                peer.settimeout(OVERVIEW)
+                lines = islice(_overview_lines(peer), 1)
+                found += [parse_json_or_raise(line, JsonLimits()) for line in lines]
+    return found
+
+
+OVERVIEW = 5.0
+"""Seconds for which a server is waited for."""
 
 
 def _overview_lines(peer: socket.socket) -> Iterator[str]:

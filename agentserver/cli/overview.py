@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentserver.characters.printing import format_amount
 from agentserver.cli import project, reading
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from agentserver.ports import EngineReader
+    from agentserver.ports.servers import ServerState
 
 
 @click.command("overview", short_help="Show figures of the journal, and what waits.")
@@ -28,11 +31,12 @@ def command(given: reading.JournalArguments, *, last: str | None, as_json: bool)
     """Show how many conversations the journal has in a period, by time, principal and listener.
 
     Each row has those refused and failed, tokens, cost, and the mean and longest duration: for a listener that of its
-    own calls, in the last conversations. Waiting approvals and dead letters follow. The figures are those of the live
-    view's first page.
+    own calls, in the last conversations. Waiting approvals, dead letters, servers and their workers follow. The figures
+    are those of the live view's first page.
     """
-    with reading.open_given(given) as reader:
-        found = _describe(reader, last or "")
+    kept = reading.find_source(given)
+    with reading.open_reader(kept) as reader:
+        found = _describe(reader, last or "", kept.path)
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -43,9 +47,9 @@ def command(given: reading.JournalArguments, *, last: str | None, as_json: bool)
 _HEADS = f"{'conversations':>13} {'refused':>8} {'failed':>7} {'tokens':>10} {'cost':>11} {'mean':>9} {'longest':>9}"
 
 
-def _describe(reader: EngineReader, period: str) -> dict[str, Any]:
+def _describe(reader: EngineReader, period: str, path: Path | None) -> dict[str, Any]:
     from agentserver.characters.printing import escape_unseen
-    from agentserver.history.overview import describe_activity
+    from agentserver.history.overview import describe_activity, describe_servers
 
     now = time.time()
     asked = [each for key in reader.list_asking() for each in reader.approvals(key)]
@@ -61,7 +65,17 @@ def _describe(reader: EngineReader, period: str) -> dict[str, Any]:
             for one in sorted(asked, key=lambda one: one.at)
         ],
         "dead": len(reader.dead()),
+        "servers": describe_servers(reader.list_servers() or _ask_servers(path), escape_unseen),
     }
+
+
+def _ask_servers(path: Path | None) -> list[ServerState]:
+    """Ask the server that has a journal file open to describe itself; none runs, or it is another user's: none."""
+    from agentserver.cli.conversations import read_overviews
+    from agentserver.ports.servers import STATES
+
+    found = [] if path is None else read_overviews(path)
+    return [STATES.value(each["server"]) for each in found]
 
 
 def _format_overview(found: Mapping[str, Any]) -> Iterator[str]:
@@ -79,8 +93,23 @@ def _format_overview(found: Mapping[str, Any]) -> Iterator[str]:
         key = one["approval"]
         yield f"  {key}  to {one['to']}  for {one['age']:.0f} s  (agentserver approvals show {key[:12]})"
     yield f"dead letters: {found['dead']}{'  (agentserver dead)' if found['dead'] else ''}"
+    yield from _format_servers(found["servers"])
     if not total["conversations"]:
         project.say("no conversation was opened in this period; --last year looks further back", err=True)
+
+
+def _format_servers(servers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    yield f"servers: {len(servers)}" if servers else "servers: none runs here"
+    for one in servers:
+        work = f"{one['conversations']} conversations, {one['running']} running, {one['queued']} queued"
+        yield f"  {one['state']:5} {one['name']}  {_format_life(one)}  {work}"
+        for each in one["workers"]:
+            calls = format_amount(each["calls"], "call")
+            yield f"    {each['state']:5} {each['listener']}: {each['name']}  {_format_life(each)}  {calls}"
+
+
+def _format_life(one: Mapping[str, Any]) -> str:
+    return f"since {reading.format_time(one['since'])}, heard {reading.format_time(one['seen'])}"
 
 
 def _format_named(found: Mapping[str, Any]) -> Iterator[str]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agentserver.gateways.principals import Caller
     from agentserver.ports import EngineReader
     from agentserver.ports.records import RecordSource
+    from agentserver.ports.servers import ServerState
     from agentserver.trace.store import TraceBook
 
 T = TypeVar("T")
@@ -57,6 +58,9 @@ class ServerView(Protocol):
 
     async def read(self, work: Callable[[EngineReader], T]) -> T:
         """Read what the engine has stored."""
+
+    def describe_itself(self) -> ServerState:
+        """Describe this server as the only one of its storage."""
 
     def queues(self) -> Mapping[str, tuple[int, int]]:
         """By listener, the deliveries that wait and those that run."""

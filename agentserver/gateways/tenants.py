@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from agentserver.gateways.principals import Caller
     from agentserver.ports import EngineReader
     from agentserver.ports.schedules import ScheduleOrder
+    from agentserver.ports.servers import ServerState
 
 T = TypeVar("T")
 
@@ -84,6 +85,10 @@ class OwnedReader:
     def list_activity(self, since: float, until: float, parts: int) -> Sequence[ActivitySum]:
         """Sum up the owner's conversations that were opened in a time."""
         return self._reader.list_activity(since, until, parts, self._owner)
+
+    def list_servers(self) -> Sequence[ServerState]:
+        """List no servers: they work for all owners."""
+        return ()
 
     def list_schedule_orders(self) -> Sequence[ScheduleOrder]:
         """List no orders: schedules are the organism's own."""

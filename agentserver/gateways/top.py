@@ -27,6 +27,7 @@ from agentserver.characters.printing import format_amount
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING, format_minute
 from agentserver.gateways.hosts import ServerView
+from agentserver.ports.servers import STATES
 from agentserver.supervision import EndEffect, start_errand, start_helper
 from agentserver.trace.terminal import Style
 
@@ -91,6 +92,7 @@ class Overviews:
             "running": [row for each in at_work for row in self._list_running(each, running)],
             "refusals": [self._refusal(each) for each in reversed(self._refused)],
             "approvals": list(map(_approval, self._host.approvals())),
+            "server": STATES.plain(self._host.describe_itself()),
         }
 
     def _list_running(self, conversation: Conversation, running: frozenset[str]) -> Iterator[dict[str, Any]]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from agentserver.core.encoding.history import RecordedConversation
     from agentserver.ports import EngineReader
+    from agentserver.ports.servers import ServerState, WorkerState
 
 
 class Period(NamedTuple):
@@ -96,6 +97,44 @@ def choose_period(reader: EngineReader, now: float) -> str:
     age = now - rows[0].summary.opened if rows else 0.0
     longer = (name for name in list(PERIODS)[1:] if age < PERIODS[name].seconds)
     return next(longer, "year")
+
+
+def describe_servers(
+    servers: Sequence[ServerState], show: Callable[[str], str] = str
+) -> list[dict[str, Any]]:
+    """Describe servers with their workers, and which of them are late, for people and programs.
+
+    Args:
+        servers: as of their last heartbeats.
+        show: makes a name fit to print.
+    """
+    return [
+        {
+            "number": one.number,
+            "name": show(one.name),
+            "state": one.state,
+            "since": one.since,
+            "seen": one.seen,
+            "conversations": one.report.conversations,
+            "running": one.report.running,
+            "queued": one.report.queued,
+            "workers": [_describe_worker(each, one, show) for each in one.report.workers],
+        }
+        for one in servers
+    ]
+
+
+def _describe_worker(one: WorkerState, server: ServerState, show: Callable[[str], str]) -> dict[str, Any]:
+    """Describe a worker. Of a server that is late or ended, nothing better is known."""
+    late = server.seen - one.seen > one.patience
+    return {
+        "listener": show(one.listener),
+        "name": show(one.name),
+        "state": "late" if late and server.state == "alive" else server.state,
+        "since": one.since,
+        "seen": one.seen,
+        "calls": one.calls,
+    }
 
 
 def describe_activity(

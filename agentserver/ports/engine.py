@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from agentserver.ports.claims import Arrival, Claim, Fate, GainedClaims, LostClaims, News
     from agentserver.ports.ingress import Answers, ConversationFound, RejectReason
     from agentserver.ports.schedules import ScheduleOrder
+    from agentserver.ports.servers import ServerState
 
 
 class EngineReader(Protocol):
@@ -131,6 +132,9 @@ class EngineReader(Protocol):
             limit: number of the latest ones; None for all.
             prefix: of their delivery ids; other messages are not read.
         """
+
+    def list_servers(self) -> Sequence[ServerState]:
+        """List the servers that share the storage, also those that ended lately; none if servers cannot share it."""
 
     def list_suspended(self) -> Sequence[SuspendedConversation]:
         """List the suspended conversations that can be resumed, oldest first."""

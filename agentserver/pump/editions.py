@@ -23,7 +23,7 @@ from uuid import UUID
 from agentserver.core.state import principals
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Collection, Mapping
+    from collections.abc import Awaitable, Collection, Mapping, Sequence
 
     from agentserver.completion import Completer
     from agentserver.contract import HandlerMetadata, HandlerResult, Invocation
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from agentserver.core.decide.decisions import AcceptedDelivery
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, HandlerFailure, HandlerReturn
+    from agentserver.ports.servers import WorkerState
     from agentserver.pump.completions import CompletionLog
 
     Handler: TypeAlias = Callable[[Any, HandlerMetadata], Awaitable[HandlerResult]]
@@ -77,6 +78,9 @@ class RemoteHandler(Protocol):
             accepted: the delivery.
             current: the invocation that a handler of this process would see.
         """
+
+    def list_workers(self, now: float) -> Sequence[WorkerState]:
+        """List its processes. ``now`` is the time in seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)

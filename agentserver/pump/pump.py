@@ -25,6 +25,7 @@ from agentserver.core.records.audit import Event
 from agentserver.core.state import principals
 from agentserver.delegation import DelegationError
 from agentserver.ports import EngineError, FencedError, RejectReason, RepeatedError, SubmitResult
+from agentserver.ports.servers import ServerReport
 from agentserver.pump.accounts import Accounts
 from agentserver.pump.approvals import PendingApprovals
 from agentserver.pump.boundary import Boundary, suspend
@@ -378,6 +379,14 @@ class Pump:
     def queues(self) -> dict[str, tuple[int, int]]:
         """Return for each listener the deliveries that wait for room, and those that run or run next."""
         return self._schedule.queues()
+
+    def report(self) -> ServerReport:
+        """Describe the work of this process."""
+        now, queues = self._clock.moment().now, self.queues().values()
+        handlers = [each.remote for each in self._editions.bound.values() if each.remote is not None]
+        workers = tuple(worker for handler in handlers for worker in handler.list_workers(now))
+        running, queued = sum(each[1] for each in queues), sum(each[0] for each in queues)
+        return ServerReport(len(self._live), running, queued, workers)
 
     def running(self) -> frozenset[str]:
         """Return the threads whose handlers run."""

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from functools import partial
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 import anyio
 
+from agentserver.ports.servers import WorkerState
 from agentserver.supervision import EndEffect, run_errand, start_errand, start_helper
 from agentserver.worker import frames, reading
 from agentserver.worker.frames import FrameError, FrameSocket
@@ -73,6 +75,7 @@ class Worker:
     end: InitVar[socket.socket]
     longest: InitVar[int]
     scratch: Scratch | None
+    since: float = field(default_factory=time.monotonic)
     calls: int = 0
     lines: int = 0
     cleaning: asyncio.Task[None] | None = None
@@ -235,6 +238,22 @@ class Workers:
     @property
     def _name(self) -> str:
         return self.plan.setup.listener
+
+    def list_processes(self, now: float) -> list[WorkerState]:
+        """List the processes, the longest running first. ``now`` is the time in seconds since the epoch."""
+        here = time.monotonic()
+        found = sorted((each for each in self._all if not each.gone), key=lambda one: one.since)
+        return [
+            WorkerState(
+                self._name,
+                f"process {one.process.pid}",
+                now - (here - one.since),
+                now,
+                START,
+                int(one in self._busy),
+            )
+            for one in found
+        ]
 
     @property
     def futile(self) -> str:
@@ -504,6 +523,10 @@ class WalledListener:
         except WorkerError as error:
             return reading.fail_worker(str(error))
         return reading.decode_end(answer, accepted, self.codecs, self.bounds, self.workers.plan.setup.storage)
+
+    def list_workers(self, now: float) -> list[WorkerState]:
+        """List its processes. ``now`` is the time in seconds since the epoch."""
+        return self.workers.list_processes(now)
 
 
 @dataclass(frozen=True, slots=True)

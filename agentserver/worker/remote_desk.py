@@ -6,12 +6,13 @@ import asyncio
 import itertools
 import logging
 import secrets
-from collections import deque
+from collections import Counter, deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from agentserver.ports.servers import WorkerState
 from agentserver.supervision import run_errand
 from agentserver.worker import frames, reading
 from agentserver.worker.frames import AliveFrame, GivenFrame, HeardFrame
@@ -32,6 +33,8 @@ __all__ = ["CallDesk", "HeldCall", "RemoteListener", "Silences", "UnwantedError"
 
 REMEMBERED = 10_000
 """Ended calls whose reason is remembered for the log."""
+FORGOTTEN = 3600.0
+"""Seconds of silence after which a worker is not listed."""
 HELD_UP = 1.0
 """Seconds by which a timer may be late before it counts as the server's own delay."""
 
@@ -171,6 +174,15 @@ class _Line:
     lonely: bool = False
 
 
+@dataclass(eq=False, slots=True)
+class _HeardWorker:
+    """Signs of life of a principal that takes calls of a listener, in seconds of the event loop."""
+
+    since: float
+    seen: float
+    waiting: int = 0
+
+
 class CallDesk:
     """The calls of all listeners with workers on other machines, over all editions of an organism.
 
@@ -183,6 +195,7 @@ class CallDesk:
         self._lines: dict[str, _Line] = {}
         self._held: dict[str, HeldCall] = {}
         self._over: dict[str, tuple[str, str, str]] = {}
+        self._heard: dict[tuple[str, str], _HeardWorker] = {}
 
     @contextmanager
     def admit_workers(self, listener: str) -> Iterator[None]:
@@ -262,13 +275,46 @@ class CallDesk:
         if line.lonely:
             line.lonely = False
             logger.warning("%s, a worker of %s, has come", worker, listener)
+        heard = self._hear(listener, worker)
+        heard.waiting += 1
         try:
             while True:
                 call = line.calls.popleft() if line.calls else await self._take_next(line)
                 if not call.over.done():
                     return self._give(call, worker)
         finally:
-            line.seen = asyncio.get_running_loop().time()
+            heard.waiting -= 1
+            heard.seen = line.seen = asyncio.get_running_loop().time()
+
+    def _hear(self, listener: str, worker: str) -> _HeardWorker:
+        """Note a sign of life of a worker."""
+        now = asyncio.get_running_loop().time()
+        one = self._heard.setdefault((listener, worker), _HeardWorker(now, now))
+        if not one.waiting and now - one.seen > self._silences.lost:
+            one.since = now
+        one.seen = now
+        return one
+
+    def list_workers(self, listener: str, now: float) -> list[WorkerState]:
+        """List the workers of a listener that were heard within an hour. ``now`` in seconds since the epoch."""
+        here = asyncio.get_running_loop().time()
+        for key, one in tuple(self._heard.items()):
+            if not one.waiting and here - one.seen > FORGOTTEN:
+                del self._heard[key]
+        offset, patience = now - here, self._silences.lost
+        held = Counter((call.listener, call.worker) for call in self._held.values())
+        return [
+            WorkerState(
+                listener,
+                name,
+                offset + one.since,
+                now if one.waiting else offset + one.seen,
+                patience,
+                held[(listener, name)],
+            )
+            for (whose, name), one in sorted(self._heard.items())
+            if whose == listener
+        ]
 
     async def _take_next(self, line: _Line) -> HeldCall:
         coming: asyncio.Future[HeldCall] = asyncio.get_running_loop().create_future()
@@ -302,6 +348,7 @@ class CallDesk:
         """Find the call that a worker holds. Raises UnwantedError with the reason for an unknown key."""
         call = self._held.get(key)
         if call is not None and (call.listener, call.worker) == (listener, worker):
+            self._hear(listener, worker)
             if call.over.done():
                 raise UnwantedError("the call was answered before")
             return call
@@ -341,3 +388,7 @@ class RemoteListener:
         except WorkerError as error:
             return reading.fail_worker(str(error))
         return reading.decode_end(answer, accepted, self.codecs, self.bounds, self.storage)
+
+    def list_workers(self, now: float) -> list[WorkerState]:
+        """List the workers that were heard lately. ``now`` is the time in seconds since the epoch."""
+        return self.desk.list_workers(self.listener, now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -116,6 +117,22 @@ def test_servers_are_listed_with_their_conversations(home, token):
         told = verb("engine", "status")
         assert "its lease ends in" in told
         assert ", 1 conversation" in told
+
+
+def list_servers():
+    """The servers of the overview, by their state."""
+    return {one["state"]: one for one in json.loads(verb("overview", "--json"))["servers"]}
+
+
+def test_the_overview_shows_what_each_server_last_reported_and_which_have_ended(home, token):
+    with ServedProcess(home, token) as one:
+        greet_clerk(one, one.open())
+        wait_until(lambda: list_servers()["alive"]["conversations"] == 1)
+        assert "servers: 1\n  alive " in verb("overview")
+        one.process.kill()
+        one.process.wait(HANGS)
+        wait_until(lambda: list(list_servers()) == ["ended"])
+        assert list_servers()["ended"]["seen"] <= time.time()
 
 
 def test_a_database_that_is_away_at_the_start_is_a_refusal_with_its_reason(tmp_path, monkeypatch):

@@ -96,3 +96,17 @@ def test_one_of_several_servers_in_a_folder_is_chosen_by_its_process(tmp_path):
         for one in servers:
             with one.process as process:
                 process.kill()
+
+
+def test_the_overview_lists_the_server_that_has_the_journal_open(server, tmp_path):
+    command = [sys.executable, "-m", "agentserver", "overview"]
+    run = lambda *options: subprocess.run(  # noqa: E731 - twice
+        [*command, *options], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=HANGS, check=True
+    ).stdout  # fmt: skip
+    (one,) = json.loads(run("--json"))["servers"]
+    assert one["state"] == "alive"
+    assert one["name"].endswith(f"process {server.process.pid}")
+    assert one["conversations"] == 1
+    assert "servers: 1\n  alive " in run()
+    assert server.end() == 0
+    assert "servers: none runs here" in run()

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 from agentserver.core.encoding.history import ConversationPage, ListedConversation, Summary
 from agentserver.core.records.audit import AuditRecord, Event
-from agentserver.history.overview import TIMED_STEPS, HandlerTime, measure_handlers
+from agentserver.history.overview import TIMED_STEPS, HandlerTime, describe_servers, measure_handlers
+from agentserver.ports.servers import ServerReport, ServerState, WorkerState
 
 
 class Kept:
@@ -44,3 +45,25 @@ def test_a_slow_listener_is_told_from_those_that_wait_for_it():
 def test_a_bounded_number_of_steps_is_read():
     reader = Kept(*[(TIMED_STEPS // 2, [_call("desk", 1.0)])] * 5)
     assert measure_handlers(reader, 0.0)["desk"].calls == reader.read == 2
+
+
+def _server(silent, *, ended=False, workers=()):
+    return ServerState(1, "desk-1", 100.0, 900.0, silent, 9.0, ended, ServerReport(3, 1, 2, workers))
+
+
+def test_a_server_is_late_once_it_missed_two_heartbeats():
+    servers = [_server(5.9), _server(6.1), _server(0.0, ended=True), _server(99.0)._replace(lease=0.0)]
+    assert [each["state"] for each in describe_servers(servers)] == ["alive", "late", "ended", "alive"]
+
+
+def test_a_worker_is_late_by_its_own_patience_and_no_better_off_than_its_server():
+    workers = tuple(
+        WorkerState("bank", name, 100.0, seen, 7.5, 0) for name, seen in (("a", 899.0), ("b", 890.0))
+    )
+    states = [
+        [worker["state"] for worker in each["workers"]]
+        for each in describe_servers(
+            [_server(0.0, workers=workers), _server(0.0, ended=True, workers=workers)]
+        )
+    ]
+    assert states == [["alive", "late"], ["ended", "ended"]]

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import anyio
 import pytest
 
-from agentserver.worker.pool import Worker
+from agentserver.worker.pool import Worker, Workers
 from agentserver.worker.scratch import Scratch
 
 pytestmark = pytest.mark.anyio
@@ -30,6 +30,16 @@ async def worker():
 
 async def look_at_excess(worker, call, cpu):
     return await anyio.to_thread.run_sync(worker.find_excess, call, cpu, 0)
+
+
+async def test_a_process_is_listed_with_the_time_of_its_start_and_its_call_while_it_runs(worker):
+    pool = Workers(SimpleNamespace(setup=SimpleNamespace(listener="walled")))
+    pool._all.add(worker)
+    pool._busy.add(worker)
+    now = time.time()
+    (one,) = pool.list_processes(now)
+    assert (one.listener, one.name, one.calls) == ("walled", f"process {os.getpid()}", 1)
+    assert now - 60 < one.since <= now == one.seen
 
 
 def burn(seconds):

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.principals import Rights
     from agentserver.engines.journal.connection import Connection
     from agentserver.ports.schedules import ScheduleOrder
+    from agentserver.ports.servers import ServerState
 
 MOST: Final = 1 << 62
 """A limit that no list reaches."""
@@ -318,6 +319,10 @@ class Reader:
             DeadLetter(read_delivery(conversation, row), principal, reason, at, bool(is_open))
             for *row, conversation, principal, reason, at, is_open in reversed(rows)
         ]
+
+    def list_servers(self) -> tuple[ServerState, ...]:
+        """List no servers: a journal file has one at a time, which it does not record."""
+        return ()
 
     def list_suspended(self) -> list[SuspendedConversation]:
         """List suspended conversations, oldest first."""

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.ledger import LedgerEffect
     from agentserver.ports.schedules import ScheduleOrder
+    from agentserver.ports.servers import ServerState
 
 FOUND = 8
 """Most conversations that ``find`` returns."""
@@ -236,6 +237,10 @@ class MemoryReader(NamedTuple):
         """List the external effects without an answer, oldest first."""
         found = (one for each in self._list_known().values() for one in each.ledger.values())
         return sorted((one for one in found if one.state is not EffectState.DONE), key=lambda one: one.at)
+
+    def list_servers(self) -> tuple[ServerState, ...]:
+        """Return no servers: no other process uses this memory."""
+        return ()
 
     def list_schedule_orders(self) -> tuple[ScheduleOrder, ...]:
         """Return no orders: no other process can leave one."""

@@ -16,9 +16,8 @@ from agentserver.core.state.elapsed_time import STEADY, Calendar, Jump
 from agentserver.engines.journal import records, retention, suspension
 from agentserver.engines.journal.connection import transaction
 from agentserver.engines.journal.events import make_event
-from agentserver.engines.journal.finding import POSTGRES_WORDS
 from agentserver.engines.journal.notes import POSTGRES_NOTES, StoredNotes
-from agentserver.engines.journal.reader import JournalReads, Reader
+from agentserver.engines.journal.reader import JournalReads
 from agentserver.engines.journal.records import StoredAnswers
 from agentserver.engines.journal.rows import Acknowledgement
 from agentserver.engines.journal.step_data import StepMaker
@@ -32,6 +31,7 @@ from agentserver.engines.postgres.leases import LONGEST, AcknowledgedSteps, Leas
 from agentserver.engines.postgres.marks import ServerMarks
 from agentserver.engines.postgres.news import LEFT, STANDING, NewsPoller, QueryBatch
 from agentserver.engines.postgres.rows import DRAW, ClaimedRows, Numbers
+from agentserver.engines.postgres.servers import SharedReader
 from agentserver.engines.postgres.threads import ReadingThread, SyncConnection
 from agentserver.engines.postgres.writer import Ties, Writer
 from agentserver.ports import ConversationFound, DamagedError, EngineError, FencedError
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Done, EventPlace, Reply
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
+    from agentserver.engines.journal.reader import Reader
     from agentserver.engines.journal.stored import RowCache
     from agentserver.engines.postgres.connection import PostgresOptions
     from agentserver.notes import NoteStore
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
         News,
         SleepingConversation,
     )
+    from agentserver.ports.servers import ServerReport
 
 
 _CLAIM = "select owner, epoch from conversation where id = ? and closed is null for update"
@@ -177,6 +179,10 @@ class PostgresEngine(JournalReads):
         """Return the time of the database's clock, in seconds since the epoch."""
         return self._lease.time.now()
 
+    def report_by(self, describe: Callable[[], ServerReport]) -> None:
+        """Store what a function returns with each heartbeat of this server."""
+        self._lease.describe = describe
+
     def adopt(self, guards: Sequence[CoreGuard]) -> None:
         """Replace the guards whose memories are stored; they include the previous ones."""
         self._guards = tuple(guards)
@@ -287,7 +293,7 @@ class PostgresEngine(JournalReads):
 
     @property
     def _reader(self) -> Reader:
-        return Reader(self._thread.connection, self._guards, POSTGRES_WORDS)
+        return SharedReader(self._thread.connection, self._guards)
 
     async def find_conversation(self, conversation: str) -> ConversationFound | None:
         """The owner of a conversation that the journal has."""
@@ -337,7 +343,7 @@ class PostgresEngine(JournalReads):
     def _examine(self, work: Callable[[EngineReader], T]) -> T:
         connection = SyncConnection(self._options, "examining")
         try:
-            return work(Reader(connection, self._guards, POSTGRES_WORDS))
+            return work(SharedReader(connection, self._guards))
         finally:
             connection.close()
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from agentserver.engines.postgres.connection import DRIVER, AwayError, Link, make_refusal
 from agentserver.engines.postgres.hints import EVERYBODY, Topic
 from agentserver.ports import EngineError
+from agentserver.ports.servers import REPORTS, ServerReport
 from agentserver.supervision import run_errand
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ _BEGIN = (
     " returning incarnation, (select secret from @ledger), extract(epoch from clock_timestamp())::float8 as now"
 )
 _RENEW = (
-    "update @server set expires = clock_timestamp() + $2 * interval '1 second'"
-    " where incarnation = $1 and not gone returning"
+    "update @server set renewed = clock_timestamp(), expires = clock_timestamp() + $2 * interval '1 second',"
+    " report = $3 where incarnation = $1 and not gone returning"
     " (select array_agg(name order by number) from @loss where accepted is null) as lost,"
     " extract(epoch from clock_timestamp())::float8 as now"
 )
@@ -106,6 +107,7 @@ class Lease:
         hints: received on the connection of the lease.
         lost: called when another incarnation has replaced this one.
         compare: checks through a new connection whether acknowledged steps are missing.
+        describe: describes the work of this process; each renewal stores it. None describes nothing.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class Lease:
         self._options, self._hints, self._lost, self._compare = options, hints, lost, compare
         self.link = Link(options, "lease", self._prepare, within=options.lease)
         self.incarnation = 0
+        self.describe: Callable[[], ServerReport] | None = None
         self.unaccepted = ""
         self.blameless = False
         self.away = ""
@@ -166,7 +169,9 @@ class Lease:
         if self._ended:
             return
         began = time.clock_gettime(STEADY)
-        rows = await self.link.fetch(_RENEW, self.incarnation, self._options.lease)
+        report = ServerReport() if self.describe is None else self.describe()
+        data = REPORTS.dump(report).decode()
+        rows = await self.link.fetch(_RENEW, self.incarnation, self._options.lease, data)
         self.away = ""
         if rows:
             self.time.measure(rows[0]["now"], began)

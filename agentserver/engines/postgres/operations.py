@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agentserver.engines.journal import reader
 from agentserver.engines.journal.connection import snapshot, transaction
-from agentserver.engines.journal.finding import POSTGRES_WORDS
-from agentserver.engines.journal.reader import Reader
 from agentserver.engines.postgres import history, tables
 from agentserver.engines.postgres.connection import DRIVER, connect, make_away_error, make_refusal
 from agentserver.engines.postgres.engine import PostgresEngine
 from agentserver.engines.postgres.history import PARTITIONED, WIDTH
+from agentserver.engines.postgres.servers import SharedReader
 from agentserver.engines.postgres.threads import SyncConnection
 from agentserver.ports import EngineError
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from agentserver.core.guard import CoreGuard
     from agentserver.core.records.outcome import Outcome
     from agentserver.engines.journal.connection import Connection
+    from agentserver.engines.journal.reader import Reader
     from agentserver.engines.postgres.connection import PostgresOptions
 
 
@@ -239,7 +239,7 @@ def reading(options: PostgresOptions, guards: Sequence[CoreGuard] = ()) -> Itera
         guards: guards whose memories are stored; a conversation that holds one cannot be loaded without them.
     """
     with open_database(options) as connection:
-        yield Reader(connection, guards, POSTGRES_WORDS)
+        yield SharedReader(connection, guards)
 
 
 def find_faults(options: PostgresOptions) -> Iterator[str]:

@@ -286,8 +286,9 @@ class LiveView:
             return _refuse(400, f"a period is one of {', '.join(PERIODS)}")
         queues = self._host.queues() if caller.sees is None else {}
         waiting = list_approvals(self._host, caller)
+        here = self._host.describe_itself() if caller.sees is None else None
         now = time.time()
-        found = await self._read(caller, lambda reader: views.overview(reader, period, now))
+        found = await self._read(caller, lambda reader: views.overview(reader, period, now, here))
         return self._respond({**found, **views.pending(queues, waiting, now)})
 
     async def _conversations(self, request: Request, caller: Caller) -> Response:

@@ -37,7 +37,7 @@ from agentserver.graph import Graph
 from agentserver.history import export
 from agentserver.history.filters import parse_filter
 from agentserver.history.flows import find_flow_lines
-from agentserver.history.overview import describe_activity
+from agentserver.history.overview import describe_activity, describe_servers
 from agentserver.payload.names import local
 from agentserver.ports.schedules import find_state
 from agentserver.spending import Amount
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from agentserver.payload.codec import Codecs
     from agentserver.ports import EngineReader
     from agentserver.ports.schedules import Schedule
+    from agentserver.ports.servers import ServerState
     from agentserver.trace.redact import Redaction
     from agentserver.trace.terminal import Line
     from agentserver.trace.text import TracedHop
@@ -82,10 +83,25 @@ PREVIEW = 120
 _MARKUP = re.compile(r"<[^>]*>")
 
 
-def overview(reader: EngineReader, period: str, now: float) -> dict[str, Any]:
-    """Sum up the stored conversations of a period, and count the dead letters."""
+def overview(
+    reader: EngineReader, period: str, now: float, here: ServerState | None = None
+) -> dict[str, Any]:
+    """Sum up the stored conversations of a period, count the dead letters, and list the servers.
+
+    Args:
+        reader: of the engine.
+        period: a key of PERIODS, or empty.
+        now: seconds since the epoch.
+        here: this server, listed if the storage lists none; None for readers who see none.
+    """
     dead = len(reader.dead(MOST + 1))
-    return {**describe_activity(reader, period, now, name), "dead": min(dead, MOST), "more": dead > MOST}
+    servers = reader.list_servers() or ([] if here is None else [here])
+    return {
+        **describe_activity(reader, period, now, name),
+        "dead": min(dead, MOST),
+        "more": dead > MOST,
+        "servers": describe_servers(servers, name),
+    }
 
 
 def pending(queues: Mapping[str, tuple[int, int]], waiting: Iterable[Approval], now: float) -> dict[str, Any]:

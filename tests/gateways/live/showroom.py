@@ -54,7 +54,7 @@ EMPTY = {
         **ANSWERS["overview"],
         "total": dict.fromkeys(ANSWERS["overview"]["total"], 0),
         "times": [{**one, "conversations": 0, "refused": 0, "money": 0, "mean": 0} for one in ANSWERS["overview"]["times"]],
-        "principals": [], "listeners": [], "waiting": [], "queues": [], "dead": 0,
+        "principals": [], "listeners": [], "waiting": [], "queues": [], "dead": 0, "servers": [],
     },
 }  # fmt: skip
 """Answers of a server that has done nothing yet."""

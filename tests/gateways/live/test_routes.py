@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -361,3 +362,11 @@ def test_an_overview_is_asked_for_by_a_known_period(client):
     assert client.get("/live/overview?period=year", headers=headers).json()["period"] == "year"
     assert client.get("/live/overview?period=aeon", headers=headers).status_code == 400
     assert client.get("/live/overview").status_code == 401
+
+
+def test_the_overview_shows_the_only_server_of_a_storage_and_its_work(client):
+    (one,) = client.get("/live/overview", headers=session(client, "viewer")).json()["servers"]
+    assert (one["state"], one["number"]) == ("alive", 0)
+    assert str(os.getpid()) in one["name"]
+    assert one["since"] <= one["seen"]
+    assert one["workers"] == []

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from agentserver.core.state.principals import Trust
+from agentserver.history.overview import describe_servers
 from agentserver.worker import frames
 from agentserver.worker.frames import AliveFrame, dump_asked
 from tests.gateways.http.desk import until
@@ -144,6 +145,25 @@ async def test_a_worker_that_falls_silent_loses_its_call(path, caplog):
         late = await worker.say(key, done(number))
         assert late.json()["detail"] == "Nobody waits for this: the call has failed before."
     assert "worker: it was silent for 0.3 s" in caplog.text
+
+
+def list_states(server):
+    """The workers that a server reports, each with its state and its calls."""
+    (told,) = describe_servers([server.describe_itself()])
+    return {one["name"]: (one["state"], one["calls"]) for one in told["workers"]}
+
+
+async def test_a_server_reports_the_workers_that_it_heard_with_their_calls(path):
+    async with serve_field(path) as field, field.posing() as worker:
+        assert list_states(field.server) == {}
+        waiting = asyncio.ensure_future(worker.take())
+        await until(lambda: list_states(field.server) == {"worker": ("alive", 0)})
+        asked = field.asking("hello")
+        given = (await waiting).json()
+        assert list_states(field.server) == {"worker": ("alive", 1)}
+        await worker.say(given["key"], done(given["call"]["call"]))
+        assert await asked == "done"
+        assert list_states(field.server) == {"worker": ("alive", 0)}
 
 
 async def test_the_end_of_a_call_is_sent_at_once_to_a_worker_that_reports_alive(path):

@@ -2,7 +2,7 @@
 
 import { find, paced } from "./api.js";
 import { chart } from "./chart.js";
-import { count, day, el, link, money, put, replace, spaced, span, table } from "./dom.js";
+import { count, day, el, link, money, pill, put, replace, spaced, span, table, when } from "./dom.js";
 import { section as schedules } from "./schedules.js";
 
 const PAUSE = 30_000; // milliseconds between two readings: the sums are read from the whole period
@@ -30,8 +30,14 @@ const CALLED = [["mean call", (row) => brief(row.call_mean), "number"], ["longes
 
 const card = (title, text, parts, look) => el("li", { class: "figure" }, el("span", { class: "quiet" }, title), el("b", { class: look }, parts ? link(parts, text) : text));
 
+// A late one has missed heartbeats; what it did last is shown, and an ended one does nothing.
+const STATES = { alive: "good", late: "warn", ended: "quiet" };
+const state = (row) => pill(STATES[row.state], row.state);
+const held = (row, number) => (row.state === "ended" ? "-" : count(number));
+
 function body(told) {
   const { total } = told;
+  const workers = told.servers.flatMap((server) => server.workers.map((one) => ({ ...one, server: server.name })));
   const rate = total.conversations ? ` (${((100 * total.refused) / total.conversations).toFixed(1)} %)` : "";
   return [
     el("ul", { class: "figures" },
@@ -60,6 +66,24 @@ function body(told) {
       ["running", (row) => count(row.running), "number"],
       ["queued", (row) => count(row.queued), "number"],
     ], told.queues, "")),
+    told.servers.length > 0 && table("Servers", [
+      ["server", (row) => row.name],
+      ["state", state],
+      ["since", (row) => day(row.since)],
+      ["last heartbeat", (row) => when(row.seen)],
+      ["conversations at work", (row) => held(row, row.conversations), "number"],
+      ["running", (row) => held(row, row.running), "number"],
+      ["queued", (row) => held(row, row.queued), "number"],
+    ], told.servers, ""),
+    workers.length > 0 && table("Workers", [
+      ["worker", (row) => row.name],
+      ["listener", (row) => row.listener],
+      ["server", (row) => row.server],
+      ["state", state],
+      ["since", (row) => day(row.since)],
+      ["last heartbeat", (row) => when(row.seen)],
+      ["calls now", (row) => held(row, row.calls), "number"],
+    ], workers, ""),
   ];
 }
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 
@@ -318,6 +318,22 @@ class Answering:
     refused: bool = False
 
 
+class CodeSite(NamedTuple):
+    """Place in the source at which a flow sends a message.
+
+    Args:
+        to: the listener that it goes to, or ``system.timer``.
+        file: path of the file.
+        function: its module and qualified name.
+        line: number of the line.
+    """
+
+    to: str
+    file: str
+    function: str
+    line: int
+
+
 @dataclass(frozen=True, slots=True)
 class Invocation:
     """Running call, as a handler sees it in addition to its two arguments.
@@ -345,6 +361,7 @@ class Invocation:
         clock: the server's time, in seconds since the epoch; with an engine in a database, the time of its clock.
         stream_answer: begins to show a ready-made agent's answer as it comes, given the name of its text; None outside
             of a server.
+        note_site: receives the places in the source at which a flow sends messages; None without spans.
     """
 
     metadata: HandlerMetadata
@@ -386,6 +403,7 @@ class Invocation:
     delegate: Callable[[str, str], Awaitable[str]] | None = None
     notes: NoteAccess | None = None
     clock: Callable[[], float] = time.time
+    note_site: Callable[[CodeSite], None] | None = None
 
     async def user_token(self, resource: str, *, scope: str = "") -> str:
         """Exchange the user's token for use at another server (RFC 8693).

@@ -90,7 +90,7 @@ class FlowHandler:
             return await self._resume(now, now.answering, payload, waiting)
         _clear_log(now)
         runner = FlowRunner(self.run(payload), self._encode, self._read)
-        runner.ledger, runner.clock = now.ledger, now.clock
+        runner.ledger, runner.clock, runner.note_site = now.ledger, now.clock, now.note_site
         await runner.begin(now.idempotency_key)
         if runner.ended:
             return self._finish(now, runner, payload)
@@ -123,7 +123,7 @@ class FlowHandler:
             self.keep(now, runner)  # an answer to tell
             return None
         line = FlowLine(now.idempotency_key, self._encode(payload), key, place, refused)
-        runner.ledger, runner.clock = now.ledger, now.clock
+        runner.ledger, runner.clock, runner.note_site = now.ledger, now.clock, now.note_site
         await runner.resume(line, payload)
         return self._finish(now, runner, payload) if runner.ended else self._wait(now, runner, line)
 

@@ -18,7 +18,7 @@ from hashlib import sha256
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from agentserver.contract import CancelTimer, TimerFired
+from agentserver.contract import CancelTimer, CodeSite, TimerFired
 from agentserver.effects import NOT_DONE, EffectUnknown, LedgerEntry, NotDone, open_effect
 from agentserver.flow.errors import (
     DivergedError,
@@ -113,8 +113,8 @@ class FlowRunner:
         encode: writes a payload as markup.
         decode: returns what an ask gets for a markup; an exception is raised at the ask.
 
-    ``events`` and ``sent`` are of the present invocation. ``ended`` is true once the flow has a ``result`` or an
-    ``error``, ``ledger`` and ``clock`` are of the present invocation.
+    ``events``, ``sent``, ``ledger``, ``clock`` and ``note_site`` are of the present invocation. ``ended`` is true once
+    the flow has a ``result`` or an ``error``.
     """
 
     coroutine: FlowCoroutine
@@ -127,6 +127,7 @@ class FlowRunner:
     error: BaseException | None = None
     ledger: EffectLedger | None = None
     clock: Callable[[], float] = time.time
+    note_site: Callable[[CodeSite], None] | None = None
     _key: str = ""
     _recorded: deque[FlowEvent] | None = None
     _steps: int = 0
@@ -303,13 +304,25 @@ class FlowRunner:
         told = f"it sends {type(asked.payload).__name__} to {asked.to}"
         event = self._next_recorded(kind, asked.to, told)
         if event is None:
-            event = FlowEvent(kind, asked.to, digest, 0 if part is None else _line_in(part))
+            event = FlowEvent(kind, asked.to, digest, 0 if part is None else self._find_line(part, asked.to))
         elif event.text != digest:
             raise self._make_divergence(f"{told}, with another content", event)
         place = len(self.sent)
         self.sent.append(SentMessage(asked.to, asked.payload))
         self.events.append(event)
         return place
+
+    def _find_line(self, part: FlowPart, to: str) -> int:
+        """Return the line at which a part sends a message, and note its place if there are spans."""
+        frame = _find_frame(part)
+        if frame is None:
+            return 0
+        line: int = frame.f_lineno
+        if self.note_site is not None:
+            code = frame.f_code
+            function = f"{frame.f_globals.get('__name__', '')}.{code.co_qualname}"
+            self.note_site(CodeSite(to, code.co_filename, function, line))
+        return line
 
     def _evaluate(self, part: FlowPart, asked: ValueRequest) -> None:
         recorded = self._next_recorded("value", asked.name, f"it wants {asked.name}")
@@ -484,11 +497,11 @@ def _line_of(coroutine: Any) -> int:
     return 0 if frame is None else int(frame.f_lineno)
 
 
-def _line_in(part: FlowPart) -> int:
-    """Return the line at which a part of a flow sends a message."""
+def _find_frame(part: FlowPart) -> Any:
+    """Return the frame in which a part of a flow sends a message; None when it has ended."""
     while part.above is not None and _name(part.coroutine) == run_part.__qualname__:
         part = part.above.part
-    return _line_of(part.coroutine)
+    return _innermost(part.coroutine).cr_frame
 
 
 def _innermost(coroutine: Any) -> Any:

@@ -9,6 +9,7 @@ import anyio
 from agentserver.core.decide.intake import read_own
 from agentserver.core.encoding.codecs import UnreadableError
 from agentserver.core.encoding.decision_codec import KeptInvocation, KeptReturn, read_cause
+from agentserver.core.messages import TIMER
 from agentserver.core.state.effects import ThreadStorage
 from agentserver.flow.errors import FlowError
 from agentserver.flow.lines import KEPT, FlowEvent, FlowLine
@@ -116,12 +117,18 @@ def find_flow_lines(recorded: RecordedConversation) -> Mapping[str, int]:
     codec = Codecs(KEPT).of(FlowLine)
     found: dict[str, int] = {}
     for step in recorded.steps:
-        waiting = iter(step.added)
+        waiting = [*step.added]
         for event in (one for entry in _entries(step, codec.name) for one in _sent(codec, entry)):
-            delivery = next((one for one in waiting if one.to == event.name), None)
+            delivery = next((one for one in waiting if event.name == _find_peer(one)), None)
             if delivery is not None:
+                waiting.remove(delivery)
                 found[delivery.id] = event.line
     return found
+
+
+def _find_peer(delivery: Delivery) -> str:
+    """Return the receiver of a message, or the timer service for a timer of a thread itself."""
+    return TIMER if delivery.sender == TIMER else delivery.to
 
 
 def _sent(codec: Codec, entry: bytes) -> list[FlowEvent]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Collection, Mapping, Sequence
 
     from agentserver.completion import Completer
-    from agentserver.contract import HandlerMetadata, HandlerResult, Invocation
+    from agentserver.contract import CodeSite, HandlerMetadata, HandlerResult, Invocation
     from agentserver.core.blueprint import Listener
     from agentserver.core.decide.decisions import AcceptedDelivery
     from agentserver.core.guard import Rules
@@ -93,6 +93,7 @@ class Callee:
         remote: calls the handler if it is outside this process; ``handler`` is not called then.
         enter: is called first in the context of an invocation; it must not raise.
         log: records completions; None if nothing is recorded.
+        note_site: receives the id of a delivery and where the flow that handles it sends a message; None without spans.
     """
 
     listener: Listener
@@ -102,6 +103,7 @@ class Callee:
     remote: RemoteHandler | None = None
     enter: Callable[[Delivery], object] | None = None
     log: CompletionLog | None = None
+    note_site: Callable[[str, CodeSite], None] | None = None
     supply: Supply = field(init=False)
 
     def __post_init__(self) -> None:

@@ -545,6 +545,7 @@ class Invoker:
             None if self._delegate is None else partial(self._delegate, delivery.conversation),
             None if accepted.lineage is None else self._open_notes(delivery, accepted.lineage),
             self._read_clock,
+            None if bound.note_site is None else partial(bound.note_site, delivery.id),
         )
         return current, storage, todos, delayed
 

@@ -389,6 +389,7 @@ async def bound_listeners(
             remotes.get(bound.listener.name),
             None if tracing is None else tracing.enter,
             log,
+            None if tracing is None else tracing.note_site,
         )
         for bound in organism.listeners
     }

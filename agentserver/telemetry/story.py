@@ -14,6 +14,7 @@ import json
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agentserver.core.messages import TIMER
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import NAMES, Charge, Grounds, GuardNote, GuardQuestions, HandoffAttempt
 from agentserver.core.records.wording import WORDING
@@ -24,6 +25,7 @@ from agentserver.trace.redact import redact_records
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from agentserver.contract import CodeSite
     from agentserver.core.messages import Delivery
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.details import Detail
@@ -62,6 +64,7 @@ class Turn:
         "parent",
         "payload",
         "sender",
+        "site",
         "to",
         "tokens",
         "waited",
@@ -85,6 +88,7 @@ class Turn:
         )
         self.began = record.at if record.began is None else record.began
         self.ended, self.waited, self.message = record.at, waited, message
+        self.site: CodeSite | None = None
         self.messages: list[bytes] = []
         self.events: list[SpanEvent] = []
         self.attempts = self.tokens = self.money = 0
@@ -202,11 +206,12 @@ def is_sampled(trace: bytes, share: float) -> bool:
 class _OpenDelivery:
     """Delivery that is not finished."""
 
-    __slots__ = ("attempts", "events", "message", "money", "origin", "parent", "sent", "tokens")
+    __slots__ = ("attempts", "events", "message", "money", "origin", "parent", "sent", "site", "tokens")
 
     def __init__(self, parent: bytes, sent: float | None, origin: str, message: bytes = b"") -> None:
         self.parent, self.sent, self.origin, self.message = parent, sent, origin, message
         self.events: list[SpanEvent] = []
+        self.site: CodeSite | None = None
         self.attempts = self.tokens = self.money = 0
 
 
@@ -250,7 +255,14 @@ class Story:
         )
         self.know(agents)
         self._requests: dict[str, _Request] = {}
+        self._sites: dict[str, list[CodeSite]] = {}
         self.forgotten = 0
+
+    def note_site(self, delivery: str, site: CodeSite) -> None:
+        """Note where the flow that handles a delivery sends a message. May be called from any thread of the process."""
+        self._sites.setdefault(delivery, []).append(site)
+        if len(self._sites) > REQUESTS:
+            self._sites.pop(next(iter(self._sites)), None)
 
     def know(self, agents: Mapping[str, bool]) -> None:
         """Use these listeners from now on; ``agents`` is as in the constructor. May be called from any thread."""
@@ -276,7 +288,12 @@ class Story:
         """
         if self._content is not None:
             records = redact_records(records, self._content)
-        elif len(records) == 2 and records[0].event is Event.HANDLED and records[1].event is Event.SENT:  # noqa: PLR2004 - what nearly every step is
+        elif (
+            not self._sites
+            and len(records) == 2  # noqa: PLR2004 - what nearly every step is
+            and records[0].event is Event.HANDLED
+            and records[1].event is Event.SENT
+        ):
             done, sent = records
             request = self._requests.get(done.request)
             if request is not None and sent.request == done.request and not self.agents.get(done.to):
@@ -290,6 +307,10 @@ class Story:
         known = self._requests.get(request)
         turn = None if known is None else known.turns.get(thread)
         return None if turn is None else KnownTurn(turn.id, turn.caller)
+
+    def take_sites(self, acting: str) -> list[CodeSite]:
+        """Return the places at which the handler of a delivery sent messages, once."""
+        return self._sites.pop(acting, []) if self._sites else []
 
     def request_of(self, record: AuditRecord, *, acting: bool) -> _Request | None:
         """Return the request of a record; None if it has none or is not sampled."""
@@ -321,6 +342,8 @@ class Story:
             waiting = _OpenDelivery(request.id, None, "")
         if waiting.sent is not None:
             pairs.append((_WAITED, round(began - waiting.sent, 6)))
+        if waiting.site is not None:
+            pairs += _describe_site(waiting.site)
         if waiting.attempts:
             pairs.append((Attribute.ATTEMPTS, waiting.attempts + 1))
         if waiting.tokens or waiting.money:
@@ -346,6 +369,7 @@ class Story:
         wait = None if waiting.sent is None else began - waiting.sent
         own = span_id(record.delivery)
         turn = Turn(own, waiting.parent, waiting.origin, record, wait, waiting.message)
+        turn.site = waiting.site
         request.turns[record.thread] = turn
         return turn, known
 
@@ -368,6 +392,8 @@ class Story:
         pairs: list[Pair] = [request.pair, (_SENDER, turn.sender), (_PAYLOAD, turn.payload)]
         if turn.waited is not None:
             pairs.append((_WAITED, round(turn.waited, 6)))
+        if turn.site is not None:
+            pairs += _describe_site(turn.site)
         if turn.attempts:
             pairs.append((Attribute.ATTEMPTS, turn.attempts + 1))
         if turn.tokens or turn.money:
@@ -424,7 +450,9 @@ class _Step:
         self._over: dict[str, tuple[AuditRecord, _Request]] = {}
         self._ended: list[Span] = []
         self._turn: Turn | None = None
+        self._sites: list[CodeSite] = []
         if acting is not None:
+            self._sites = story.take_sites(acting.delivery)
             self._acting, self._origin, self._by = acting.delivery, acting.thread, span_id(acting.delivery)
             self._begin(acting)
         self._touched: dict[str, _Request] = {}
@@ -477,15 +505,23 @@ class _Step:
             message = record.message if self._story.holds else b""
             if not self._acting:
                 self._origin = self._from or record.thread
-            request.live[record.delivery] = _OpenDelivery(
-                self._by or request.id, record.at, self._origin, message
-            )
+            sent = _OpenDelivery(self._by or request.id, record.at, self._origin, message)
+            sent.site = self._find_site(record) if self._sites else None
+            request.live[record.delivery] = sent
             self._answered |= self._turn is not None and record.thread == self._turn.caller
             self._messages.append(record.message)
         elif event is Event.HANDLED or event is Event.FAILED or event is Event.DROPPED:
             self._over[record.delivery] = record, request
         else:
             self._rarer(record, request)
+
+    def _find_site(self, record: AuditRecord) -> CodeSite | None:
+        """Return the place at which a flow sent a message; None if it has none."""
+        to = TIMER if record.sender == TIMER else record.to
+        site = next((each for each in self._sites if each.to == to), None)
+        if site is not None:
+            self._sites.remove(site)
+        return site
 
     def _rarer(self, record: AuditRecord, request: _Request) -> None:
         """Read an event that does not occur at every hop."""
@@ -532,6 +568,10 @@ class _Step:
 
 _OPENING: Final = frozenset({Event.RECEIVED, Event.REDRIVEN, Event.REFUSED, Event.FLAGGED, Event.ATTEMPTED})
 """Events that begin a request if the step handled no delivery."""
+
+
+def _describe_site(site: CodeSite) -> tuple[Pair, ...]:
+    return (Attribute.FILE, site.file), (Attribute.FUNCTION, site.function), (Attribute.LINE, site.line)
 
 
 def _find_acting(records: Iterable[AuditRecord]) -> AuditRecord | None:

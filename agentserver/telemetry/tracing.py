@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from agentserver.completion import Attempt, Backend, Completer, Completion, LanguageModels, Request
+    from agentserver.contract import CodeSite
     from agentserver.core.messages import Delivery
     from agentserver.core.records.audit import AuditRecord
     from agentserver.ports import Engine, EngineReader
@@ -356,6 +357,10 @@ class Tracer:
         else:
             span = _DeliverySpan(self._share, delivery.request, delivery.id)
         contexts.attach(Context({**contexts.get_current(), _SPAN_KEY: span}))
+
+    def note_site(self, delivery: str, site: CodeSite) -> None:
+        """Note where the flow that handles a delivery sends a message, for the span of that message."""
+        self._story.note_site(delivery, site)
 
     def know(self, agents: Mapping[str, bool]) -> None:
         """Use the listeners of a reloaded organism; see ``open_tracing``."""

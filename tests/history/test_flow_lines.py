@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 
 import anyio
 import pytest
 
 from agentserver.assembly import build
 from agentserver.engines.memory import MemoryEngine
-from agentserver.flow import ask, gather, tell
+from agentserver.flow import ask, gather, sleep, tell
 from agentserver.gateways.live import views
 from agentserver.history.flows import find_flow_lines
 from agentserver.payload.codec import Codecs
@@ -37,7 +38,7 @@ async def helper(text: str) -> str:
 async def work(word: str) -> str:
     await tell("echo", Echo("told"))
     await ask("echo", Echo(word))
-    await gather(ask("echo", Echo("one")), helper("two"))
+    await gather(ask("echo", Echo("one")), helper("two"), sleep(timedelta(0)))
     return word
 
 
@@ -62,7 +63,7 @@ async def test_each_message_of_a_flow_has_the_line_that_sent_it():
         for each in tree_text(records, lines_of=lines).splitlines()
         if "  line " in each
     ]
-    expected = [first + 1, first + 2, first + 3, helper.__code__.co_firstlineno + 1]
+    expected = [first + 1, first + 2, first + 3, helper.__code__.co_firstlineno + 1, first + 3]
     assert list(map(int, shown)) == expected
     told = [json.loads(each) for each in json_lines(records, lines_of=lines)]
     assert [each["line"] for each in told if "line" in each] == expected

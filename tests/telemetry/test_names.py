@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes, telemetry_attributes
 from opentelemetry.semconv._incubating.metrics import gen_ai_metrics
-from opentelemetry.semconv.attributes import error_attributes, http_attributes, service_attributes
+from opentelemetry.semconv.attributes import (
+    code_attributes,
+    error_attributes,
+    http_attributes,
+    service_attributes,
+)
 
 from agentserver.telemetry.client import DURATION, TOKENS
 from agentserver.telemetry.spans import OURS, Attribute, Operation
 
-MODULES = (gen_ai_attributes, telemetry_attributes, error_attributes, http_attributes, service_attributes)
+MODULES = (
+    gen_ai_attributes,
+    telemetry_attributes,
+    code_attributes,
+    error_attributes,
+    http_attributes,
+    service_attributes,
+)
 
 
 def test_each_attribute_is_one_of_the_conventions_or_ours():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
@@ -25,7 +26,9 @@ from agentserver.completion import (
 from agentserver.config import load
 from agentserver.config.organism import Otel
 from agentserver.extras import MissingExtraError
+from agentserver.flow import ask, gather, sleep, tell
 from agentserver.llm import complete
+from agentserver.payload.functions import payload_of
 from agentserver.telemetry.story import span_id, trace_id
 from agentserver.testing import listener, organism_of
 from agentserver.trace.traceparent import link_requests, parse_traceparent
@@ -113,6 +116,54 @@ async def test_the_desk_of_the_examples_is_one_tree_for_each_request():
     assert {attributes(event)["agentserver.rule"] for event in refused} >= {"unfounded", "destination"}
     assert "MALLORY" not in str(spans)
     assert collector.resources[0]["telemetry.sdk.name"] == "agentserver"
+
+
+async def echo(text: str) -> str:
+    return text
+
+
+Echo = payload_of(echo)
+
+
+async def ask_twice(text: str) -> str:
+    await ask("echo", Echo(text))
+    await sleep(timedelta(0))
+    return (await ask_below(text)).value
+
+
+async def ask_below(text):
+    return (await gather(tell("echo", Echo("x")), ask("agent", Echo(text))))[1]
+
+
+FLOWS = organism_of(
+    listener("flow", ask_twice, peers=["echo", "agent"]),
+    listener("echo", echo),
+    listener("agent", echo, agent=True, peers=[]),
+)
+
+
+async def test_spans_of_what_a_flow_asks_have_the_place_in_the_source():
+    with collect_spans() as collector:
+        await asked_requests(trace_organism(FLOWS, collector), payload_of(ask_twice)("a"), to="flow")
+        spans = collector.spans
+    first, below = ask_twice.__code__.co_firstlineno, ask_below.__code__.co_firstlineno
+    found = sorted(
+        (span.name, pairs["code.line.number"], pairs["code.function.name"].rpartition(".")[2])
+        for span in spans
+        if "code.line.number" in (pairs := attributes(span))
+    )
+    assert found == [
+        ("execute_tool echo", first + 1, "ask_twice"),
+        ("execute_tool echo", below + 1, "ask_below"),
+        ("execute_tool flow", first + 2, "ask_twice"),
+        ("invoke_agent agent", below + 1, "ask_below"),
+    ]
+    placed = [attributes(span) for span in spans if "code.file.path" in attributes(span)]
+    assert {pairs["code.file.path"] for pairs in placed} == {__file__}
+    assert {pairs["code.function.name"] for pairs in placed} == {
+        f"{__name__}.ask_twice",
+        f"{__name__}.ask_below",
+    }
 
 
 async def test_content_is_exported_where_asked_for():

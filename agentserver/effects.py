@@ -107,6 +107,7 @@ class Effect:
             process that has lost the conversation.
         done: whether an earlier attempt did the work.
         answer: of that attempt.
+        written: the answer as JSON, once the work is done.
     """
 
     ledger: EffectLedger
@@ -115,6 +116,7 @@ class Effect:
     token: int
     done: bool = False
     answer: Any = None
+    written: str = ""
 
     async def finish(self, answer: Any = None, *, trusted: bool = False) -> None:
         """Record that the work is done, with its answer.
@@ -126,8 +128,14 @@ class Effect:
         Raises TypeError or ValueError for another answer, RuntimeError if it cannot be recorded now: the outcome is
         then unknown.
         """
-        await self.ledger.conclude(self.id, dump_answer(answer), trusted=trusted)
-        self.done, self.answer = True, answer
+        await self.finish_written(dump_answer(answer), trusted=trusted)
+        self.answer = answer
+
+    async def finish_written(self, answer: str, *, trusted: bool = False) -> None:
+        """Record that the work is done, with its answer as JSON. Raises ValueError and RuntimeError as ``finish`` does."""
+        _check_length(answer)
+        await self.ledger.conclude(self.id, answer, trusted=trusted)
+        self.done, self.written = True, answer
 
     async def withdraw(self) -> None:
         """Record that the work certainly did not happen."""
@@ -145,9 +153,13 @@ fails as for any exception: a retry asks again.
 def dump_answer(answer: Any) -> str:
     """Encode an answer. Raises TypeError and ValueError."""
     text = json.dumps(answer, ensure_ascii=False)
+    _check_length(text)
+    return text
+
+
+def _check_length(text: str) -> None:
     if len(text.encode("utf-8", "surrogatepass")) > LONGEST_ANSWER:
         raise ValueError(f"the answer of an effect takes at most {LONGEST_ANSWER} bytes")
-    return text
 
 
 def load_answer(text: str) -> Any:
@@ -185,4 +197,5 @@ async def open_effect(
 
 def _effect(ledger: EffectLedger, key: str, entry: LedgerEntry) -> Effect:
     done = entry.state == "done"
-    return Effect(ledger, key, entry.id, entry.token, done, load_answer(entry.answer) if done else None)
+    answer = load_answer(entry.answer) if done else None
+    return Effect(ledger, key, entry.id, entry.token, done, answer, entry.answer if done else "")

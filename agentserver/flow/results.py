@@ -51,16 +51,14 @@ class ResultKind:
         self._adapter = self._adapt(self._hint)
         self._reader: ForeignModel[Any] | None = None
 
-    def dump(self, value: Any) -> Any:
-        """Convert a result to what JSON holds. Raises FlowError."""
+    def dump(self, value: Any) -> str:
+        """Write a result as JSON. Raises FlowError."""
         adapter = self._adapter or _ANY
         try:
-            plain = adapter.dump_python(value, mode="json", warnings=False)
-            dump_json(plain)
+            return dump_json(adapter.dump_python(value, mode="json", warnings=False))
         except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
             told = f"{self._name}: its result, {type(value).__name__}, cannot be kept ({error}), so that its outcome"
             raise FlowError(f"{told} is unknown: {_KEPT}") from None
-        return plain
 
     def load(self, text: str) -> Any:
         """Read a recorded result. Raises FlowError."""

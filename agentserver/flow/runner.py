@@ -8,6 +8,7 @@ messages that it sent are the result of the invocation.
 from __future__ import annotations
 
 import inspect
+import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Generator
@@ -227,7 +228,7 @@ class FlowRunner:
 
     async def _wait_for_loop(self, part: FlowPart, future: Any) -> tuple[Any, BaseException | None]:
         """Wait for a future of the event loop, which only a function may do that has no log."""
-        self._waited = f"line {_line_of(part.coroutine)} of {_name(part.coroutine)}"
+        self._waited = self._waited or _describe_place(part.coroutine)
         if self._requested:
             raise NotDurableError(_WAITED.format(self._waited))
         try:
@@ -371,16 +372,15 @@ class FlowRunner:
         except EffectUnknown as error:
             return FlowEvent("unknown", asked.name, error.id), error
         if effect.done:
-            return FlowEvent("value", asked.name, dump_json(effect.answer)), None
+            return FlowEvent("value", asked.name, effect.written), None
         value, failure = await _call(asked.function, asked.arguments)
         if isinstance(failure, NotDone):
             await effect.withdraw()
             return FlowEvent("not done", asked.name, str(failure)), failure
         if failure is not None:
             return FlowEvent("unknown", asked.name, effect.id), failure
-        plain = kind.dump(value)
-        await effect.finish(plain, trusted=asked.trusted)
-        return FlowEvent("value", asked.name, dump_json(plain)), None
+        await effect.finish_written(kind.dump(value), trusted=asked.trusted)
+        return FlowEvent("value", asked.name, effect.written), None
 
     def _find_kind(self, asked: OnceRequest) -> ResultKind:
         """Return the conversion of a function's results. Raises FlowError if its declared type cannot be kept."""
@@ -461,11 +461,14 @@ async def _call_anywhere(function: Callable[..., Any], arguments: tuple[Any, ...
     return await value if isinstance(value, Awaitable) else value
 
 
-async def _reconcile(asked: OnceRequest, kind: ResultKind, _effect: Effect) -> Any:
-    """Call the hook of an effect. Returns its result as JSON holds it, or NOT_DONE."""
+async def _reconcile(asked: OnceRequest, kind: ResultKind, effect: Effect) -> Any:
+    """Call the hook of an effect, and record its result. Returns NOT_DONE if the work was not done."""
     assert asked.reconcile is not None
     verdict = await _call_anywhere(asked.reconcile, asked.arguments)
-    return verdict if verdict is NOT_DONE else kind.dump(verdict)
+    if verdict is NOT_DONE:
+        return verdict
+    await effect.finish_written(kind.dump(verdict))
+    return None
 
 
 def _close(part: FlowPart, top: FlowPart) -> None:
@@ -495,6 +498,22 @@ def _line_of(coroutine: Any) -> int:
     """Return the line at which a coroutine waits; 0 when it has ended."""
     frame = _innermost(coroutine).cr_frame
     return 0 if frame is None else int(frame.f_lineno)
+
+
+def _describe_place(coroutine: Any) -> str:
+    """Return the line, of the user's code, at which a coroutine waits, and the library's function that it waits in."""
+    chain = [coroutine]
+    while type(chain[-1].cr_await) is CoroutineType:
+        chain.append(chain[-1].cr_await)
+    own = next((each for each in reversed(chain) if not _is_of_a_library(each)), coroutine)
+    place = f"line {own.cr_frame.f_lineno} of {own.__qualname__}"
+    return place if own is chain[-1] else f"{place}, in {chain[chain.index(own) + 1].__qualname__}(),"
+
+
+def _is_of_a_library(coroutine: Any) -> bool:
+    """Check whether the code of a coroutine is Python's or of an installed package."""
+    module = str(coroutine.cr_frame.f_globals.get("__name__", "")).partition(".")[0]
+    return module in sys.stdlib_module_names or "site-packages" in coroutine.cr_code.co_filename
 
 
 def _find_frame(part: FlowPart) -> Any:

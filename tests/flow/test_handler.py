@@ -292,6 +292,20 @@ async def test_a_flow_waits_for_nothing_else_than_messages(late, caplog):
     assert NotDurableError.__name__ in caplog.text
 
 
+async def test_a_wait_in_a_library_is_named_by_the_line_of_the_flow(caplog):
+    async def helper():
+        await asyncio.sleep(0.001)
+
+    async def flow(invoice):
+        await ask("ledger", Find("a"))
+        await helper()
+
+    async with house(FlowHandler, flow) as o:
+        assert (await o.ask(Invoice(1), to="desk")).code == "internal"
+    line = helper.__code__.co_firstlineno + 1
+    assert f"line {line} of {helper.__qualname__}, in sleep(), waits for something else" in caplog.text
+
+
 CHANGES = [
     ("to", lambda: ask("stock", Find("b")), "it sends Find to stock, and the record has: ask ledger"),
     ("content", lambda: ask("ledger", Find("c")), "it sends Find to ledger, with another content"),

@@ -132,7 +132,7 @@ class Effect:
         self.answer = answer
 
     async def finish_written(self, answer: str, *, trusted: bool = False) -> None:
-        """Record that the work is done, with its answer as JSON. Raises ValueError and RuntimeError as ``finish`` does."""
+        """Record that the work is done, with its answer as JSON. Raises ValueError and RuntimeError."""
         _check_length(answer)
         await self.ledger.conclude(self.id, answer, trusted=trusted)
         self.done, self.written = True, answer

@@ -54,7 +54,10 @@ def settle(given: reading.JournalArguments, effect: str, *, answer: str | None, 
         project.refuse("give either --done ANSWER or --not-done")
     kept = reading.find_source(given)
     one, ended = _find(kept, effect)
-    verdict = EffectVerdict(one.id, None if answer is None else _read_answer(answer), project.user())
+    written = None if answer is None else _read_answer(answer)
+    if written is not None:
+        _check_type(given, one, written)
+    verdict = EffectVerdict(one.id, written, project.user())
     if not reading.leave(
         kept, lambda connection, at: records.put_verdict(connection, verdict, at, ended=ended)
     ):
@@ -80,6 +83,28 @@ def _read_answer(text: str) -> str:
     value = parse_json(text, JsonLimits(bytes=effects.LONGEST_ANSWER))
     with project.refuse_on(ValueError):
         return effects.dump_answer(text if isinstance(value, RefusedJson) else value)
+
+
+def _check_type(given: reading.JournalArguments, one: LedgerEffect, written: str) -> None:
+    """Refuse an answer that is of another type than the function of ``once`` returns, if the organism is here."""
+    from agentserver.flow.handler import FlowHandler
+    from agentserver.flow.results import find_result_kind
+
+    if project.find_organism(given.organism) is None:
+        return
+    bound = {each.listener.name: each.handler for each in project.load(given.organism).listeners}
+    handler = bound.get(one.listener)
+    kind = find_result_kind(handler.function, one.key) if isinstance(handler, FlowHandler) else None
+    reason = "" if kind is None else kind.explain_mismatch(written)
+    if kind is not None and reason:
+        hint = (
+            "a text is given in quotes of JSON if it looks like something else"
+            if kind.described == "str"
+            else ""
+        )
+        project.refuse(
+            f"{one.key} returns {kind.described}, and the answer is none: {reason}", *filter(None, (hint,))
+        )
 
 
 def _list_effects(kept: reading.Source) -> list[LedgerEffect]:

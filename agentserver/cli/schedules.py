@@ -36,7 +36,7 @@ def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> N
     """List the schedules of the organism, with the time at which each is due next, in UTC."""
     from agentserver.ports.schedules import find_state
 
-    now, orders = time.time(), _read_orders(given)
+    now, orders = _read_engine(given)
     rows = []
     for one in project.load(given.organism).schedules:
         about = [each for each in orders if each.schedule == one.name]
@@ -86,7 +86,7 @@ def _order(given: reading.JournalArguments, name: str, kind: OrderKind) -> None:
     known = [one.name for one in project.load(given.organism).schedules]
     if name not in known:
         project.refuse(f"the organism has no schedule {name!r}", *filter(None, (did_you_mean(name, known),)))
-    state = find_state([each for each in _read_orders(given) if each.schedule == name])
+    state = find_state([each for each in _read_engine(given)[1] if each.schedule == name])
     paused = state is not None and state.kind == "paused"
     if kind == ("paused" if paused else "resumed"):
         project.refuse(f"{name} is {'paused already' if paused else 'not paused'}")
@@ -94,16 +94,17 @@ def _order(given: reading.JournalArguments, name: str, kind: OrderKind) -> None:
     reading.leave(reading.find_source(given), lambda connection, at: records.put_order(connection, order(at)))
 
 
-def _read_orders(given: reading.JournalArguments) -> Sequence[ScheduleOrder]:
-    """Read the orders in the journal; none without a journal."""
+def _read_engine(given: reading.JournalArguments) -> tuple[float, Sequence[ScheduleOrder]]:
+    """Read the time by which servers send schedules, and the orders in the journal; none without a journal."""
     file = project.find_organism(given.organism)
     if given.journal is None and file is not None and project.glimpse(file).unkept:
-        return ()
+        return time.time(), ()
     kept = reading.find_source(given)
     if kept.path is not None and not kept.path.exists():
-        return ()
+        return time.time(), ()
     with reading.open_reader(kept) as reader:
-        return reader.list_schedule_orders()
+        orders = reader.list_schedule_orders()
+    return reading.read_clock(kept), orders
 
 
 def _line(row: _Row) -> str:

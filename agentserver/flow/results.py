@@ -7,12 +7,13 @@ import inspect
 import json
 import typing
 from functools import partial
-from types import FunctionType, MethodType, NoneType
+from types import FunctionType, MappingProxyType, MethodType, ModuleType, NoneType
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import PydanticUserError, TypeAdapter
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from agentserver.codec import write_pointer
 from agentserver.flow.errors import FlowError
 from agentserver.foreign_json.models import ForeignModel
 from agentserver.foreign_json.reading import JsonLimits, RefusedJson, parse_json
@@ -71,6 +72,25 @@ class ResultKind:
             raise FlowError(f"{self._name}: the recorded result is of another type than it returns: {value}")
         return value
 
+    def explain_mismatch(self, text: str) -> str:
+        """Return why a JSON text is no result of the function; an empty text if it is one."""
+        if self._adapter is None:
+            value = load_json(text)
+            fits = self._hint in {Any, object, type(value)}
+            return "" if fits else f"it is {_name_kind(value)}"
+        try:
+            self._adapter.validate_json(text)
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            return ": ".join(filter(None, (write_pointer(fault["loc"]), fault["msg"])))
+        return ""
+
+    @property
+    def described(self) -> str:
+        """The type that the function declares to return, as its author wrote it."""
+        hint = self._hint
+        return hint.__qualname__ if isinstance(hint, type) else str(hint).replace("typing.", "")
+
     def _adapt(self, hint: Any) -> TypeAdapter[Any] | None:
         """Return the adapter of a type; None for a type that JSON has itself."""
         if any(hint is each for each in _PLAIN):
@@ -94,6 +114,51 @@ class ResultKind:
             told = f"{self._name}: the type that it returns is unknown ({error})"
             raise FlowError(f"{told}: import it at runtime, not under TYPE_CHECKING") from None
         return typing.get_args(hint)[-1] if typing.get_origin(hint) in _AWAITED else hint
+
+
+_JSON_KINDS: Final = MappingProxyType(
+    {str: "a text", bool: "true or false", int: "a number", float: "a number"}
+)
+
+
+def _name_kind(value: Any) -> str:
+    """Return what JSON calls a value."""
+    return _JSON_KINDS.get(type(value), "null" if value is None else "a list or an object")
+
+
+def find_result_kind(flow: Callable[..., Any], effect: str) -> ResultKind | None:
+    """Return the conversion of the results of a function that a flow passes to ``once``.
+
+    Args:
+        flow: the function of the flow.
+        effect: key of the external effect, or its name.
+
+    Returns: None unless exactly one function under the flow's module names has the name of the effect, and declares a
+        type that can be kept.
+    """
+    name = effect.rpartition(" #")[0] or effect
+    _, _, path = name.partition("once ")
+    first, *rest = path.split(".") if path else [""]
+    found: dict[int, Any] = {}
+    for value in [*_unwrap(flow).__globals__.values()]:
+        holder = vars(value).get(first) if isinstance(value, ModuleType) else value
+        if getattr(holder, "__name__", "") != first:
+            continue
+        for each in rest:
+            holder = getattr(holder, each, None)
+        if callable(holder):
+            found[id(holder)] = holder
+    if len(found) != 1:
+        return None
+    (function,) = found.values()
+    try:
+        return ResultKind(function, name)
+    except FlowError:
+        return None
+
+
+def _unwrap(function: Callable[..., Any]) -> Any:
+    return inspect.unwrap(_find_function(function) or function)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -319,3 +319,13 @@ async def test_an_unknown_effect_is_settled_while_a_server_runs(project):
         with anyio.fail_after(HANGS):
             while "once stamp" in await project.verb("effects", "--json"):  # noqa: ASYNC110 - by a poll
                 await anyio.sleep(0.1)
+
+
+async def test_schedules_are_listed_by_the_clock_of_the_database(project, tmp_path, monkeypatch):
+    text = ORGANISM + "schedules:\n  - {name: beat, listener: desk, every: 1h, fields: {vendor: Ada}}\n"
+    (tmp_path / "organism.yaml").write_text(text)
+    machine = time.time
+    monkeypatch.setattr(time, "time", lambda: machine() + 7 * 86_400)
+    await project.verb("engine", "migrate")
+    listed = json.loads(await project.verb("schedules", "--json"))
+    assert 0 < listed["due"] - machine() <= 3600

@@ -5,6 +5,7 @@ Provenance makes these values and the core stores them. The layout follows from 
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -131,6 +132,49 @@ class Delegation(NamedTuple):
     texts: tuple[RecordText, ...]
 
 
+class EndorsedRow(NamedTuple):
+    """Values that a call may take together, in the order of the arguments of its ``EndorsementTerms``."""
+
+    values: tuple[str, ...]
+
+
+class FixedArgument(NamedTuple):
+    """Argument that stays as it is in the call that is asked about."""
+
+    argument: str
+    value: str
+
+
+class EndorsementTerms(NamedTuple):
+    """Calls that may be made without another question, if a person endorses the document; all of it is shown.
+
+    Args:
+        id: names the endorsement.
+        source: the listener that brought the document in.
+        step: the number of the observation.
+        arguments: those that are taken from the document.
+        fields: for each of them its field.
+        rows: the values that the document has for them, each row once.
+        fixed: the other arguments with consequences.
+        free: the arguments with content, which are judged as always.
+        records: the other records of the document, whole.
+        limit: the sum of the amounts at most; empty for calls without amounts.
+        until: the time at which it ends, in seconds since the epoch.
+    """
+
+    id: str
+    source: str
+    step: int
+    arguments: tuple[str, ...]
+    fields: tuple[str, ...]
+    rows: tuple[EndorsedRow, ...]
+    fixed: tuple[FixedArgument, ...]
+    free: tuple[str, ...]
+    records: tuple[RecordText, ...]
+    limit: str
+    until: float
+
+
 class ValueOrigin(NamedTuple):
     """One place that holds a value of a call.
 
@@ -244,10 +288,11 @@ class Findings(NamedTuple):
         decision: ``allow``, ``ask`` or ``deny``.
         findings: the weightiest first.
         became: the fate of the call, if ``decision`` leaves it open: ``permitted`` earlier for the rest of the
-            conversation, ``approved`` now, or ``deny``.
+            conversation, ``endorsed`` with the document, ``approved`` now, or ``deny``.
         more: findings that were left out.
         exposed: the untrusted text that its sender received; None without any, or if unknown.
         delegation: if a person is asked, the record whose fields are all arguments in question.
+        endorsement: if a person is asked, the calls that *always* allows.
     """
 
     sink: str
@@ -259,6 +304,7 @@ class Findings(NamedTuple):
     more: int = 0
     exposed: SenderExposure | None = None
     delegation: Delegation | None = None
+    endorsement: EndorsementTerms | None = None
 
     @property
     def presumed(self) -> bool:
@@ -317,6 +363,14 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "delegates": "Delegated: {argument} is the field {field} of this record of {source}() at step {step}",
         "delegated field": 'Record: {field}: "{line}"',
         "delegated line": 'Record:   "{line}"',
+        "endorse": (
+            "Always: until {until}, {sink}() may take these arguments from this document of {source}() at step {step}"
+        ),
+        "endorse field": "Always: {argument} is {field}",
+        "endorse fixed": 'Always: {argument} stays "{value}"',
+        "endorse free": "Always: {argument} is any text, judged as every text",
+        "endorse row": "Always: row {number}, once: {values}",
+        "endorse limit": "Always: together {limit} at most",
         "also": "Also {argument}: untrusted content from {places} ({where} tells all)",
         "also more": "Also {argument}: untrusted content from {places} and {more} more ({where} tells all)",
         "place": "{source}{field} (step {step})",
@@ -326,6 +380,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         "action audit": "Action: logged, call proceeds (audit)",
         "action allow": "Action: reported, call proceeds",
         "action approved": "Action: approved, call proceeds",
+        "action endorsed": "Action: its document is endorsed, call proceeds",
         "action permitted": "Action: approved for the rest of the conversation",
         "rule denied": "denied destination",
         "rule destination": "destination from untrusted text",
@@ -385,6 +440,7 @@ class FindingsWriter:
             self._head(findings),
             *lines,
             *self._describe_delegation(findings),
+            *self._describe_endorsement(findings),
             *self._describe_exposure(findings),
             *self._tail(findings),
         )
@@ -406,7 +462,11 @@ class FindingsWriter:
             else:
                 lines += self._describe_finding(findings, one, hops=True)
         also = [self._describe_others(argument, list(found), command) for argument, found in places.items()]
-        context = (*self._describe_delegation(findings), *self._describe_exposure(findings))
+        context = (
+            *self._describe_delegation(findings),
+            *self._describe_endorsement(findings),
+            *self._describe_exposure(findings),
+        )
         return (self._head(findings), *lines, *context, *also, *self._tail(findings))
 
     def _say(self, phrase: str, **about: object) -> str:
@@ -445,9 +505,33 @@ class FindingsWriter:
             for argument in one.arguments:
                 yield self._say("delegates", argument=argument, field=one.field, **record._asdict())
         for one in record.texts:
-            first, *rest = one.text.split("\n")
-            yield self._say("delegated field", field=one.field, line=first)
-            yield from (self._say("delegated line", line=line) for line in rest)
+            yield from self._quote_text(one)
+
+    def _quote_text(self, one: RecordText) -> Iterator[str]:
+        first, *rest = one.text.split("\n")
+        yield self._say("delegated field", field=one.field, line=first)
+        yield from (self._say("delegated line", line=line) for line in rest)
+
+    def _describe_endorsement(self, findings: Findings) -> Iterator[str]:
+        """Show the calls that *always* allows, one by one."""
+        terms = findings.endorsement
+        if terms is None:
+            return
+        until = datetime.fromtimestamp(terms.until, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        yield self._say("endorse", until=until, sink=findings.sink, source=terms.source, step=terms.step)
+        for argument, field in zip(terms.arguments, terms.fields, strict=True):
+            yield self._say("endorse field", argument=argument, field=field)
+        for fixed in terms.fixed:
+            yield self._say("endorse fixed", **fixed._asdict())
+        yield from (self._say("endorse free", argument=argument) for argument in terms.free)
+        for number, row in enumerate(terms.rows, 1):
+            pairs = zip(terms.arguments, row.values, strict=True)
+            values = ", ".join(f'{argument} "{value}"' for argument, value in pairs)
+            yield self._say("endorse row", number=number, values=values)
+        if terms.limit:
+            yield self._say("endorse limit", limit=terms.limit)
+        for one in terms.records:
+            yield from self._quote_text(one)
 
     def _describe_exposure(self, findings: Findings) -> Sequence[str]:
         """Describe the sender's exposure, if a finding is based on it."""

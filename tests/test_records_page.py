@@ -10,8 +10,11 @@ from agentserver.core.records.audit import AuditRecord, Event
 from agentserver.core.records.details import NAMES, GuardNote
 from agentserver.findings import (
     Delegation,
+    EndorsedRow,
+    EndorsementTerms,
     FindingFacts,
     Findings,
+    FixedArgument,
     RecordText,
     SenderExposure,
     Trail,
@@ -48,6 +51,7 @@ def test_each_kind_is_documented_with_its_members():
 def test_the_parts_of_findings_are_documented():
     told = [row[1] for row in rows("in | members")]
     kinds = (FindingFacts, Trail, TrailHop, SenderExposure, Delegation, RecordText)
+    kinds = (*kinds, EndorsementTerms, EndorsedRow, FixedArgument)
     assert told == [list(part._fields) for part in kinds]
     assert list(Findings._fields) in [row[1] for row in rows("kind | members | meaning")]
     assert f"at most {MOST}" in PAGE

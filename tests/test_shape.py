@@ -106,6 +106,7 @@ CATCH_ALL = {
     "agentserver/pump/boundary.py": 1,
     "agentserver/pump/steps.py": 1,
     "agentserver/gateways/*": 1,
+    "agentserver/provenance/endorsements.py": "the subject of an approval, which the engine has kept",
     "agentserver/guards/hosting.py": 1,
     "agentserver/pump/records.py": 2,
     "agentserver/pump/approvals.py": 1,

@@ -227,6 +227,18 @@ class CoreGuard(Protocol):
         """Return the memory after a person approved ``about`` for the rest of the conversation."""
 
 
+@runtime_checkable
+class SettlingGuard(Protocol):
+    """Guard for which one approval may answer other questions that wait. Pure."""
+
+    @property
+    def name(self) -> str:
+        """The key of the guard's memory."""
+
+    def settle(self, memory: object, about: tuple[str, ...], at: float) -> object | None:
+        """Return the memory after a waiting question was answered by an earlier approval; None if it was not."""
+
+
 def keep_memory(
     self: object,  # noqa: ARG001 - the methods of guards have one
     memory: object,
@@ -675,6 +687,20 @@ class Rules:
             if guard.name in about
         }
         return {**memory, **changed}
+
+    def settle(
+        self, memory: Mapping[str, object], questions: tuple[Question, ...], at: float
+    ) -> Mapping[str, object] | None:
+        """Return each memory after approvals answered all questions about a waiting message; None if they did not."""
+        guards = {guard.name: guard for guard in self.guards if isinstance(guard, SettlingGuard)}
+        changed = dict(memory)
+        for question in questions:
+            guard = guards.get(question.guard)
+            after = None if guard is None else guard.settle(changed[guard.name], question.about, at)
+            if after is None:
+                return None
+            changed[question.guard] = after
+        return changed
 
     def judge(self, memory: Mapping[str, object], proposal: Proposal, at: float) -> GuardRuling:
         """Ask the guards about a message."""

@@ -11,6 +11,7 @@ is counted.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Final
@@ -49,6 +50,7 @@ from agentserver.provenance.judging.destinations import (
     check_halves,
     read_places,
 )
+from agentserver.provenance.judging.endorsing import digest_row, find_pattern, is_endorsed
 from agentserver.provenance.judging.returns import (
     is_currency_of_amount,
     is_left_open,
@@ -400,7 +402,17 @@ def judge(
     delegated = Lazy(
         lambda: find_delegation(ledger, call, weighed.value) if decision is Decision.ASK else None
     )
-    return Verdict(call, mode, decision, Lazy.ready(()) if silent else weighed, reported, noticed, delegated)
+    verdict = Verdict(
+        call, mode, decision, Lazy.ready(()) if silent else weighed, reported, noticed, delegated
+    )
+    if decision is not Decision.ASK:
+        return verdict
+    return replace(
+        verdict,
+        pattern=Lazy(lambda: find_pattern(case, weighed.value)),
+        endorsed=Lazy(lambda: is_endorsed(case, weighed.value)),
+        row=Lazy(lambda: digest_row(case)),
+    )
 
 
 def _decide(mode: Mode, findings: Iterator[Finding]) -> tuple[Decision, bool]:

@@ -16,6 +16,7 @@ from agentserver.provenance.append_only import AppendOnlyList
 from agentserver.provenance.confidentiality.origin import find_fetched_site, find_link_site, item_of
 from agentserver.provenance.confidentiality.private import PrivateTexts
 from agentserver.provenance.confidentiality.readers import find_private_texts
+from agentserver.provenance.endorsements import Endorsements
 from agentserver.provenance.evidence.destinations import parse_destination
 from agentserver.provenance.evidence.folding import fold, fold_bytes
 from agentserver.provenance.evidence.index import SPAN, Index
@@ -168,6 +169,7 @@ class Ledger:
     foreign: bool = False
     private: PrivateTexts = field(default=PrivateTexts(), repr=False)
     exit_bits: float = 0.0
+    endorsements: Endorsements = field(default=Endorsements(), repr=False)
 
     @property
     def texts(self) -> AppendOnlyList[Text]:
@@ -246,6 +248,19 @@ class Ledger:
         """Count a call that passed against the number of calls that the plan allows."""
         plan = self.plan.count_call(call, self) if self.plan is not None else None
         return self if plan is self.plan else replace(self, plan=plan)
+
+    def endorse(self, subject: str) -> Ledger:
+        """Add the endorsement that a person approved."""
+        return replace(self, endorsements=self.endorsements.add(subject))
+
+    def settle_endorsed(self, subject: str, at: float) -> Ledger | None:
+        """Count a call whose question waits, by an endorsement of its document; None if there is no such one."""
+        found = self.endorsements.settle(subject, at)
+        return None if found is None else replace(self, endorsements=found)
+
+    def count_row(self, row: str) -> Ledger:
+        """Count a call, by the digest of its row, against the endorsements of its document."""
+        return replace(self, endorsements=self.endorsements.count(row))
 
     def suspect_foreign_text(self) -> Ledger:
         """Return a ledger that counts as tainted, for judging a sender that another conversation may steer."""
@@ -438,6 +453,7 @@ class Ledger:
             "spent": self.spent,
             "private overflow": self.private.overflow,
             "exit bits": self.exit_bits,
+            "endorsements": self.endorsements.dump(),
         }
 
     @classmethod
@@ -459,6 +475,7 @@ class Ledger:
             spent=data["spent"],
             private=PrivateTexts.load(data["private"], overflow=data["private overflow"]),
             exit_bits=data["exit bits"],
+            endorsements=Endorsements.load(data["endorsements"]),
         )
 
 

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Final
 from agentserver.characters.printing import CUT, replace_unseen
 from agentserver.findings import (
     Delegation,
+    EndorsedRow,
+    EndorsementTerms,
     FindingFacts,
     Findings,
     FindingsWriter,
+    FixedArgument,
     RecordText,
     Trail,
     TrailHop,
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentserver.findings import Delegation
+    from agentserver.provenance.endorsements import EndorsedPattern
     from agentserver.provenance.evidence.labels import Call, Hop, Role, Text
     from agentserver.provenance.policy.declarations import Rule
 
@@ -81,6 +85,9 @@ class Verdict:
         noticed: the reported findings that bounded work finds, in audit or if the policy declares an effect for
             content. They are for reporting each call that passes.
         delegation: the record that holds every questionable argument as a field, if a person is to be asked.
+        pattern: the endorsement that would cover the call and those like it, if a person is to be asked.
+        endorsed: whether a person endorsed the document of the call.
+        row: the digest by which endorsements count the call.
     """
 
     call: Call
@@ -90,6 +97,9 @@ class Verdict:
     reported: Lazy[tuple[Finding, ...]] = field(default=Lazy.ready(()))
     noticed: Lazy[tuple[Finding, ...]] = field(default=Lazy.ready(()), compare=False)
     delegation: Lazy[Delegation | None] = field(default=Lazy.ready(None), compare=False)
+    pattern: Lazy[EndorsedPattern | None] = field(default=Lazy.ready(None), compare=False)
+    endorsed: Lazy[bool] = field(default=Lazy.ready(False), compare=False)
+    row: Lazy[str] = field(default=Lazy.ready(""), compare=False)
 
     @property
     def allowed(self) -> bool:
@@ -131,20 +141,40 @@ def export_findings(verdict: Verdict, *, became: str = "", most: int | None = No
     record = verdict.delegation.value
     shown = None if record is None else _flatten_record(record)
     sink, mode = _to_one_line(call.sink), verdict.mode.value
-    return Findings(sink, call.step, mode, decision, kept, became, more, delegation=shown)
+    pattern = None if verdict.endorsed.value else verdict.pattern.value
+    terms = None if pattern is None else _flatten_terms(pattern.terms)
+    return Findings(sink, call.step, mode, decision, kept, became, more, None, shown, terms)
 
 
 def _flatten_record(record: Delegation) -> Delegation:
     """Replace characters in a record that a terminal would interpret; texts keep their lines."""
-    texts = tuple(
-        RecordText(
-            _to_one_line(one.field), _make_printable(one.text), tuple(map(_to_one_line, one.arguments))
-        )
-        for one in record.texts
-    )
     return record._replace(
-        source=_to_one_line(record.source), record=_to_one_line(record.record), texts=texts
+        source=_to_one_line(record.source),
+        record=_to_one_line(record.record),
+        texts=tuple(map(_flatten_text, record.texts)),
     )
+
+
+def _flatten_text(one: RecordText) -> RecordText:
+    arguments = tuple(map(_to_one_line, one.arguments))
+    return RecordText(_to_one_line(one.field), _make_printable(one.text), arguments)
+
+
+def _flatten_terms(terms: EndorsementTerms) -> EndorsementTerms:
+    """Replace what a terminal would interpret; values are shown whole, without line breaks."""
+    return terms._replace(
+        source=_to_one_line(terms.source),
+        arguments=tuple(map(_to_one_line, terms.arguments)),
+        fields=tuple(map(_to_one_line, terms.fields)),
+        rows=tuple(EndorsedRow(tuple(map(_make_flat, row.values))) for row in terms.rows),
+        fixed=tuple(FixedArgument(_to_one_line(one.argument), _make_flat(one.value)) for one in terms.fixed),
+        free=tuple(map(_to_one_line, terms.free)),
+        records=tuple(map(_flatten_text, terms.records)),
+    )
+
+
+def _make_flat(text: str) -> str:
+    return replace_unseen(text, lambda _: "\ufffd")
 
 
 def _make_printable(text: str) -> str:
@@ -167,8 +197,25 @@ def redact_verdict(verdict: Verdict, redact: Callable[[str], str]) -> Verdict:
     record = verdict.delegation.value
     if record is not None:
         record = record._replace(texts=tuple(one._replace(text=redact(one.text)) for one in record.texts))
-    call = replace(call, arguments=arguments)
-    return replace(verdict, call=call, weighed=weighed, reported=reported, delegation=Lazy.ready(record))
+    pattern = verdict.pattern.value
+    if pattern is not None:
+        pattern = pattern._replace(terms=_redact_terms(pattern.terms, redact))
+    return replace(
+        verdict,
+        call=replace(call, arguments=arguments),
+        weighed=weighed,
+        reported=reported,
+        delegation=Lazy.ready(record),
+        pattern=Lazy.ready(pattern),
+    )
+
+
+def _redact_terms(terms: EndorsementTerms, redact: Callable[[str], str]) -> EndorsementTerms:
+    return terms._replace(
+        rows=tuple(EndorsedRow(tuple(map(redact, row.values))) for row in terms.rows),
+        fixed=tuple(one._replace(value=redact(one.value)) for one in terms.fixed),
+        records=tuple(one._replace(text=redact(one.text)) for one in terms.records),
+    )
 
 
 def _redact_finding(finding: Finding, redact: Callable[[str], str]) -> Finding:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from agentserver.core.blueprint import Blueprint
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.details import Detail
-    from agentserver.findings import Delegation, FindingFacts
+    from agentserver.findings import Delegation, EndorsementTerms, FindingFacts, RecordText
 
 MARK = "[redacted]"
 
@@ -106,7 +106,11 @@ def _redact_detail(detail: Detail | None, redaction: Redaction) -> Detail | None
     match detail:
         case Findings():
             found = tuple([_redact_finding(one, redaction) for one in detail.findings])
-            return detail._replace(findings=found, delegation=_delegation(detail.delegation, redaction))
+            return detail._replace(
+                findings=found,
+                delegation=_delegation(detail.delegation, redaction),
+                endorsement=_redact_terms(detail.endorsement, redaction),
+            )
         case GuardQuestions():
             asks = [
                 GuardAsks(one.guard, _redact_detail(one.why, redaction) or one.why) for one in detail.asked
@@ -119,10 +123,31 @@ def _redact_detail(detail: Detail | None, redaction: Redaction) -> Detail | None
 def _delegation(record: Delegation | None, redaction: Redaction) -> Delegation | None:
     if record is None:
         return None
-    covered = (
-        (one, any(map(redaction.covers, map(_last, (one.field, *one.arguments))))) for one in record.texts
-    )
-    return record._replace(texts=tuple([one._replace(text=MARK) if hide else one for one, hide in covered]))
+    return record._replace(texts=tuple([_redact_text(one, redaction) for one in record.texts]))
+
+
+def _redact_text(one: RecordText, redaction: Redaction) -> RecordText:
+    covered = any(map(redaction.covers, map(_last, (one.field, *one.arguments))))
+    return one._replace(text=MARK) if covered else one
+
+
+def _redact_terms(terms: EndorsementTerms | None, redaction: Redaction) -> EndorsementTerms | None:
+    """Mask the values of covered arguments and fields in the terms of an endorsement."""
+    if terms is None:
+        return None
+    pairs = zip(terms.arguments, terms.fields, strict=True)
+    covered = [any(map(redaction.covers, map(_last, pair))) for pair in pairs]
+    rows = [
+        row._replace(
+            values=tuple([MARK if hide else one for one, hide in zip(row.values, covered, strict=True)])
+        )
+        for row in terms.rows
+    ]
+    fixed = [
+        one._replace(value=MARK) if redaction.covers(_last(one.argument)) else one for one in terms.fixed
+    ]
+    records = tuple([_redact_text(one, redaction) for one in terms.records])
+    return terms._replace(rows=tuple(rows), fixed=tuple(fixed), records=records)
 
 
 def _redact_finding(one: FindingFacts, redaction: Redaction) -> FindingFacts:

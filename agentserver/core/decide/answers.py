@@ -13,11 +13,13 @@ from agentserver.core.state import principals
 from agentserver.core.state.approvals import Answer, NoAnswerReason, digest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Moment
     from agentserver.core.records.details import Answering
     from agentserver.core.records.outcome import Outcome
-    from agentserver.core.state.approvals import ApprovalAnswer
+    from agentserver.core.state.approvals import Approval, ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
 
 
@@ -56,8 +58,27 @@ def decide(
     else:
         step.approve(approval, _describe_answer(answered))
         if answered.answer is Answer.ALWAYS:
-            step.memory = rules.approve(rules.recall(conversation), approval.questions)
+            memory = rules.approve(rules.recall(conversation), approval.questions)
+            step.memory = _approve_settled(step, answered, approval, memory)
     return step.finish()
+
+
+def _approve_settled(
+    step: Step, answered: ApprovalAnswer, approval: Approval, memory: Mapping[str, object]
+) -> Mapping[str, object]:
+    """Approve the other waiting messages whose questions this approval answers; returns each guard's memory."""
+    before, rules = step.before, step.rules
+    for other in before.approvals():
+        barred = other.digest != digest(other.delivery) or bar_approver(
+            before, answered.by, rules, other.delivery.to
+        )
+        if other.id == approval.id or barred:
+            continue
+        settled = rules.settle(memory, other.questions, step.moment.now)
+        if settled is not None:
+            memory = settled
+            step.approve(other, _describe_answer(answered))
+    return memory
 
 
 def _describe_answer(answered: ApprovalAnswer) -> Answering:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from agentserver.findings import (
     Delegation,
+    EndorsedRow,
+    EndorsementTerms,
     FindingFacts,
     Findings,
+    FixedArgument,
     RecordText,
     SenderExposure,
     Trail,
@@ -385,6 +388,9 @@ WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         FindingFacts: frozenset({"argument", "value", "detail"}),
         SenderExposure: frozenset({"listener", "source", "giver"}),
         Delegation: frozenset({"source", "record"}),
+        EndorsementTerms: frozenset({"source", "arguments", "fields", "free"}),
+        EndorsedRow: frozenset({"values"}),
+        FixedArgument: frozenset({"argument", "value"}),
         RecordText: frozenset({"field", "text", "arguments"}),
         Trail: frozenset({"source", "field", "excerpt", "quoted", "via"}),
         TrailHop: frozenset({"listener", "field"}),

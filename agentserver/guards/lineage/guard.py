@@ -22,7 +22,7 @@ from agentserver.core.messages import SYSTEM_NAMES, Drafts, HandlerReturn
 from agentserver.core.records.details import Ground
 from agentserver.core.state.principals import Trust
 from agentserver.effects import load_answer
-from agentserver.findings import SenderExposure
+from agentserver.findings import Findings, SenderExposure
 from agentserver.guards.lineage import memory as lineage_memory
 from agentserver.guards.lineage.exposure import FirstText
 from agentserver.guards.lineage.hiding import HidingRules
@@ -434,11 +434,25 @@ class LineageGuard:
             learned = self._take_output(before, message, at)
             put_in = _first_text(self._find_put_in(before, message), message, before)
             return self._reach.deliver(learned, message, "", before, put_in)
+        known = self._count_endorsed(known, proposal, at)
         if not self._planning.is_counted(known, proposal):
-            return memory
+            return known
         return known.grow(
             known.ledger.count_call(self._make_call(self._read_proposal(proposal), known, at, exposed=True))
         )
+
+    def _count_endorsed(self, known: Memory, proposal: Proposal, at: float) -> Memory:
+        """Count a call that an endorsement covers, or whose question offers one."""
+        receiver = self._classes.get(proposal.to)
+        if known.clean or receiver is None or proposal.route is Route.SERVICE:
+            return known
+        found = self._weigh(known, proposal, at)
+        detail = found.question if isinstance(found, NeedsApproval) else getattr(found, "reason", None)
+        if not isinstance(detail, Findings) or not (detail.endorsement or detail.became == "endorsed"):
+            return known
+        message = self._read_proposal(proposal)
+        judged, _ = self._judge_provenance(known.next_step(), message, at, ordered=False)
+        return known.grow(known.ledger.count_row(judged.row.value))
 
     def weigh_sent(self, memory: object, proposal: Proposal, at: float) -> float:
         """Count the bits that a message reveals by its choices. They are added when it is delivered."""
@@ -553,6 +567,10 @@ class LineageGuard:
         """
         return _recall(memory).approve(about)
 
+    def settle(self, memory: object, about: tuple[str, ...], at: float) -> object | None:
+        """Return the memory after an endorsement answered a question that waits; None if none answers it."""
+        return _recall(memory).settle(about, at)
+
     # Serialising
 
     def dump(self, memory: Memory) -> Mapping[str, bytes]:
@@ -591,16 +609,23 @@ def translate_verdict(
     if verdict.decision is Decision.DENY:
         return DenyVerdict(Code.DENIED, found)
     if verdict.decision is Decision.ASK:
-        serious = [finding for finding in verdict.findings if finding.effect in _SERIOUS]
-        record = verdict.delegation.value
-        by_value = (_digest_finding(verdict, finding) for finding in serious)
-        about = (
-            tuple(dict.fromkeys(by_value)) if record is None else (_digest_delegation(verdict.call, record),)
-        )
-        if approved.issuperset(about):
-            return NoteVerdict(found._replace(became="permitted"))
-        return NeedsApproval(found, about)
+        return _ask(verdict, found, approved)
     return NoteVerdict(found)
+
+
+def _ask(verdict: Judgement, found: Findings, approved: frozenset[str]) -> Verdict:
+    """Ask about a call, unless a person has approved it or endorsed its document."""
+    if verdict.endorsed.value:
+        return NoteVerdict(found._replace(became="endorsed"))
+    if (pattern := verdict.pattern.value) is not None:
+        return NeedsApproval(found, (pattern.subject,))
+    serious = [finding for finding in verdict.findings if finding.effect in _SERIOUS]
+    record = verdict.delegation.value
+    by_value = (_digest_finding(verdict, finding) for finding in serious)
+    about = tuple(dict.fromkeys(by_value)) if record is None else (_digest_delegation(verdict.call, record),)
+    if approved.issuperset(about):
+        return NoteVerdict(found._replace(became="permitted"))
+    return NeedsApproval(found, about)
 
 
 def _digest_delegation(call: Call, record: Delegation) -> str:

@@ -16,6 +16,7 @@ from agentserver.codec import write_json
 from agentserver.core.state.principals import Trust
 from agentserver.guards.lineage.exposure import UNKNOWN_TEXT, Exposure
 from agentserver.guards.lineage.references import References
+from agentserver.provenance.endorsements import split_subjects
 from agentserver.provenance.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -212,10 +213,24 @@ class Memory:
         log = self.log.add({"put_in": [[stamped, *put_in]]})
         return replace(self, references=self.references.record_put_in(stamped, put_in), log=log)
 
-    def approve(self, digests: Iterable[str]) -> Memory:
-        """Add digests of approved content."""
+    def approve(self, about: Iterable[str]) -> Memory:
+        """Add digests of approved content, and endorsements."""
+        digests, subjects = split_subjects(about)
+        ledger = self.ledger
+        for subject in subjects:
+            ledger = ledger.endorse(subject)
         approved = self.approved | frozenset(digests)
-        return replace(self, approved=approved) if len(approved) <= APPROVALS else self
+        return replace(
+            self, ledger=ledger, approved=approved if len(approved) <= APPROVALS else self.approved
+        )
+
+    def settle(self, about: Iterable[str], at: float) -> Memory | None:
+        """Count a message whose question waits, if endorsements answer it; None if they do not."""
+        digests, subjects = split_subjects(about)
+        ledger: Ledger | None = None if digests or not subjects else self.ledger
+        for subject in subjects:
+            ledger = None if ledger is None else ledger.settle_endorsed(subject, at)
+        return None if ledger is None else replace(self, ledger=ledger)
 
 
 def limit_growth(before: Ledger, ledger: Ledger) -> Ledger:

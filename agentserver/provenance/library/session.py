@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("agentserver.provenance")
 _log.addHandler(logging.NullHandler())
 
-Confirm: TypeAlias = Callable[[Violation, str], "bool | Awaitable[bool]"]
-"""Callback of ``confirm`` mode: takes the violation and its explanation. Any answer but ``True`` denies."""
+ALWAYS: Final = "always"
+"""Answer that permits a call, and those that its explanation lists under *Always*."""
+
+Confirm: TypeAlias = Callable[[Violation, str], "bool | str | Awaitable[bool | str]"]
+"""Callback of ``confirm`` mode: takes the violation and its explanation; any other answer than these two denies."""
 
 OVERLAP: Final = 256
 """Characters of a stream that are labelled again with the next chunk, so that a span across the seam is found."""
@@ -109,16 +112,16 @@ class Engine:
             TaintViolationError: the call must not run.
         """
         verdict = self._judge(name, args, filled)
-        if verdict.decision is not Decision.ASK:
-            return self._settle(verdict, allowed=verdict.allowed)
-        return self._settle(verdict, allowed=self._confirm(verdict))
+        if verdict.decision is not Decision.ASK or verdict.endorsed.value:
+            return self._settle(verdict, allowed=verdict.allowed or verdict.endorsed.value)
+        return self._settle_answer(verdict, self._confirm(verdict))
 
     async def acall(self, name: str, args: Any, filled: frozenset[str] = frozenset()) -> Violation | None:
         """Judge a pending call as ``on_tool_call`` does, and await its confirmation."""
         verdict = self._judge(name, args, filled)
-        if verdict.decision is not Decision.ASK:
-            return self._settle(verdict, allowed=verdict.allowed)
-        return self._settle(verdict, allowed=await self._aconfirm(verdict))
+        if verdict.decision is not Decision.ASK or verdict.endorsed.value:
+            return self._settle(verdict, allowed=verdict.allowed or verdict.endorsed.value)
+        return self._settle_answer(verdict, await self._aconfirm(verdict))
 
     def on_tool_result(
         self, name: str, output: Any, *, trace_id: str | None = None, arguments: Any = None
@@ -166,11 +169,19 @@ class Engine:
             self.undeclared.append(name)
             _log.warning("%s", describe_undeclared(name))
 
+    def _settle_answer(self, verdict: Verdict, answer: object) -> Violation | None:
+        """Permit or refuse a call by the answer of a person, and remember an endorsement."""
+        if answer == ALWAYS and (pattern := verdict.pattern.value) is not None:
+            with self._lock:
+                self.store.ledger = self.store.ledger.endorse(pattern.subject)
+        return self._settle(verdict, allowed=answer is True or answer == ALWAYS)
+
     def _settle(self, verdict: Verdict, *, allowed: bool) -> Violation | None:
         with self._lock:
             ledger = self.store.ledger
             if allowed:
                 ledger = ledger.carry(count_bits(ledger, self.rules, verdict.call))
+                ledger = ledger.count_row(verdict.row.value) if verdict.row.value else ledger
                 self.store.ledger = ledger.count_call(verdict.call)
             elif ledger.tainted:
                 self.store.ledger = ledger.carry(REFUSAL)
@@ -184,7 +195,7 @@ class Engine:
             raise TaintViolationError(violation)
         return violation
 
-    def _confirm(self, verdict: Verdict) -> bool:
+    def _confirm(self, verdict: Verdict) -> object:
         """Confirm a call; False without a callback, with one that must be awaited, or without an answer in time."""
         if self.confirm_callback is None:
             return False
@@ -192,23 +203,23 @@ class Engine:
         if inspect.iscoroutinefunction(self.confirm_callback):
             return False
         if self.confirm_timeout is None:
-            return self.confirm_callback(waiting, waiting.explain()) is True
+            return self.confirm_callback(waiting, waiting.explain())
         pool = ThreadPoolExecutor(1)
         try:
             answer = pool.submit(self.confirm_callback, waiting, waiting.explain())
-            return answer.result(self.confirm_timeout) is True
+            return answer.result(self.confirm_timeout)
         except TimeoutError:
             return False
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _aconfirm(self, verdict: Verdict) -> bool:
+    async def _aconfirm(self, verdict: Verdict) -> object:
         if self.confirm_callback is None:
             return False
         waiting = Violation(verdict, blocked=True)
         try:
             async with asyncio.timeout(self.confirm_timeout):
                 answer = self.confirm_callback(waiting, waiting.explain())
-                return (await answer if inspect.isawaitable(answer) else answer) is True
+                return await answer if inspect.isawaitable(answer) else answer
         except TimeoutError:
             return False

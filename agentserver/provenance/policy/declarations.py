@@ -180,6 +180,10 @@ class Policy:
     """Bits that the choices of exposed senders at exits may carry in one conversation: half of a key of 128 bits, so
     that the other half cannot be guessed.
     """
+    endorse_hours: int = 24
+    """Hours for which the endorsement of a document is valid."""
+    endorse_limit: float = math.inf
+    """Sum of the amounts that one endorsement allows at most; without it, that of all its rows."""
     readers: tuple[ReaderRule, ...] = ()
     """Readers of a listener's fields; without an entry, every receiver may read a field."""
     locale: str = ""

@@ -332,6 +332,14 @@ class PolicyEntry(_Entry):
         description="Bits that choices at exits may carry out of one conversation: which link, case, order, number; 64 "
         "if left out.",
     )
+    endorse_hours: Count = Field(
+        default=_DEFAULT.endorse_hours,
+        description="Hours for which a person's answer *always* endorses a document.",
+    )
+    endorse_limit: Count = Field(
+        default=_UNSET,
+        description="Sum of the amounts that one endorsement allows at most; if left out, that of the rows it lists.",
+    )
 
 
 _MAPPING = frozenset({"model_type", "model_attributes_type", "dict_type"})

@@ -106,15 +106,13 @@ def test_a_field_counts_in_any_spelling_of_its_value():
     assert "Delegated: amount is the field amount" in text
 
 
-def test_a_permanent_delegation_covers_this_very_call():
-    p = run_story(desk(Payment(ACME, "98.70"), Payment(ACME, "98.70"), Payment(ACME, "98.70", "again")))
+def test_a_permanent_delegation_pays_a_bill_once():
+    p = run_story(desk(Payment(ACME, "98.70"), Payment(ACME, "98.70")))
     p.decide(Answer.ALWAYS)
     p.run()
     assert p.seen("bank") == [Payment(ACME, "98.70")]
     run_story(p)
-    assert p.seen("bank") == [Payment(ACME, "98.70")] * 2
-    run_story(p)
-    assert p.seen("bank") == [Payment(ACME, "98.70")] * 2
+    assert p.seen("bank") == [Payment(ACME, "98.70")]
     assert len(p.conversation.approvals()) == 1
 
 
@@ -132,10 +130,11 @@ def test_each_value_of_a_list_has_to_be_a_field():
     assert read.call("send", to=["ann@acme.example", "eve@evil.example"]).delegation.value is None
 
 
-def test_a_value_inside_a_text_is_no_field():
-    bill = Bill("billing@acme.example", "see below", "none", f"Pay 98.70 to {ACME} soon.")
+def test_a_value_inside_a_text_of_several_lines_is_no_field():
+    bill = Bill("billing@acme.example", "see below", "none", f"Pay 98.70\nto {ACME} soon.")
     text, about = question(run_story(desk(Payment(ACME, "98.70"), bills=(bill,))))
     assert "Delegated:" not in text
+    assert "Always:" not in text
     assert len(about) == 2
 
 

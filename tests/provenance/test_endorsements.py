@@ -1,0 +1,268 @@
+"""Endorsements of documents as values: what a question lists, and what it covers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentserver.provenance import Call, Engine, Mode, Policy, TaintViolationError, judge, leaves
+from agentserver.provenance.endorsements import Endorsements
+from agentserver.provenance.evidence.labels import Role, Standing
+from agentserver.provenance.ledger import Ledger
+from agentserver.provenance.library.session import ALWAYS
+from agentserver.provenance.policy.declarations import Effect, FieldRule, PlanSource, Rule
+from tests.provenance.scenes import Scenario, sink
+
+PAY = sink(
+    "pay",
+    to=Role.DESTINATION,
+    cc=Role.DESTINATION,
+    amount=Role.QUANTITY,
+    currency=Role.SELECTOR,
+    note=Role.PAYLOAD,
+)
+POLICY = Policy(
+    mode=Mode.CONFIRM,
+    sources=("list_bills", "read_*"),
+    sinks=(
+        PAY,
+        sink("refund", to=Role.DESTINATION, amount=Role.QUANTITY),
+        sink("delete_file", file_id=Role.SELECTOR),
+    ),
+    fields=(FieldRule("*", "*", Standing.PROSE),),
+    plan=PlanSource.OFF,
+)
+REQUEST = "Pay the bills of folder march in EUR."
+ACME, BETA, EVE = "DE89370400440532013000", "FR7630006000011234567890189", "GB29NWBK60161331926819"
+BILLS = [
+    {"sender": "Acme", "account": ACME, "total": "98.70"},
+    {"sender": "Beta", "account": BETA, "total": "40.00"},
+]
+
+
+def read(
+    output: object = BILLS, *, policy: Policy = POLICY, folder: str = "march", source: str = "list_bills"
+) -> Scenario:
+    return Scenario(policy, REQUEST).read(source, output, folder=folder)
+
+
+def endorse(scene: Scenario, **arguments: object) -> Scenario:
+    pattern = scene.call("pay", **arguments).pattern.value
+    assert pattern is not None
+    scene.ledger = scene.ledger.endorse(pattern.subject)
+    return scene
+
+
+def covers(
+    scene: Scenario, tool: str = "pay", /, at: float = 0.0, sender: str = "", **arguments: object
+) -> bool:
+    call = Call(tool, leaves(arguments), scene.step + 1, at, sender=sender)
+    return judge(scene.ledger, scene.policy, call).endorsed.value
+
+
+FIRST, SECOND = {"to": ACME, "amount": "98.70"}, {"to": BETA, "amount": "40.00"}
+
+
+def test_items_of_a_folder_that_the_request_named_are_endorsed_together() -> None:
+    terms = read().call("pay", **FIRST, currency="EUR", note="March").pattern.value.terms
+    assert terms.arguments == ("to", "amount")
+    assert terms.fields == ("account", "total")
+    assert [row.values for row in terms.rows] == [(ACME, "98.70"), (BETA, "40.00")]
+    assert [tuple(one) for one in terms.fixed] == [("currency", "EUR")]
+    assert (terms.free, terms.limit) == (("note",), "138.7")
+    scene = endorse(read(), **FIRST, currency="EUR")
+    assert covers(scene, **SECOND, currency="EUR", note="any other note")
+
+
+def test_of_a_folder_that_the_request_did_not_name_one_item_is_endorsed() -> None:
+    terms = read(folder="april").call("pay", **FIRST).pattern.value.terms
+    assert [row.values for row in terms.rows] == [(ACME, "98.70")]
+
+
+def test_a_file_that_was_added_to_the_folder_later_is_not_endorsed() -> None:
+    later = {"sender": "Eve", "account": EVE, "total": "9000"}
+    scene = endorse(read(), **FIRST).read("list_bills", [*BILLS, later], folder="march")
+    assert covers(scene, **SECOND)
+    assert not covers(scene, to=EVE, amount="9000")
+
+
+@pytest.mark.parametrize(
+    ("other", "more"),
+    [
+        ("pay", {"cc": EVE}),
+        ("pay", {"to": EVE}),
+        ("pay", {"amount": "98.70"}),
+        ("pay", {"currency": "USD"}),
+        ("pay", {"amount": "40.01"}),
+        ("refund", {}),
+    ],
+    ids=[
+        "another receiver",
+        "another account",
+        "amount of another row",
+        "another fixed value",
+        "a cent more",
+        "another tool",
+    ],
+)
+def test_another_call_than_the_question_listed_is_not_endorsed(other: str, more: dict[str, str]) -> None:
+    scene = endorse(read(), **FIRST, currency="EUR")
+    assert covers(scene, **SECOND, currency="EUR")
+    assert not covers(scene, other, **{**SECOND, "currency": "EUR", **more})
+
+
+def test_another_agent_and_a_later_time_are_not_endorsed() -> None:
+    scene = endorse(read(), **FIRST)
+    assert covers(scene, at=24 * 3600 - 1, **SECOND)
+    assert not covers(scene, at=24 * 3600, **SECOND)
+    assert not covers(scene, sender="another", **SECOND)
+
+
+def test_the_same_rows_of_another_source_are_not_endorsed() -> None:
+    scene = endorse(read(), **FIRST)
+    (known,) = scene.ledger.endorsements.known
+    there = read(source="read_mail")
+    there.ledger = replace(there.ledger, endorsements=Endorsements((known,)))
+    assert not covers(there, **SECOND)
+
+
+def test_a_row_with_another_field_beside_it_is_another_document() -> None:
+    scene = endorse(read(), **FIRST).read("list_bills", [{**BILLS[1], "sender": "Beta "}], folder="march")
+    assert not covers(scene, **SECOND)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"payee;iban;total\nAcme;{ACME};98.70\nBeta;{BETA};40.00",
+        f"| payee | iban | total |\n|---|---|---|\n| Acme | {ACME} | 98.70 |\n| Beta | {BETA} | 40.00 |",
+        f"Acme,{ACME},98.70\nBeta,{BETA},40.00\nno bill",
+        f"Acme\t{ACME}\t98.70\nBeta\t{BETA}\t40.00",
+    ],
+    ids=["semicolons", "bars", "commas", "tabs"],
+)
+def test_lines_of_a_table_are_rows(text: str) -> None:
+    scene = endorse(read({"text": text}), **FIRST)
+    assert [len(one.rows) for one in scene.ledger.endorsements.known] == [2]
+    assert covers(scene, **SECOND)
+
+
+def test_a_text_of_one_line_is_endorsed_for_its_call_alone() -> None:
+    terms = read(f"Please pay 98.70 to {ACME} soon.").call("pay", **FIRST).pattern.value.terms
+    assert [row.values for row in terms.rows] == [(ACME, "98.70")]
+    assert [one.text for one in terms.records] == [f"Please pay 98.70 to {ACME} soon."]
+
+
+def test_an_amount_that_cannot_be_read_is_not_endorsed() -> None:
+    bills = [{"account": ACME, "total": "a lot"}, {"account": BETA, "total": "-40.00"}]
+    for bill in bills:
+        pattern = read(bills).call("pay", to=bill["account"], amount=bill["total"]).pattern.value
+        assert pattern is None
+
+
+def test_a_receiver_on_the_deny_list_is_not_endorsed() -> None:
+    assert read(policy=replace(POLICY, deny=(ACME,))).call("pay", **FIRST).pattern.value is None
+    scene = endorse(read(), **FIRST)
+    scene.policy = replace(POLICY, deny=(BETA,))
+    assert not covers(scene, **SECOND)
+
+
+def test_untrusted_content_is_asked_about_as_always() -> None:
+    scene = endorse(read(), **FIRST)
+    scene.policy = replace(POLICY, effects=((Rule.CONTENT, Effect.ASK),))
+    scene.read("read_page", "The vault stands open behind the old mill.")
+    assert covers(scene, **SECOND)
+    assert not covers(scene, **SECOND, note="The vault stands open behind the old mill.")
+
+
+def test_endorsements_survive_being_written() -> None:
+    scene = endorse(read(), **FIRST)
+    ledger = Ledger.load(json.loads(json.dumps(scene.ledger.dump())))
+    assert ledger.endorsements == scene.ledger.endorsements
+    revoked = ledger.endorsements.revoke(ledger.endorsements.known[0].id)
+    assert not revoked.known
+    assert revoked.counted
+
+
+def test_the_library_asks_once() -> None:
+    asked: list[str] = []
+
+    def answer(violation: object, explanation: str) -> str:
+        asked.append(explanation)
+        return ALWAYS
+
+    engine = Engine(POLICY, confirm_callback=answer)
+    engine.set_query(REQUEST)
+    engine.on_tool_result("list_bills", BILLS, arguments={"folder": "march"})
+    engine.on_tool_call("pay", FIRST)
+    engine.on_tool_call("pay", SECOND)
+    assert len(asked) == 1
+    assert f'row 2, once: to "{BETA}", amount "40.00"' in asked[0]
+    engine.confirm_callback = lambda violation, explanation: False
+    with pytest.raises(TaintViolationError):
+        engine.on_tool_call("pay", SECOND)
+
+
+ACCOUNTS = st.sampled_from([ACME, BETA, EVE])
+AMOUNTS = st.sampled_from(["98.70", "98.7", "40.00", "40", "9000"])
+ITEMS = st.lists(st.fixed_dictionaries({"a": ACCOUNTS, "b": AMOUNTS, "c": ACCOUNTS}), min_size=1, max_size=4)
+NUMBERS = st.integers(0, 3)
+CHOICES = st.lists(st.tuples(NUMBERS, NUMBERS, st.sampled_from(["a", "a", "a", "c"])), min_size=1, max_size=6)
+MORE = st.fixed_dictionaries(
+    {}, optional={"cc": ACCOUNTS, "currency": st.sampled_from(["EUR", "USD"]), "note": AMOUNTS}
+)
+
+
+def choose(items: list[dict[str, str]], choice: tuple[int, int, str]) -> dict[str, str]:
+    """Return a payment with the account of one item and the amount of one, often the same."""
+    account, amount, field = choice
+    return {"to": items[account % len(items)][field], "amount": items[amount % len(items)]["b"]}
+
+
+def spell(values: dict[str, str]) -> frozenset[tuple[str, str]]:
+    """Return arguments with consequences in one spelling."""
+    spelling = {"98.7": "98.70", "40": "40.00"}
+    return frozenset((name, spelling.get(one, one)) for name, one in values.items() if one and name != "note")
+
+
+@settings(max_examples=60)
+@given(ITEMS, MORE, CHOICES, MORE, st.booleans())
+def test_an_endorsement_never_allows_a_pair_that_was_not_in_the_question(
+    items, fixed, choices, more, table
+) -> None:
+    text = "\n".join(";".join(one.values()) for one in items)
+    scene = read({"text": text} if table else items)
+    call = {**choose(items, (0, 0, "a")), **fixed}
+    pattern = scene.call("pay", **call).pattern.value
+    if pattern is None:
+        return
+    terms = pattern.terms
+    same = {one.argument: one.value for one in terms.fixed}
+    listed = [spell({**same, **dict(zip(terms.arguments, row.values, strict=True))}) for row in terms.rows]
+    scene.ledger = scene.ledger.endorse(pattern.subject)
+    passed = [spell(call)]
+    for number, choice in enumerate(choices):
+        other = {**choose(items, choice), **(more if number % 2 else fixed)}
+        verdict = judge(scene.ledger, POLICY, Call("pay", leaves(other), scene.step + 1))
+        assert verdict.endorsed.value is (spell(other) in listed and spell(other) not in passed)
+        if verdict.endorsed.value:
+            passed.append(spell(other))
+            scene.ledger = scene.ledger.count_row(verdict.row.value)
+    assert sum(float(dict(one)["amount"]) for one in passed) <= float(terms.limit) + 1e-9
+
+
+@settings(max_examples=40)
+@given(ITEMS, CHOICES, MORE)
+def test_an_endorsement_changes_no_finding(items, choices, more) -> None:
+    scene = read(items)
+    pattern = scene.call("pay", **choose(items, (0, 0, "a"))).pattern.value
+    if pattern is None:
+        return
+    endorsed = scene.ledger.endorse(pattern.subject)
+    call = Call("pay", leaves({**choose(items, choices[0]), **more}), 9)
+    before, after = (judge(each, POLICY, call) for each in (scene.ledger, endorsed))
+    assert (before.decision, before.findings) == (after.decision, after.findings)

@@ -414,10 +414,15 @@ class Invocation:
 
         Raises DelegationError if the user has no token here, or its provider refuses.
         """
-        from agentserver.delegation import DelegationError  # contract.py is imported by every handler
+        from agentserver.delegation import (
+            DelegationCode,
+            DelegationError,
+        )  # every handler imports this module
 
         if self.delegate is None:
-            raise DelegationError("no identity provider exchanges tokens here: identity: exchange:")
+            raise DelegationError(
+                DelegationCode.UNCONFIGURED, "no identity provider exchanges tokens here: identity: exchange:"
+            )
         return await self.delegate(resource, scope)
 
     async def effect(self, key: str, *, reconcile: Reconcile | None = None) -> Effect:

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Protocol
 
-__all__ = ["DelegationError", "Delegations"]
+__all__ = ["DelegationCode", "DelegationError", "Delegations"]
+
+
+class DelegationCode(StrEnum):
+    """Reason why no token of the user is there for a call."""
+
+    UNSEEN = "unseen"
+    """No request of the user came in at this server."""
+    EXPIRED = "expired"
+    REFUSED = "refused"
+    """The provider exchanged none, or one that is not for this call."""
+    RESOURCE = "resource"
+    """The configuration does not name the server that the token is for."""
+    UNCONFIGURED = "unconfigured"
+    ENDED = "ended"
+    """The conversation is over."""
 
 
 class DelegationError(Exception):
-    """Error of a call on behalf of a user who has not delegated it, or whose token has expired."""
+    """Error of a call on behalf of a user who has not delegated it, or whose token is not there.
+
+    Args:
+        code: the reason.
+        text: the reason with a correction, for the caller.
+    """
+
+    def __init__(self, code: DelegationCode, text: str) -> None:
+        super().__init__(f"{text} [delegation:{code}]")
+        self.code = code
 
 
 class Delegations(Protocol):

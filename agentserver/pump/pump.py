@@ -23,7 +23,7 @@ from agentserver.core.messages import LAST, EventPlace
 from agentserver.core.receipts import refused_with
 from agentserver.core.records.audit import Event
 from agentserver.core.state import principals
-from agentserver.delegation import DelegationError
+from agentserver.delegation import DelegationCode, DelegationError
 from agentserver.ports import EngineError, FencedError, RejectReason, RepeatedError, SubmitResult
 from agentserver.ports.servers import ServerReport
 from agentserver.pump.accounts import Accounts
@@ -175,7 +175,7 @@ class Pump:
         """Exchange the token of a conversation's principal. Raises DelegationError."""
         live = self._live.get(conversation)
         if live is None:
-            raise DelegationError("the conversation has ended")
+            raise DelegationError(DelegationCode.ENDED, "the conversation has ended")
         return await delegations.exchange(live.principal, resource, scope)
 
     def _open_shows(self, editions: Editions, hooks: PumpHooks) -> Shows:

@@ -21,6 +21,7 @@ from agentserver.contract import Code
 from agentserver.core.records.details import Ground
 from agentserver.core.records.wording import PHRASES
 from agentserver.core.state.approvals import NoAnswerReason
+from agentserver.delegation import DelegationCode
 from agentserver.findings import PHRASES as FINDINGS
 from agentserver.gateways.http import parts
 from agentserver.handoff.plans.chain import StepMistake
@@ -46,6 +47,7 @@ CODES = {
     "envelope": {*Fault},
     "repair": {refusal.name for refusal in RepairRefusal},
     "completion": {*CompletionFault},
+    "delegation": {*DelegationCode},
     "unkept": {*RejectReason},
     "watch": {*WatchEnd},
 }

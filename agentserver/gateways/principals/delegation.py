@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import anyio
 
-from agentserver.delegation import DelegationError
+from agentserver.delegation import DelegationCode, DelegationError
 from agentserver.gateways.principals.identity import RefusedTokenError, is_jwt
 from agentserver.gateways.principals.sign_in import redeem
 from agentserver.ports.identity import SignIn
@@ -56,10 +56,14 @@ class _ExchangedToken(NamedTuple):
 
 UNSEEN: Final = (
     "this server has no token of the user, which it takes from the user's requests and never stores. It was started, or"
-    " took over the conversation, after the last one: ask the user to send a message, and call the tool again then"
+    " took over the conversation, after the last one, or another server took that one: ask the user to send a message,"
+    " and call the tool again then"
 )
 
-EXPIRED: Final = "the user's token has expired: ask the user to send a message, and call the tool again then"
+EXPIRED: Final = (
+    "the user's last token at this server has expired; another server of the cluster may have taken a later one:"
+    " ask the user to send a message, and call the tool again then"
+)
 
 
 class UserDelegations:
@@ -91,13 +95,15 @@ class UserDelegations:
         """Exchange the token of a principal for one that a resource accepts. Raises DelegationError."""
         presented = self._shown.get(principal)
         if presented is None:
-            raise DelegationError(UNSEEN)
+            raise DelegationError(DelegationCode.UNSEEN, UNSEEN)
         if not self._tokens.stands(presented.caller):
             del self._shown[principal]
-            raise DelegationError(EXPIRED)
+            raise DelegationError(DelegationCode.EXPIRED, EXPIRED)
         client = self._tokens.providers[presented.caller.grant.split(" ")[0]].provider.exchange
         if client is None or resource not in client.resources:
-            raise DelegationError("identity: exchange: resources: does not name this server")
+            raise DelegationError(
+                DelegationCode.RESOURCE, f"identity: exchange: resources: does not name {resource}"
+            )
         key = (principal, resource, scope)
         async with self._lock:
             found = self._exchanged.get(key)
@@ -125,7 +131,9 @@ class UserDelegations:
             answer = await redeem(keys, SignIn(client.client, client.secret), form)
             token = self._check(answer, presented, resource)
         except (RefusedTokenError, AwayError) as error:
-            raise DelegationError(f"the identity provider exchanges no token: {error}") from None
+            raise DelegationError(
+                DelegationCode.REFUSED, f"the identity provider exchanges no token: {error}"
+            ) from None
         lasts = answer.get("expires_in")
         until = (
             min(presented.caller.until, self._now() + lasts - EARLY) if type(lasts) is int else self._now()

@@ -81,7 +81,7 @@ class ToolListener:
         except FailedCallError as error:
             return _fail(str(error))
         except DelegationError as error:
-            return _fail(f"not called, because the user has not delegated it: {error}")
+            return _fail(f"not called, because there is no token of the user for it: {error}")
         if not hasattr(found, "content"):
             return _fail(DECLINED)
         return await self._report(found)

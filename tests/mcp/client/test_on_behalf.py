@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 
 import anyio
+import asyncpg
 import httpx
 import jwt
 import mcp_types as types
@@ -43,7 +44,7 @@ LOCK = "token-of-the-lock"
 
 YAML = """
 name: desk
-journal: none
+{journal}
 provenance: {{mode: enforce}}
 http: {{}}
 identity:
@@ -160,11 +161,13 @@ async def far_server(idp):
         server.should_exit = True
 
 
-def load_locked(root, idp, far):
+def load_locked(root, idp, far, journal="journal: none"):
     """Lock the tools, and load the organism."""
     module = f"handlers_{token_hex(4)}"  # a process has one module of a name
     (root / f"{module}.py").write_text(HANDLERS)
-    text = YAML.format(module=module, issuer=idp.issuer, audience=AUDIENCE, url=far.url, client=CLIENT)
+    text = YAML.format(
+        module=module, issuer=idp.issuer, audience=AUDIENCE, url=far.url, client=CLIENT, journal=journal
+    )
     (root / "organism.yaml").write_text(text)
     environ = {"SECRET": SECRET, "LOCK": LOCK}
     found, directory, mistakes = servers(root / "organism.yaml", environ)
@@ -181,25 +184,33 @@ def load_locked(root, idp, far):
 
 
 @asynccontextmanager
+async def serving(root, organism, now=time.time, **more):
+    """A server of the organism at its door: client, delegations."""
+    server = build(organism, approver=ReadingApprover(), **more)
+    tokens = IdentityTokens(Tokens(PrincipalFile(root / "principals")), organism.identity, now=now)
+    server.delegations = delegations = UserDelegations(tokens, now)
+    listening = bind("127.0.0.1", 0)
+    port = listening.getsockname()[1]
+    options = DoorOptions(*names(port, local=True, secure=False))
+    door = HttpDoor(server, options, TokenKeeper(tokens, Rates(time.monotonic)))
+    async with (
+        server,
+        tokens.watch(),
+        door.open(),
+        serve(door, listening, None, door.connections),
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=HANGS, verify=PLAIN) as client,
+    ):
+        for each in tokens.providers.values():
+            await each.refresh()
+        yield client, delegations
+
+
+@asynccontextmanager
 async def desk(root):
     """The organism at its door: client, provider, far server, and delegations."""
     async with provider() as idp, far_server(idp) as far:
         organism = await run_sync(load_locked, root, idp, far)
-        server = build(organism, approver=ReadingApprover())
-        tokens = IdentityTokens(Tokens(PrincipalFile(root / "principals")), organism.identity)
-        server.delegations = delegations = UserDelegations(tokens)
-        listening = bind("127.0.0.1", 0)
-        port = listening.getsockname()[1]
-        options = DoorOptions(*names(port, local=True, secure=False))
-        door = HttpDoor(server, options, TokenKeeper(tokens, Rates(time.monotonic)))
-        async with (
-            server,
-            tokens.watch(),
-            door.open(),
-            serve(door, listening, None, door.connections),
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=HANGS, verify=PLAIN) as client,
-        ):
-            await tokens.providers[idp.issuer].refresh()
+        async with serving(root, organism) as (client, delegations):
             yield client, idp, far, delegations
 
 
@@ -237,7 +248,7 @@ async def test_a_call_needs_the_delegation_of_the_user_and_an_origin_that_may_au
     async with desk(tmp_path) as (client, idp, far, _):
         idp.other["/token"] = b'{"error":"invalid_target"}'
         told = await say(client, idp.token(), "far.echo", to="bob@desk.example", text="mine")
-        assert "not delegated" in str(told)
+        assert "[delegation:refused]" in str(told)
         del idp.other["/token"]
         asked = len(idp.asked)
         told = await say(client, idp.token(), "clerk&payload=Work", address="https://evil.example")
@@ -267,16 +278,16 @@ async def test_an_exchanged_token_is_checked_and_an_unreachable_provider_calls_n
         for why, change in REFUSED.items():
             idp.says = lambda answer, change=change: {**answer, **change(idp, far)}
             told = await say(client, idp.token(), "far.echo", to="bob@desk.example", text="mine")
-            assert "not delegated" in str(told), (why, told)
+            assert "[delegation:refused]" in str(told), (why, told)
         idp.says = lambda answer: answer
         for answer in (b"[" * 3000, b'{"access_token":"' + b"x" * 300_000 + b'"}'):
             idp.other["/token"] = answer
-            assert "not delegated" in str(
+            assert "[delegation:refused]" in str(
                 await say(client, idp.token(), "far.echo", to="bob@desk.example", text="mine")
             )
         idp.other.clear()
         idp.lost = True
-        assert "not delegated" in str(
+        assert "[delegation:refused]" in str(
             await say(client, idp.token(), "far.echo", to="bob@desk.example", text="mine")
         )
         assert far.calls == []
@@ -305,3 +316,56 @@ async def test_a_token_is_exchanged_once_while_it_lasts_and_not_at_all_without_t
         await delegations._tokens.providers[idp.issuer].refresh()
         with pytest.raises(DelegationError, match="expired"):
             await delegations.exchange(name, far.url, "mail.send")
+
+
+async def read_tables(database):
+    """Read all that a database holds, as one text; bytes are in hexadecimal."""
+    connection = await asyncpg.connect(database)
+    try:
+        tables = await connection.fetch(
+            "select format('%I.%I', schemaname, tablename) as name from pg_tables"
+            " where schemaname not in ('pg_catalog', 'information_schema')"
+        )
+        rows = [await connection.fetch(f"select t::text as text from {each['name']} t") for each in tables]
+    finally:
+        await connection.close()
+    return "\n".join(row["text"] for each in rows for row in each)
+
+
+class Hand:
+    """The machine's clock, and seconds by which a test moves it."""
+
+    def __init__(self):
+        self.moved = 0.0
+
+    def __call__(self):
+        return time.time() + self.moved
+
+
+async def test_a_token_counts_at_the_server_that_it_came_to_and_is_in_no_database(tmp_path, database):
+    hand = Hand()
+    async with provider() as idp, far_server(idp) as far:
+        shared = f"engine: {{postgres: {{url: '{database}'}}}}"
+        organism = await run_sync(load_locked, tmp_path, idp, far, shared)
+        opened = [serving(tmp_path, organism, hand, durable=True) for _ in "ab"]
+        async with opened[0] as (here, _), opened[1] as (there, _):
+            later = int(time.time()) + 9000
+            tokens = [idp.token(), idp.token(exp=later), idp.token(aud=far.url, exp=later)]
+            old, new = ({"authorization": f"Bearer {token}"} for token in tokens[:2])
+            idp.says = lambda answer: {**answer, "access_token": tokens[2]}
+            place = (await here.post("/v1/conversations", headers=old)).headers["location"]
+            call = {"json": {"to": "bob@desk.example", "text": "mine"}}
+            to = f"{place}/messages?to=far.echo"
+            assert "said" in (await there.post(to, headers=old, **call)).text
+            hand.moved = 5000.0
+            refused = await there.post(to, headers=new, **call)
+            assert "[delegation:expired]" in refused.text, refused.text
+            assert "this server" in refused.text
+            assert (await here.get(f"{place}/events?wait=0", headers=new)).status_code == 200
+            assert "said" in (await there.post(to, headers=new, **call)).text
+        assert len(far.calls) == 2
+        stored = await read_tables(database)
+        assert b"bob@desk.example".hex() in stored
+        for token in tokens:
+            assert token not in stored
+            assert token.encode().hex() not in stored

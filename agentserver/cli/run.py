@@ -87,8 +87,8 @@ def open_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[
 
     async def run() -> int:
         async with anyio.create_task_group() as tasks:
-            for handle in await _fetch_missed(server, screen):
-                following = partial(_follow, handle, server, screen)
+            for handle, ends in await _fetch_missed(server, screen):
+                following = partial(_follow, handle, server, screen, ends=ends)
                 start_errand(tasks, "follows an earlier conversation", EndEffect.OWNER, following)
             with above:
                 status = await console.run(lines)
@@ -101,9 +101,15 @@ def open_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[
     return run
 
 
-async def _fetch_missed(server: Server, screen: Screen) -> list[ServerHandle]:
-    """Show the missed answers of earlier conversations. Returns the handles of unfinished ones."""
+async def _fetch_missed(server: Server, screen: Screen) -> list[tuple[ServerHandle, bool]]:
+    """Show the missed answers of earlier conversations, and close finished ones of consoles, whose session is over.
+
+    Returns: the handles of unfinished ones, each with whether it is of a console.
+    """
+    from agentserver.gateways.console.session import DOOR
+
     me = project.principal(server.organism)
+    own = await server.left_over(me, DOOR)
     followed = []
     for key in await server.left_over(me):
         handle = await server.resume(me, key)
@@ -112,16 +118,22 @@ async def _fetch_missed(server: Server, screen: Screen) -> list[ServerHandle]:
                 await _show(event, server, screen)
         conversation = server.conversation(key)
         if conversation is not None and conversation.requests:
-            followed.append(handle)
+            followed.append((handle, key in own))
+        elif key in own:
+            await handle.close()
         else:
             handle.detach()
     return followed
 
 
-async def _follow(handle: ServerHandle, server: Server, screen: Screen) -> None:
-    """Show further answers of an earlier conversation."""
+async def _follow(handle: ServerHandle, server: Server, screen: Screen, *, ends: bool) -> None:
+    """Show further answers of an earlier conversation. With ``ends``, close it after the last one."""
     async for event in handle.events():
         await _show(event, server, screen)
+        conversation = server.conversation(handle.id)
+        if ends and (conversation is None or not conversation.requests):
+            await handle.close()
+            return
 
 
 async def _show(event: Reply | Done, server: Server, screen: Screen) -> None:

@@ -12,6 +12,9 @@ from agentserver.assembly import build
 from agentserver.cli.run import _fetch_missed, _show
 from agentserver.core.messages import Done
 from agentserver.engines.memory import MemoryEngine
+from agentserver.engines.sqlite.engine import SqliteEngine
+from agentserver.engines.sqlite.file import JournalOptions
+from agentserver.gateways.console.session import DOOR
 from agentserver.trace.terminal import Screen
 from tests.gateways.payloads import DESK
 from tests.machine import HANGS
@@ -56,3 +59,15 @@ async def test_unwritten_output_counts_as_not_taken():
             terminal.open.set()
         assert [event async for event in engine.outbox(handle.id)] == []
     assert f"from conversation {handle.id}" in terminal.getvalue()
+
+
+@pytest.mark.parametrize("door", [DOOR, ""])
+async def test_a_finished_conversation_of_a_killed_console_is_closed(tmp_path, door):
+    place = JournalOptions(tmp_path / "j")
+    async with build(DESK, engine=SqliteEngine(place)) as server:
+        handle = await server.open("console", door=door)
+        await handle.send(b"<what/>")
+    async with build(DESK, engine=SqliteEngine(place)) as server:
+        assert await _fetch_missed(server, Screen(out=io.StringIO)) == []
+        reopened = await server.left_over("console")
+        assert reopened == (() if door else (handle.id,))

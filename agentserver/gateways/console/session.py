@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from agentserver.gateways.console.lines import takers_of
 from agentserver.gateways.hosts import ServerView
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from agentserver.gateways.console.lines import Takers
     from agentserver.payload.codec import Codec
     from agentserver.ports import ConversationHandle
+
+
+DOOR: Final = "console"
+"""Name under which a journal records the conversations of consoles."""
 
 
 class ConsoleHost(Ingress, ServerView, Protocol):
@@ -123,7 +127,7 @@ class ConsoleSessions:
         """
         if self.current is not None and not self.current.running:
             await self.current.close()
-        handle = await self._host.open(self._principal)
+        handle = await self._host.open(self._principal, door=DOOR if self._host.durable else "")
         if self.current is not None:
             self.current.left = True
         self._forget()

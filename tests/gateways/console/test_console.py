@@ -301,8 +301,9 @@ async def test_a_server_that_stops_is_no_crash(fresh_server):
 
     class Host:
         rules, trace, stream = fresh_server.rules, fresh_server.trace, fresh_server.stream
+        durable = False
 
-        async def open(self, principal):
+        async def open(self, principal, **_):
             return StoppingFeed()
 
         async def drain(self):

@@ -236,7 +236,7 @@ def _text(content: Any) -> str | None:
 
 
 def _unreadable(found: RefusedJson) -> ProblemAnswer:
-    param = found.pointer.strip("/").replace("/", ".")
+    param = found.pointer.strip("/").replace("/", ".") or None
     return ProblemAnswer(
         422, f"This is no such request: {found.rule} at {found.pointer or '/'}.", param=param
     )

@@ -107,9 +107,7 @@ class Gate:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         heads = scope[HEADS]
-        body = (
-            _BoundedBody(receive, self.options, json=_names_json(scope)) if scope["type"] == "http" else None
-        )
+        body = _BoundedBody(scope, receive, self.options) if scope["type"] == "http" else None
         answering = _ResponseGuard(scope, send, body, self.refuse)
         try:
             self._check(scope, heads)
@@ -138,7 +136,7 @@ class Gate:
             raise body.refusal
 
     def _check(self, scope: Scope, heads: Mapping[bytes, bytes]) -> None:
-        """Raise ProblemAnswer for a request that comes from elsewhere, or whose body is too large or has two lengths.
+        """Raise ProblemAnswer for a request that comes from elsewhere, or whose body has two lengths.
 
         A proxy may read two lengths in another way than this server: RFC 9112, 6.1, wants the connection closed.
         """
@@ -154,9 +152,6 @@ class Gate:
             known = self.options.origins | self.options.foreign
             if origin is not None and origin.decode("latin-1").lower() not in known:
                 raise ProblemAnswer(403, "This server takes no requests of other sites.")
-        length = heads.get(b"content-length", b"")
-        if length.isdigit() and (len(length) > 18 or int(length) > self.options.body):  # noqa: PLR2004 - digits
-            raise too_large(self.options.body)
 
 
 class _ResponseGuard:
@@ -196,15 +191,22 @@ class _ResponseGuard:
         await self._send(message)
 
 
+_DIGITS: Final = 18
+"""Digits of a length that is read as a number."""
+
+
 class _BoundedBody:
     """The body of a request, limited in size and time.
 
-    JSON is counted here, before any route's parser: some are those of libraries.
+    JSON is counted here, before any route's parser: some are those of libraries. A body that announces to be too large
+    is refused at the first read, when the route, and so the form of its refusals, is known.
     """
 
-    def __init__(self, receive: Receive, options: DoorOptions, *, json: bool) -> None:
+    def __init__(self, scope: Scope, receive: Receive, options: DoorOptions) -> None:
         self._receive, self._options = receive, options
-        self._counter = JsonCounter(JsonLimits()) if json else None
+        self._counter = JsonCounter(JsonLimits()) if _names_json(scope) else None
+        length = scope[HEADS].get(b"content-length", b"")
+        self._announced = length.isdigit() and (len(length) > _DIGITS or int(length) > options.body)
         self._left, self._until, self._whole = options.body, 0.0, False
         self.refusal: ProblemAnswer | None = None
 
@@ -219,6 +221,8 @@ class _BoundedBody:
     async def _take(self) -> MutableMapping[str, Any]:
         if self._whole:
             return await self._receive()
+        if self._announced:
+            raise too_large(self._options.body)
         now = time.monotonic()
         self._until = self._until or now + self._options.patience
         message = None

@@ -562,8 +562,10 @@ async def test_every_refusal_of_the_gate_is_an_error_object():
             assert error.value.type == "permission_error"
         with pytest.raises(openai.APIStatusError) as error:
             await client.chat.completions.create(model="echo", messages=[user("x" * 2000)])
-        assert error.value.status_code == 413
+        assert (error.value.status_code, error.value.type) == (413, "invalid_request_error")
         async with door.client() as ada:
+            answer = await ada.post("/v1/chat/completions", json=[])
+            assert (answer.status_code, answer.json()["error"]["param"]) == (422, None)
             answer = await ada.post("/v1/chat/completions", json={"model": "echo", "messages": 1})
             assert answer.status_code == 422
             assert answer.json()["error"]["param"] == "messages"

@@ -120,10 +120,10 @@ class _Root(Verbs):
             raise _escape_error(error) from None
 
 
-def _import_verb(where: str) -> click.Command:
-    module, name = where.split(".")
-    made: click.Command = getattr(import_module(f"{__name__}.{module}"), name)
-    return made
+def _import_verb(path: str) -> click.Command:
+    module, name = path.split(".")
+    command: click.Command = getattr(import_module(f"{__name__}.{module}"), name)
+    return command
 
 
 def _escape_error(error: click.ClickException, redact: Callable[[str], str] = str) -> click.ClickException:
@@ -134,18 +134,18 @@ def _escape_error(error: click.ClickException, redact: Callable[[str], str] = st
     return error
 
 
-def _show_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's
-    if asked:
+def _show_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
+    if value:
         from agentserver.extras import find_version
 
         click.echo(f"agentserver, version {find_version() or 'from a checkout'}")
         ctx.exit()
 
 
-def _logging_option(name: str, words: type[StrEnum], text: str, **more: Any) -> Callable[[F], F]:
+def _logging_option(name: str, words: type[StrEnum], text: str, **settings: Any) -> Callable[[F], F]:
     """Make an option that configures logging."""
     kind = click.Choice([*map(str, words)])
-    return click.option(f"--log-{name}", type=kind, help=text, show_default=True, **more)
+    return click.option(f"--log-{name}", type=kind, help=text, show_default=True, **settings)
 
 
 def _override_logging(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -226,8 +226,8 @@ def main(args: Sequence[str] | None = None, *, readers: EngineOpener | None = No
         process.collect_rarely()
     try:
         _run_command(args, readers)
-    except SystemExit as ended:
+    except SystemExit as exiting:
         if args is None:
             process.freeze_at_exit()
-            exit_after_main(ended.code if isinstance(ended.code, int) else 1)
+            exit_after_main(exiting.code if isinstance(exiting.code, int) else 1)
         raise

@@ -36,13 +36,13 @@ WAITING = "messages wait for an approval under"
 )
 @reading.redaction_option
 @reading.list_options
-def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+def command(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the messages of the journal that wait for a person's approval, oldest first.
 
     Answer with agentserver approve and agentserver deny. All three work with or without a running server.
     """
-    kept, secrets = reading.find_source_and_secrets(given)
-    found, answers = _list_waiting(kept)
+    source, secrets = reading.find_source_and_secrets(arguments)
+    found, answers = _list_waiting(source)
     lists.print(
         (_redact_approval(one, secrets) for one in found),
         lambda one: _approval_line(one, answers.get(one.id)),
@@ -54,7 +54,7 @@ def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> N
 @command.command("show")
 @click.argument("approval")
 @reading.redaction_option
-def show(given: reading.JournalArguments, approval: str) -> None:
+def show(arguments: reading.JournalArguments, approval: str) -> None:
     """Show APPROVAL, an id or its beginning, in full: the guards' questions, the lineage, and the message.
 
     The message is shown as fields, if the organism is known, and as it is sent; texts are quoted, one line for
@@ -63,9 +63,9 @@ def show(given: reading.JournalArguments, approval: str) -> None:
     from agentserver.gateways import approval_view
     from agentserver.trace.terminal import paint
 
-    kept, secrets = reading.find_source_and_secrets(given)
-    found, answers = _list_waiting(kept)
-    one, rules = reading.find_match(found, approval, WAITING), project.rules_or_none(given.organism)
+    source, secrets = reading.find_source_and_secrets(arguments)
+    found, answers = _list_waiting(source)
+    one, rules = reading.find_match(found, approval, WAITING), project.rules_or_none(arguments.organism)
     delivery = one.delivery
     click.echo(
         f"approval {one.id}, asked {reading.format_time(one.at)}{_describe_answer(answers.get(one.id))}"
@@ -74,7 +74,7 @@ def show(given: reading.JournalArguments, approval: str) -> None:
     shown = [
         *approval_view.reasons(_redact_approval(one, secrets)),
         *(approval_view.message_lines(one, rules.codecs, secrets.redact)[:-1] if rules else ()),
-        *approval_view.origin_lines(_origins(kept, one, rules), secrets.redact),
+        *approval_view.origin_lines(_origins(source, one, rules), secrets.redact),
         *approval_view.message_lines(one, None, secrets.redact),
     ]
     for line in shown:
@@ -89,7 +89,7 @@ def show(given: reading.JournalArguments, approval: str) -> None:
     help="Approve all messages that the guard considers the same, in this conversation.",
 )
 @reading.journal_option
-def approve(given: reading.JournalArguments, digest: str, *, always: bool) -> None:
+def approve(arguments: reading.JournalArguments, digest: str, *, always: bool) -> None:
     """Approve the message with DIGEST; --always also approves later ones like it.
 
     DIGEST is the last line of agentserver approvals show, or its beginning.
@@ -98,44 +98,44 @@ def approve(given: reading.JournalArguments, digest: str, *, always: bool) -> No
     """
     from agentserver.core.state.approvals import Answer
 
-    kept = reading.find_source(given)
-    found, _ = _list_waiting(kept)
+    source = reading.find_source(arguments)
+    found, _ = _list_waiting(source)
     one = _find_by_digest(found, digest)
-    _check_other(kept, one, project.rules_or_none(given.organism))
-    _record_answer(kept, one, Answer.ALWAYS if always else Answer.ONCE)
+    _check_other(source, one, project.rules_or_none(arguments.organism))
+    _record_answer(source, one, Answer.ALWAYS if always else Answer.ONCE)
 
 
 @click.command("deny", short_help="Deny a message that waits.")
 @click.argument("approval")
 @reading.journal_option
-def deny(given: reading.JournalArguments, approval: str) -> None:
+def deny(arguments: reading.JournalArguments, approval: str) -> None:
     """Deny the message of APPROVAL, an id or its beginning; its sender gets a refusal. Revokes an approve."""
     from agentserver.core.state.approvals import Answer
 
-    kept = reading.find_source(given)
-    found, _ = _list_waiting(kept)
+    source = reading.find_source(arguments)
+    found, _ = _list_waiting(source)
     one = reading.find_match(found, approval, WAITING, decides=True)
-    _record_answer(kept, one, Answer.DENY)
+    _record_answer(source, one, Answer.DENY)
 
 
-def _list_waiting(kept: reading.Source) -> tuple[list[Approval], dict[str, ApprovalAnswer]]:
+def _list_waiting(source: reading.Source) -> tuple[list[Approval], dict[str, ApprovalAnswer]]:
     """List the waiting messages, and the answers that no server has read yet, by approval."""
-    with reading.open_reader(kept) as reader:
+    with reading.open_reader(source) as reader:
         each = reading.read_each(reader, reader.approvals)
         found = sorted((one for many in each for one in many), key=lambda approval: approval.at)
         answers = reader.answers() if found else ()
     return found, {answered.approval: answered for answered, _ in answers}
 
 
-def _record_answer(kept: reading.Source, one: Approval, answer: Answer) -> None:
+def _record_answer(source: reading.Source, one: Approval, answer: Answer) -> None:
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.engines.journal import records
 
     answered = ApprovalAnswer(one.id, one.digest, answer, project.user())
-    if not reading.leave(kept, lambda connection, at: records.put_answer(connection, answered, at)):
-        _, given = _list_waiting(kept)
+    if not reading.leave(source, lambda connection, at: records.put_answer(connection, answered, at)):
+        _, answers = _list_waiting(source)
         project.refuse(
-            f"{_describe_route(one)}{_describe_answer(given.get(one.id)) or ' is answered already'}"
+            f"{_describe_route(one)}{_describe_answer(answers.get(one.id)) or ' is answered already'}"
         )
     click.echo(f"{_describe_route(one)}: {answer}; {reading.PICKUP}")
 
@@ -146,35 +146,35 @@ def _find_by_digest(found: list[Approval], prefix: str) -> Approval:
     if len(prefix) >= MIN_DIGEST and len(matching) == 1:
         return matching[0]
     known = any(one.id.startswith(prefix) or one.digest.startswith(prefix) for one in found)
-    why = f"no {WAITING} {prefix!r}"
+    reason = f"no {WAITING} {prefix!r}"
     if prefix and known:
         shows = f"agentserver approvals show {prefix}"
-        why = f"give at least {MIN_DIGEST} characters of its digest, which is the last line of: {shows}"
-    return project.refuse(why)
+        reason = f"give at least {MIN_DIGEST} characters of its digest, which is the last line of: {shows}"
+    return project.refuse(reason)
 
 
-def _check_other(kept: reading.Source, one: Approval, rules: Rules | None) -> None:
+def _check_other(source: reading.Source, one: Approval, rules: Rules | None) -> None:
     """End the command if the organism requires another approver. The server checks again."""
     from agentserver.core.decide import answers
 
     if rules is None or not rules.blueprint.others_approve(one.delivery.to):
         return
-    with reading.open_reader(kept, rules.guards) as reader:
+    with reading.open_reader(source, rules.guards) as reader:
         conversation = reader.load(one.delivery.conversation)
-    why = (
+    reason = (
         ""
         if conversation is None
         else answers.bar_approver(conversation, project.user(), rules, one.delivery.to)
     )
-    if why:
-        project.refuse(why)
+    if reason:
+        project.refuse(reason)
 
 
-def _origins(kept: reading.Source, one: Approval, rules: Rules | None) -> Origins | None:
+def _origins(source: reading.Source, one: Approval, rules: Rules | None) -> Origins | None:
     """Find the origins of a message's values; None if the organism is unknown or does not track them."""
     if rules is None:
         return None
-    with reading.open_reader(kept, rules.guards) as reader:
+    with reading.open_reader(source, rules.guards) as reader:
         conversation = reader.load(one.delivery.conversation)
     return None if conversation is None else rules.origins(conversation, one.delivery)
 
@@ -216,11 +216,11 @@ def _question_fields(question: Question) -> dict[str, object]:
     from agentserver.core.encoding.codecs import DETAILS
     from agentserver.core.records.wording import WORDING
 
-    why = question.why
+    reason = question.why
     return {
         "guard": question.guard,
-        "why": DETAILS.plain(why),
-        "text": WORDING.join_lines(why),
+        "why": DETAILS.plain(reason),
+        "text": WORDING.join_lines(reason),
         "about": question.about,
     }
 

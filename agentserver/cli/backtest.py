@@ -88,7 +88,7 @@ LABELS: Final = 16_000_000
 )
 @click.option("--junit", type=project.FILE, help="Write the report to this file as JUnit XML.")
 @click.option("--markdown", type=project.FILE, help="Write the report to this file as Markdown.")
-def command(policy: Path, organism: Path | None, **asked: Any) -> None:
+def command(policy: Path, organism: Path | None, **options: Any) -> None:
     """Try POLICY on recorded conversations: count the calls that it would allow, ask about and refuse.
 
     No handler runs. The counts are by rule, listener and field, with those of the current policy next to them. Without
@@ -106,10 +106,10 @@ def command(policy: Path, organism: Path | None, **asked: Any) -> None:
     from agentserver.history.backtest_report import BacktestReport, format_junit, format_markdown, format_text
 
     require("agentserver provenance backtest", "provenance")
-    labels = _read_labels(asked["labels"])
-    choice = _Choice(asked["prefixes"], _read_where(asked["where"]), asked["last"])
-    trial = _Trial(policy, organism, asked["current"], asked["mode"], asked["over"], choice)
-    conditions = _read_conditions(asked["conditions"], compared=trial.compares)
+    labels = _read_labels(options["labels"])
+    choice = _Choice(options["prefixes"], _read_where(options["where"]), options["last"])
+    trial = _Trial(policy, organism, options["current"], options["mode"], options["over"], choice)
+    conditions = _read_conditions(options["conditions"], compared=trial.compares)
     tally, progress = Tally(), _Progress()
     for judged in trial.judge(labels):
         tally.take(judged)
@@ -119,10 +119,10 @@ def command(policy: Path, organism: Path | None, **asked: Any) -> None:
     report = BacktestReport(str(policy), str(trial.mode), tally, results, trial.redact)
     for line in format_text(report):
         click.echo(line)
-    if asked["junit"] is not None:
-        project.write(asked["junit"], format_junit(report).decode())
-    if asked["markdown"] is not None:
-        project.write(asked["markdown"], format_markdown(report))
+    if options["junit"] is not None:
+        project.write(options["junit"], format_junit(report).decode())
+    if options["markdown"] is not None:
+        project.write(options["markdown"], format_markdown(report))
     project.exit_command(ExitCode.FOUND if report.failed else 0)
 
 
@@ -154,8 +154,8 @@ def _check_found(tally: Tally, labels: Labels) -> None:
     from agentserver.history.files import KINDS
 
     if not tally.conversations:
-        named = ", ".join(sorted(SUFFIXES))
-        project.refuse("there is no recorded conversation", f"expected {KINDS}; in a folder, with {named}")
+        suffixes = ", ".join(sorted(SUFFIXES))
+        project.refuse("there is no recorded conversation", f"expected {KINDS}; in a folder, with {suffixes}")
     unused = labels.list_unused(one.id for one in tally.conversations)
     if unused:
         project.refuse(f"--labels: no conversation begins with {unused[0]}")
@@ -292,8 +292,10 @@ class _Trial:
             else:
                 yield from self._judge_file(file, labels)
 
-    def _judge_journal(self, given: reading.JournalArguments, labels: Labels) -> Iterator[JudgedConversation]:
-        with reading.open_given(given) as reader:
+    def _judge_journal(
+        self, arguments: reading.JournalArguments, labels: Labels
+    ) -> Iterator[JudgedConversation]:
+        with reading.open_given(arguments) as reader:
             for key in self._choice.list_ids(reader):
                 recorded = reading.recorded_conversation(reader, key)
                 yield self._judge_recorded(recorded, labels, reader.find_altered(recorded))
@@ -393,8 +395,8 @@ def _suggest_for_listeners(
     found = [*_read_recorded(files, organism)]
     before = Policy() if declared is None else declared.policy
     listeners = tuple(shape(loaded, rules, (each for one in found for each in one.deliveries.values())))
-    what = format_amount(len(listeners), "undeclared listener")
-    about = f"Proposed for {what}, over {format_amount(len(found), 'conversation')}."
+    counted = format_amount(len(listeners), "undeclared listener")
+    about = f"Proposed for {counted}, over {format_amount(len(found), 'conversation')}."
     mode = "audit" if declared is None else ""
 
     def judge(suggestion: Suggestion) -> Tally:
@@ -413,25 +415,25 @@ def _measure(suggestion: Suggestion, judge: Callable[[Suggestion], Tally], label
     """Format a suggestion with the effect of each line."""
     from agentserver.history.backtest_report import describe_whole, measure_lines
 
-    whole = judge(suggestion)
-    _check_found(whole, labels)
-    unjudged = sum(bool(one.unjudged) for one in whole.conversations)
-    heads = [*suggestion.heads, describe_whole(whole)]
+    result = judge(suggestion)
+    _check_found(result, labels)
+    unjudged = sum(bool(one.unjudged) for one in result.conversations)
+    heads = [*suggestion.heads, describe_whole(result)]
     if unjudged:
         heads.append(f"{format_amount(unjudged, 'conversation')} could not be judged to the end.")
     return replace(suggestion, heads=tuple(heads)).format(measure_lines(suggestion, judge))
 
 
-def _join_policies(before: Policy, more: Policy) -> Policy:
+def _join_policies(before: Policy, after: Policy) -> Policy:
     """Add the suggested declarations to those of an organism, which are about other listeners."""
     return replace(
         before,
-        sources=(*before.sources, *more.sources),
-        sinks=(*before.sinks, *more.sinks),
-        trusted=(*before.trusted, *more.trusted),
-        relays=(*before.relays, *more.relays),
-        inert=(*before.inert, *more.inert),
-        fields=(*before.fields, *more.fields),
+        sources=(*before.sources, *after.sources),
+        sinks=(*before.sinks, *after.sinks),
+        trusted=(*before.trusted, *after.trusted),
+        relays=(*before.relays, *after.relays),
+        inert=(*before.inert, *after.inert),
+        fields=(*before.fields, *after.fields),
     )
 
 
@@ -439,8 +441,10 @@ def _with_policy(organism: Organism, policy: Policy) -> Organism:
     """Return the organism with a policy, and the rest of its ``provenance:``."""
     from agentserver.config.organism import Provenance
 
-    said = Provenance(policy) if organism.provenance is None else replace(organism.provenance, policy=policy)
-    return replace(organism, provenance=said)
+    provenance = (
+        Provenance(policy) if organism.provenance is None else replace(organism.provenance, policy=policy)
+    )
+    return replace(organism, provenance=provenance)
 
 
 def _read_recorded(files: Sequence[Path], organism: Path | None) -> Iterator[RecordedConversation]:
@@ -509,10 +513,10 @@ def _declared(organism: Organism) -> Any:
     return organism.provenance
 
 
-def _choose_mode(declared: Mode, wanted: str | None) -> Mode:
+def _choose_mode(declared: Mode, requested: str | None) -> Mode:
     from agentserver.provenance.evidence.labels import Mode
 
-    return declared.on_trial if wanted is None else Mode(wanted)
+    return declared.on_trial if requested is None else Mode(requested)
 
 
 def _list_files(path: Path) -> Iterable[Path]:

@@ -57,13 +57,13 @@ class CallCommand(click.Command):
         return {name for each in options for name in each.opts}
 
     def _explain(self, ctx: click.Context, args: Sequence[str]) -> None:
-        given, _, _ = self.make_parser(ctx).parse_args([*args])
+        parsed, _, _ = self.make_parser(ctx).parse_args([*args])
         listener, organism, root = (
-            each if isinstance(each := given.get(name), str) else None
+            each if isinstance(each := parsed.get(name), str) else None
             for name in ("listener", "organism", "root")
         )
-        asked = self.get_help_option(ctx)
-        if listener is None or asked is None or not given.get(asked.name):
+        help_option = self.get_help_option(ctx)
+        if listener is None or help_option is None or not parsed.get(help_option.name):
             return
         rules = project.rules(project.load(Path(organism) if organism else None))
         for codec in select_codecs(rules, listener, root):
@@ -160,25 +160,25 @@ def _element_words(
         below = (*path, name)
         index = counts[name] = counts.get(name, -1) + 1
         listed = any(each[: len(below) + 1] == (*below, INDEX) for each in known)
-        more, number = ((INDEX,), (str(index),)) if listed else ((), ())
-        yield from _element_words(child, known, (*below, *more), (*typed, name, *number))
+        index_words, number = ((INDEX,), (str(index),)) if listed else ((), ())
+        yield from _element_words(child, known, (*below, *index_words), (*typed, name, *number))
 
 
 def complete_fields(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Complete a field of the listener, or a value of the last field."""
     del param
-    given = [
+    words = [
         word for word in ctx.params.get("fields") or () if word != "="
     ]  # bash splits --field=value into three words
     fields = [*_form_fields(ctx)]
-    values = _value_choices(given, fields)
+    values = _value_choices(words, fields)
     if values is not None:
         return [CompletionItem(text) for text in values if text.startswith(incomplete)]
-    taken = {word.partition("=")[0] for word in given}
+    used = {word.partition("=")[0] for word in words}
     return [
         CompletionItem(word, help=f"{field.label}{_remark(field)}{f'  {field.doc}' if field.doc else ''}")
         for field in fields
-        for word in _next_options(field, taken)
+        for word in _next_options(field, used)
         if word.startswith(incomplete)
     ]
 
@@ -208,11 +208,11 @@ def _listener_codecs(ctx: click.Context) -> Mapping[str, Codec]:
     return codecs_of(rules, listener)
 
 
-def _value_choices(given: Sequence[str], fields: Sequence[FormField]) -> tuple[str, ...] | None:
+def _value_choices(words: Sequence[str], fields: Sequence[FormField]) -> tuple[str, ...] | None:
     """List the values that the last word asks for; None if it is not a field that needs one."""
-    if not given or not given[-1].startswith("--") or "=" in given[-1]:
+    if not words or not words[-1].startswith("--") or "=" in words[-1]:
         return None
-    path = tuple(given[-1][2:].split("."))
+    path = tuple(words[-1][2:].split("."))
     return next((field.choices for field in fields if _matches_path(field, path)), ())
 
 
@@ -225,26 +225,26 @@ def _matches_path(field: FormField, path: Sequence[str]) -> bool:
     )
 
 
-def _next_options(field: FormField, taken: set[str]) -> Iterator[str]:
+def _next_options(field: FormField, used: set[str]) -> Iterator[str]:
     """Yield the options for a field: of the last item that lacks it, and of a new item."""
     from agentserver.gateways.form import INDEX
 
     names = [field.name]
     while INDEX in names[0].split("."):
-        names = [each for name in names for each in _number_items(name, taken)]
+        names = [each for name in names for each in _number_items(name, used)]
     for name in names:
-        if f"--{name}" not in taken or field.repeated:
+        if f"--{name}" not in used or field.repeated:
             yield f"--{name}"
 
 
-def _number_items(name: str, taken: set[str]) -> Iterator[str]:
+def _number_items(name: str, used: set[str]) -> Iterator[str]:
     """Yield a name with its first INDEX replaced by the number of the last item and of the next."""
     from agentserver.gateways.form import INDEX
 
     parts = name.split(".")
     place = parts.index(INDEX)
     head = "--" + ".".join(parts[:place]) + "."
-    numbers = (word.removeprefix(head).split(".")[0] for word in taken if word.startswith(head))
+    numbers = (word.removeprefix(head).split(".")[0] for word in used if word.startswith(head))
     known = (int(number) for number in numbers if number.isdecimal() and len(number) < 10)  # noqa: PLR2004 - digits
     last = max(known, default=-1)
     for index in range(max(last, 0), last + 2):
@@ -315,7 +315,7 @@ class _Seconds(click.FloatRange):
     type=click.Choice(["text", "json"]),
     help="Also show the hops on standard error: as a tree, or as JSON lines.",
 )
-def command(organism: Path | None, **asked: Any) -> None:
+def command(organism: Path | None, **options: Any) -> None:
     """Send one message to LISTENER and print the answers.
 
     Fields are options by name: --text "good day" --count 3. Nested fields have dotted names (--lines.0.sku A1,
@@ -326,7 +326,7 @@ def command(organism: Path | None, **asked: Any) -> None:
     come. Without --timeout only the listeners' deadlines limit the wait. No person is asked for an approval: a message
     that needs one is refused at once.
     """
-    call = CallOptions(**asked)
+    call = CallOptions(**options)
     values = _parse_fields(call.fields, call.pairs)
     if call.file is not None and values:
         raise click.UsageError("give fields or --payload, not both")
@@ -340,15 +340,15 @@ def command(organism: Path | None, **asked: Any) -> None:
 def _parse_fields(fields: tuple[str, ...], pairs: tuple[str, ...]) -> list[tuple[str, str]]:
     """Parse ``--a 1 --b=2`` and the pairs of ``--set`` into names and values."""
     values: list[tuple[str, str]] = []
-    rest = list(fields)
-    while rest:
-        name, equals, value = rest.pop(0).partition("=")
+    remaining = list(fields)
+    while remaining:
+        name, equals, value = remaining.pop(0).partition("=")
         if not name.startswith("--") or name == "--":
             raise click.UsageError(f"{name!r} is no --field: name the listener first, then --field value")
         if not equals:
-            if not rest:
+            if not remaining:
                 raise click.UsageError(f"{name} needs a value")
-            value = rest.pop(0)
+            value = remaining.pop(0)
         values.append((name[2:], value))
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -363,10 +363,12 @@ def _compose_message(server: Server, call: CallOptions, values: list[tuple[str, 
     from agentserver.gateways.console.lines import usage
 
     codec = _codec(server, call.listener, call.root)
-    made = form.compose(codec, values)
-    if isinstance(made, bytes):
-        return made
-    raise click.UsageError("\n".join(map(one_line, (*made.lines, f"{call.listener} takes: {usage(codec)}"))))
+    composed = form.compose(codec, values)
+    if isinstance(composed, bytes):
+        return composed
+    raise click.UsageError(
+        "\n".join(map(one_line, (*composed.lines, f"{call.listener} takes: {usage(codec)}")))
+    )
 
 
 def _codec(server: Server, listener: str, root: str | None) -> Codec:
@@ -441,12 +443,15 @@ def _report_approvals(records: Sequence[AuditRecord]) -> None:
     from agentserver.core.records.audit import Event
     from agentserver.core.records.wording import WORDING
 
-    asked = [record for record in records if record.event is Event.ASKED]
-    for record in asked:
-        first, *more = WORDING.lines(record.detail)
-        for line in (f"{record.sender} -> {record.to} {record.root} needed an approval: {first}", *more):
+    requested = [record for record in records if record.event is Event.ASKED]
+    for record in requested:
+        first, *continuation = WORDING.lines(record.detail)
+        for line in (
+            f"{record.sender} -> {record.to} {record.root} needed an approval: {first}",
+            *continuation,
+        ):
             click.echo(escape_unseen(line), err=True)
-    if asked:
+    if requested:
         click.echo(
             "call cannot ask a person; agentserver run asks, or waits for agentserver approve", err=True
         )

@@ -58,9 +58,9 @@ def check_command(
     path = project.find_organism_or_raise(organism)
     loaded, findings = inspect(path, os.environ)
     decided_by = None if loaded is None else project.rules(loaded)
-    waiting = ""
+    pending = ""
     if loaded is not None and decided_by is not None:
-        broken, waiting = ((), "") if against is None else find_pending_breaks(loaded, decided_by, against)
+        broken, pending = ((), "") if against is None else find_pending_breaks(loaded, decided_by, against)
         findings = (
             *findings,
             *_find_mistakes(loaded, decided_by),
@@ -71,7 +71,7 @@ def check_command(
         project.say(_as_json(finding) if as_json else finding.coded())
     if not as_json:
         project.say(
-            *filter(None, [waiting]), *_summary_lines(path, loaded, decided_by, findings, flows=flows)
+            *filter(None, [pending]), *_summary_lines(path, loaded, decided_by, findings, flows=flows)
         )
     hard = any(finding.severity is Severity.ERROR for finding in findings)
     project.exit_command(ExitCode.FOUND if hard or (strict and findings) else 0)
@@ -125,13 +125,13 @@ def find_schema_mistakes(organism: Organism, codecs: Codecs) -> Iterator[ConfigM
     from agentserver.remedies import remedy_of
 
     inspected: set[type] = set()
-    for severity, payload, whose, place in looked_at:
+    for severity, payload, role, place in looked_at:
         if payload in inspected:
             continue
         inspected.add(payload)
         schema = read_schema(SchemaLanguage.XSD, codecs.of(payload).xsd(documented=True).encode())
         for found in (schema,) if isinstance(schema, Objection) else inspect(schema):
-            message = f"the schema of {payload.__qualname__}, {whose}: {found}"
+            message = f"the schema of {payload.__qualname__}, {role}: {found}"
             code = remedy_of("hygiene", found.rule) or ConfigCode.PAYLOAD.value
             yield _mistake(code, severity, place, "", message)
 
@@ -184,8 +184,8 @@ def find_pending_breaks(
     from agentserver.flow.handler import FlowHandler
     from agentserver.history.flows import find_breaks
 
-    named = {bound.listener.name: bound for bound in organism.listeners}
-    flows = {name: bound.handler for name, bound in named.items() if isinstance(bound.handler, FlowHandler)}
+    by_name = {bound.listener.name: bound for bound in organism.listeners}
+    flows = {name: bound.handler for name, bound in by_name.items() if isinstance(bound.handler, FlowHandler)}
     with reading.open_given(reading.JournalArguments(None, journal), rules.guards) as reader:
         breaks = tuple(find_breaks(reader, rules, flows))
         count = sum(each.closed is None for each in reader.conversations())
@@ -193,7 +193,7 @@ def find_pending_breaks(
         _mistake(
             ConfigCode.PENDING.value,
             Severity.ERROR,
-            named.get(found.listener, organism.listeners[0]).source,
+            by_name.get(found.listener, organism.listeners[0]).source,
             found.listener,
             f"conversation {found.conversation}: {found.why}",
         )
@@ -234,8 +234,8 @@ def find_unservable(organism: Organism, rules: Rules) -> Iterator[ConfigMistake]
     try:
         tools_of(rules, organism.serving.expose)
     except ValueError as error:
-        named = (bound for bound in organism.listeners if bound.listener.name in str(error).split())
-        place = next(named, organism.listeners[0]).source
+        matching = (bound for bound in organism.listeners if bound.listener.name in str(error).split())
+        place = next(matching, organism.listeners[0]).source
         yield _mistake(ConfigCode.MCP.value, Severity.ERROR, place, "mcp_server.expose", str(error))
 
 
@@ -253,8 +253,8 @@ def find_unreferable(organism: Organism, codecs: Codecs) -> Iterator[ConfigMista
             if _is_declared_better(organism, sender, codec, path):
                 continue
             end = "is required, so the message is refused" if required else "is left out"
-            said = f"in messages from {sender} to {viewer.listener.name}, it {end}"
-            message = f"{payload.__qualname__}.{path} cannot hold a reference: {said}"
+            location = f"in messages from {sender} to {viewer.listener.name}, it {end}"
+            message = f"{payload.__qualname__}.{path} cannot hold a reference: {location}"
             yield _mistake(
                 ConfigCode.PROVENANCE.value, Severity.WARNING, viewer.source, "view", message, _LOOSEN
             )
@@ -275,10 +275,10 @@ def _reference_viewers(organism: Organism) -> Iterator[tuple[BoundListener, str,
             name, found = other.listener.name, provenance.policy.classify(other.listener.name)
             if name in {*provenance.quarantined, *provenance.viewers} or not (found.source or found.relay):
                 continue
-            asked = viewer.listener.payloads if viewer.listener.name in other.listener.peers else ()
+            requests = viewer.listener.payloads if viewer.listener.name in other.listener.peers else ()
             own = (*other.listener.payloads, *SYSTEM_PAYLOADS)
             answers = other.discovered if name in viewer.listener.peers else ()
-            for payload in dict.fromkeys((*asked, *(each for each in answers if each not in own))):
+            for payload in dict.fromkeys((*requests, *(each for each in answers if each not in own))):
                 yield viewer, name, payload
 
 
@@ -486,8 +486,8 @@ def _flow_graph(organism: Organism, codecs: Codecs) -> Graph:
     return Graph(organism.name, drawn, about, tuple(map(str, report.flows)))
 
 
-def _empty_graph(name: str, about: str, why: str) -> Graph:
+def _empty_graph(name: str, about: str, reason: str) -> Graph:
     from agentserver.core.blueprint import Listener
     from agentserver.graph import Graph
 
-    return Graph(name, (Listener("none", (), why),), about, (why,))
+    return Graph(name, (Listener("none", (), reason),), about, (reason,))

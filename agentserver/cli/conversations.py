@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 )
 @reading.list_options
 def conversations_command(
-    given: reading.JournalArguments,
+    arguments: reading.JournalArguments,
     *,
     only_open: bool,
     principal: str | None,
@@ -66,7 +66,7 @@ def conversations_command(
         conditions += (Condition("state", "!=", "finished"),)
     if principal is not None:
         conditions += (Condition("principal", "=", principal),)
-    with reading.open_given(given) as reader:
+    with reading.open_given(arguments) as reader:
         with project.refuse_on(ValueError, prefix="--after: "):
             page = reader.list_conversations(ConversationFilter(conditions), after, lists.limit)
         lists.print(page.rows, _conversation_line, _conversation_fields, "there are no such conversations")
@@ -134,7 +134,7 @@ class TraceFormat(StrEnum):
     " another option): redact every payload, except its length and hash.",
 )
 @project.output_option
-def trace_command(given: reading.JournalArguments, conversation: str, **asked: Any) -> None:
+def trace_command(arguments: reading.JournalArguments, conversation: str, **options: Any) -> None:
     """Show what happened in CONVERSATION, an id or its beginning: an indented tree of calls with times.
 
     Secrets of the organism are never shown.
@@ -143,18 +143,21 @@ def trace_command(given: reading.JournalArguments, conversation: str, **asked: A
     from agentserver.trace.completions import drop_content, redact_completions
     from agentserver.trace.redact import Redaction, redact_records
 
-    with reading.open_redacted(given) as (reader, secrets):
+    with reading.open_redacted(arguments) as (reader, secrets):
         key = reading.find_conversation(reader, conversation)
         recorded = reading.recorded_conversation(reader, key)
         asking = reader.list_completions(key)
-        whole, lines_of = recorded.records(), find_flow_lines(recorded)
-    redaction = Redaction(asked["fields"], secrets.redact)
-    records, completions = redact_records(whole, redaction), redact_completions(asking, whole, redaction)
-    if asked["no_payloads"]:
+        complete, lines_of = recorded.records(), find_flow_lines(recorded)
+    redaction = Redaction(options["fields"], secrets.redact)
+    records, completions = (
+        redact_records(complete, redaction),
+        redact_completions(asking, complete, redaction),
+    )
+    if options["no_payloads"]:
         records = tuple(record._replace(message=b"") for record in records)
         completions = drop_content(completions)
-    shown = _format_trace(asked["form"], f"conversation {key}", records, completions, lines_of)
-    project.write(asked["output"], shown, private=True)
+    shown = _format_trace(options["form"], f"conversation {key}", records, completions, lines_of)
+    project.write(options["output"], shown, private=True)
 
 
 @click.command("compare", short_help="Compare two conversations step by step.")
@@ -162,17 +165,17 @@ def trace_command(given: reading.JournalArguments, conversation: str, **asked: A
 @click.argument("right")
 @reading.redaction_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per step.")
-@click.option("--all", "every", is_flag=True, help="Show also the steps that are the same in both.")
+@click.option("--all", "show_all", is_flag=True, help="Show also the steps that are the same in both.")
 @click.option(
     "--redact", "fields", multiple=True, metavar="FIELD", help="Redact the content of fields, as of trace."
 )
 def compare_command(
-    given: reading.JournalArguments,
+    arguments: reading.JournalArguments,
     left: str,
     right: str,
     *,
     as_json: bool,
-    every: bool,
+    show_all: bool,
     fields: Sequence[str],
 ) -> None:
     """Compare the conversations LEFT and RIGHT, each an id or its beginning: steps of one, and fields that differ.
@@ -182,20 +185,20 @@ def compare_command(
     from agentserver.trace.comparison import compare_records
     from agentserver.trace.redact import Redaction, redact_records
 
-    with reading.open_redacted(given) as (reader, secrets):
+    with reading.open_redacted(arguments) as (reader, secrets):
         keys = [reading.find_conversation(reader, each) for each in (left, right)]
         both = [reading.recorded_conversation(reader, key).records() for key in keys]
     redaction = Redaction(tuple(fields), secrets.redact)
     pairs = compare_records(*(redact_records(records, redaction) for records in both))
-    alone = sum(pair.left is None or pair.right is None for pair in pairs)
+    unpaired = sum(pair.left is None or pair.right is None for pair in pairs)
     changed = sum(bool(pair.fields) for pair in pairs)
     for pair in pairs:
-        if every or pair.fields or pair.left is None or pair.right is None:
+        if show_all or pair.fields or pair.left is None or pair.right is None:
             _print_pair(pair, as_json=as_json)
-    same = len(pairs) - alone - changed
-    said = f"{same} steps are the same, {changed} have other values, {alone} are in one of them"
-    project.say(f"left {keys[0][:12]}, right {keys[1][:12]}: {said}", err=as_json)
-    project.exit_command(ExitCode.FOUND if alone or changed else 0)
+    same = len(pairs) - unpaired - changed
+    summary = f"{same} steps are the same, {changed} have other values, {unpaired} are in one of them"
+    project.say(f"left {keys[0][:12]}, right {keys[1][:12]}: {summary}", err=as_json)
+    project.exit_command(ExitCode.FOUND if unpaired or changed else 0)
 
 
 def _print_pair(pair: StepPair, *, as_json: bool) -> None:
@@ -204,13 +207,13 @@ def _print_pair(pair: StepPair, *, as_json: bool) -> None:
     hop = pair.left or pair.right
     assert hop is not None
     record = hop.record
-    where = "right" if pair.left is None else "left" if pair.right is None else "both"
+    side = "right" if pair.left is None else "left" if pair.right is None else "both"
     if as_json:
         step = {key: getattr(record, key) for key in ("event", "sender", "to", "code")}
         differing = [one._asdict() for one in pair.fields]
-        click.echo(json.dumps({"in": where, **step, "root": local(record.root), "fields": differing}))
+        click.echo(json.dumps({"in": side, **step, "root": local(record.root), "fields": differing}))
         return
-    sign = {"left": "<", "right": ">", "both": "~" if pair.fields else "="}[where]
+    sign = {"left": "<", "right": ">", "both": "~" if pair.fields else "="}[side]
     route = f"{record.sender} -> {record.to}" if record.to else record.sender
     head = " ".join(filter(None, (sign, str(record.event), route, local(record.root), record.code)))
     project.say(head)
@@ -249,7 +252,7 @@ _CLEAR = "\x1b[H\x1b[J"
 @reading.journal_option
 @click.option("--pid", type=int, help="Process to follow where several servers run in one folder.")
 @click.option("--once", is_flag=True, help="Show the current state once and exit.")
-def top_command(given: reading.JournalArguments, pid: int | None, *, once: bool) -> None:
+def top_command(arguments: reading.JournalArguments, pid: int | None, *, once: bool) -> None:
     """Follow the server that runs an organism: conversations, queues, running handlers, refusals, approvals.
 
     On a terminal the screen refreshes each second, until Ctrl-C or the end of the server. Piped, it prints one
@@ -260,7 +263,7 @@ def top_command(given: reading.JournalArguments, pid: int | None, *, once: bool)
     """
     from agentserver.gateways import top
 
-    path = _find_kept_file(given)
+    path = _find_kept_file(arguments)
     with project.refuse_on(OSError, prefix=f"{path}: "):
         servers = top.find_servers(path)
     if pid is None and len(servers) > 1:
@@ -280,14 +283,14 @@ def top_command(given: reading.JournalArguments, pid: int | None, *, once: bool)
         project.say("the server has ended", err=True)
 
 
-def _find_kept_file(given: reading.JournalArguments) -> Path:
+def _find_kept_file(arguments: reading.JournalArguments) -> Path:
     """Find the file that a server's socket is named after."""
-    if given.journal is None and project.find_organism(given.organism) is not None:
-        file = project.find_organism_or_raise(given.organism)
+    if arguments.journal is None and project.find_organism(arguments.organism) is not None:
+        file = project.find_organism_or_raise(arguments.organism)
         seen = project.glimpse(file)
         if seen.unkept or seen.engine is not None:
             return file.resolve()
-    return reading.find_journal(given)
+    return reading.find_journal(arguments)
 
 
 def read_overviews(path: Path) -> list[Any]:

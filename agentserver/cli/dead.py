@@ -59,9 +59,9 @@ class _ListedDelivery(NamedTuple):
 )
 @reading.redaction_option
 @reading.list_options
-def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+def command(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the dead letters, oldest first: deliveries whose listener crashed, was too late, or no longer exists."""
-    with reading.open_redacted(given) as (reader, secrets):
+    with reading.open_redacted(arguments) as (reader, secrets):
         listed = (_ListedDelivery(one.delivery, one.at, one.reason, secrets) for one in reader.dead())
         lists.print(listed, _ListedDelivery.line, _ListedDelivery.fields, "there are no dead letters")
 
@@ -69,9 +69,9 @@ def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> N
 @command.command("show")
 @click.argument("delivery")
 @reading.redaction_option
-def show(given: reading.JournalArguments, delivery: str) -> None:
+def show(arguments: reading.JournalArguments, delivery: str) -> None:
     """Show one dead letter: its reason and its message."""
-    with reading.open_redacted(given) as (reader, secrets):
+    with reading.open_redacted(arguments) as (reader, secrets):
         letter = _find_letter(reader, delivery)
     one = letter.delivery
     state = "open" if letter.open else "finished"
@@ -88,12 +88,12 @@ def show(given: reading.JournalArguments, delivery: str) -> None:
 @command.command("discard")
 @click.argument("delivery")
 @reading.journal_option
-def discard(given: reading.JournalArguments, delivery: str) -> None:
+def discard(arguments: reading.JournalArguments, delivery: str) -> None:
     """Remove one from the list. Its records stay. The server must not be running."""
     from agentserver.engines.journal import retention
     from agentserver.engines.journal.reader import Reader
 
-    with open_changing(given) as connection:
+    with open_changing(arguments) as connection:
         letter = _find_letter(Reader(connection), delivery)
         retention.discard_letter(connection, letter.delivery.id)
     click.echo(f"{letter.delivery.id} is discarded")
@@ -118,27 +118,27 @@ class _DecisionBooks(NamedTuple):
 
 
 @contextmanager
-def open_books(given: reading.JournalArguments) -> Iterator[_DecisionBooks]:
+def open_books(arguments: reading.JournalArguments) -> Iterator[_DecisionBooks]:
     """Open the journal to commit a decision."""
     from agentserver.engines.journal.reader import Reader
     from agentserver.engines.journal.rows import Acknowledgement
     from agentserver.engines.sqlite.writer import Writer
 
-    rules = project.server(project.load(given.organism)).rules
-    kept = reading.find_source(given)
-    if kept.shared is not None:
+    rules = project.server(project.load(arguments.organism)).rules
+    source = reading.find_source(arguments)
+    if source.shared is not None:
         from agentserver.engines.postgres.operations import commit_decision  # needs an extra
 
-        with reading.open_reader(kept, rules.guards) as reader:
-            yield _DecisionBooks(rules, reader, partial(commit_decision, kept.shared, rules.guards))
+        with reading.open_reader(source, rules.guards) as reader:
+            yield _DecisionBooks(rules, reader, partial(commit_decision, source.shared, rules.guards))
         return
-    path = reading.find_journal(given)
+    path = reading.find_journal(arguments)
     with open_for_writing(path) as connection:
         writer = Writer(connection, path, rules.guards)
 
         def commit(outcomes: Sequence[Outcome], quietly: bool) -> EngineError | None:  # noqa: FBT001 - a callback
-            left = [Acknowledgement(outcomes[0].conversation.id)] if quietly else []
-            return next(filter(None, writer.commit(outcomes, left)), None)
+            acknowledged = [Acknowledgement(outcomes[0].conversation.id)] if quietly else []
+            return next(filter(None, writer.commit(outcomes, acknowledged)), None)
 
         yield _DecisionBooks(rules, Reader(connection, rules.guards), commit)
 
@@ -155,7 +155,7 @@ def _commit(books: _DecisionBooks, decide: Callable[[], Outcome]) -> None:
 @command.command("requeue")
 @click.argument("delivery")
 @reading.journal_option
-def requeue_letter(given: reading.JournalArguments, delivery: str) -> None:
+def requeue_letter(arguments: reading.JournalArguments, delivery: str) -> None:
     """Requeue one; the next run handles it.
 
     The server must not be running, unless servers share a database.
@@ -167,7 +167,7 @@ def requeue_letter(given: reading.JournalArguments, delivery: str) -> None:
     """
     from agentserver.core.decide.requeue import lives
 
-    with open_books(given) as books:
+    with open_books(arguments) as books:
         letter = _find_letter(books.reader, delivery)
         one, conversation = letter.delivery, books.reader.load(letter.delivery.conversation)
         outcome = "requeued"
@@ -214,15 +214,15 @@ def _next_deliveries(reader: EngineReader) -> Iterator[tuple[Conversation, Deliv
 @command.command("next", short_help="List what the next run handles first.")
 @reading.journal_option
 @reading.list_options
-def list_next(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+def list_next(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the queued deliveries that the next run handles first, one of each thread.
 
     If handlers crash the whole process again and again, one of these is the cause. The server finds it within a
     few starts; give it up at once with ``dead add``. The time shown is the last activity of its conversation.
     """
-    loaded = project.load(given.organism)
+    loaded = project.load(arguments.organism)
     rules = project.server(loaded).rules
-    with reading.open_given(given, rules.guards) as reader:
+    with reading.open_given(arguments, rules.guards) as reader:
         listed = (
             _ListedDelivery(delivery, conversation.touched, "", loaded.secrets)
             for conversation, delivery in _next_deliveries(reader)
@@ -246,7 +246,7 @@ def _fail_delivery(delivery: Delivery, rules: Rules, reason: str) -> FinishedInv
 @click.argument("delivery")
 @click.option("--reason", default="no reason given", show_default=True, help="Reason to record.")
 @reading.journal_option
-def add(given: reading.JournalArguments, delivery: str, reason: str) -> None:
+def add(arguments: reading.JournalArguments, delivery: str, reason: str) -> None:
     """Give up a delivery that the next run would handle.
 
     The server must not be running, unless servers share a database. Its caller gets a SystemError, as from a
@@ -255,10 +255,12 @@ def add(given: reading.JournalArguments, delivery: str, reason: str) -> None:
     from agentserver.assembly import SystemClock
     from agentserver.core.decide import decisions
 
-    with open_books(given) as books:
-        what = "deliveries that the next run handles first begin with"
+    with open_books(arguments) as books:
+        description = "deliveries that the next run handles first begin with"
         candidates = _next_deliveries(books.reader)
-        conversation, one = reading.find_match(candidates, delivery, what, id_of=lambda pair: pair[1].id)
+        conversation, one = reading.find_match(
+            candidates, delivery, description, id_of=lambda pair: pair[1].id
+        )
         moment = SystemClock().moment()
         finished = _fail_delivery(one, books.rules, reason)
         _commit(books, lambda: decisions.conclude(conversation, finished, books.rules, moment))

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 )
 @reading.redaction_option
 @reading.list_options
-def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+def command(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the external effects of the journal without an answer, oldest first.
 
     An unknown one waits for agentserver effects settle. A claimed one is in progress, or was when the server stopped.
     """
-    kept, secrets = reading.find_source_and_secrets(given)
-    found = [_redact(one, secrets) for one in _list_effects(kept)]
+    source, secrets = reading.find_source_and_secrets(arguments)
+    found = [_redact(one, secrets) for one in _list_effects(source)]
     lists.print(found, _line, _fields, "no external effect has an unknown outcome")
 
 
@@ -41,7 +41,7 @@ def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> N
 @click.option("--done", "answer", metavar="ANSWER", help="It was done: its answer, as JSON or text.")
 @click.option("--not-done", is_flag=True, help="It was not done: the next attempt does it.")
 @reading.journal_option
-def settle(given: reading.JournalArguments, effect: str, *, answer: str | None, not_done: bool) -> None:
+def settle(arguments: reading.JournalArguments, effect: str, *, answer: str | None, not_done: bool) -> None:
     """Record the outcome of EFFECT, an id or its beginning, under your user name.
 
     Then requeue the message with agentserver dead requeue: its handler gets the answer, or does the work. Settling an
@@ -52,25 +52,25 @@ def settle(given: reading.JournalArguments, effect: str, *, answer: str | None, 
 
     if (answer is None) is not not_done:
         project.refuse("give either --done ANSWER or --not-done")
-    kept = reading.find_source(given)
-    one, ended = _find(kept, effect)
+    source = reading.find_source(arguments)
+    one, ended = _find(source, effect)
     written = None if answer is None else _read_answer(answer)
     if written is not None:
-        _check_type(given, one, written)
+        _check_type(arguments, one, written)
     verdict = EffectVerdict(one.id, written, project.user())
     if not reading.leave(
-        kept, lambda connection, at: records.put_verdict(connection, verdict, at, ended=ended)
+        source, lambda connection, at: records.put_verdict(connection, verdict, at, ended=ended)
     ):
         project.refuse(f"{one.key} is settled already: a server has yet to read it")
     fate = "its conversation has ended, so that no handler asks for it" if ended else reading.PICKUP
     click.echo(f"{one.key}: {'not done' if verdict.answer is None else 'done'}; {fate}")
 
 
-def _find(kept: reading.Source, prefix: str) -> tuple[LedgerEffect, bool]:
+def _find(source: reading.Source, prefix: str) -> tuple[LedgerEffect, bool]:
     """Find an effect that can be settled, and whether its conversation has ended."""
-    what = "external effects have no answer under"
-    one = reading.find_match(_list_effects(kept), prefix, what, decides=True)
-    with reading.open_reader(kept) as reader:
+    description = "external effects have no answer under"
+    one = reading.find_match(_list_effects(source), prefix, description, decides=True)
+    with reading.open_reader(source) as reader:
         key = one.id.partition(".")[2]
         ended = all(each.id != key for each in reader.conversations() if each.closed is None)
     return one, ended
@@ -107,8 +107,8 @@ def _check_type(given: reading.JournalArguments, one: LedgerEffect, written: str
         )
 
 
-def _list_effects(kept: reading.Source) -> list[LedgerEffect]:
-    with reading.open_reader(kept) as reader:
+def _list_effects(source: reading.Source) -> list[LedgerEffect]:
+    with reading.open_reader(source) as reader:
         return list(reader.list_effects())
 
 

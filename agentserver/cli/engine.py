@@ -57,9 +57,9 @@ def migrate(organism: Path | None) -> None:
     with _database(organism) as options:
         from agentserver.engines.postgres.operations import migrate as migrated
 
-        made = anyio.run(migrated, options)
+        changed = anyio.run(migrated, options)
     project.say(
-        f"schema {options.schema}: {'tables created or upgraded' if made else 'tables are up to date'}"
+        f"schema {options.schema}: {'tables created or upgraded' if changed else 'tables are up to date'}"
     )
 
 
@@ -104,9 +104,9 @@ def _status_lines(found: EngineState, schema: str) -> Iterator[str]:
     inbox = f"{work.inbox}, since {format_time(work.waiting)}"
     yield f"queued: {work.queued}, oldest from {format_time(work.oldest)}; inbox: {inbox}"
     for part in found.history:
-        kept = format_amount(part.conversations, "conversation")
+        stored = format_amount(part.conversations, "conversation")
         since = f"conversations since {format_time(part.began)}"
-        yield f"history {part.number}: {since}, {kept} stored, {part.size} bytes"
+        yield f"history {part.number}: {since}, {stored} stored, {part.size} bytes"
     for loss in found.losses:
         lost = format_amount(len(loss.conversations), "conversation")
         missing = f"{loss.name} found steps of {lost} missing at {format_time(loss.at)}"

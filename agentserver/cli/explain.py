@@ -24,9 +24,9 @@ MIN_ID: Final = 4
 
 
 @click.command("explain", short_help="Explain why something was refused, and what to change.")
-@click.argument("what", metavar="ID|CODE")
+@click.argument("target", metavar="ID|CODE")
 @reading.redaction_option
-def command(given: reading.JournalArguments, what: str) -> None:
+def command(arguments: reading.JournalArguments, target: str) -> None:
     """Explain why something was refused, where to look and what to change.
 
     CODE is the code of a refusal or a finding: routing, rule:destination, config:name, or a whole line from
@@ -35,18 +35,18 @@ def command(given: reading.JournalArguments, what: str) -> None:
     """
     from agentserver.remedies import find_remedies
 
-    if what == "codes":
+    if target == "codes":
         project.say(*_code_lines())
         return
-    entries = find_remedies(what)
+    entries = find_remedies(target)
     if entries:
         for one in entries:
             project.say(*_entry_lines(one))
         return
-    if len(what) < MIN_ID or not (what.isascii() and what.replace("-", "").isalnum()):
-        project.refuse(f"no code and no finding is called {what!r}", "agentserver explain codes lists all")
-    kept, secrets = reading.find_source_and_secrets(given)
-    _explain(kept, secrets, what)
+    if len(target) < MIN_ID or not (target.isascii() and target.replace("-", "").isalnum()):
+        project.refuse(f"no code and no finding is called {target!r}", "agentserver explain codes lists all")
+    source, secrets = reading.find_source_and_secrets(arguments)
+    _explain(source, secrets, target)
 
 
 def _code_lines() -> Iterator[str]:
@@ -64,40 +64,40 @@ def _entry_lines(entry: Remedy, margin: str = "") -> Iterator[str]:
     yield f"{margin}  Change:  {entry.change}"
 
 
-def _explain(kept: reading.Source, secrets: Secrets, what: str) -> None:
+def _explain(source: reading.Source, secrets: Secrets, prefix: str) -> None:
     """Explain every refusal of a conversation, request or delivery."""
     from agentserver.trace.redact import Redaction, redact_records
     from agentserver.trace.why import asked_about
 
-    with reading.open_reader(kept) as reader:
-        key, chosen = _find_records(reader, what)
+    with reading.open_reader(source) as reader:
+        key, chosen = _find_records(reader, prefix)
     refused = [
         record for record in redact_records(chosen, Redaction((), secrets.redact)) if asked_about(record)
     ]
     project.say(f"conversation {key}")
     if not refused:
-        project.say(f"nothing in {what} was refused; agentserver trace {key[:8]} shows everything")
+        project.say(f"nothing in {prefix} was refused; agentserver trace {key[:8]} shows everything")
     shown: set[tuple[str, str]] = set()
     for record in refused:
         project.say("", *_refusal_lines(record, shown))
 
 
-def _find_records(reader: EngineReader, what: str) -> tuple[str, Sequence[AuditRecord]]:
+def _find_records(reader: EngineReader, prefix: str) -> tuple[str, Sequence[AuditRecord]]:
     """Find the conversation and records of an id. Ends the command unless it is unique."""
-    keys = reader.find(what)
+    keys = reader.find(prefix)
     if len(keys) == 1:
         return keys[0], reading.recorded_conversation(reader, keys[0]).records()
     if len(keys) > 1:
-        project.refuse(f"{len(keys)} conversations begin with {what!r}")
-    letters = reader.dead(prefix=what)
+        project.refuse(f"{len(keys)} conversations begin with {prefix!r}")
+    letters = reader.dead(prefix=prefix)
     latest = (summary.id for summary, _ in zip(reader.conversations(), range(SEARCHED), strict=False))
     for key in dict.fromkeys((*(letter.delivery.conversation for letter in letters), *latest)):
         records = reading.recorded_conversation(reader, key).records()
-        chosen = [one for one in records if one.delivery.startswith(what) or one.request.startswith(what)]
+        chosen = [one for one in records if one.delivery.startswith(prefix) or one.request.startswith(prefix)]
         if chosen:
             return key, chosen
     return project.refuse(
-        f"no conversation begins with {what!r}, and no request or delivery of the last {SEARCHED} does",
+        f"no conversation begins with {prefix!r}, and no request or delivery of the last {SEARCHED} does",
         "agentserver conversations lists them; agentserver explain codes lists all codes",
     )
 

@@ -92,7 +92,7 @@ def verify(file: Path | None, organism: Path | None, journal: Path | None) -> No
     from agentserver.handoff.audit import Flaw
     from agentserver.handoff.edge.records import DEFAULT, verify_file
 
-    file, heads = _record(file or DEFAULT, organism, journal, named=file is not None)
+    file, heads = _record(file or DEFAULT, organism, journal, explicit=file is not None)
     try:
         found = verify_file(file, partial(project.say, err=True), heads)
     except OSError as error:
@@ -107,7 +107,7 @@ def verify(file: Path | None, organism: Path | None, journal: Path | None) -> No
 
 
 def _record(
-    file: Path, organism: Path | None, journal: Path | None, *, named: bool
+    file: Path, organism: Path | None, journal: Path | None, *, explicit: bool
 ) -> tuple[Path, Heads | None]:
     """Find the file and the stored end of its chain, as far as an organism or a journal has one."""
     from agentserver.assembly import handoff_heads, handoff_record
@@ -119,7 +119,7 @@ def _record(
         return file, None
     loaded = project.load(organism)
     own = handoff_record(loaded)
-    if own is None or (named and own.resolve() != file.resolve()):
+    if own is None or (explicit and own.resolve() != file.resolve()):
         return file, None
     return file if own.resolve() == file.resolve() else own, _heads_with_entry(handoff_heads(loaded))
 
@@ -206,7 +206,14 @@ def _load_vocabulary(path: Path | None) -> Vocabulary:
     return loaded.handoffs.vocabulary
 
 
-def _run_loop(words: Vocabulary, dry: bool, session_id: str, agents: Any, source: str, **more: Any) -> None:  # noqa: FBT001
+def _run_loop(
+    words: Vocabulary,
+    dry: bool,  # noqa: FBT001 - bound by partial
+    session_id: str,
+    agents: Any,
+    source: str,
+    **options: Any,
+) -> None:
     from agentserver.core.state import principals
     from agentserver.handoff.managed import orchestrate
     from agentserver.handoff.managed.agents import SessionCursor
@@ -217,17 +224,17 @@ def _run_loop(words: Vocabulary, dry: bool, session_id: str, agents: Any, source
         if dry:
             orchestrate.rehearse(session_id, source, client=client, desk=desk, say=project.say)
         else:
-            orchestrate.run(session_id, agents, source, client=client, desk=desk, **more)
+            orchestrate.run(session_id, agents, source, client=client, desk=desk, **options)
 
 
-def _check_source(source: str, taken: Collection[str]) -> None:
+def _check_source(source: str, reserved: Collection[str]) -> None:
     """Raise EnvironmentFault if the source's name cannot be a principal."""
     from agentserver.core.state import principals
     from agentserver.handoff.managed.orchestrate import EnvironmentFault
 
-    why = principals.unfit(source, taken)
-    if why:
-        raise EnvironmentFault(f"SOURCE_AGENT {source!r} {why}")
+    reason = principals.unfit(source, reserved)
+    if reason:
+        raise EnvironmentFault(f"SOURCE_AGENT {source!r} {reason}")
 
 
 def _build_server(path: Path) -> Server:

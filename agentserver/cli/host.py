@@ -107,12 +107,12 @@ def run_session(ending: GracefulEnd, session: Callable[[], Awaitable[int]]) -> N
     except EngineError as error:
         project.refuse(str(error))
     except BaseExceptionGroup as group:
-        away, other = group.split(
+        disconnected, other = group.split(
             lambda error: isinstance(error, EngineError) or project.is_output_error(error)
         )
-        if away is None or other is not None:
+        if disconnected is None or other is not None:
             raise
-        first = _innermost_error(away)
+        first = _innermost_error(disconnected)
         if project.is_output_error(first):
             raise first from None
         project.refuse(str(first))
@@ -181,9 +181,9 @@ async def reload(server: Server, path: Path) -> tuple[str, ...]:
     if isinstance(found, ReloadResult):
         process.unfreeze_replaced()
         finish = "finishes" if found.finishing == 1 else "finish"
-        rest = f"; {format_amount(found.finishing, 'conversation')} {finish} a step in the old code"
-        rest = rest if found.finishing else ""
-        return (f"{path} is reloaded{rest}",)
+        suffix = f"; {format_amount(found.finishing, 'conversation')} {finish} a step in the old code"
+        suffix = suffix if found.finishing else ""
+        return (f"{path} is reloaded{suffix}",)
     return (failed, *map(organism.secrets.redact, found.why))
 
 

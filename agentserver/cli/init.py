@@ -89,11 +89,13 @@ def command(
     """
     if extras and not deploy:
         raise click.UsageError("--extra is for the lock that --deploy writes")
-    there = next((directory / each for each in project.DEFAULTS if project.is_file(directory / each)), None)
-    if not (deploy and there):
+    existing = next(
+        (directory / each for each in project.DEFAULTS if project.is_file(directory / each)), None
+    )
+    if not (deploy and existing):
         _write_project(directory, ProjectTemplate(template), name, force=force)
     if deploy:
-        _write_deployment(there or directory / project.DEFAULTS[0], extras, force=force)
+        _write_deployment(existing or directory / project.DEFAULTS[0], extras, force=force)
     click.echo()
     project.say(f"Now:  cd {directory} && agentserver {'serve' if deploy else 'run'}")
 
@@ -102,10 +104,10 @@ def _write_project(directory: Path, template: ProjectTemplate, name: str | None,
     """Write the files of a new project."""
     if directory.is_dir() and any(directory.iterdir()) and not force:
         raise click.UsageError(f"{directory} is not empty; use --force to write anyway")
-    given = project_name(directory.resolve().name if name is None else name)
-    if name is not None and not given:
+    valid_name = project_name(directory.resolve().name if name is None else name)
+    if name is not None and not valid_name:
         raise click.UsageError(f"{name!r} contains no valid project name: choose another with --name")
-    for path, text in (*scaffold(template, given or UNNAMED), (SCHEMA, editor_schema())):
+    for path, text in (*scaffold(template, valid_name or UNNAMED), (SCHEMA, editor_schema())):
         project.write(directory / path, text)
         project.say(f"wrote {directory / path}")
 
@@ -130,8 +132,8 @@ def _write_deployment(path: Path, extras: tuple[str, ...], *, force: bool) -> No
     project.write(folder / LOCK, lock.text)
     project.say(f"wrote {folder / LOCK}")
     if lock.missing:
-        why = f"{folder / LOCK}: has no pin for {', '.join(lock.missing)} of pyproject.toml"
-        project.refuse(f"{why}; add one with its hashes (uv pip compile --generate-hashes writes them)")
+        reason = f"{folder / LOCK}: has no pin for {', '.join(lock.missing)} of pyproject.toml"
+        project.refuse(f"{reason}; add one with its hashes (uv pip compile --generate-hashes writes them)")
 
 
 def project_name(text: str) -> str:
@@ -144,8 +146,8 @@ def editor_schema() -> str:
     """Read the schema of an organism's file from the package, or in a checkout from the folder next to it."""
     package = files("agentserver")
     packed = package / "schemas" / SCHEMA.name
-    beside = Path(str(package)).resolve().parent / "schemas" / SCHEMA.name
-    return (packed if packed.is_file() else beside).read_text(encoding="utf-8")
+    in_checkout = Path(str(package)).resolve().parent / "schemas" / SCHEMA.name
+    return (packed if packed.is_file() else in_checkout).read_text(encoding="utf-8")
 
 
 def scaffold(template: ProjectTemplate, name: str) -> Iterator[tuple[Path, str]]:
@@ -214,14 +216,14 @@ class Pins(NamedTuple):
     locks: dict[str, str]
     needs: dict[str, list[str]]
 
-    def closure(self, wanted: Iterable[str]) -> set[str]:
+    def closure(self, names: Iterable[str]) -> set[str]:
         """List these packages and their transitive dependencies."""
-        waiting, seen = list(wanted), set[str]()
-        while waiting:
-            name = waiting.pop()
+        queue, seen = list(names), set[str]()
+        while queue:
+            name = queue.pop()
             if name not in seen:
                 seen.add(name)
-                waiting += self.needs.get(name, ())
+                queue += self.needs.get(name, ())
         return {name.partition("[")[0] for name in seen}
 
 
@@ -248,27 +250,27 @@ def extras_of(organism: Organism) -> frozenset[str]:
     return frozenset(extra for extra, needs in NEEDED.items() if needs(organism))
 
 
-def make_lock(organism: Organism, more: Iterable[str]) -> Lock:
+def make_lock(organism: Organism, others: Iterable[str]) -> Lock:
     """Pin what an organism needs to be served.
 
     Args:
         organism: loaded.
-        more: further extras that its code needs.
+        others: further extras that its code needs.
 
     Raises:
         ValueError: an extra is unknown, or pyproject.toml cannot be used.
     """
-    pins, asked = tested_pins(), frozenset(more)
-    for extra in asked - set(pins.extras):
+    pins, chosen = tested_pins(), frozenset(others)
+    for extra in chosen - set(pins.extras):
         raise ValueError(
             f"there is no extra {extra}; there are: {', '.join(sorted(filter(None, pins.extras)))}"
         )
-    extras = extras_of(organism) | asked
+    extras = extras_of(organism) | chosen
     own = [*_own_dependencies(organism.project / "pyproject.toml")]
-    wanted = {name for extra in ("", *extras) for name in pins.extras[extra]} | (set(own) & set(pins.locks))
-    options = "".join(f" --extra {extra}" for extra in sorted(asked))
+    names = {name for extra in ("", *extras) for name in pins.extras[extra]} | (set(own) & set(pins.locks))
+    options = "".join(f" --extra {extra}" for extra in sorted(chosen))
     head = HEAD.format(extras=", ".join(["agentserver", *sorted(extras)]), options=options)
-    text = head + "".join(pins.locks[name] for name in sorted(pins.closure(wanted)))
+    text = head + "".join(pins.locks[name] for name in sorted(pins.closure(names)))
     return Lock(text, tuple(name for name in own if name not in pins.locks))
 
 
@@ -282,10 +284,10 @@ def _own_dependencies(path: Path) -> Iterator[str]:
         raise ValueError(f"{path}: is not TOML: {error}") from None
     if not isinstance(project, dict):
         raise ValueError(f"{path}: project: is not a table")  # noqa: TRY004 - concerns the file, not an argument
-    asked = project.get("dependencies", [])
-    if not isinstance(asked, list):
+    dependencies = project.get("dependencies", [])
+    if not isinstance(dependencies, list):
         raise ValueError(f"{path}: project.dependencies: is not a list")  # noqa: TRY004 - as above
-    for each in asked:
+    for each in dependencies:
         found = re.match(r"\s*([A-Za-z0-9][\w.-]*)", each, re.ASCII) if isinstance(each, str) else None
         if found is None:
             raise ValueError(f"{path}: project.dependencies: {each!r} is not the name of a package")
@@ -318,8 +320,8 @@ def deployment_files(organism: Organism) -> Iterator[tuple[Path, str]]:
         ("dockerignore.txt", Path(".dockerignore"), {}),
     ):
         text = (folder / name).read_text(encoding="utf-8")
-        given = {"@name@": organism.name, **values}
-        yield path, re.sub("|".join(given), partial(_substitute, given), text)
+        replacements = {"@name@": organism.name, **values}
+        yield path, re.sub("|".join(replacements), partial(_substitute, replacements), text)
 
 
 def _substitute(values: Mapping[str, str], found: re.Match[str]) -> str:

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_changing(given: reading.JournalArguments) -> Iterator[Any]:
+def open_changing(arguments: reading.JournalArguments) -> Iterator[Any]:
     """Open a journal or a database for a verb that changes idle conversations.
 
     A journal in use by a server is refused.
     """
-    kept = reading.find_source(given)
-    if kept.shared is None:
-        with open_for_writing(reading.find_journal(given)) as connection:
+    source = reading.find_source(arguments)
+    if source.shared is None:
+        with open_for_writing(reading.find_journal(arguments)) as connection:
             yield connection
         return
     from agentserver.engines.postgres import operations as database  # needs an extra
 
-    with reading.report_storage_errors(), database.changing(kept.shared) as connection:
+    with reading.report_storage_errors(), database.changing(source.shared) as connection:
         yield connection
 
 
@@ -70,19 +70,19 @@ def _journal_limit(organism: Path | None) -> int | None:
 
 @command.command("stats")
 @reading.journal_option
-def stats(given: reading.JournalArguments) -> None:
+def stats(arguments: reading.JournalArguments) -> None:
     """Print the size and contents of the journal."""
     from agentserver.engines.sqlite import maintenance as journal_care
 
-    kept = reading.find_source(given)
-    if kept.path is None:
-        _print_totals(kept)
+    source = reading.find_source(arguments)
+    if source.path is None:
+        _print_totals(source)
         return
-    path = kept.path
+    path = source.path
     with reading.report_storage_errors():
         found = journal_care.stats(path)
     project.say(f"{path}: {found.size} bytes, {found.log} more in its log, {found.free} of them free")
-    limit = _journal_limit(given.organism) if given.journal is None else None
+    limit = _journal_limit(arguments.organism) if arguments.journal is None else None
     if limit is not None:
         project.say(f"limit: {found.held} of {limit} bytes are in use, {100 * found.held / limit:.1f} %")
     project.say(
@@ -94,9 +94,9 @@ def stats(given: reading.JournalArguments) -> None:
     )
 
 
-def _print_totals(kept: reading.Source) -> None:
+def _print_totals(source: reading.Source) -> None:
     """Print the totals of an engine without a file."""
-    with reading.open_reader(kept) as reader:
+    with reading.open_reader(source) as reader:
         found, dead = list(reader.conversations()), len(reader.dead())
     opened = sum(one.closed is None for one in found)
     oldest = reading.format_time(min((one.opened for one in found), default=None))
@@ -108,11 +108,11 @@ def _print_totals(kept: reading.Source) -> None:
 
 @command.command("vacuum")
 @reading.journal_option
-def vacuum(given: reading.JournalArguments) -> None:
+def vacuum(arguments: reading.JournalArguments) -> None:
     """Return the space of deleted conversations to the file system. The server must not be running."""
     from agentserver.engines.sqlite import maintenance as journal_care
 
-    path = reading.find_journal(given)
+    path = reading.find_journal(arguments)
     before = path.stat().st_size if path.is_file() else 0
     with open_for_writing(path) as connection:
         journal_care.vacuum(connection)
@@ -122,51 +122,51 @@ def vacuum(given: reading.JournalArguments) -> None:
 @command.command("restore")
 @click.argument("copy", type=project.FILE)
 @reading.journal_option
-def restore(given: reading.JournalArguments, copy: Path) -> None:
+def restore(arguments: reading.JournalArguments, copy: Path) -> None:
     """Replace the journal with COPY, which export has made. The server must not be running.
 
     The copy is checked first. The previous journal is kept next to the new one, under the printed name.
     """
     from agentserver.engines.sqlite import maintenance as journal_restore
 
-    path = reading.find_journal(given)
+    path = reading.find_journal(arguments)
     with reading.report_storage_errors():
-        kept = journal_restore.restore(copy, path)
+        previous = journal_restore.restore(copy, path)
     project.say(f"{path}: restored from {copy}, {path.stat().st_size} bytes")
-    if kept is not None:
-        project.say(f"previous journal: {kept}")
+    if previous is not None:
+        project.say(f"previous journal: {previous}")
 
 
 @command.command("verify")
 @reading.journal_option
-def verify(given: reading.JournalArguments) -> None:
+def verify(arguments: reading.JournalArguments) -> None:
     """Verify that nothing in the journal was altered; exit code 1 if something was. The server may be running."""
-    kept, found = reading.find_source(given), 0
+    source, found = reading.find_source(arguments), 0
     with reading.report_storage_errors():
-        for line in _find_faults(kept):
+        for line in _find_faults(source):
             found += 1
             project.say(line)
-    whole = kept.path is not None or kept.shared is not None
-    sound = "nothing was altered" if whole else "no sealed step was altered"
-    project.say(f"{kept}: {f'{found} faults' if found else sound}")
+    complete = source.path is not None or source.shared is not None
+    sound = "nothing was altered" if complete else "no sealed step was altered"
+    project.say(f"{source}: {f'{found} faults' if found else sound}")
     project.exit_command(ExitCode.FOUND if found else 0)
 
 
-def _find_faults(kept: reading.Source) -> Iterator[str]:
-    if kept.shared is not None:
+def _find_faults(source: reading.Source) -> Iterator[str]:
+    if source.shared is not None:
         from agentserver.engines.postgres import operations as database  # needs an extra
 
-        return database.find_faults(kept.shared)
-    if kept.path is not None:
+        return database.find_faults(source.shared)
+    if source.path is not None:
         from agentserver.engines.sqlite.maintenance import findings
 
-        return findings(kept.path)
-    return _find_altered(kept)
+        return findings(source.path)
+    return _find_altered(source)
 
 
-def _find_altered(kept: reading.Source) -> Iterator[str]:
+def _find_altered(source: reading.Source) -> Iterator[str]:
     """Yield the altered conversations of an engine without a file."""
-    with reading.open_reader(kept) as reader:
+    with reading.open_reader(source) as reader:
         found = [(one.id, _describe_fault(reader, one.id)) for one in reader.conversations()]
     return (f"conversation {key}: {fault}" for key, fault in found if fault)
 
@@ -184,7 +184,7 @@ def _describe_fault(reader: EngineReader, conversation: str) -> str:
 
 @command.command("accept-loss", short_help="Continue although the journal has lost messages.")
 @reading.journal_option
-def accept_loss(given: reading.JournalArguments) -> None:
+def accept_loss(arguments: reading.JournalArguments) -> None:
     """Continue with a journal that has lost commits, or is missing. The server must not be running.
 
     A server does not start when the head stored next to the journal shows that commits are missing. This gives
@@ -193,7 +193,7 @@ def accept_loss(given: reading.JournalArguments) -> None:
     from agentserver.engines.sqlite import head
     from agentserver.engines.sqlite.lock import Lock
 
-    path = reading.find_journal(given)
+    path = reading.find_journal(arguments)
     with reading.report_storage_errors(), Lock(path):
         lost = head.accept(path)
     project.say(f"{path}: the next start accepts it" if lost else f"{path}: no head is stored next to it")
@@ -204,7 +204,7 @@ def accept_loss(given: reading.JournalArguments) -> None:
 @click.argument("conversations", nargs=-1)
 @reading.journal_option
 def export(
-    given: reading.JournalArguments,
+    arguments: reading.JournalArguments,
     target: Path,
     conversations: tuple[str, ...],
 ) -> None:
@@ -215,21 +215,21 @@ def export(
     """
     from agentserver.engines.sqlite import maintenance as journal_restore
 
-    kept = reading.find_source(given)
-    if kept.shared is not None:
+    source = reading.find_source(arguments)
+    if source.shared is not None:
         if conversations:
             project.refuse("a database is copied whole: name no conversations")
         from agentserver.engines import moving  # needs an extra
 
         with reading.report_storage_errors():
-            moved = moving.export_journal(kept.shared, target, _report_progress)
+            moved = moving.export_journal(source.shared, target, _report_progress)
         project.say(f"{target}: {_describe_moved(moved)}, {target.stat().st_size} bytes")
         return
-    path = reading.find_journal(given)
-    with reading.open_given(reading.JournalArguments(given.organism, path)) as reader:
-        wanted = [reading.find_conversation(reader, prefix) for prefix in conversations]
+    path = reading.find_journal(arguments)
+    with reading.open_given(reading.JournalArguments(arguments.organism, path)) as reader:
+        chosen = [reading.find_conversation(reader, prefix) for prefix in conversations]
     with reading.report_storage_errors():
-        journal_restore.export(path, target, wanted)
+        journal_restore.export(path, target, chosen)
     project.say(f"{target}: {target.stat().st_size} bytes")
 
 
@@ -243,8 +243,8 @@ def import_journal(file: Path, organism: Path | None) -> None:
     use by a server. Repeat the command to resume an interrupted import. FILE is not changed; agentserver
     journal export does the reverse.
     """
-    kept = reading.find_source(reading.JournalArguments(organism))
-    if kept.shared is None:
+    source = reading.find_source(reading.JournalArguments(organism))
+    if source.shared is None:
         instead = "agentserver journal restore replaces a journal with a copy"
         project.refuse(f"the organism has no engine: to import a journal into; {instead}")
     if not file.is_file():
@@ -252,9 +252,9 @@ def import_journal(file: Path, organism: Path | None) -> None:
     from agentserver.engines import moving  # needs an extra
 
     with reading.report_storage_errors():
-        moved = moving.import_journal(file, kept.shared, _report_progress)
+        moved = moving.import_journal(file, source.shared, _report_progress)
         _import_principals(project.find_organism_or_raise(organism), file)
-    project.say(f"{kept}: {_describe_moved(moved)} from {file}")
+    project.say(f"{source}: {_describe_moved(moved)} from {file}")
 
 
 def _import_principals(main: Path, journal: Path) -> None:
@@ -272,9 +272,9 @@ def _import_principals(main: Path, journal: Path) -> None:
         project.refuse(f"conversations were imported, principals were not: {error}")
 
 
-def _report_progress(done: int, every: int) -> None:
-    if done == every or done % 1000 == 0:
-        project.say(f"{done} of {every} conversations", err=True)
+def _report_progress(done: int, total: int) -> None:
+    if done == total or done % 1000 == 0:
+        project.say(f"{done} of {total} conversations", err=True)
 
 
 def _describe_moved(moved: MoveCounts) -> str:
@@ -299,9 +299,9 @@ def _find_suspended(found: Sequence[SuspendedConversation], prefix: str) -> Susp
 @suspended_group.command("list")
 @reading.journal_option
 @reading.list_options
-def list_suspended(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+def list_suspended(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the suspended conversations, oldest first."""
-    with reading.open_redacted(given) as (reader, secrets):
+    with reading.open_redacted(arguments) as (reader, secrets):
         found = [one._replace(reason=secrets.redact(one.reason)) for one in reader.list_suspended()]
     lists.print(
         found,
@@ -316,12 +316,12 @@ def list_suspended(given: reading.JournalArguments, *, lists: reading.ListPrinte
 @suspended_group.command("show")
 @click.argument("conversation")
 @reading.journal_option
-def show_suspended(given: reading.JournalArguments, conversation: str) -> None:
+def show_suspended(arguments: reading.JournalArguments, conversation: str) -> None:
     """Show why CONVERSATION, an id or its beginning, is suspended.
 
     ``agentserver trace`` shows what happened in it.
     """
-    with reading.open_redacted(given) as (reader, secrets):
+    with reading.open_redacted(arguments) as (reader, secrets):
         one = _find_suspended(reader.list_suspended(), conversation)
     shown = (
         f"conversation {one.id} of {one.principal}, suspended {reading.format_time(one.at)}",
@@ -334,7 +334,7 @@ def show_suspended(given: reading.JournalArguments, conversation: str) -> None:
 @suspended_group.command("repair", short_help="Resume one that the organism can read now.")
 @click.argument("conversation")
 @reading.journal_option
-def repair(given: reading.JournalArguments, conversation: str) -> None:
+def repair(arguments: reading.JournalArguments, conversation: str) -> None:
     """Read CONVERSATION, an id or its beginning, with the current organism, and resume it if that succeeds.
 
     The next run handles what waits in it. Its principal got an error for what waits, and then gets the outcome
@@ -344,8 +344,8 @@ def repair(given: reading.JournalArguments, conversation: str) -> None:
     from agentserver.engines.journal import suspension
     from agentserver.engines.journal.reader import Reader
 
-    rules = project.server(project.load(given.organism)).rules
-    with open_changing(given) as connection:
+    rules = project.server(project.load(arguments.organism)).rules
+    with open_changing(arguments) as connection:
         reader = Reader(connection, rules.guards)
         one = _find_suspended(reader.list_suspended(), conversation)
         with project.refuse_on(UnreadableError, prefix=f"{one.id} stays suspended: "):
@@ -357,7 +357,7 @@ def repair(given: reading.JournalArguments, conversation: str) -> None:
 @suspended_group.command("discard", short_help="End one for good.")
 @click.argument("conversation")
 @reading.journal_option
-def discard_suspended(given: reading.JournalArguments, conversation: str) -> None:
+def discard_suspended(arguments: reading.JournalArguments, conversation: str) -> None:
     """End CONVERSATION, an id or its beginning: drop what waits in it, and let its records age out.
 
     The server must not be running.
@@ -365,7 +365,7 @@ def discard_suspended(given: reading.JournalArguments, conversation: str) -> Non
     from agentserver.engines.journal import suspension
     from agentserver.engines.journal.reader import Reader
 
-    with open_changing(given) as connection:
+    with open_changing(arguments) as connection:
         one = _find_suspended(Reader(connection).list_suspended(), conversation)
         suspension.discard_suspended(connection, one.id, time.time())
     click.echo(f"{one.id} is discarded")

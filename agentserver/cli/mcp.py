@@ -182,24 +182,24 @@ def _server_lines(server: McpServer, found: ServerFound) -> Iterator[str]:
         yield from _description_lines("arguments", tool.takes)
         yield from _description_lines("result", tool.gives)
         try:
-            made = forms(server.name, tool)
+            tool_forms = forms(server.name, tool)
         except UnmappableError as error:
             yield f"    cannot be a listener: {error}"
             continue
-        for what, mapped in (("arguments", made.takes), ("result", made.gives)):
+        for part, mapped in (("arguments", tool_forms.takes), ("result", tool_forms.gives)):
             for note in mapped.notes if mapped is not None else ():
-                yield f"    {what}{note.pointer}: JSON as text, since it {note.reason}"
+                yield f"    {part}{note.pointer}: JSON as text, since it {note.reason}"
 
 
-def _description_lines(what: str, schema: Any) -> Iterator[str]:
+def _description_lines(part: str, schema: Any) -> Iterator[str]:
     """Yield the descriptions inside a schema, which models see with their fields."""
     from agentserver.hygiene.json.tree import positions
 
     for pointer, each in positions(schema):
-        said = each.get("description") if isinstance(each, dict) else None
-        if isinstance(said, str):
-            yield f"    {what}{pointer}:"
-            yield from _foreign_lines(said)
+        description = each.get("description") if isinstance(each, dict) else None
+        if isinstance(description, str):
+            yield f"    {part}{pointer}:"
+            yield from _foreign_lines(description)
 
 
 def _foreign_lines(text: str) -> Iterator[str]:

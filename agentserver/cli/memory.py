@@ -33,11 +33,11 @@ LINE = 1 << 23
 """Bytes of a line of an export."""
 
 
-def _filter_options(which: str) -> Callable[[F], F]:
-    """Add the options that choose notes; ``which`` begins their help."""
-    words = click.option("--source", default="", help=f"{which} with words of this listener, site or host.")
+def _filter_options(subject: str) -> Callable[[F], F]:
+    """Add the options that choose notes; ``subject`` begins their help."""
+    words = click.option("--source", default="", help=f"{subject} with words of this listener, site or host.")
     chosen = click.option(
-        "--principal", default="", help=f"{which} written in conversations of this principal."
+        "--principal", default="", help=f"{subject} written in conversations of this principal."
     )
     return lambda function: chosen(words(function))
 
@@ -52,27 +52,27 @@ def command() -> None:
 @reading.journal_option
 @reading.list_options
 def list_command(
-    given: reading.JournalArguments, *, principal: str, source: str, lists: reading.ListPrinter
+    arguments: reading.JournalArguments, *, principal: str, source: str, lists: reading.ListPrinter
 ) -> None:
     """List notes, oldest first, with the sources of a stranger's words."""
     from agentserver.engines.journal.notes import list_notes
     from agentserver.notes import NoteFilter
 
     chosen = NoteFilter(principal, source)
-    found = _use_notes(given, lambda connection, _: list_notes(connection, chosen, limit=lists.limit + 1))
+    found = _use_notes(arguments, lambda connection, _: list_notes(connection, chosen, limit=lists.limit + 1))
     lists.print(found, _line, _fields, "there are no such notes")
 
 
 @command.command("show")
 @click.argument("note")
 @reading.journal_option
-def show_command(given: reading.JournalArguments, note: str) -> None:
+def show_command(arguments: reading.JournalArguments, note: str) -> None:
     """Show a NOTE with the author of each part."""
     from agentserver.characters.printing import escape_unseen
     from agentserver.engines.journal.notes import list_notes
     from agentserver.notes import NoteFilter
 
-    found = _use_notes(given, lambda connection, _: list_notes(connection, NoteFilter(id=note), limit=1))
+    found = _use_notes(arguments, lambda connection, _: list_notes(connection, NoteFilter(id=note), limit=1))
     if not found:
         project.refuse(f"there is no note {note!r}")
     (one,) = found
@@ -88,7 +88,7 @@ def show_command(given: reading.JournalArguments, note: str) -> None:
 @click.argument("note", default="")
 @_filter_options("All notes")
 @reading.journal_option
-def forget_command(given: reading.JournalArguments, *, note: str, principal: str, source: str) -> None:
+def forget_command(arguments: reading.JournalArguments, *, note: str, principal: str, source: str) -> None:
     """Erase a NOTE, or all that meet every condition, for good. The log keeps who did it, and when.
 
     A running server need not stop. A note whose sources are not all known is erased with every source. The messages of
@@ -101,7 +101,7 @@ def forget_command(given: reading.JournalArguments, *, note: str, principal: str
     if not chosen.has_condition:
         project.refuse("name a note, --principal or --source")
     by = Eraser(EraserRole.OPERATOR, _name_operator())
-    count = _use_notes(given, lambda connection, at: forget_notes(connection, chosen, by, at))
+    count = _use_notes(arguments, lambda connection, at: forget_notes(connection, chosen, by, at))
     click.echo(f"{count} erased")
 
 
@@ -110,7 +110,7 @@ def forget_command(given: reading.JournalArguments, *, note: str, principal: str
 @_filter_options("Only notes")
 @reading.journal_option
 def export_command(
-    given: reading.JournalArguments, *, output: Path | None, principal: str, source: str
+    arguments: reading.JournalArguments, *, output: Path | None, principal: str, source: str
 ) -> None:
     """Write notes as JSON lines, each with the author of its parts, its sources and its readers."""
     from agentserver.codec import write_json
@@ -118,7 +118,7 @@ def export_command(
     from agentserver.notes import NoteFilter
 
     chosen = NoteFilter(principal, source)
-    found = _use_notes(given, lambda connection, _: list_notes(connection, chosen, limit=sys.maxsize))
+    found = _use_notes(arguments, lambda connection, _: list_notes(connection, chosen, limit=sys.maxsize))
     lines = [write_json({FORM: 1, **NOTES.plain(note)}).decode("utf-8", "backslashreplace") for note in found]
     if lines or output is not None:
         project.write(output, "".join(f"{line}\n" for line in lines), private=True)
@@ -133,7 +133,7 @@ def export_command(
     help="Count every word of the file as this source's, because the file may have been changed.",
 )
 @reading.journal_option
-def import_command(given: reading.JournalArguments, *, file: Path, stranger: str) -> None:
+def import_command(arguments: reading.JournalArguments, *, file: Path, stranger: str) -> None:
     """Store the notes of a FILE that ``export`` has written, with the origins that it names: all of them, or none.
 
     A note that is stored already is skipped, and no note is replaced. Whoever can write the file decides what its notes
@@ -154,7 +154,7 @@ def import_command(given: reading.JournalArguments, *, file: Path, stranger: str
                     project.refuse(f"{file}:{number}: {error}", "nothing was imported")
         return added
 
-    added = _use_notes(given, put)
+    added = _use_notes(arguments, put)
     click.echo(f"{added} imported, {len(notes) - added} stored already")
 
 
@@ -210,12 +210,12 @@ def _name_operator() -> str:
 @command.command("log")
 @reading.journal_option
 @reading.list_options
-def log_command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+def log_command(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List who wrote, replaced and erased notes, and when, oldest first, without their texts."""
     from agentserver.engines.journal.notes import read_log
 
     lists.print(
-        _use_notes(given, lambda connection, _: read_log(connection)),
+        _use_notes(arguments, lambda connection, _: read_log(connection)),
         _format_entry,
         _entry_fields,
         "no note was ever written",
@@ -230,9 +230,9 @@ def _entry_fields(entry: NoteEntry) -> Mapping[str, object]:
     return {**entry._asdict(), "digest": bytes(entry.digest).hex()}
 
 
-def _use_notes(given: reading.JournalArguments, work: Callable[[Connection, float], T]) -> T:
+def _use_notes(arguments: reading.JournalArguments, work: Callable[[Connection, float], T]) -> T:
     """Run a function with the connection to the notes and the time. Ends the command if no journal has any."""
-    return reading.leave(reading.find_source(given), work)
+    return reading.leave(reading.find_source(arguments), work)
 
 
 def _line(note: Note) -> str:

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     help="Period that ends now. Default: the shortest one, from a day on, with a conversation.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(given: reading.JournalArguments, *, last: str | None, as_json: bool) -> None:
+def command(arguments: reading.JournalArguments, *, last: str | None, as_json: bool) -> None:
     """Show how many conversations the journal has in a period, by time, principal and listener.
 
     Each row has those refused and failed, tokens, cost, and the mean and longest duration: for a listener that of its
     own calls, in the last conversations. Waiting approvals, dead letters, servers and their workers follow. The figures
     are those of the live view's first page.
     """
-    kept = reading.find_source(given)
+    kept = reading.find_source(arguments)
     with reading.open_reader(kept) as reader:
         found = _describe(reader, last or "", kept.path)
     if as_json:
@@ -52,7 +52,7 @@ def _describe(reader: EngineReader, period: str, path: Path | None) -> dict[str,
     from agentserver.history.overview import describe_activity, describe_servers
 
     now = time.time()
-    asked = [each for key in reader.list_asking() for each in reader.approvals(key)]
+    pending = [each for key in reader.list_asking() for each in reader.approvals(key)]
     return {
         **describe_activity(reader, period, now, escape_unseen),
         "waiting": [
@@ -62,7 +62,7 @@ def _describe(reader: EngineReader, period: str, path: Path | None) -> dict[str,
                 "to": escape_unseen(one.delivery.to),
                 "age": now - one.at,
             }
-            for one in sorted(asked, key=lambda one: one.at)
+            for one in sorted(pending, key=lambda one: one.at)
         ],
         "dead": len(reader.dead()),
         "servers": describe_servers(reader.list_servers() or _ask_servers(path), escape_unseen),

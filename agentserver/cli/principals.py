@@ -85,7 +85,7 @@ def _rate(ctx: click.Context, param: click.Parameter, value: str | None) -> Rate
     help="Most open conversations.",
 )
 @reading.journal_option
-def add(given: reading.JournalArguments, name: str, **said: Any) -> None:
+def add(arguments: reading.JournalArguments, name: str, **options: Any) -> None:
     """Add the principal NAME. Its token is printed only once, alone on standard output.
 
     By default it is a stranger, whose words are untrusted text, and may address no listener. A revoked
@@ -95,15 +95,15 @@ def add(given: reading.JournalArguments, name: str, **said: Any) -> None:
     from agentserver.core.state.principals import Principal, Trust
     from agentserver.gateways.principals import Caller, Rate, Role, tokens
 
-    declared = _declared_names(given.organism)
-    may = _parse_targets(said["may"], declared)
-    principal = Principal(name, Trust(said["trust"]), may)
+    declared = _declared_names(arguments.organism)
+    may = _parse_targets(options["may"], declared)
+    principal = Principal(name, Trust(options["trust"]), may)
     _check_name(principal, declared)
-    role, listener = Role(said["role"]), said["listener"]
+    role, listener = Role(options["role"]), options["listener"]
     _check_worker(listener, declared, works=role is Role.WORKER, may=may != ())
-    rate = said["rate"] or Rate(1000 if listener else 10, "s")
-    caller = Caller(principal, role, rate, said["most"], listener=listener)
-    store = _find_store(given, begins=True)
+    rate = options["rate"] or Rate(1000 if listener else 10, "s")
+    caller = Caller(principal, role, rate, options["most"], listener=listener)
+    store = _find_store(arguments, begins=True)
     with _report_store_errors(store, name):
         token = tokens.add(store, caller)
     if caller.acts and may == ():
@@ -115,11 +115,11 @@ def add(given: reading.JournalArguments, name: str, **said: Any) -> None:
 @command.command("list", short_help="List the principals.")
 @reading.list_options
 @reading.journal_option
-def list_principals(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+def list_principals(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the principals, including revoked ones. No part of a token is shown."""
     from agentserver.gateways.principals import tokens
 
-    store = _find_store(given)
+    store = _find_store(arguments)
     with _report_store_errors(store):
         found = tokens.entries(store)
     nothing = f"no principal is in {store}: agentserver principals add NAME --may LISTENER adds one"
@@ -129,11 +129,11 @@ def list_principals(given: reading.JournalArguments, *, lists: reading.ListPrint
 @command.command("revoke", short_help="Revoke a principal's tokens.")
 @click.argument("name")
 @reading.journal_option
-def revoke(given: reading.JournalArguments, name: str) -> None:
+def revoke(arguments: reading.JournalArguments, name: str) -> None:
     """Revoke the principal NAME. A running server ends its streams within a second; its conversations stay."""
     from agentserver.gateways.principals import tokens
 
-    store = _find_store(given)
+    store = _find_store(arguments)
     with _report_store_errors(store, name):
         tokens.revoke(store, name)
     project.say(f"{name} is revoked")
@@ -157,7 +157,7 @@ def _grace(ctx: click.Context, param: click.Parameter, value: str) -> float:
     help="How long its current token stays valid, in s, m, h or d; 0s ends it at once.",
 )
 @reading.journal_option
-def rotate(given: reading.JournalArguments, name: str, grace: float) -> None:
+def rotate(arguments: reading.JournalArguments, name: str, grace: float) -> None:
     """Give the principal NAME a new token, printed only once, alone on standard output.
 
     The current token stays valid for --grace, so that programs can be updated. A token that is still valid from
@@ -165,7 +165,7 @@ def rotate(given: reading.JournalArguments, name: str, grace: float) -> None:
     """
     from agentserver.gateways.principals import tokens
 
-    store = _find_store(given)
+    store = _find_store(arguments)
     with _report_store_errors(store, name):
         token = tokens.rotate(store, name, grace)
     project.say(
@@ -175,7 +175,7 @@ def rotate(given: reading.JournalArguments, name: str, grace: float) -> None:
     project.say(token)
 
 
-def _find_store(given: reading.JournalArguments, *, begins: bool = False) -> PrincipalStore:
+def _find_store(arguments: reading.JournalArguments, *, begins: bool = False) -> PrincipalStore:
     """Find the store of principals. Ends the command if its place is unknown.
 
     In a database, ``begins`` creates the tables, as the first server that starts does.
@@ -183,14 +183,14 @@ def _find_store(given: reading.JournalArguments, *, begins: bool = False) -> Pri
     from agentserver.config.keys.models import Journal
     from agentserver.gateways.principals import document
 
-    if given.journal is not None:
-        return document.principal_file(given.journal)
-    if reading.READERS in project.shared_values() and given.organism is None:
+    if arguments.journal is not None:
+        return document.principal_file(arguments.journal)
+    if reading.READERS in project.shared_values() and arguments.organism is None:
         project.refuse("name the organism with --organism: its principals are stored next to it")
     default = Path(Journal().path)
-    if project.find_organism(given.organism) is None and project.is_file(default):
+    if project.find_organism(arguments.organism) is None and project.is_file(default):
         return document.principal_file(default)
-    main = project.find_organism_or_raise(given.organism)
+    main = project.find_organism_or_raise(arguments.organism)
     seen = project.glimpse(main)
     if seen.engine is not None:
         from agentserver.assembly import shared_principals  # most organisms have a file
@@ -251,9 +251,9 @@ def _suggest(name: str, declared: frozenset[str]) -> str:
 def _check_name(principal: Any, declared: frozenset[str]) -> None:
     from agentserver.core.state import principals
 
-    why = principals.unfit(principal.name, principals.reserved_looks(declared))
-    if why:
-        raise click.ClickException(f"{principal.name!r} {why}, so it cannot be a principal")
+    reason = principals.unfit(principal.name, principals.reserved_looks(declared))
+    if reason:
+        raise click.ClickException(f"{principal.name!r} {reason}, so it cannot be a principal")
     for each in principal.may or ():
         if declared and each not in declared and "." not in each:
             project.refuse(f"--may: no listener is called {each!r}{_suggest(each, declared)}")

@@ -195,8 +195,8 @@ class GracefulEnd:
     def _watch(self) -> None:
         while True:
             due = min(filter(None, (self._unhandled, self._end)), default=None)
-            left = None if due is None else max(0.0, due[0] - time.monotonic())
-            ready, _, _ = select.select([self._reading], [], [], left)
+            remaining = None if due is None else max(0.0, due[0] - time.monotonic())
+            ready, _, _ = select.select([self._reading], [], [], remaining)
             if due is not None and not ready:
                 if due not in (self._unhandled, self._end):
                     continue  # the session has received the signal in the meantime
@@ -303,10 +303,10 @@ class TextFormatter(logging.Formatter):
         """Format the message as one line, with the traceback below it behind a margin."""
         from agentserver.trace.terminal import cut, visible_lines
 
-        where = " ".join(f"{key}={value}" for key, value in _subjects(record))
+        subjects = " ".join(f"{key}={value}" for key, value in _subjects(record))
         text = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
         below = (f"{MARGIN}{line}" for part in _traceback_parts(self, record) for line in visible_lines(part))
-        return "\n".join([cut(f"{text} [{where}]" if where else text), *below])
+        return "\n".join([cut(f"{text} [{subjects}]" if subjects else text), *below])
 
 
 class JsonFormatter(logging.Formatter):

@@ -44,8 +44,8 @@ class Verbs(click.Group):
             near = get_close_matches(args[0], known, 1)
             if not near and len(known) > FEW:
                 raise
-            more = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
-            raise click.UsageError(f"{error.message} {more}", error.ctx) from None
+            hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(known)}."
+            raise click.UsageError(f"{error.message} {hint}", error.ctx) from None
 
 
 F = TypeVar("F", bound="Callable[..., Any]")
@@ -115,7 +115,7 @@ def find_organism_or_raise(path: Path | None) -> Path:
         names = " or ".join(map(str, DEFAULTS))
         raise click.UsageError(
             next(
-                (why for why in map(_explain_unreadable, DEFAULTS) if why),
+                (reason for reason in map(_explain_unreadable, DEFAULTS) if reason),
                 f"there is no {names} here; name a file, or begin with: agentserver init DIR",
             )
         )
@@ -141,9 +141,9 @@ def set_up_logging(secrets: Secrets) -> None:
     """Set up logging, and redact these secrets and earlier ones from logs and errors of the command."""
     ctx = click.get_current_context()
     before = ctx.meta.get(HIDDEN)
-    every = ctx.meta[HIDDEN] = secrets if before is None else before.also(secrets)
-    configure(ctx.obj if isinstance(ctx.obj, Logging) else Logging(), every)
-    ctx.meta[SECRETS] = every.redact
+    combined = ctx.meta[HIDDEN] = secrets if before is None else before.also(secrets)
+    configure(ctx.obj if isinstance(ctx.obj, Logging) else Logging(), combined)
+    ctx.meta[SECRETS] = combined.redact
 
 
 def glimpse(path: Path) -> Glimpse:
@@ -223,15 +223,15 @@ def principal(organism: Organism) -> str:
     """
     from agentserver.core.state import principals
 
-    taken = principals.reserved_looks(bound.listener.name for bound in organism.listeners)
+    reserved = principals.reserved_looks(bound.listener.name for bound in organism.listeners)
     rules = (bound.listener.approval for bound in organism.listeners)
     if "others" in {organism.limits.approvers, *(rule.approvers for rule in rules if rule is not None)}:
-        why = principals.unfit(user(), taken)
-        if why:
-            raise click.ClickException(f"approvers: others: the name of this user, {user()}, {why}")
+        reason = principals.unfit(user(), reserved)
+        if reason:
+            raise click.ClickException(f"approvers: others: the name of this user, {user()}, {reason}")
         return user()
-    free = (f"{PRINCIPALS[-1]}-{number}" for number in range(len(taken) + 1))
-    return next(name for name in (*PRINCIPALS, *free) if not principals.unfit(name, taken))
+    free = (f"{PRINCIPALS[-1]}-{number}" for number in range(len(reserved) + 1))
+    return next(name for name in (*PRINCIPALS, *free) if not principals.unfit(name, reserved))
 
 
 def user() -> str:
@@ -338,7 +338,7 @@ def _replace(path: Path, text: str) -> None:
 def find_missing_walls(organism: Organism) -> Iterator[ConfigMistake]:
     """Report handlers and programs whose isolation this machine cannot provide."""
     sources = {bound.listener.name: bound.source for bound in organism.listeners}
-    asked = [
+    requirements = [
         (bound.source, bool(bound.isolation.ports), False)
         for bound in organism.listeners
         if bound.isolation is not None and not bound.isolation.remote
@@ -347,7 +347,7 @@ def find_missing_walls(organism: Organism) -> Iterator[ConfigMistake]:
         for server in organism.mcp
         if server.isolation is not None and server.tools
     ]
-    if not asked:
+    if not requirements:
         return
     from agentserver.config.findings import ConfigMistake, Severity
     from agentserver.remedies import remedy_of
@@ -356,7 +356,7 @@ def find_missing_walls(organism: Organism) -> Iterator[ConfigMistake]:
 
     code = remedy_of("wall", "lacks") or ConfigCode.ISOLATION.value
 
-    for place, ports, fork in asked:
+    for place, ports, fork in requirements:
         for lacking in missing(ports=ports, fork=fork):
             message = f"this machine lacks {lacking}"
             yield ConfigMistake(code, Severity.ERROR, place.file, place.line, "isolation", message)

@@ -109,15 +109,15 @@ def shapes(organism: Organism, rules: Rules, deliveries: Iterable[Delivery]) -> 
         for each in organism.listeners
         if not policy.classify(each.listener.name).known or _states_roles(policy, each)
     }
-    taken, said = _recorded_leaves(rules, deliveries, unknown)
+    received, sent = _recorded_leaves(rules, deliveries, unknown)
     for name, bound in unknown.items():
         own = (*bound.listener.payloads, *SYSTEM_PAYLOADS)
         answers = [payload for payload in bound.discovered if payload not in own]
         handed = dict(_handed_values(organism, name))
         yield ListenerShape(
             name,
-            _field_shapes(rules, bound.listener.payloads, taken.get(name, ()), handed, argument=True),
-            _field_shapes(rules, answers, said.get(name, ()), {}, argument=False),
+            _field_shapes(rules, bound.listener.payloads, received.get(name, ()), handed, argument=True),
+            _field_shapes(rules, answers, sent.get(name, ()), {}, argument=False),
             bound.listener.agent,
             policy.classify(name).known,
         )
@@ -138,7 +138,7 @@ def _states_roles(policy: Policy, bound: BoundListener) -> bool:
 
 
 def _recorded_leaves(
-    rules: Rules, deliveries: Iterable[Delivery], wanted: Container[str]
+    rules: Rules, deliveries: Iterable[Delivery], names: Container[str]
 ) -> tuple[Seen, Seen]:
     """Collect the values that listeners received in a conversation, and those that they sent."""
     from agentserver.core.decide.intake import read_own
@@ -146,11 +146,11 @@ def _recorded_leaves(
     from agentserver.guards.lineage.reading import Readings, list_task_leaves
 
     readings = Readings(rules.codecs)
-    taken: defaultdict[str, list[Leaf]] = defaultdict(list)
-    said: defaultdict[str, list[Leaf]] = defaultdict(list)
+    received: defaultdict[str, list[Leaf]] = defaultdict(list)
+    sent: defaultdict[str, list[Leaf]] = defaultdict(list)
     for delivery in deliveries:
         codec = rules.codecs.for_root(delivery.root)
-        if codec is None or not (delivery.to in wanted or delivery.sender in wanted):
+        if codec is None or not (delivery.to in names or delivery.sender in names):
             continue
         element = read_own(delivery, codec, rules.bounds)
         if element is None:
@@ -160,9 +160,9 @@ def _recorded_leaves(
             if codec.name == TASK
             else readings[codec.name].read_leaves(element)
         )
-        taken[delivery.to].extend(found)
-        said[delivery.sender].extend(found)
-    return taken, said
+        received[delivery.to].extend(found)
+        sent[delivery.sender].extend(found)
+    return received, sent
 
 
 def _field_shapes(
@@ -186,13 +186,13 @@ def _field_shapes(
         marked.update(path for path, _ in (marks.roles if argument else marks.standings))
         for path, form in () if codec.payload in (Handoff, Task) else _leaf_forms(codec):
             known[path] = form if known.setdefault(path, form) is form else FieldForm.TEXT
-    held: defaultdict[str, list[str]] = defaultdict(list)
+    values: defaultdict[str, list[str]] = defaultdict(list)
     for leaf in seen:
         field = find_covering(known, strip_indices(leaf.path))
         if field is not None and isinstance(leaf.value, str):
-            held[field].append(leaf.value)
+            values[field].append(leaf.value)
     return tuple(
-        FieldShape(path, form, tuple(held[path]))
+        FieldShape(path, form, tuple(values[path]))
         for path, form in known.items()
         if find_covering(marked, path) is None
     )
@@ -215,24 +215,24 @@ def _leaf_forms(codec: Codec) -> Iterator[tuple[str, FieldForm]]:
     from agentserver.provenance.policy.suggestion import FieldForm
 
     if codec.described is not None:
-        stated = dict(list_formats(codec.payload))
+        formats = dict(list_formats(codec.payload))
         for path, form in _record_forms(codec.described.record, ""):
-            yield path, _stated_form(stated.get(path, ""), form)
+            yield path, _stated_form(formats.get(path, ""), form)
         return
-    named = tuple(dict.fromkeys(list_field_paths(codec.payload)))
-    for path in named:
-        if not any(other.startswith(f"{path}.") for other in named):
+    paths = tuple(dict.fromkeys(list_field_paths(codec.payload)))
+    for path in paths:
+        if not any(other.startswith(f"{path}.") for other in paths):
             yield path, FieldForm.TEXT
 
 
-def _stated_form(stated: str, form: FieldForm) -> FieldForm:
+def _stated_form(format_name: str, form: FieldForm) -> FieldForm:
     """Return the form of a text by the format that a foreign schema states; else its own."""
     from agentserver.provenance.evidence.labels import Role
     from agentserver.provenance.policy.schemas import FORMAT_ROLES
     from agentserver.provenance.policy.suggestion import FieldForm
 
     known = {Role.DESTINATION: FieldForm.ADDRESS, Role.TIME: FieldForm.TIME}
-    role = FORMAT_ROLES.get(stated) if form is FieldForm.TEXT else None
+    role = FORMAT_ROLES.get(format_name) if form is FieldForm.TEXT else None
     return form if role is None else known[role]
 
 

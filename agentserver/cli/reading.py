@@ -91,18 +91,18 @@ def journal_option(function: Verb) -> Verb:
     """
 
     @wraps(function)
-    def verb(*, organism: Path | None, journal: Path | None, **more: Any) -> object:
+    def verb(*, organism: Path | None, journal: Path | None, **options: Any) -> object:
         parent = click.get_current_context().parent
         outer = {} if parent is None else parent.params
-        given = JournalArguments(organism or outer.get("organism"), journal or outer.get("journal"))
-        return function(given, **more)
+        arguments = JournalArguments(organism or outer.get("organism"), journal or outer.get("journal"))
+        return function(arguments, **options)
 
-    named = click.option(
+    decorated = click.option(
         "--journal",
         type=project.FILE,
         help="Journal file; the organism's own by default.",
     )
-    return named(project.organism_option(verb))
+    return decorated(project.organism_option(verb))
 
 
 def _show_unredacted(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001 - a callback's signature
@@ -113,17 +113,17 @@ def _show_unredacted(ctx: click.Context, param: click.Parameter, value: bool) ->
 
 def redaction_option(function: Verb) -> Verb:
     """Add the options that name a journal, and the one that shows it with secrets."""
-    wanted = click.option(
+    decorated = click.option(
         "--unredacted",
         is_flag=True,
         expose_value=False,
         callback=_show_unredacted,
         help="Show it even if the organism's files cannot be read, so that not all secrets are known and redacted.",
     )
-    return journal_option(wanted(function))
+    return journal_option(decorated(function))
 
 
-def find_journal(given: JournalArguments) -> Path:
+def find_journal(arguments: JournalArguments) -> Path:
     """Find the journal's file: the named one, or that of the organism, which need not load.
 
     Without an organism, the default path of a new one is used. Ends the command when there is no file, and when
@@ -131,15 +131,15 @@ def find_journal(given: JournalArguments) -> Path:
     """
     from agentserver.config.keys.models import Journal
 
-    if given.journal is not None:
-        return given.journal
+    if arguments.journal is not None:
+        return arguments.journal
     if READERS in project.shared_values():
         project.refuse("this needs a journal file: name one with --journal")
     default = Path(Journal().path)
-    file = project.find_organism(given.organism)
+    file = project.find_organism(arguments.organism)
     if file is None and project.is_file(default):
         return default
-    file = project.find_organism_or_raise(given.organism)
+    file = project.find_organism_or_raise(arguments.organism)
     seen = project.glimpse(file)
     if seen.engine is not None:
         project.refuse("the organism keeps its conversations in a database: this needs a journal file")
@@ -151,13 +151,13 @@ def find_journal(given: JournalArguments) -> Path:
 def journal_of(seen: Glimpse, file: Path) -> Path:
     """Return the journal that an organism's file names. Ends the command if that cannot be read."""
     if seen.journal is None:
-        why = seen.astray or seen.unread or f"{file}: journal: it cannot be read"
-        more = "which journal the organism has is not known: name it with --journal"
-        project.refuse(*why.split("\n"), more)
+        reason = seen.astray or seen.unread or f"{file}: journal: it cannot be read"
+        hint = "which journal the organism has is not known: name it with --journal"
+        project.refuse(*reason.split("\n"), hint)
     return seen.journal
 
 
-def find_source(given: JournalArguments) -> Source:
+def find_source(arguments: JournalArguments) -> Source:
     """Find what a verb reads: a named journal, the program's engine, or that of the organism.
 
     Ends the command if it finds no source.
@@ -165,13 +165,13 @@ def find_source(given: JournalArguments) -> Source:
     from agentserver.engines.sqlite.file import read_journal as open_file
 
     readers = project.shared_values().get(READERS)
-    if readers is not None and given.journal is None:
+    if readers is not None and arguments.journal is None:
         return Source(None, readers)
-    file = project.find_organism(given.organism) if given.journal is None else None
+    file = project.find_organism(arguments.organism) if arguments.journal is None else None
     keys = None if file is None else project.glimpse(file).engine
     if keys is not None:
         return _database(keys)
-    path = find_journal(given)
+    path = find_journal(arguments)
     return Source(path, partial(open_file, path))
 
 
@@ -186,24 +186,24 @@ def _database(keys: Postgres) -> Source:
 
 
 @contextmanager
-def open_reader(kept: Source, guards: Sequence[CoreGuard] = ()) -> Iterator[EngineReader]:
+def open_reader(source: Source, guards: Sequence[CoreGuard] = ()) -> Iterator[EngineReader]:
     """Open a reader, also while a server writes. An unreadable source ends the command."""
-    with report_storage_errors(), kept.open(guards) as reader:
+    with report_storage_errors(), source.open(guards) as reader:
         yield reader
 
 
 @contextmanager
-def open_given(given: JournalArguments, guards: Sequence[CoreGuard] = ()) -> Iterator[EngineReader]:
+def open_given(arguments: JournalArguments, guards: Sequence[CoreGuard] = ()) -> Iterator[EngineReader]:
     """Open what a verb reads (``find_source``, ``open_reader``)."""
-    with open_reader(find_source(given), guards) as reader:
+    with open_reader(find_source(arguments), guards) as reader:
         yield reader
 
 
 @contextmanager
-def open_redacted(given: JournalArguments) -> Iterator[tuple[EngineReader, Secrets]]:
+def open_redacted(arguments: JournalArguments) -> Iterator[tuple[EngineReader, Secrets]]:
     """Open what a verb reads, with the secrets to redact from it (``find_source_and_secrets``)."""
-    kept, secrets = find_source_and_secrets(given)
-    with open_reader(kept) as reader:
+    source, secrets = find_source_and_secrets(arguments)
+    with open_reader(source) as reader:
         yield reader, secrets
 
 
@@ -216,11 +216,11 @@ def print_visible(texts: Iterable[str], redact: Callable[[str], str], *, whole: 
             click.echo(line)
 
 
-def leave(kept: Source, put: Callable[[Any, float], T]) -> T:
+def leave(source: Source, put: Callable[[Any, float], T]) -> T:
     """Store an operator's decision durably, or read notes, also while servers use the journal or the database.
 
     Args:
-        kept: where.
+        source: the journal or database.
         put: uses a connection and the time, which is that of the database's clock where there is one, and returns what
             this function returns.
 
@@ -229,13 +229,13 @@ def leave(kept: Source, put: Callable[[Any, float], T]) -> T:
     from agentserver.engines.sqlite import maintenance
 
     with report_storage_errors():
-        if kept.shared is not None:
+        if source.shared is not None:
             from agentserver.engines.postgres.operations import changing, read_time  # needs an extra
 
-            with changing(kept.shared) as connection:
+            with changing(source.shared) as connection:
                 return put(connection, read_time(connection))
-        if kept.path is not None:
-            return maintenance.leave(kept.path, lambda connection: put(connection, time.time()))
+        if source.path is not None:
+            return maintenance.leave(source.path, lambda connection: put(connection, time.time()))
     return project.refuse("this engine accepts no decisions from the command line")
 
 
@@ -266,7 +266,7 @@ def report_storage_errors() -> Iterator[None]:
         project.refuse(f"the journal cannot be read: {error}")
 
 
-def find_source_and_secrets(given: JournalArguments) -> tuple[Source, Secrets]:
+def find_source_and_secrets(arguments: JournalArguments) -> tuple[Source, Secrets]:
     """Find what a verb reads, and the secrets of the organism that is named or found here.
 
     The organism need not load, and none of its code runs. Without an organism, a note on standard error says
@@ -275,19 +275,19 @@ def find_source_and_secrets(given: JournalArguments) -> tuple[Source, Secrets]:
     """
     from agentserver.config.yaml.secrets import Secrets
 
-    file = project.find_organism(given.organism)
+    file = project.find_organism(arguments.organism)
     if file is None:
-        kept = find_source(given)
+        source = find_source(arguments)
         note = "no organism is known here, so its secrets are not redacted; name it with --organism"
         click.echo(note, err=True)
-        return kept, Secrets()
+        return source, Secrets()
     seen = project.glimpse(file)
     if seen.unread and not project.shared_values().get(UNREDACTED):
         note = "so not all of its secrets are known, and nothing is shown; --unredacted shows it anyway"
         project.refuse(*seen.unread.split("\n"), note)
     if seen.unread:
         click.echo(f"{seen.unread}\nnot all of its secrets are known and redacted", err=True)
-    return find_source(given), seen.secrets
+    return find_source(arguments), seen.secrets
 
 
 def read_each(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
@@ -324,17 +324,17 @@ def find_conversation(reader: EngineReader, prefix: str) -> str:
     return only_match(reader.find(prefix), f"conversations begin with {prefix!r}")
 
 
-def only_match(found: Sequence[T], what: str) -> T:
-    """Return the only match, or end the command with the number of matches; ``what`` describes them."""
+def only_match(found: Sequence[T], description: str) -> T:
+    """Return the only match, or end the command with the number of matches; ``description`` describes them."""
     if len(found) != 1:
-        project.refuse(f"{len(found) or 'no'} {what}")
+        project.refuse(f"{len(found) or 'no'} {description}")
     return found[0]
 
 
 def find_match(
     found: Iterable[T],
     prefix: str,
-    what: str,
+    description: str,
     *,
     decides: bool = False,
     id_of: Callable[[T], str] = attrgetter("id"),
@@ -344,12 +344,12 @@ def find_match(
     Args:
         found: items.
         prefix: beginning of the id.
-        what: describes the matches, as in "messages wait under".
+        description: describes the matches, as in "messages wait under".
         decides: whether the user decides about the item: a prefix below ``MIN_ID`` is then refused, because the
             intended item may be gone, and this another one.
         id_of: returns the id of an item.
     """
-    one = only_match([each for each in found if id_of(each).startswith(prefix)], f"{what} {prefix!r}")
+    one = only_match([each for each in found if id_of(each).startswith(prefix)], f"{description} {prefix!r}")
     if decides and len(prefix) < MIN_ID:
         project.refuse(f"{prefix!r} is too short: give at least {MIN_ID} characters")
     return one
@@ -367,10 +367,10 @@ def list_options(function: Verb) -> Verb:
     """
 
     @wraps(function)
-    def verb(*args: Any, as_json: bool, limit: int, **more: Any) -> object:
+    def verb(*args: Any, as_json: bool, limit: int, **options: Any) -> object:
         if click.get_current_context().invoked_subcommand is not None:
             return None
-        return function(*args, lists=ListPrinter(as_json, limit), **more)
+        return function(*args, lists=ListPrinter(as_json, limit), **options)
 
     limit = click.option(
         "--limit",

@@ -39,9 +39,9 @@ HYPOTHETICAL = "  from here on: verdicts of these rules on recorded messages tha
     help="Write the one CONVERSATION to FILE (.json), and next to it a pytest test that decides it again.",
 )
 def command(
-    given: reading.JournalArguments,
+    arguments: reading.JournalArguments,
     conversations: tuple[str, ...],
-    **asked: Any,
+    **options: Any,
 ) -> None:
     """Decide CONVERSATIONs, or every conversation of the journal, again under the current organism.
 
@@ -51,33 +51,35 @@ def command(
     With --against: lists the recorded messages that other rules would have blocked, asked about or let through;
     exit code 1 if there are any.
     """
-    _check_options(conversations, asked)
-    loaded = project.load(given.organism)
+    _check_options(conversations, options)
+    loaded = project.load(arguments.organism)
     rules = project.server(loaded).rules
-    kept = reading.find_source(given)
-    other = _load_other(loaded, asked)
+    source = reading.find_source(arguments)
+    other = _load_other(loaded, options)
     say = _redacting_printer(loaded, other)
     report: _Comparison | _WhatIf = _Comparison(say, rules)
     if other is not None:
         report = _WhatIf(say, rules, project.server(other).rules)
-    with reading.open_reader(kept) as reader:
+    with reading.open_reader(source) as reader:
         for recorded in _read_recorded(reader, conversations):
             altered = reader.find_altered(recorded)
             report.take(recorded, altered)
-            if asked["save"] and altered is not None:
+            if options["save"] and altered is not None:
                 project.refuse("it was altered; nothing is saved")
-            if asked["save"]:
+            if options["save"]:
                 _save(
-                    recorded, asked["save"], (project.find_organism_or_raise(given.organism), loaded.secrets)
+                    recorded,
+                    options["save"],
+                    (project.find_organism_or_raise(arguments.organism), loaded.secrets),
                 )
     say(report.total())
     project.exit_command(ExitCode.FOUND if report.different else 0)
 
 
-def _check_options(conversations: Sequence[str], asked: dict[str, Any]) -> None:
-    if sum(asked[name] is not None for name in ("against", "save")) > 1:
+def _check_options(conversations: Sequence[str], options: dict[str, Any]) -> None:
+    if sum(options[name] is not None for name in ("against", "save")) > 1:
         raise click.UsageError("--against and --save exclude each other")
-    if asked["save"] and len(conversations) != 1:
+    if options["save"] and len(conversations) != 1:
         raise click.UsageError("--save takes exactly one CONVERSATION")
 
 
@@ -92,15 +94,15 @@ def _redacting_printer(*organisms: Organism | None) -> Callable[[str], None]:
     return say
 
 
-def _load_other(loaded: Organism, asked: dict[str, Any]) -> Organism | None:
+def _load_other(loaded: Organism, options: dict[str, Any]) -> Organism | None:
     """Load the organism to compare with, if any."""
     from agentserver import config
 
-    if asked["against"] is None:
+    if options["against"] is None:
         return None
     # Both may have modules of the same names. The first organism keeps its own in use.
     config.forget(loaded)
-    return project.load(asked["against"])
+    return project.load(options["against"])
 
 
 def _read_recorded(reader: EngineReader, prefixes: Sequence[str]) -> Iterator[RecordedConversation]:
@@ -168,8 +170,8 @@ class _WhatIf:
         parted = False
         for difference in (one for one in report.differences if one.differs):
             self._changes[difference.now] += 1
-            first, *more = _difference_lines(difference)
-            for line in (f"{recorded.beginning.id}: {first}", *more):
+            first, *continuation = _difference_lines(difference)
+            for line in (f"{recorded.beginning.id}: {first}", *continuation):
                 self._say(line)
             if difference.parts and not parted:
                 parted = True
@@ -177,9 +179,9 @@ class _WhatIf:
         if report.lost is not None:
             self._skip(recorded, f"compared up to the first step that is decided differently: {report.lost}")
 
-    def _skip(self, recorded: RecordedConversation, why: str) -> None:
+    def _skip(self, recorded: RecordedConversation, reason: str) -> None:
         self._unknown += 1
-        self._say(f"{recorded.beginning.id}: {why}")
+        self._say(f"{recorded.beginning.id}: {reason}")
 
     def total(self) -> str:
         """Format the last line."""
@@ -196,10 +198,10 @@ def _difference_lines(difference: Difference) -> Iterator[str]:
     place = " ".join(filter(None, (difference.sender, "->", difference.to or "?", difference.root)))
     from agentserver.core.records.wording import WORDING
 
-    first, *more = WORDING.lines(difference.why) or ("",)
+    first, *continuation = WORDING.lines(difference.why) or ("",)
     treated = f"was {difference.then}, would have been {difference.now}"
     yield f"step {difference.version}: {place}: {treated}{f' ({first})' if first else ''}"
-    yield from (f"    {line}" for line in more)
+    yield from (f"    {line}" for line in continuation)
 
 
 def _save(recorded: RecordedConversation, target: Path, organism: tuple[Path, Secrets]) -> None:
@@ -223,11 +225,11 @@ def _save(recorded: RecordedConversation, target: Path, organism: tuple[Path, Se
         )
     name = export.name_test(target.stem)
     test = target.with_name(f"test_{name}.py")
-    where = os.path.relpath(path.resolve(), target.parent.resolve()).replace(os.sep, "/")
+    relative = os.path.relpath(path.resolve(), target.parent.resolve()).replace(os.sep, "/")
     project.write(target, export.dump(recorded).decode(), private=True)
     project.say(f"{target}: {len(recorded.steps)} steps; read it before you share it")
     if test.exists():
         project.say(f"{test}: exists already and is not changed")
         return
-    project.write(test, export.write_test(target.name, where), private=True)
+    project.write(test, export.write_test(target.name, relative), private=True)
     project.say(f"{test}: run it with pytest")

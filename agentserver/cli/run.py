@@ -182,10 +182,10 @@ def _choose_input(
         return plain, contextlib.nullcontext()
     from agentserver.gateways.console.prompt import ListenerCompleter, PromptLines, history
 
-    past, trouble = history(history_file(os.environ), server.organism.secrets.redact)
+    entered, trouble = history(history_file(os.environ), server.organism.secrets.redact)
     if trouble:
         screen.say(trouble)
-    prompt = PromptLines(ListenerCompleter(console.takers, console.ids), past)
+    prompt = PromptLines(ListenerCompleter(console.takers, console.ids), entered)
     return prompt, prompt.above()
 
 

@@ -32,13 +32,13 @@ class _Row(NamedTuple):
 )
 @reading.journal_option
 @reading.list_options
-def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+def command(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
     """List the schedules of the organism, with the time at which each is due next, in UTC."""
     from agentserver.ports.schedules import find_state
 
-    now, orders = _read_engine(given)
+    now, orders = _read_engine(arguments)
     rows = []
-    for one in project.load(given.organism).schedules:
+    for one in project.load(arguments.organism).schedules:
         about = [each for each in orders if each.schedule == one.name]
         state = find_state(about)
         paused = state if state is not None and state.kind == "paused" else None
@@ -50,48 +50,50 @@ def command(given: reading.JournalArguments, *, lists: reading.ListPrinter) -> N
 @command.command("run")
 @click.argument("name")
 @reading.journal_option
-def run(given: reading.JournalArguments, name: str) -> None:
+def run(arguments: reading.JournalArguments, name: str) -> None:
     """Send the message of schedule NAME now, also while it is paused, in a conversation of your own.
 
     It waits until an earlier message of the schedule is done, and counts as one for its overlap.
     """
-    _order(given, name, "run")
+    _order(arguments, name, "run")
     click.echo(f"{name}: one message is ordered; {reading.PICKUP}")
 
 
 @command.command("pause")
 @click.argument("name")
 @reading.journal_option
-def pause(given: reading.JournalArguments, name: str) -> None:
+def pause(arguments: reading.JournalArguments, name: str) -> None:
     """Pause schedule NAME at all servers until it is resumed. Due times until then are never sent."""
-    _order(given, name, "paused")
+    _order(arguments, name, "paused")
     click.echo(f"{name} is paused")
 
 
 @command.command("resume")
 @click.argument("name")
 @reading.journal_option
-def resume(given: reading.JournalArguments, name: str) -> None:
+def resume(arguments: reading.JournalArguments, name: str) -> None:
     """Resume schedule NAME with its next due time."""
-    _order(given, name, "resumed")
+    _order(arguments, name, "resumed")
     click.echo(f"{name} is resumed")
 
 
-def _order(given: reading.JournalArguments, name: str, kind: OrderKind) -> None:
+def _order(arguments: reading.JournalArguments, name: str, kind: OrderKind) -> None:
     """Leave an order in the engine, unless it changes nothing."""
     from agentserver.config.findings import did_you_mean
     from agentserver.engines.journal import records
     from agentserver.ports.schedules import ScheduleOrder, find_state
 
-    known = [one.name for one in project.load(given.organism).schedules]
+    known = [one.name for one in project.load(arguments.organism).schedules]
     if name not in known:
         project.refuse(f"the organism has no schedule {name!r}", *filter(None, (did_you_mean(name, known),)))
-    state = find_state([each for each in _read_engine(given)[1] if each.schedule == name])
+    state = find_state([each for each in _read_engine(arguments)[1] if each.schedule == name])
     paused = state is not None and state.kind == "paused"
     if kind == ("paused" if paused else "resumed"):
         project.refuse(f"{name} is {'paused already' if paused else 'not paused'}")
     order = partial(ScheduleOrder, name, kind, project.user())
-    reading.leave(reading.find_source(given), lambda connection, at: records.put_order(connection, order(at)))
+    reading.leave(
+        reading.find_source(arguments), lambda connection, at: records.put_order(connection, order(at))
+    )
 
 
 def _read_engine(given: reading.JournalArguments) -> tuple[float, Sequence[ScheduleOrder]]:
@@ -115,8 +117,8 @@ def _line(row: _Row) -> str:
         states.append(f"paused by {row.paused.by} at {reading.format_time(row.paused.at)}")
     if row.ordered:
         states.append("run ordered")
-    said = "".join(f", {each}" for each in states)
-    return f"{reading.format_time(row.due)}  {one.name} -> {one.listener}  {one.recurrence}  {rules}{said}"
+    suffix = "".join(f", {each}" for each in states)
+    return f"{reading.format_time(row.due)}  {one.name} -> {one.listener}  {one.recurrence}  {rules}{suffix}"
 
 
 def _fields(row: _Row) -> dict[str, object]:

@@ -40,23 +40,25 @@ def schemas_command(organism: Path | None, output: Path, *, check: bool) -> None
     """
     loaded = project.load(organism)
     codecs = project.server(loaded).rules.codecs
-    wanted = {output / name: text for bound in loaded.listeners for name, text in schema_files(bound, codecs)}
+    contents = {
+        output / name: text for bound in loaded.listeners for name, text in schema_files(bound, codecs)
+    }
     for bound in loaded.listeners:
         for line in derived_names(bound, codecs):
             project.say(line)
     own = {bound.schema for bound in loaded.listeners if bound.schema is not None}
-    wanted = {path: text for path, text in wanted.items() if path.resolve() not in own}
-    stale = [path for path, text in wanted.items() if not _is_current(path, text)]
+    contents = {path: text for path, text in contents.items() if path.resolve() not in own}
+    stale = [path for path, text in contents.items() if not _is_current(path, text)]
     for path in stale:
         if check:
             project.say(f"{path}: {'out of date' if path.exists() else 'missing'}")
         else:
-            project.write(path, wanted[path])
+            project.write(path, contents[path])
             project.say(f"wrote {path}")
     if check and stale:
         project.say("agentserver schemas writes the missing and outdated files", err=True)
         project.exit_command(ExitCode.FOUND)
-    project.say(f"{len(wanted) - len(stale)} of {len(wanted)} files were current")
+    project.say(f"{len(contents) - len(stale)} of {len(contents)} files were current")
 
 
 def schema_files(bound: BoundListener, codecs: Codecs) -> Iterator[tuple[Path, str]]:

@@ -71,7 +71,7 @@ class SendOptions(NamedTuple):
     is_flag=True,
     help="Allow the token on an unencrypted connection, if something else encrypts it.",
 )
-def command(message: str, url: str, token_file: Path | None, **asked: Any) -> None:
+def command(message: str, url: str, token_file: Path | None, **options: Any) -> None:
     """Send MESSAGE, a JSON object or XML, to a served organism and print the answer as JSON.
 
     MESSAGE is the text itself, or - for standard input. A message sent before a connection was lost is not sent
@@ -82,8 +82,8 @@ def command(message: str, url: str, token_file: Path | None, **asked: Any) -> No
     the door or a listener has refused, 2 when no door can be reached, 3 without an answer in time, 4 while a
     person has to approve.
     """
-    plain = asked.pop("plain")
-    sending = SendOptions(**asked)
+    plain = options.pop("plain")
+    sending = SendOptions(**options)
     token, data = project.read_token(token_file), _read_message(message)
     import anyio
 
@@ -118,8 +118,8 @@ async def _send(client: Client, message: Message, sending: SendOptions) -> int:
         for fault in error.faults:
             project.say(f"{fault.get('pointer') or '/'}: {fault.get('rule', '')}", err=True)
         return ExitCode.FOUND
-    except _NoAnswerError as left:
-        return _report_unanswered(left, sending)
+    except _NoAnswerError as unanswered:
+        return _report_unanswered(unanswered, sending)
     except TimeoutError:
         project.say(f"no conversation was opened within {sending.within:g} s; nothing was sent", err=True)
         return ExitCode.SILENT
@@ -141,20 +141,20 @@ async def _exchange(client: Client, message: Message, sending: SendOptions) -> R
         )
     if sending.keep:
         project.say(f"conversation {conversation.id}", err=True)
-    ended = own and not sending.keep
+    closes = own and not sending.keep
     try:
         within = until - anyio.current_time()
         return await _ask(conversation, message, sending, within)
     except UnansweredError as error:
-        ended = False
+        closes = False
         raise _NoAnswerError(conversation.id, error) from error
     except anyio.get_cancelled_exc_class():
-        if ended:
+        if closes:
             project.say(f"interrupted; the message continues in conversation {conversation.id}", err=True)
-        ended = False
+        closes = False
         raise
     finally:
-        if ended:
+        if closes:
             await _close(conversation)
 
 
@@ -254,10 +254,10 @@ class _NoAnswerError(Exception):
         self.conversation, self.unanswered = conversation, unanswered
 
 
-def _report_unanswered(left: _NoAnswerError, sending: SendOptions) -> int:
+def _report_unanswered(unanswered: _NoAnswerError, sending: SendOptions) -> int:
     """Report what an unanswered message waits for, and how to resume. Returns the exit code."""
     project.say(f"no answer within {sending.within:g} s; the message is still being handled", err=True)
-    for one in left.unanswered.waits:
+    for one in unanswered.unanswered.waits:
         project.say(
             f"a message to {one.to} waits for a person until {format_time(one.until)}:"
             f" agentserver approvals show {one.approval} shows how to approve it",
@@ -265,10 +265,10 @@ def _report_unanswered(left: _NoAnswerError, sending: SendOptions) -> int:
         )
     project.say(
         "to wait for its answer again, send the same message with"
-        f" --conversation {left.conversation} --key {left.unanswered.key}",
+        f" --conversation {unanswered.conversation} --key {unanswered.unanswered.key}",
         err=True,
     )
-    return ExitCode.WAITING if left.unanswered.waits else ExitCode.SILENT
+    return ExitCode.WAITING if unanswered.unanswered.waits else ExitCode.SILENT
 
 
 async def _close(conversation: RemoteConversation) -> None:

@@ -210,8 +210,8 @@ def command(organism: Path | None, *, console: bool, reloads: bool) -> None:
     hangups = Hangups(watches=reloads)
     loaded = project.load(organism)
     if loaded.door is None:
-        why = f"{loaded.files[0]}: has no http:, which sets the address of the door"
-        project.refuse(f"{why} (a line 'http: {{}}' opens it at 127.0.0.1:8420)")
+        reason = f"{loaded.files[0]}: has no http:, which sets the address of the door"
+        project.refuse(f"{reason} (a line 'http: {{}}' opens it at 127.0.0.1:8420)")
     require("agentserver serve", "http")
     if loaded.provenance is not None:
         from agentserver.provenance.arrays import import_numpy  # most organisms have none
@@ -248,9 +248,9 @@ class _Doorway:
         keys, port = self.keys, self.listening.getsockname()[1]
         local = ip_address(keys.host).is_loopback
         hosts, origins = names(port, keys.public_url or "", local=local, secure=self.secure is not None)
-        most = room_for(CONNECTIONS)
+        limit = room_for(CONNECTIONS)
         foreign = frozenset(map(str.lower, keys.cors))
-        options = DoorOptions(hosts, origins, body=keys.body, connections=most, idle=keys.idle)
+        options = DoorOptions(hosts, origins, body=keys.body, connections=limit, idle=keys.idle)
         return replace(options, root=keys.root_path, foreign=foreign, logs=keys.access_log)
 
     def url(self) -> str:
@@ -280,8 +280,8 @@ def _serve(organism: Organism, doorway: _Doorway, *, console: bool, hangups: Han
     server.stream.attach(metrics)
 
     def metrics_text() -> bytes:
-        waiting, watchers = len(server.approvals()), len(door.holding)
-        return metrics.text(server.queues(), waiting, watchers, server.lost, server.answer_differences)
+        pending, watchers = len(server.approvals()), len(door.holding)
+        return metrics.text(server.queues(), pending, watchers, server.lost, server.answer_differences)
 
     door = HttpDoor(server, options, keeper, parts, metrics=metrics_text, name=organism.name)
     session_end = open_console(server, ending) if console else partial(_close_on_signal, ending, server, door)

@@ -50,7 +50,7 @@ def _file(option: str, text: str) -> Callable[[F], F]:
     help="Concurrent calls per server, each in a process; the listener's concurrency by default.",
 )
 @project.organism_option
-def command(listener: str, organism: Path | None, **said: Any) -> None:
+def command(listener: str, organism: Path | None, **options: Any) -> None:
     """Handle the calls of LISTENER, which has isolation: remote, until a signal. Needs the extra client.
 
     A principal of the role worker shows its token: agentserver principals add NAME --role worker --listener
@@ -69,12 +69,12 @@ def command(listener: str, organism: Path | None, **said: Any) -> None:
 
     require("agentserver worker", "client")
     found = _read_listener(project.find_organism_or_raise(organism), listener)
-    token = project.read_token(said["token_file"])
-    tls = _tls(said["ca"], said["certificate"])
-    https = [_connect(url, token, tls) for url in dict.fromkeys(said["servers"])]
+    token = project.read_token(options["token_file"])
+    tls = _tls(options["ca"], options["certificate"])
+    https = [_connect(url, token, tls) for url in dict.fromkeys(options["servers"])]
     process.collect_as_usual()
     try:
-        refused = anyio.run(_handle, found, https, said["processes"])
+        refused = anyio.run(_handle, found, https, options["processes"])
     except WallError as error:
         project.refuse(str(error))
     except asyncio.CancelledError:  # by a second signal

@@ -75,24 +75,24 @@ def read_labels(text: str, name: str) -> Labels:
         text: the file's text; empty lines and what follows ``#`` count for nothing.
         name: the file's name for error messages.
     """
-    whole: set[str] = set()
+    attacks: set[str] = set()
     benign: set[str] = set()
     steps: list[tuple[str, int]] = []
     for number, line in enumerate(text.splitlines(), 1):
-        said = line.partition("#")[0].strip()
-        found = _LINE.fullmatch(said)
-        if not said:
+        content = line.partition("#")[0].strip()
+        found = _LINE.fullmatch(content)
+        if not content:
             continue
         if found is None or (found["mark"] == "benign" and found["step"]):
             raise LabelError(f"{name}:{number}: write attack ID, attack ID STEP or benign ID")
         if found["step"]:
             steps.append((found["id"], int(found["step"])))
         else:
-            (whole if found["mark"] == "attack" else benign).add(found["id"])
-    both = sorted(whole & benign)
+            (attacks if found["mark"] == "attack" else benign).add(found["id"])
+    both = sorted(attacks & benign)
     if both:
         raise LabelError(f"{name}: {both[0]} is marked as attack and as benign")
-    return Labels(frozenset(whole), tuple(steps), frozenset(benign))
+    return Labels(frozenset(attacks), tuple(steps), frozenset(benign))
 
 
 class Fate(StrEnum):

@@ -142,8 +142,8 @@ def format_junit(report: BacktestReport) -> bytes:
         case = _case(conversations, "backtest.conversations", _clean(report, counts.id))
         if counts.unjudged:
             etree.SubElement(case, "error", message=_clean(report, counts.unjudged))
-        said = f"{format_amount(counts.calls, 'call')}, {counts.stopped} stopped"
-        etree.SubElement(case, "system-out").text = said
+        summary = f"{format_amount(counts.calls, 'call')}, {counts.stopped} stopped"
+        etree.SubElement(case, "system-out").text = summary
     root = etree.Element("testsuites", name=_clean(report, f"backtest of {report.policy}"))
     for suite in (conditions, conversations):
         suite.set("tests", str(len(suite)))
@@ -173,10 +173,10 @@ def summarise(found: Tally) -> Iterator[str]:
     """Yield a line for the honest calls, one for the attacks, and one for each conversation that was not judged."""
     passed = MEASURES["benign"].part(found)
     share = f" ({format_share(passed, found.honest)})" if found.honest else ""
-    asked, refused = found.stopped[Fate.ASKED], found.stopped[Fate.REFUSED]
+    held_up, refused = found.stopped[Fate.ASKED], found.stopped[Fate.REFUSED]
     yield (
         f"honest: {passed} of {format_amount(found.honest, 'call')} run without a question{share};"
-        f" {asked} asked about, {refused} refused"
+        f" {held_up} asked about, {refused} refused"
     )
     if found.attacks:
         share = format_share(found.stopped_attacks, found.attacks)
@@ -223,14 +223,14 @@ def _by_fate(counts: Counter[tuple[str, Fate]], fates: Sequence[Fate]) -> list[t
 
 def _describe_stop(one: StoppedCall) -> tuple[str, ...]:
     call = one.call
-    why = ", ".join(
+    causes = ", ".join(
         f"{cause.rule} at {cause.field}" if cause.field else cause.rule for cause in call.new.causes
     )
-    made = f"{call.sender} -> {call.listener}" if call.sender else call.listener
+    route = f"{call.sender} -> {call.listener}" if call.sender else call.listener
     now = "" if call.current is None else str(call.current.fate)
-    fate = f"{call.new.fate}: {why}" if why else str(call.new.fate)
+    fate = f"{call.new.fate}: {causes}" if causes else str(call.new.fate)
     shown = one.conversation if "/" in one.conversation else one.conversation[:12]
-    return shown, str(call.step), made, fate, now, "attack" if one.attack else ""
+    return shown, str(call.step), route, fate, now, "attack" if one.attack else ""
 
 
 LINES: Final = 200
@@ -258,12 +258,14 @@ class Effect(NamedTuple):
         """Describe the effect, of so many honest calls; ``active`` lines have it now, others would."""
         saved, missed = abs(self.saved), abs(self.missed)
         stem = ("saves", "stops", "lets pass") if active else ("would save", "would stop", "would let pass")
-        said = [f"{stem[0] if self.saved > 0 else stem[1]} {saved} of {honest} honest calls"] if saved else []
+        parts = (
+            [f"{stem[0] if self.saved > 0 else stem[1]} {saved} of {honest} honest calls"] if saved else []
+        )
         if missed:
-            said.append(
+            parts.append(
                 f"{stem[2] if self.missed > 0 else stem[1]} {missed} attack{'' if missed == 1 else 's'}"
             )
-        return ", ".join(said) or "changes no call here"
+        return ", ".join(parts) or "changes no call here"
 
 
 def measure_lines(suggestion: Suggestion, judge: Callable[[Suggestion], Tally]) -> dict[Place, str]:
@@ -271,16 +273,16 @@ def measure_lines(suggestion: Suggestion, judge: Callable[[Suggestion], Tally]) 
 
     A line that is not active and makes no difference gets no note.
     """
-    whole = judge(suggestion)
+    complete = judge(suggestion)
     notes: dict[Place, str] = {}
     for place, active in suggestion.list_places()[:LINES]:
         other = judge(suggestion.switch(place))
-        with_it, without = (whole, other) if active else (other, whole)
+        with_it, without = (complete, other) if active else (other, complete)
         effect = Effect(
             _passed(with_it) - _passed(without), without.stopped_attacks - with_it.stopped_attacks
         )
         if active or any(effect):
-            notes[place] = effect.describe(whole.honest, active=active)
+            notes[place] = effect.describe(complete.honest, active=active)
     return notes
 
 
@@ -296,16 +298,16 @@ def describe_whole(tally: Tally) -> str:
 
 def shape_tools(conversations: Iterable[ForeignConversation]) -> Iterator[ListenerShape]:
     """Yield the tools of recorded conversations, with the fields of their arguments and outputs."""
-    taken: defaultdict[str, _Fields] = defaultdict(_Fields)
-    said: defaultdict[str, _Fields] = defaultdict(_Fields)
+    inputs: defaultdict[str, _Fields] = defaultdict(_Fields)
+    outputs: defaultdict[str, _Fields] = defaultdict(_Fields)
     for conversation in conversations:
         for event in conversation.events:
             if isinstance(event, ToolCall):
-                taken[event.tool].add(event.arguments)
+                inputs[event.tool].add(event.arguments)
             elif isinstance(event, ToolResult):
-                said[event.tool].add(event.output)
-    for name in dict.fromkeys((*taken, *said)):
-        yield ListenerShape(name, tuple(taken[name].shapes()), tuple(said[name].shapes()))
+                outputs[event.tool].add(event.output)
+    for name in dict.fromkeys((*inputs, *outputs)):
+        yield ListenerShape(name, tuple(inputs[name].shapes()), tuple(outputs[name].shapes()))
 
 
 class _Fields:

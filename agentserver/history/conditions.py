@@ -119,12 +119,12 @@ class Condition(NamedTuple):
             holds = _OPERATORS[self.sign](Fraction(part), self.bound)
             return ConditionResult(self, holds, f"{part} {measure.about}")
         assert measure.whole is not None
-        whole = measure.whole(tally)
-        if not whole:
+        total = measure.whole(tally)
+        if not total:
             return ConditionResult(self, True, f"there is no {measure.of}")
-        share = Fraction(part, whole)
-        said = f"{part} of {whole} {measure.about} ({format_share(part, whole)})"
-        return ConditionResult(self, _OPERATORS[self.sign](share, self.bound), said)
+        share = Fraction(part, total)
+        shown = f"{part} of {total} {measure.about} ({format_share(part, total)})"
+        return ConditionResult(self, _OPERATORS[self.sign](share, self.bound), shown)
 
 
 class ConditionResult(NamedTuple):
@@ -171,9 +171,9 @@ UNJUDGED: Final = "unjudged>0"
 """Condition in force unless another one bounds the same measure."""
 
 
-def format_share(part: int, whole: int) -> str:
+def format_share(part: int, total: int) -> str:
     """Format a share in percent with one digit, never rounded up to 100 % or down to 0 %."""
-    tenths = (part * 2000 + whole) // (2 * whole)
-    tenths = min(tenths, 999) if part < whole else tenths
+    tenths = (part * 2000 + total) // (2 * total)
+    tenths = min(tenths, 999) if part < total else tenths
     tenths = max(tenths, 1) if part else tenths
     return f"{tenths // 10}.{tenths % 10} %"

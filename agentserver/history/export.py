@@ -66,9 +66,9 @@ def texts(recorded: RecordedConversation) -> Iterator[tuple[int, str]]:
     """
     for step in recorded.steps:
         yield step.version, _object(_step_row(step), 0)
-        said = [text for data in (step.cause, step.records) for text in _leaves(json.loads(data))]
-        said += [_show(data) for data in (step.cause, step.records, *step.gone_out())]
-        yield step.version, "\n".join(said)
+        parts = [text for data in (step.cause, step.records) for text in _leaves(json.loads(data))]
+        parts += [_show(data) for data in (step.cause, step.records, *step.gone_out())]
+        yield step.version, "\n".join(parts)
 
 
 def find_secret(recorded: RecordedConversation, redact: Callable[[str], str]) -> int | None:

@@ -73,8 +73,8 @@ def _read_lines(data: bytes, refused: RefusedJson) -> Iterator[ForeignConversati
             spans += _read_line(line, f"line {number}") if line.strip() else ()
         yield from _read_traces(spans)
         return
-    said = f"line {refused.line}: {refused.rule}" if refused.line else refused.rule
-    raise HistoryError(f"{said}; expected {KINDS}" if data.strip() else f"is empty; expected {KINDS}")
+    refusal = f"line {refused.line}: {refused.rule}" if refused.line else refused.rule
+    raise HistoryError(f"{refusal}; expected {KINDS}" if data.strip() else f"is empty; expected {KINDS}")
 
 
 def _read_line(line: bytes, place: str) -> list[Span]:
@@ -128,18 +128,20 @@ def read_agentdojo(read: Mapping[str, Any]) -> ForeignConversation:
 
 def _events(message: Any, place: str) -> Iterator[ForeignEvent]:
     """Yield the events of one message."""
-    said = _expect(message, dict, place)
-    role = said.get("role")
+    fields = _expect(message, dict, place)
+    role = fields.get("role")
     if role == "user":
-        yield UserWords(_text(said.get("content"), f"{place}/content"))
+        yield UserWords(_text(fields.get("content"), f"{place}/content"))
     elif role == "assistant":
-        calls = _expect(said.get("tool_calls") or [], list, f"{place}/tool_calls")
+        calls = _expect(fields.get("tool_calls") or [], list, f"{place}/tool_calls")
         for at, one in enumerate(calls):
             yield ToolCall(*_call(one, f"{place}/tool_calls/{at}"))
     elif role == "tool":
-        tool, arguments = _call(said.get("tool_call"), f"{place}/tool_call")
-        error = said.get("error")
-        output = error if isinstance(error, str) and error else _text(said.get("content"), f"{place}/content")
+        tool, arguments = _call(fields.get("tool_call"), f"{place}/tool_call")
+        error = fields.get("error")
+        output = (
+            error if isinstance(error, str) and error else _text(fields.get("content"), f"{place}/content")
+        )
         yield ToolResult(tool, arguments, output)
     elif role != "system":
         raise HistoryError(f"{place}/role: must be user, assistant, tool or system")
@@ -147,11 +149,11 @@ def _events(message: Any, place: str) -> Iterator[ForeignEvent]:
 
 def _call(call: Any, place: str) -> tuple[str, Any]:
     """Read a call: AgentDojo's own form, or that of OpenAI, which nests the function."""
-    said = _expect(call, dict, place)
-    function = said.get("function")
+    fields = _expect(call, dict, place)
+    function = fields.get("function")
     if isinstance(function, dict):
         return _expect(function.get("name"), str, f"{place}/function/name"), function.get("arguments")
-    return _expect(function, str, f"{place}/function"), said.get("args")
+    return _expect(function, str, f"{place}/function"), fields.get("args")
 
 
 def _text(content: Any, place: str) -> str:

@@ -74,7 +74,7 @@ def _matches(one: Candidate, condition: Condition) -> bool:
 
 
 def cut_page(
-    listed: Iterable[tuple[int, Candidate]], chosen: ConversationFilter, after: str, most: int
+    listed: Iterable[tuple[int, Candidate]], chosen: ConversationFilter, after: str, limit: int
 ) -> ConversationPage:
     """Cut a page from all conversations, each with its number.
 
@@ -86,9 +86,9 @@ def cut_page(
         for number, one in listed
         if (last is None or (one.row.summary.opened, number) < last) and match_conversation(one, chosen)
     )
-    found = places[: -most - 1 : -1]
-    more = len(places) > most
-    return ConversationPage(tuple(one for _, one in found), format_cursor(*found[-1][0]) if more else "")
+    found = places[: -limit - 1 : -1]
+    has_more = len(places) > limit
+    return ConversationPage(tuple(one for _, one in found), format_cursor(*found[-1][0]) if has_more else "")
 
 
 def format_cursor(opened: float, number: int) -> str:

@@ -62,19 +62,19 @@ def find_breaks(
             yield PendingBreak(summary.id, "", str(error))
             continue
         for thread in () if conversation is None else conversation.tree.nodes.values():
-            for why in (*_find_in_messages(thread, rules), *_find_in_values(thread, rules)):
-                yield PendingBreak(summary.id, thread.owner, why)
-            why = _rehearse(thread, rules, flows.get(thread.owner))
-            if why:
-                yield PendingBreak(summary.id, thread.owner, why)
+            for reason in (*_find_in_messages(thread, rules), *_find_in_values(thread, rules)):
+                yield PendingBreak(summary.id, thread.owner, reason)
+            reason = _rehearse(thread, rules, flows.get(thread.owner))
+            if reason:
+                yield PendingBreak(summary.id, thread.owner, reason)
 
 
 def _find_in_messages(thread: Thread, rules: Rules) -> Iterator[str]:
-    waiting = thread.list_waiting()
-    if waiting and thread.owner not in rules.blueprint.listeners:
-        yield f"{len(waiting)} messages wait for it, and it is no listener any longer"
+    queued = thread.list_waiting()
+    if queued and thread.owner not in rules.blueprint.listeners:
+        yield f"{len(queued)} messages wait for it, and it is no listener any longer"
         return
-    yield from filter(None, (_judge_message(delivery, rules) for delivery in waiting))
+    yield from filter(None, (_judge_message(delivery, rules) for delivery in queued))
 
 
 def _judge_message(delivery: Delivery, rules: Rules) -> str:
@@ -117,11 +117,11 @@ def find_flow_lines(recorded: RecordedConversation) -> Mapping[str, int]:
     codec = Codecs(KEPT).of(FlowLine)
     found: dict[str, int] = {}
     for step in recorded.steps:
-        waiting = [*step.added]
+        deliveries = [*step.added]
         for event in (one for entry in _entries(step, codec.name) for one in _sent(codec, entry)):
-            delivery = next((one for one in waiting if event.name == _find_peer(one)), None)
+            delivery = next((one for one in deliveries if event.name == _find_peer(one)), None)
             if delivery is not None:
-                waiting.remove(delivery)
+                deliveries.remove(delivery)
                 found[delivery.id] = event.line
     return found
 

@@ -121,13 +121,13 @@ class _Run:
 def _read_verdict(verdict: Verdict) -> PolicyVerdict:
     if verdict.decision is Decision.ALLOW:
         return ALLOWED
-    asked = verdict.decision is Decision.ASK
-    effects: Sequence[Effect] = (Effect.BLOCK, Effect.ASK) if asked else (Effect.BLOCK,)
+    needs_approval = verdict.decision is Decision.ASK
+    effects: Sequence[Effect] = (Effect.BLOCK, Effect.ASK) if needs_approval else (Effect.BLOCK,)
     found = (
         Cause(one.rule.name.lower(), strip_indices(one.path))
         for one in verdict.weighed.value
         if one.effect in effects
     )
     return PolicyVerdict(
-        Fate.ASKED if asked else Fate.REFUSED, tuple(dict.fromkeys(found)) or (Cause(OTHER_RULE),)
+        Fate.ASKED if needs_approval else Fate.REFUSED, tuple(dict.fromkeys(found)) or (Cause(OTHER_RULE),)
     )

@@ -107,11 +107,14 @@ def fork(
     steps = [step for step in recorded.steps if step.version <= plan.at]
     if not steps or steps[-1].version != plan.at:
         raise ForkError(f"it has no step {plan.at}, but steps 1 to {recorded.steps[-1].version}")
-    names, first, begun = _Names(), moments(), recorded.beginning
-    rights = begun.rights._replace(dry=plan.dry)
-    names.add(begun.id, first.id(0))
-    names.add(begun.root, first.id(1))
-    old, new = begun.conversation(), Origin(first.id(0), begun.principal, first.id(1), rights).conversation()
+    names, first, beginning = _Names(), moments(), recorded.beginning
+    rights = beginning.rights._replace(dry=plan.dry)
+    names.add(beginning.id, first.id(0))
+    names.add(beginning.root, first.id(1))
+    old, new = (
+        beginning.conversation(),
+        Origin(first.id(0), beginning.principal, first.id(1), rights).conversation(),
+    )
     handled, answered = _list_handled(recorded, steps, rules), _list_answered(recorded, steps, rules)
     deliveries: dict[str, Delivery] = {}
     for step in steps:
@@ -162,8 +165,8 @@ def _is_inherited(
     if isinstance(cause, ConcludeRequest) and cause.delivery.id in handled:
         return cause.answer is not None
     if isinstance(cause, ApprovalAnswer) and cause.answer is not Answer.DENY:
-        waiting = {one.id: one.delivery.id for one in before.approvals()}
-        return waiting.get(cause.approval, "") in handled
+        pending = {one.id: one.delivery.id for one in before.approvals()}
+        return pending.get(cause.approval, "") in handled
     return not isinstance(cause, _LEFT_OUT)
 
 
@@ -182,8 +185,10 @@ def _rename(
     if isinstance(cause, ClaimRequest):
         return cause._replace(token=_OF_NO_SERVER, passing=True)
     if isinstance(cause, ConcludeRequest):
-        mine = (one.id for one in new.ledger.values() if one.delivery == cause.delivery.id and not one.answer)
-        return cause._replace(effect=next(mine, cause.effect))
+        effects = (
+            one.id for one in new.ledger.values() if one.delivery == cause.delivery.id and not one.answer
+        )
+        return cause._replace(effect=next(effects, cause.effect))
     return cause
 
 

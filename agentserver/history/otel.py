@@ -105,15 +105,17 @@ def _list_items(read: Mapping[str, Any], names: tuple[str, str, str]) -> Iterato
                 yield _dict(one, f"{within}/{item_at}"), f"{within}/{item_at}"
 
 
-def _read_span(said: Mapping[str, Any], place: str) -> Span:
-    attributes = dict(_read_attributes(said.get("attributes", []), f"{place}/attributes"))
-    for at, event in enumerate(_list(said.get("events", []), f"{place}/events")):
-        where = f"{place}/events/{at}"
-        for name, value in _read_attributes(_dict(event, where).get("attributes", []), f"{where}/attributes"):
+def _read_span(fields: Mapping[str, Any], place: str) -> Span:
+    attributes = dict(_read_attributes(fields.get("attributes", []), f"{place}/attributes"))
+    for at, event in enumerate(_list(fields.get("events", []), f"{place}/events")):
+        location = f"{place}/events/{at}"
+        for name, value in _read_attributes(
+            _dict(event, location).get("attributes", []), f"{location}/attributes"
+        ):
             if name in {INPUT, OUTPUT}:
                 attributes.setdefault(name, value)
-    trace, own, parent = (str(said.get(name) or "") for name in ("traceId", "spanId", "parentSpanId"))
-    start, end = (_read_time(said.get(name), place, f"{_START} and {_END}") for name in (_START, _END))
+    trace, own, parent = (str(fields.get(name) or "") for name in ("traceId", "spanId", "parentSpanId"))
+    start, end = (_read_time(fields.get(name), place, f"{_START} and {_END}") for name in (_START, _END))
     return Span(trace, own, parent, start, end, attributes)
 
 
@@ -132,16 +134,16 @@ def _read_time(value: Any, place: str, names: str) -> int:
     return int(text)
 
 
-def _read_attributes(said: Any, place: str) -> Iterator[tuple[str, Any]]:
-    for at, pair in enumerate(_list(said, place)):
+def _read_attributes(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    for at, pair in enumerate(_list(value, place)):
         one = _dict(pair, f"{place}/{at}")
         if str(one.get("key", "")).startswith("gen_ai."):
             yield str(one["key"]), _read_value(one.get("value"), f"{place}/{at}/value")
 
 
-def _read_value(said: Any, place: str) -> Any:
+def _read_value(wrapped: Any, place: str) -> Any:
     """Read the value of an attribute: a scalar, an array or a list of pairs."""
-    one = _dict(said, place)
+    one = _dict(wrapped, place)
     for kind, value in one.items():
         match kind:
             case "stringValue" | "boolValue" | "doubleValue" | "bytesValue":
@@ -335,9 +337,9 @@ def _parts(messages: Any, name: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield each part of messages with the role of its message. Raises HistoryError."""
     read = _parse(messages)
     for message in _list([] if read is None else read, name):
-        said = _dict(message, name)
-        for part in _list(said.get("parts", []), f"{name}: parts"):
-            yield str(said.get("role", "")), _dict(part, f"{name}: parts")
+        fields = _dict(message, name)
+        for part in _list(fields.get("parts", []), f"{name}: parts"):
+            yield str(fields.get("role", "")), _dict(part, f"{name}: parts")
 
 
 def _parse(value: Any) -> Any:

@@ -104,11 +104,11 @@ class ComparedStep(NamedTuple):
 
 
 def compare_steps(
-    recorded: RecordedConversation, rules: Rules, others: Sequence[Rules]
+    recorded: RecordedConversation, rules: Rules, alternatives: Sequence[Rules]
 ) -> Iterator[ComparedStep | Deviation]:
-    """Decide each step by ``rules`` and, on the same recorded state, by ``others``; ends with a deviation."""
+    """Decide each step by ``rules`` and, on the same recorded state, by ``alternatives``; ends with a deviation."""
     conversation = recorded.beginning.conversation()
-    memories: list[Mapping[str, object]] = [conversation.memory for _ in others]
+    memories: list[Mapping[str, object]] = [conversation.memory for _ in alternatives]
     for step in recorded.steps:
         outcome = decide_again(recorded, step, conversation, rules)
         if isinstance(outcome, Deviation):
@@ -118,7 +118,7 @@ def compare_steps(
             decision_codec.decide(
                 conversation._replace(memory=memory), recorded.cause(step, other), other, step.moment
             )
-            for other, memory in zip(others, memories, strict=True)
+            for other, memory in zip(alternatives, memories, strict=True)
         )
         yield ComparedStep(step, outcome, found)
         conversation = outcome.conversation
@@ -158,8 +158,10 @@ def _differences(step: RecordedStep, then: Outcome, now: Outcome) -> Iterator[Di
     for message in {**before, **after}:
         old = before.get(message) or _find_block(then.records)
         new = after.get(message) or _find_block(now.records)
-        why = new.why or (old.why if new.disposition is not old.disposition else None)
-        yield Difference(step.version, step.moment.now, *message[:3], old.disposition, new.disposition, why)
+        reason = new.why or (old.why if new.disposition is not old.disposition else None)
+        yield Difference(
+            step.version, step.moment.now, *message[:3], old.disposition, new.disposition, reason
+        )
     if not before and not after:
         yield from _compare_unsent(step, then.records, now.records)
 
@@ -184,7 +186,7 @@ def _refusal(records: Iterable[AuditRecord]) -> AuditRecord | None:
 
 def _fates(records: tuple[AuditRecord, ...]) -> dict[_Message, _Fate]:
     """Return the fate of each message that a listener or the principal got sent in a step."""
-    asked = {record.delivery: record.detail for record in records if record.event is Event.ASKED}
+    requested = {record.delivery: record.detail for record in records if record.event is Event.ASKED}
     noted = {record.to: record.detail for record in records if record.event is Event.FLAGGED}
     seen: Counter[tuple[str, str, str]] = Counter()
     found: dict[_Message, _Fate] = {}
@@ -193,8 +195,8 @@ def _fates(records: tuple[AuditRecord, ...]) -> dict[_Message, _Fate]:
             continue
         place = (record.sender, record.to, record.root)
         seen[place] += 1
-        if record.event is Event.SENT and record.delivery in asked:
-            fate = _Fate(Disposition.ASKED, asked[record.delivery])
+        if record.event is Event.SENT and record.delivery in requested:
+            fate = _Fate(Disposition.ASKED, requested[record.delivery])
         elif record.to in noted:
             fate = _Fate(Disposition.NOTED, noted[record.to])
         else:

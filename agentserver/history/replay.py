@@ -110,8 +110,8 @@ def describe_step(cause: Cause) -> str:  # noqa: PLR0911 - one for each kind
             delivery = cause.delivery
             return f"{delivery.to} finished with {local(delivery.root)} from {delivery.sender}"
         case ApprovalAnswer() | EffectVerdict():
-            what = str(cause.answer) if isinstance(cause, ApprovalAnswer) else "on an effect"
-            return f"the answer {what} of {cause.by}"
+            answer = str(cause.answer) if isinstance(cause, ApprovalAnswer) else "on an effect"
+            return f"the answer {answer} of {cause.by}"
         case ConversationOpening() | ConversationClosing():
             return "the opening" if isinstance(cause, ConversationOpening) else f"the end: {cause.reason}"
         case Cancellation():
@@ -177,8 +177,8 @@ def _describe_difference(
         return _record(then), _record(now)
     if then.message != now.message:
         first, second = (redact(each.message.decode("utf-8", "backslashreplace")) for each in (then, now))
-        apart = (at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1])
-        place = next(apart, min(len(first), len(second)))
+        differing = (at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1])
+        place = next(differing, min(len(first), len(second)))
         around = slice(max(0, place - AROUND), place + AROUND)
         return f"{_words(then)}: ...{first[around]}...", f"...{second[around]}..."
     old, new = _essence(then, redact)._asdict(), _essence(now, redact)._asdict()

@@ -114,7 +114,7 @@ def test_a_finding_is_stored_once_and_only_as_requested():
         verdict._replace(findings=verdict.findings * 2) if hasattr(verdict, "_replace") else verdict
     )
     assert len(set(twice.findings)) == len(twice.findings) > 1
-    one = export_findings(verdict, most=1)
+    one = export_findings(verdict, limit=1)
     assert (len(one.findings), one.more) == (1, len(twice.findings) - 1)
 
 

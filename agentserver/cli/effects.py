@@ -85,14 +85,14 @@ def _read_answer(text: str) -> str:
         return effects.dump_answer(text if isinstance(value, RefusedJson) else value)
 
 
-def _check_type(given: reading.JournalArguments, one: LedgerEffect, written: str) -> None:
+def _check_type(arguments: reading.JournalArguments, one: LedgerEffect, written: str) -> None:
     """Refuse an answer that is of another type than the function of ``once`` returns, if the organism is here."""
     from agentserver.flow.handler import FlowHandler
     from agentserver.flow.results import find_result_kind
 
-    if project.find_organism(given.organism) is None:
+    if project.find_organism(arguments.organism) is None:
         return
-    bound = {each.listener.name: each.handler for each in project.load(given.organism).listeners}
+    bound = {each.listener.name: each.handler for each in project.load(arguments.organism).listeners}
     handler = bound.get(one.listener)
     kind = find_result_kind(handler.function, one.key) if isinstance(handler, FlowHandler) else None
     reason = "" if kind is None else kind.explain_mismatch(written)

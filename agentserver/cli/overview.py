@@ -34,9 +34,9 @@ def command(arguments: reading.JournalArguments, *, last: str | None, as_json: b
     own calls, in the last conversations. Waiting approvals, dead letters, servers and their workers follow. The figures
     are those of the live view's first page.
     """
-    kept = reading.find_source(arguments)
-    with reading.open_reader(kept) as reader:
-        found = _describe(reader, last or "", kept.path)
+    source = reading.find_source(arguments)
+    with reading.open_reader(source) as reader:
+        found = _describe(reader, last or "", source.path)
     if as_json:
         click.echo(json.dumps(found))
         return

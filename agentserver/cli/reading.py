@@ -239,13 +239,13 @@ def leave(source: Source, put: Callable[[Any, float], T]) -> T:
     return project.refuse("this engine accepts no decisions from the command line")
 
 
-def read_clock(kept: Source) -> float:
+def read_clock(source: Source) -> float:
     """Read the clock of the servers on a source, in seconds since the epoch: a database's, or this machine's."""
-    if kept.shared is None:
+    if source.shared is None:
         return time.time()
     from agentserver.engines.postgres.operations import changing, read_time  # needs an extra
 
-    with report_storage_errors(), changing(kept.shared) as connection:
+    with report_storage_errors(), changing(source.shared) as connection:
         return read_time(connection)
 
 

@@ -96,17 +96,17 @@ def _order(arguments: reading.JournalArguments, name: str, kind: OrderKind) -> N
     )
 
 
-def _read_engine(given: reading.JournalArguments) -> tuple[float, Sequence[ScheduleOrder]]:
+def _read_engine(arguments: reading.JournalArguments) -> tuple[float, Sequence[ScheduleOrder]]:
     """Read the time by which servers send schedules, and the orders in the journal; none without a journal."""
-    file = project.find_organism(given.organism)
-    if given.journal is None and file is not None and project.glimpse(file).unkept:
+    file = project.find_organism(arguments.organism)
+    if arguments.journal is None and file is not None and project.glimpse(file).unkept:
         return time.time(), ()
-    kept = reading.find_source(given)
-    if kept.path is not None and not kept.path.exists():
+    source = reading.find_source(arguments)
+    if source.path is not None and not source.path.exists():
         return time.time(), ()
-    with reading.open_reader(kept) as reader:
+    with reading.open_reader(source) as reader:
         orders = reader.list_schedule_orders()
-    return reading.read_clock(kept), orders
+    return reading.read_clock(source), orders
 
 
 def _line(row: _Row) -> str:

@@ -81,13 +81,13 @@ class FlowHandler:
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
         """Begin a flow with a request, or continue it with an answer."""
         now = invocation()
-        waiting = self._waiting.pop(metadata.thread_id, None)
+        suspended = self._waiting.pop(metadata.thread_id, None)
         if now.answering is not None:
             pinned = self.find_pinned(metadata.thread_id)
             if pinned is not None:
                 result = await pinned(_convert(payload, self.codecs, pinned.codecs), metadata)
                 return _convert_result(result, pinned.codecs, self.codecs)
-            return await self._resume(now, now.answering, payload, waiting)
+            return await self._resume(now, now.answering, payload, suspended)
         _clear_log(now)
         runner = FlowRunner(self.run(payload), self._encode, self._read)
         runner.ledger, runner.clock, runner.note_site = now.ledger, now.clock, now.note_site
@@ -110,9 +110,11 @@ class FlowHandler:
         return _finish(now, runner, payload)
 
     async def _resume(
-        self, now: Invocation, answering: Answering, payload: Any, waiting: _WaitingFlow | None
+        self, now: Invocation, answering: Answering, payload: Any, suspended: _WaitingFlow | None
     ) -> HandlerResult:
-        runner = None if waiting is None or waiting.size != now.storage.size(FlowLine) else waiting.runner
+        runner = (
+            None if suspended is None or suspended.size != now.storage.size(FlowLine) else suspended.runner
+        )
         if runner is None:
             lines = now.storage.log(FlowLine)
             if not lines:  # the flow has ended: this refuses its answer
@@ -162,9 +164,9 @@ class FlowHandler:
                 return codec.decode(element)
         raise FlowError("a payload of the log belongs to no class that the listener knows now")
 
-    def _read(self, asked: AskRequest, text: str) -> Any:
+    def _read(self, request: AskRequest, text: str) -> Any:
         """Return an answer, or the exception for a refusal."""
-        return convert_answer(self._decode(text, asked.reply), asked.to)
+        return convert_answer(self._decode(text, request.reply), request.to)
 
 
 def _finish(now: Invocation, runner: FlowRunner, payload: Any) -> HandlerResult:
@@ -183,10 +185,10 @@ def _finish(now: Invocation, runner: FlowRunner, payload: Any) -> HandlerResult:
 
 def _to_result(runner: FlowRunner) -> HandlerResult:
     """Convert the messages of the present invocation and the answer."""
-    sent = [HandlerResponse(each.payload, each.to) for each in runner.sent]
+    responses = [HandlerResponse(each.payload, each.to) for each in runner.sent]
     if runner.result is not None:
-        sent.append(HandlerResponse.respond(runner.result))
-    return sent[0] if len(sent) == 1 else sent
+        responses.append(HandlerResponse.respond(runner.result))
+    return responses[0] if len(responses) == 1 else responses
 
 
 def _convert(payload: Any, before: Codecs, after: Codecs) -> Any:

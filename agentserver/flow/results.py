@@ -58,8 +58,8 @@ class ResultKind:
         try:
             return dump_json(adapter.dump_python(value, mode="json", warnings=False))
         except (PydanticSerializationError, TypeError, ValueError, RecursionError) as error:
-            told = f"{self._name}: its result, {type(value).__name__}, cannot be kept ({error}), so that its outcome"
-            raise FlowError(f"{told} is unknown: {_KEPT}") from None
+            message = f"{self._name}: its result, {type(value).__name__}, cannot be kept ({error}), so that its outcome"
+            raise FlowError(f"{message} is unknown: {_KEPT}") from None
 
     def load(self, text: str) -> Any:
         """Read a recorded result. Raises FlowError."""
@@ -98,8 +98,10 @@ class ResultKind:
         try:
             return TypeAdapter(hint)
         except (PydanticUserError, NameError, TypeError) as error:
-            told = str(error).splitlines()[0]
-            raise FlowError(f"{self._name}: a result of its type cannot be kept ({told}): {_KEPT}") from None
+            reason = str(error).splitlines()[0]
+            raise FlowError(
+                f"{self._name}: a result of its type cannot be kept ({reason}): {_KEPT}"
+            ) from None
 
     def _read_hint(self, function: Callable[..., Any]) -> Any:
         """Read the declared type of a function; Any for one without source, such as a builtin."""
@@ -111,8 +113,8 @@ class ResultKind:
             enclosed = inspect.getclosurevars(inner).nonlocals
             hint = typing.get_type_hints(holder, inner.__globals__, dict(enclosed), include_extras=True)["it"]
         except (NameError, AttributeError, TypeError, ValueError, SyntaxError) as error:
-            told = f"{self._name}: the type that it returns is unknown ({error})"
-            raise FlowError(f"{told}: import it at runtime, not under TYPE_CHECKING") from None
+            message = f"{self._name}: the type that it returns is unknown ({error})"
+            raise FlowError(f"{message}: import it at runtime, not under TYPE_CHECKING") from None
         return typing.get_args(hint)[-1] if typing.get_origin(hint) in _AWAITED else hint
 
 

@@ -193,13 +193,13 @@ class FlowRunner:
         found = self._open.pop(key, None)
         if found is None:
             raise self._make_divergence("it does not wait for this answer")
-        part, asked = found
-        value = self.decode(asked, text) if payload is None else convert_answer(payload, asked.to)
+        part, request = found
+        value = self.decode(request, text) if payload is None else convert_answer(payload, request.to)
         if isinstance(value, BaseException):
             self._ready.append((part, None, value))
-        elif asked.reply is not None and not isinstance(value, asked.reply):
-            told = f"{asked.to} answered {type(value).__name__}, not {asked.reply.__name__}"
-            self._ready.append((part, None, WrongReplyError(told)))
+        elif request.reply is not None and not isinstance(value, request.reply):
+            message = f"{request.to} answered {type(value).__name__}, not {request.reply.__name__}"
+            self._ready.append((part, None, WrongReplyError(message)))
         else:
             self._ready.append((part, None if isinstance(value, TimerFired) else value, None))
 
@@ -209,10 +209,10 @@ class FlowRunner:
         """Run every part that can continue, in the order in which they became ready."""
         while self._ready:
             part, value, error = self._ready.popleft()
-            asked: Any = None
-            while not isinstance(asked, FlowRequest):
+            request: Any = None
+            while not isinstance(request, FlowRequest):
                 try:
-                    asked = part.coroutine.send(value) if error is None else part.coroutine.throw(error)
+                    request = part.coroutine.send(value) if error is None else part.coroutine.throw(error)
                 except StopIteration as end:
                     self._end(part, end.value, None)
                     break
@@ -221,10 +221,10 @@ class FlowRunner:
                 except Exception as failure:  # noqa: BLE001 - the flow's own, which its end reports
                     self._end(part, None, failure)
                     break
-                if not isinstance(asked, FlowRequest):
-                    value, error = await self._wait_for_loop(part, asked)
+                if not isinstance(request, FlowRequest):
+                    value, error = await self._wait_for_loop(part, request)
             else:
-                await self._start(part, asked)
+                await self._start(part, request)
 
     async def _wait_for_loop(self, part: FlowPart, future: Any) -> tuple[Any, BaseException | None]:
         """Wait for a future of the event loop, which only a function may do that has no log."""
@@ -236,42 +236,42 @@ class FlowRunner:
         except BaseException as error:  # noqa: BLE001 - of the future, and for the code that waits for it
             return None, error
 
-    async def _start(self, part: FlowPart, asked: FlowRequest[Any]) -> None:
+    async def _start(self, part: FlowPart, request: FlowRequest[Any]) -> None:
         if self._waited and not self._requested:
             raise NotDurableError(_WAITED.format(self._waited))
         self._requested = True
-        if isinstance(asked, AskRequest):
-            self._send(part, asked)
-        elif isinstance(asked, ValueRequest):
-            self._evaluate(part, asked)
-        elif isinstance(asked, OnceRequest):
-            await self._do_once(part, asked)
-        elif isinstance(asked, ChangedRequest):
-            self._check_change(part, asked.name)
-        elif isinstance(asked, WaitRequest):
-            self._begin_wait(part, asked)
+        if isinstance(request, AskRequest):
+            self._send(part, request)
+        elif isinstance(request, ValueRequest):
+            self._evaluate(part, request)
+        elif isinstance(request, OnceRequest):
+            await self._do_once(part, request)
+        elif isinstance(request, ChangedRequest):
+            self._check_change(part, request.name)
+        elif isinstance(request, WaitRequest):
+            self._begin_wait(part, request)
         else:
-            assert isinstance(asked, GatherRequest)
-            gathering = _GatherState(part, [None] * len(asked.parts), len(asked.parts))
-            for place, each in enumerate(asked.parts):
+            assert isinstance(request, GatherRequest)
+            gathering = _GatherState(part, [None] * len(request.parts), len(request.parts))
+            for place, each in enumerate(request.parts):
                 coroutine = each if inspect.iscoroutine(each) else run_part(each)
                 self._ready.append((FlowPart(coroutine, gathering, place), None, None))
-            if not asked.parts:
+            if not request.parts:
                 self._ready.append((part, (), None))
 
-    def _begin_wait(self, part: FlowPart, asked: WaitRequest) -> None:
+    def _begin_wait(self, part: FlowPart, request: WaitRequest) -> None:
         """Start the awaited part, and then the timer."""
-        state = _WaitState(part, asked)
-        awaited = asked.part if inspect.iscoroutine(asked.part) else run_part(asked.part)
-        timer = run_part(sleep(timedelta(seconds=asked.seconds)))
+        state = _WaitState(part, request)
+        awaited = request.part if inspect.iscoroutine(request.part) else run_part(request.part)
+        timer = run_part(sleep(timedelta(seconds=request.seconds)))
         state.parts = FlowPart(awaited, state, 0), FlowPart(timer, state, 1)
         self._ready.extend((each, None, None) for each in state.parts)
 
-    def _end_wait(self, state: _WaitState, ended: FlowPart, value: Any, error: BaseException | None) -> None:
+    def _end_wait(self, state: _WaitState, first: FlowPart, value: Any, error: BaseException | None) -> None:
         """Drop the part that has not ended, and continue with the result of the other one."""
         awaited, timer = state.parts
-        self._drop(awaited if ended is timer else timer)
-        if ended is timer and error is None:
+        self._drop(awaited if first is timer else timer)
+        if first is timer and error is None:
             error = time_out(state.asked.seconds, _describe(state.asked.part))
         self._ready.append((state.part, value, error))
 
@@ -279,37 +279,39 @@ class FlowRunner:
         """Close a part with all that it waits for; answers to its messages are dropped, its timers cancelled."""
         dropped = [each for each, *_ in self._ready if each.is_below(part)]
         self._ready = deque([entry for entry in self._ready if not entry[0].is_below(part)])
-        for key, (each, asked) in [*self._open.items()]:
+        for key, (each, request) in [*self._open.items()]:
             if each.is_below(part):
                 dropped.append(each)
                 del self._open[key]
-                if asked.to == TIMER:
+                if request.to == TIMER:
                     self._record(AskRequest(TIMER, CancelTimer(*key), waits=False), None)
         for each in dropped:
             _close(each, part)
 
-    def _send(self, part: FlowPart, asked: AskRequest) -> None:
-        place = self._record(asked, part)
-        if asked.waits:
-            self._open[self._key, place] = part, asked
+    def _send(self, part: FlowPart, request: AskRequest) -> None:
+        place = self._record(request, part)
+        if request.waits:
+            self._open[self._key, place] = part, request
         else:
             self._ready.append((part, None, None))
 
-    def _record(self, asked: AskRequest, part: FlowPart | None) -> int:
+    def _record(self, request: AskRequest, part: FlowPart | None) -> int:
         """Add a message to the result of the invocation, and return its place there.
 
         ``part`` sends it; None for a message without a line of source.
         """
-        kind: Literal["ask", "tell"] = "ask" if asked.waits else "tell"
-        digest = sha256(self.encode(asked.payload).encode()).hexdigest()
-        told = f"it sends {type(asked.payload).__name__} to {asked.to}"
-        event = self._next_recorded(kind, asked.to, told)
+        kind: Literal["ask", "tell"] = "ask" if request.waits else "tell"
+        digest = sha256(self.encode(request.payload).encode()).hexdigest()
+        action = f"it sends {type(request.payload).__name__} to {request.to}"
+        event = self._next_recorded(kind, request.to, action)
         if event is None:
-            event = FlowEvent(kind, asked.to, digest, 0 if part is None else self._find_line(part, asked.to))
+            event = FlowEvent(
+                kind, request.to, digest, 0 if part is None else self._find_line(part, request.to)
+            )
         elif event.text != digest:
-            raise self._make_divergence(f"{told}, with another content", event)
+            raise self._make_divergence(f"{action}, with another content", event)
         place = len(self.sent)
-        self.sent.append(SentMessage(asked.to, asked.payload))
+        self.sent.append(SentMessage(request.to, request.payload))
         self.events.append(event)
         return place
 
@@ -325,13 +327,13 @@ class FlowRunner:
             self.note_site(CodeSite(to, code.co_filename, function, line))
         return line
 
-    def _evaluate(self, part: FlowPart, asked: ValueRequest) -> None:
-        recorded = self._next_recorded("value", asked.name, f"it wants {asked.name}")
+    def _evaluate(self, part: FlowPart, request: ValueRequest) -> None:
+        recorded = self._next_recorded("value", request.name, f"it wants {request.name}")
         if recorded is None:
-            value = asked.make(f"{self._key} {len(self.events)}", self.clock())
-            recorded = FlowEvent("value", asked.name, dump_json(value))
+            value = request.make(f"{self._key} {len(self.events)}", self.clock())
+            recorded = FlowEvent("value", request.name, dump_json(value))
         self.events.append(recorded)
-        self._ready.append((part, asked.read(load_json(recorded.text)), None))
+        self._ready.append((part, request.read(load_json(recorded.text)), None))
 
     def _check_change(self, part: FlowPart, name: str) -> None:
         """Answer with the record; a log without it is of a run that came here before the change."""
@@ -346,59 +348,59 @@ class FlowRunner:
                 self.events.append(event)
         self._ready.append((part, self._changes[name], None))
 
-    async def _do_once(self, part: FlowPart, asked: OnceRequest) -> None:
+    async def _do_once(self, part: FlowPart, request: OnceRequest) -> None:
         self._effects += 1
-        recorded = self._next_recorded("value", asked.name, f"it wants {asked.name}", _ENDS)
+        recorded = self._next_recorded("value", request.name, f"it wants {request.name}", _ENDS)
         error: Exception | None = None
         if recorded is None:
-            recorded, error = await self._do_now(asked)
+            recorded, error = await self._do_now(request)
         self.events.append(recorded)
         if recorded.kind == "unknown":
-            unknown = EffectUnknown(recorded.text, asked.name)
+            unknown = EffectUnknown(recorded.text, request.name)
             unknown.__cause__ = error
             self._ready.append((part, None, unknown))
         elif recorded.kind == "not done":
             self._ready.append((part, None, error or NotDone(recorded.text)))
         else:
-            self._ready.append((part, self._find_kind(asked).load(recorded.text), None))
+            self._ready.append((part, self._find_kind(request).load(recorded.text), None))
 
-    async def _do_now(self, asked: OnceRequest) -> tuple[FlowEvent, Exception | None]:
+    async def _do_now(self, request: OnceRequest) -> tuple[FlowEvent, Exception | None]:
         """Do the work of an effect unless the ledger has its answer. Returns the event, and the error of the work."""
-        kind = self._find_kind(asked)
-        key = f"{asked.name[:180]} #{self._effects} {self._key}"
-        reconcile = None if asked.reconcile is None else partial(_reconcile, asked, kind)
+        kind = self._find_kind(request)
+        key = f"{request.name[:180]} #{self._effects} {self._key}"
+        reconcile = None if request.reconcile is None else partial(_reconcile, request, kind)
         try:
             effect = await open_effect(self.ledger or _NoLedger(), key, reconcile, passing=True)
         except EffectUnknown as error:
-            return FlowEvent("unknown", asked.name, error.id), error
+            return FlowEvent("unknown", request.name, error.id), error
         if effect.done:
-            return FlowEvent("value", asked.name, effect.written), None
-        value, failure = await _call(asked.function, asked.arguments)
+            return FlowEvent("value", request.name, effect.written), None
+        value, failure = await _call(request.function, request.arguments)
         if isinstance(failure, NotDone):
             await effect.withdraw()
-            return FlowEvent("not done", asked.name, str(failure)), failure
+            return FlowEvent("not done", request.name, str(failure)), failure
         if failure is not None:
-            return FlowEvent("unknown", asked.name, effect.id), failure
-        await effect.finish_written(kind.dump(value), trusted=asked.trusted)
-        return FlowEvent("value", asked.name, effect.written), None
+            return FlowEvent("unknown", request.name, effect.id), failure
+        await effect.finish_written(kind.dump(value), trusted=request.trusted)
+        return FlowEvent("value", request.name, effect.written), None
 
-    def _find_kind(self, asked: OnceRequest) -> ResultKind:
+    def _find_kind(self, request: OnceRequest) -> ResultKind:
         """Return the conversion of a function's results. Raises FlowError if its declared type cannot be kept."""
-        kind = self._kinds.get(asked.name)
-        if kind is None or kind.function is not asked.function:
-            kind = self._kinds[asked.name] = ResultKind(asked.function, asked.name)
+        kind = self._kinds.get(request.name)
+        if kind is None or kind.function is not request.function:
+            kind = self._kinds[request.name] = ResultKind(request.function, request.name)
         return kind
 
     def _next_recorded(
-        self, kind: str, name: str, told: str, others: Collection[str] = ()
+        self, kind: str, name: str, action: str, other_kinds: Collection[str] = ()
     ) -> FlowEvent | None:
         """Return the next event of the log, which has to be this one; None for a new one."""
         self._steps += 1
         if self._recorded is None:
             return None
         event = self._recorded.popleft() if self._recorded else None
-        if event is None or event.name != name or not (event.kind == kind or event.kind in others):
-            raise self._make_divergence(told, event)
+        if event is None or event.name != name or not (event.kind == kind or event.kind in other_kinds):
+            raise self._make_divergence(action, event)
         return event
 
     def _end(self, part: FlowPart, value: Any, error: BaseException | None) -> None:
@@ -416,11 +418,13 @@ class FlowRunner:
             results = None if gathering.error else tuple(gathering.results)
             self._ready.append((gathering.part, results, gathering.error))
 
-    def _make_divergence(self, told: str, event: FlowEvent | None = None) -> DivergedError:
+    def _make_divergence(self, action: str, event: FlowEvent | None = None) -> DivergedError:
         event = event or (self._recorded[0] if self._recorded else None)
         before = "it waited then" if event is None else f"the record has: {event.kind} {event.name}"
-        where = f"{_name(self.coroutine)}, line {_line_of(self.coroutine)}"
-        return DivergedError(f"{where}: step {self._steps} differs from its record: {told}, and {before}")
+        location = f"{_name(self.coroutine)}, line {_line_of(self.coroutine)}"
+        return DivergedError(
+            f"{location}: step {self._steps} differs from its record: {action}, and {before}"
+        )
 
 
 class _NoLedger:
@@ -461,10 +465,10 @@ async def _call_anywhere(function: Callable[..., Any], arguments: tuple[Any, ...
     return await value if isinstance(value, Awaitable) else value
 
 
-async def _reconcile(asked: OnceRequest, kind: ResultKind, effect: Effect) -> Any:
+async def _reconcile(request: OnceRequest, kind: ResultKind, effect: Effect) -> Any:
     """Call the hook of an effect, and record its result. Returns NOT_DONE if the work was not done."""
-    assert asked.reconcile is not None
-    verdict = await _call_anywhere(asked.reconcile, asked.arguments)
+    assert request.reconcile is not None
+    verdict = await _call_anywhere(request.reconcile, request.arguments)
     if verdict is NOT_DONE:
         return verdict
     await effect.finish_written(kind.dump(verdict))
@@ -478,8 +482,8 @@ def _close(part: FlowPart, top: FlowPart) -> None:
         try:
             each.coroutine.close()
         except RuntimeError as error:
-            where = f"line {_line_of(each.coroutine)} of {_name(each.coroutine)}"
-            raise FlowError(f"{where} awaits after its time: it may only clean up") from error
+            location = f"line {_line_of(each.coroutine)} of {_name(each.coroutine)}"
+            raise FlowError(f"{location} awaits after its time: it may only clean up") from error
         each = None if each is top or each.above is None else each.above.part
 
 

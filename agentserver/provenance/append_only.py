@@ -62,12 +62,12 @@ class AppendOnlyList(Sequence[T]):
         if isinstance(number, slice):
             start, stop, step = number.indices(self.length)
             return self._slice(start, stop) if step == 1 else tuple(self)[number]
-        left = number if number >= 0 else number + self.length
-        if left >= 0:
+        offset = number if number >= 0 else number + self.length
+        if offset >= 0:
             for chunk in self.chunks:
-                if left < len(chunk):
-                    return chunk[left]
-                left -= len(chunk)
+                if offset < len(chunk):
+                    return chunk[offset]
+                offset -= len(chunk)
         raise IndexError(number)
 
     def _slice(self, start: int, stop: int) -> tuple[T, ...]:
@@ -85,12 +85,12 @@ class AppendOnlyList(Sequence[T]):
         """Return the items at several indexes."""
         found: list[T] = []
         for number in numbers:
-            left = number
+            offset = number
             for chunk in self.chunks:
-                if left < len(chunk):
-                    found.append(chunk[left])
+                if offset < len(chunk):
+                    found.append(chunk[offset])
                     break
-                left -= len(chunk)
+                offset -= len(chunk)
         return found
 
     def added_to(self, before: AppendOnlyList[T]) -> tuple[T, ...]:

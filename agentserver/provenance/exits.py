@@ -69,10 +69,10 @@ def sum_bits(parts: Iterable[Choice]) -> float:
     return math.fsum(part.bits for part in parts)
 
 
-def choice_bits(offered: int, taken: int = 1) -> float:
+def choice_bits(offered: int, chosen: int = 1) -> float:
     """Count the bits in an unordered selection from ``offered`` things."""
-    offered = max(offered, taken)
-    return max(0.0, _log2(offered) - _log2(taken) - _log2(offered - taken))
+    offered = max(offered, chosen)
+    return max(0.0, _log2(offered) - _log2(chosen) - _log2(offered - chosen))
 
 
 def order_bits(count: int) -> float:
@@ -139,7 +139,7 @@ class Breach(NamedTuple):
 
 
 def find_breaches(
-    ledger: Ledger, policy: Policy, call: Call, said: Sequence[RuledArgument]
+    ledger: Ledger, policy: Policy, call: Call, arguments: Sequence[RuledArgument]
 ) -> Iterator[Breach]:
     """Find every rule about confidentiality that a call breaks.
 
@@ -149,23 +149,23 @@ def find_breaches(
         ledger: what the conversation has seen.
         policy: the declared policy.
         call: the call to judge.
-        said: its non-blank arguments, with their rules.
+        arguments: its non-blank arguments, with their rules.
     """
     kind = policy.classify(call.sink)
     if not ledger.private and (not ledger.tainted or (kind.sink and not kind.source)):
         return
-    ruled = apply_exit_rules(kind, said)
+    ruled = apply_exit_rules(kind, arguments)
     yield from find_leaks(ledger, ruled)
     parts = list_choices(ledger, policy, call, ruled)
     if not parts:
         return
     bits, spent = sum_bits(parts), ledger.exit_bits
-    told = f"{bits:.1f} bits ({', '.join(f'{part.what} {part.bits:.1f}' for part in parts)}); "
+    detail = f"{bits:.1f} bits ({', '.join(f'{part.what} {part.bits:.1f}' for part in parts)}); "
     sums = f"{spent + bits:.1f} of {policy.exit_budget:g} with those before"
     if spent + bits > policy.exit_budget:
-        yield Breach(Rule.EXIT_BUDGET, None, told + sums)
+        yield Breach(Rule.EXIT_BUDGET, None, detail + sums)
     elif spent + bits >= policy.exit_budget / 2 or policy.declares(Rule.CHOICES, call.sink):
-        yield Breach(Rule.CHOICES, None, told + sums)
+        yield Breach(Rule.CHOICES, None, detail + sums)
 
 
 def drop_idle_choices(findings: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -176,19 +176,19 @@ def drop_idle_choices(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def count_bits(
-    ledger: Ledger, policy: Policy, call: Call, said: Sequence[RuledArgument] | None = None
+    ledger: Ledger, policy: Policy, call: Call, arguments: Sequence[RuledArgument] | None = None
 ) -> float:
     """Count the bits that a call reveals by its choices, given the knowledge before it.
 
-    ``said`` are the non-blank arguments with their rules, for a caller that has them.
+    ``arguments`` are the non-blank arguments with their rules, for a caller that has them.
     """
     if not ledger.tainted or not (call.exposed or ledger.private.pools):
         return 0.0
-    if said is None:
+    if arguments is None:
         leaves = (leaf for leaf in call.arguments if text_of(leaf.value).strip())
-        said = tuple((leaf, policy.argument_rule(call, leaf)) for leaf in leaves)
-    chosen = sum(option_bits(ledger, call, leaf, rule) for leaf, rule in said)
-    choices = list_choices(ledger, policy, call, apply_exit_rules(policy.classify(call.sink), said))
+        arguments = tuple((leaf, policy.argument_rule(call, leaf)) for leaf in leaves)
+    chosen = sum(option_bits(ledger, call, leaf, rule) for leaf, rule in arguments)
+    choices = list_choices(ledger, policy, call, apply_exit_rules(policy.classify(call.sink), arguments))
     return chosen + sum_bits(choices)
 
 
@@ -207,13 +207,13 @@ def option_bits(ledger: Ledger, call: Call, leaf: Leaf, rule: ArgumentRule) -> f
     )
 
 
-def apply_exit_rules(kind: ListenerClass, said: Sequence[RuledArgument]) -> Sequence[RuledArgument]:
+def apply_exit_rules(kind: ListenerClass, arguments: Sequence[RuledArgument]) -> Sequence[RuledArgument]:
     """Apply the rules of an exit to the arguments of a call.
 
     At a listener without consequences every value that leads out is a destination, regardless of its field's name, and
     every other value is sent along with it.
     """
-    return said if kind.sink else tuple((leaf, _exit_rule(kind, leaf, rule)) for leaf, rule in said)
+    return arguments if kind.sink else tuple((leaf, _exit_rule(kind, leaf, rule)) for leaf, rule in arguments)
 
 
 def _exit_rule(kind: ListenerClass, leaf: Leaf, rule: ArgumentRule) -> ArgumentRule:
@@ -232,25 +232,25 @@ def list_choices(
     Choices count only for an exposed sender, and only if the content is restricted: by a link that a text or record
     offered, or by a receiver who may not read some of this conversation.
     """
-    told = list_receivers(ruled) if call.exposed and ledger.tainted else ()
+    receivers = list_receivers(ruled) if call.exposed and ledger.tainted else ()
     kind = policy.classify(call.sink)
-    restricted = any(_first_refused(ledger, pool.readers, told) for pool in ledger.private.pools)
-    if not (restricted or (told and (kind.source or not kind.sink))):
+    restricted = any(_first_refused(ledger, pool.readers, receivers) for pool in ledger.private.pools)
+    if not (restricted or (receivers and (kind.source or not kind.sink))):
         return ()
-    places = tuple(place for _, place in told if not _is_allowed(policy, place))
+    places = tuple(place for _, place in receivers if not _is_allowed(policy, place))
     links = [place for place in places if place.form is PlaceForm.LINK]
     parts = [part for place in links for part in _link_choices(ledger, policy, place)]
     if any(is_link_offered(ledger, place) for place in links):
         parts += [_argument_choice(ledger, leaf) for leaf, rule in ruled if rule is _SENT_ALONG]
-    others = {
+    alternatives = {
         place.key
         for place in places
         if place.form is not PlaceForm.LINK and not _is_requested(ledger, policy, place)
     }
-    if others and restricted:
+    if alternatives and restricted:
         known = ledger.records.places
-        parts.append(Choice("which receivers", CALL + choice_bits(known, len(others))))
-        parts.append(Choice("their order", order_bits(len(others))))
+        parts.append(Choice("which receivers", CALL + choice_bits(known, len(alternatives))))
+        parts.append(Choice("their order", order_bits(len(alternatives))))
     return tuple(part for part in parts if part.bits)
 
 
@@ -322,17 +322,17 @@ def find_leaks(ledger: Ledger, ruled: Sequence[RuledArgument]) -> Iterator[Breac
         yield Breach(Rule.BOUND, None, "more private text was read than is tracked")
     refused = {pool.readers: _first_refused(ledger, pool.readers, places) for pool in ledger.private.pools}
     pools = [pool for pool in ledger.private.pools if refused[pool.readers] is not None]
-    said = [
+    sent = [
         leaf for leaf, rule in ruled if rule.role in _DISCLOSING_ROLES and not _is_chosen(ledger, leaf, rule)
     ]
-    told: set[tuple[int, str, str, int]] = set()
-    for found in ledger.private.find_matches([text_of(leaf.value) for leaf in said], pools):
+    reported: set[tuple[int, str, str, int]] = set()
+    for found in ledger.private.find_matches([text_of(leaf.value) for leaf in sent], pools):
         origin = found.text.origin
         key = (found.piece, origin.source, origin.path, origin.step)
-        if key not in told and not ledger.asked.says(fold_bytes(found.excerpt)):
-            told.add(key)
+        if key not in reported and not ledger.asked.says(fold_bytes(found.excerpt)):
+            reported.add(key)
             detail = _describe_refusal(refused[found.readers], found.readers)
-            yield Breach(Rule.READERS, said[found.piece], detail, _make_evidence(found))
+            yield Breach(Rule.READERS, sent[found.piece], detail, _make_evidence(found))
 
 
 def _first_refused(
@@ -410,9 +410,9 @@ def is_in_selected_record(ledger: Ledger, selectors: Iterable[Leaf], place: Dest
     This lets a reply go to the participants of its thread. The author of a message decides who they are, so the content
     is left to the checks of readers and evidence.
     """
-    named = ledger.untrusted.find_texts_with(place_hash(place.written), LINK_TEXTS)
+    texts = ledger.untrusted.find_texts_with(place_hash(place.written), LINK_TEXTS)
     fields = [text.origin for text in _find_place_records(ledger, place)]
-    fields += [text.origin for text in named if place in parse_list(text.body)]
+    fields += [text.origin for text in texts if place in parse_list(text.body)]
     records = {record_of(origin) for origin in fields if not origin.via}
     chosen = (text_of(leaf.value).strip() for leaf in selectors)
     keys = {f"name {form}" for body in chosen for form in (body, body.lower())} if records else set()
@@ -422,8 +422,8 @@ def is_in_selected_record(ledger: Ledger, selectors: Iterable[Leaf], place: Dest
 
 def _describe_refusal(place: Destination | None, readers: Groups) -> str:
     """Name the receiver that may not read the content, and its readers."""
-    who = " and ".join(", ".join(group) if group else "no receiver" for group in readers)
-    return f"'{place.written if place else ''}' is not among its readers: {who}"
+    allowed = " and ".join(", ".join(group) if group else "no receiver" for group in readers)
+    return f"'{place.written if place else ''}' is not among its readers: {allowed}"
 
 
 def _make_evidence(found: PrivateMatch) -> Evidence:

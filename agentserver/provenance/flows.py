@@ -76,7 +76,7 @@ def find_flows(
         peers: the receivers of each listener. Answers travel the same way back.
         capacities: bits per message of quarantined listeners (see ``quarantine``).
     """
-    names = tuple(dict.fromkeys([*peers, *(name for sent in peers.values() for name in sent)]))
+    names = tuple(dict.fromkeys([*peers, *(name for receivers in peers.values() for name in receivers)]))
     classes = {name: policy.classify(name) for name in names}
     carried = _link_listeners(peers)
     found = []
@@ -116,8 +116,8 @@ def find_reachable(
 def _link_listeners(peers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """Link each listener to those it exchanges messages with: a message goes to a peer, its answer comes back."""
     ways: dict[str, list[str]] = {}
-    for sender, sent in peers.items():
-        for receiver in sent:
+    for sender, receivers in peers.items():
+        for receiver in receivers:
             ways.setdefault(sender, []).append(receiver)
             ways.setdefault(receiver, []).append(sender)
     return ways
@@ -125,13 +125,13 @@ def _link_listeners(peers: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 def _search_from(ways: Mapping[str, Sequence[str]], start: str) -> dict[str, str]:
     before = {start: start}
-    waiting = deque([start])
-    while waiting:
-        here = waiting.popleft()
-        for there in ways.get(here, ()):
-            if there not in before:
-                before[there] = here
-                waiting.append(there)
+    queue = deque([start])
+    while queue:
+        current = queue.popleft()
+        for following in ways.get(current, ()):
+            if following not in before:
+                before[following] = current
+                queue.append(following)
     return before
 
 

@@ -81,8 +81,8 @@ LETTERS: Final = 2
 
 def check_content(case: Case) -> Iterator[Finding]:
     """Find untrusted words in the content that the call sends."""
-    spoken = _list_payloads(case)
-    for argument in spoken:
+    payloads = _list_payloads(case)
+    for argument in payloads:
         try:
             for match in matching.find_content(case.ledger, argument.body):
                 rule = Rule.LINK if match.link else Rule.CONTENT
@@ -90,7 +90,7 @@ def check_content(case: Case) -> Iterator[Finding]:
         except matching.TooManyValues:
             if not case.reports_only:
                 yield case.make_finding(Rule.BOUND, argument, "more values than are looked up")
-    for left, right in pairwise(spoken):
+    for left, right in pairwise(payloads):
         for evidence in matching.find_across(case.ledger, left.body, right.body):
             yield case.make_finding(Rule.CONTENT, right, "split over two arguments", evidence)
 
@@ -104,12 +104,12 @@ def check_crowding(case: Case) -> Iterator[Finding]:
 
 def check_beginnings(case: Case) -> Iterator[Finding]:
     """Find untrusted words that occur verbatim in the first BEGINNING characters of the content."""
-    left = BEGINNING
+    room = BEGINNING
     for argument in _list_payloads(case):
-        for match in matching.find_verbatim(case.ledger, argument.body[:left]):
+        for match in matching.find_verbatim(case.ledger, argument.body[:room]):
             yield case.make_finding(Rule.LINK if match.link else Rule.CONTENT, argument, "", match.evidence)
-        left -= len(argument.body)
-        if left <= 0:
+        room -= len(argument.body)
+        if room <= 0:
             return
 
 
@@ -138,8 +138,8 @@ def check_foundation(case: Case) -> Iterator[Finding]:
         return
     if case.ledger.asked.mentions(case.call.sink):
         return
-    sent = [argument for argument in case.arguments if argument.leaf.path not in case.call.filled]
-    telling = [argument for argument in sent if argument.rule.role not in {Role.INERT, Role.OPTION}]
+    passed = [argument for argument in case.arguments if argument.leaf.path not in case.call.filled]
+    telling = [argument for argument in passed if argument.rule.role not in {Role.INERT, Role.OPTION}]
     if not telling and case.listener.known:
         yield case.make_finding(Rule.UNFOUNDED, None, "it takes nothing from the request")
     aimed = next((each for each in telling if each.rule.role is Role.DESTINATION), None)
@@ -308,11 +308,11 @@ def _goes_back(case: Case, argument: Argument) -> bool:
         return False
     if is_currency_of_amount(case, argument):
         return True
-    others = (each for each in case.arguments if each is not argument)
+    peers = (each for each in case.arguments if each is not argument)
     named = is_in_named_row(case, argument)
     if named and argument.rule.role is Role.SELECTOR:
         return True
-    return (named or is_left_open(case, argument)) and any(_is_founded(case, each) for each in others)
+    return (named or is_left_open(case, argument)) and any(_is_founded(case, each) for each in peers)
 
 
 def _check_grant(case: Case, argument: Argument) -> Iterator[Finding]:
@@ -341,19 +341,19 @@ def check_option(case: Case, argument: Argument) -> Iterator[Finding]:
     listed = bool(list_alternatives(case.call, argument.leaf)) and affordable
     if listed and argument.rule.declared:
         return
-    alone = all(each.rule.role is not Role.DESTINATION for each in case.arguments)
-    open_ = listed and alone and _is_mentioned(case, argument.rule.name, case.call.sink)
+    no_destination = all(each.rule.role is not Role.DESTINATION for each in case.arguments)
+    open_ = listed and no_destination and _is_mentioned(case, argument.rule.name, case.call.sink)
     for finding in check_choice(case, argument):
-        asked = finding.evidence is not None and finding.evidence.text.asked
-        if not (open_ and asked):
+        requested = finding.evidence is not None and finding.evidence.text.asked
+        if not (open_ and requested):
             yield finding
 
 
 def _is_mentioned(case: Case, *names: str) -> bool:
     """Check whether the principal's words hold a name of an argument or a sink, as written or in words."""
-    asked = case.ledger.asked
+    request = case.ledger.asked
     return any(
-        asked.mentions(form, any_case=True) for name in names for form in (name, " ".join(split_name(name)))
+        request.mentions(form, any_case=True) for name in names for form in (name, " ".join(split_name(name)))
     )
 
 
@@ -492,14 +492,14 @@ def _check_conversation(case: Case) -> Iterator[Finding]:
         yield case.make_finding(Rule.STRICT, None, "untrusted text was read in this run")
     if policy.plan in {PlanSource.REQUIRED, PlanSource.CONFIRMED} and ledger.plan is None:
         yield case.make_finding(Rule.PLAN, None, "no plan was made")
-    elif case.plan is not None and (why := case.plan.find_objection(case.call, ledger, case.role_of)):
-        yield case.make_finding(Rule.PLAN, None, why)
+    elif case.plan is not None and (objection := case.plan.find_objection(case.call, ledger, case.role_of)):
+        yield case.make_finding(Rule.PLAN, None, objection)
 
 
 def _check_confidentiality(case: Case) -> Iterator[Finding]:
     """Check for private content sent to a receiver who may not read it, and for choices that reveal too much."""
-    said = [(argument.leaf, argument.rule) for argument in case.arguments]
-    for rule, leaf, detail, evidence in find_breaches(case.ledger, case.policy, case.call, said):
+    ruled = [(argument.leaf, argument.rule) for argument in case.arguments]
+    for rule, leaf, detail, evidence in find_breaches(case.ledger, case.policy, case.call, ruled):
         yield case.make_finding(rule, case.argument_of(leaf), detail, evidence)
 
 
@@ -518,22 +518,22 @@ SHOWN: Final = 4_000
 def find_origins(ledger: Ledger, policy: Policy, call: Call) -> Origins:
     """Find the origins of each value of a call, and the texts that it answers."""
     case = Case(ledger, policy, call)
-    told = case.arguments[:ARGUMENTS]
-    found = [(argument, [*islice(_find_holders(case, argument), EACH)]) for argument in told]
-    values = tuple(one for argument, held in found for one in _describe(argument, held))
-    held = (text for _, each in found for _, text in each)
-    strange = [text for text in held if text is not None and policy.classify(text.origin.source).source]
+    shown = case.arguments[:ARGUMENTS]
+    found = [(argument, [*islice(_find_holders(case, argument), EACH)]) for argument in shown]
+    values = tuple(one for argument, holders in found for one in _describe(argument, holders))
+    holders = (text for _, each in found for _, text in each)
+    strange = [text for text in holders if text is not None and policy.classify(text.origin.source).source]
     return Origins(
         _latest_queries(ledger.queries),
         values,
         _list_answered(ledger, strange),
-        len(case.arguments) - len(told),
+        len(case.arguments) - len(shown),
     )
 
 
-def _describe(argument: Argument, held: list[tuple[str, Text | None]]) -> Iterator[ValueOrigin]:
+def _describe(argument: Argument, holders: list[tuple[str, Text | None]]) -> Iterator[ValueOrigin]:
     path, value = strip_indices(argument.leaf.path), argument.body[:SHOWN]
-    for kind, text in held or [("nothing", None)]:
+    for kind, text in holders or [("nothing", None)]:
         if text is None:
             yield ValueOrigin(path, value, kind)
         else:
@@ -574,29 +574,29 @@ def _find_place_holders(case: Case, argument: Argument) -> Iterator[tuple[str, T
         yield "request", None
     if any(find_entry(case.policy.allow, place) or place.written in argument.rule.values for place in places):
         yield "operator", None
-    held = (text for place in places for text in case.ledger.records.find_directory(place))
-    yield from (("directory", text) for text in islice(held, 1))
+    texts = (text for place in places for text in case.ledger.records.find_directory(place))
+    yield from (("directory", text) for text in islice(texts, 1))
 
 
 def _find_untrusted(ledger: Ledger, body: str) -> Iterator[Text]:
     """Find the untrusted texts that hold a value or a piece of it, one of each record. Raises TooManyValues."""
-    whole = matching.find_origin(ledger, body)
-    pieces = () if whole else tuple(islice(matching.find_content(ledger, body), EACH))
-    held = [whole.text] if whole else [match.evidence.text for match in pieces]
-    yield from {record_of(text.origin): text for text in held}.values()
+    complete = matching.find_origin(ledger, body)
+    pieces = () if complete else tuple(islice(matching.find_content(ledger, body), EACH))
+    texts = [complete.text] if complete else [match.evidence.text for match in pieces]
+    yield from {record_of(text.origin): text for text in texts}.values()
 
 
-def _list_answered(ledger: Ledger, held: list[Text]) -> tuple[AnsweredText, ...]:
+def _list_answered(ledger: Ledger, texts: list[Text]) -> tuple[AnsweredText, ...]:
     """List the records that hold values of a call, or the last record read if there are no such records."""
-    last = [] if held else [*ledger.texts[-1:]]
-    chosen = {record_of(text.origin): text for text in (*held, *last)}
+    last = [] if texts else [*ledger.texts[-1:]]
+    chosen = {record_of(text.origin): text for text in (*texts, *last)}
     return tuple(
-        _show_record(where, collect_record(ledger, text), holds=bool(held))
-        for where, text in islice(chosen.items(), ANSWERED)
+        _show_record(record, collect_record(ledger, text), holds=bool(texts))
+        for record, text in islice(chosen.items(), ANSWERED)
     )
 
 
-def _show_record(where: tuple[str, int, str], texts: Sequence[Text], *, holds: bool) -> AnsweredText:
+def _show_record(record: tuple[str, int, str], texts: Sequence[Text], *, holds: bool) -> AnsweredText:
     """Cut a record to the bounds of the display."""
     room = SHOWN
     shown: list[RecordText] = []
@@ -604,7 +604,7 @@ def _show_record(where: tuple[str, int, str], texts: Sequence[Text], *, holds: b
         if room > 0:
             shown.append(RecordText(strip_indices(text.origin.path), text.body[:room]))
         room -= len(text.body)
-    return AnsweredText(*where, tuple(shown), holds, cut=room < 0 or len(texts) > FIELDS)
+    return AnsweredText(*record, tuple(shown), holds, cut=room < 0 or len(texts) > FIELDS)
 
 
 def _latest_queries(queries: tuple[str, ...]) -> str:

@@ -94,12 +94,12 @@ class Relays:
         default_factory=lambda: Incremental(Index()), compare=False, repr=False
     )
 
-    def add(self, more: Sequence[RelayedText]) -> Relays:
+    def add(self, added: Sequence[RelayedText]) -> Relays:
         """Append texts if there is room for all of them."""
-        size = self.size + sum(len(one.body) for one in more)
-        if not more or size > RELAYED:
+        size = self.size + sum(len(one.body) for one in added)
+        if not added or size > RELAYED:
             return self
-        entries = self.entries.add(more)
+        entries = self.entries.add(added)
         spans = self._spans.extend_to(len(entries))
         if size // SLICE > self.size // SLICE:
             spans.compute(entries, _extend_index)
@@ -116,14 +116,14 @@ class Relays:
             return ()
         if len(piece) >= SPAN:
             found = self._spans.compute(self.entries, _extend_index).owners(piece)
-            said = (self.entries[one] for one in sorted(found))
+            candidates = (self.entries[one] for one in sorted(found))
         else:
-            said = (one for one in self.entries[:LOOKED_AT] if piece in fold_bytes(one.body))
-        return tuple(dict.fromkeys(one.hop for one in said if one.after > number))[:HOPS]
+            candidates = (one for one in self.entries[:LOOKED_AT] if piece in fold_bytes(one.body))
+        return tuple(dict.fromkeys(one.hop for one in candidates if one.after > number))[:HOPS]
 
 
-def _extend_index(index: Index, more: Sequence[RelayedText]) -> Index:
-    return index.add(tuple(fold_bytes(one.body) for one in more)) if more else index
+def _extend_index(index: Index, added: Sequence[RelayedText]) -> Index:
+    return index.add(tuple(fold_bytes(one.body) for one in added)) if added else index
 
 
 _SEARCH_WORDS: Final = re.compile(r"[^\W_]{4,}(?!\w*:)")
@@ -201,10 +201,10 @@ class Ledger:
         """True when any untrusted text has been seen, which labels the run as a whole."""
         return self.untrusted.texts.length > 0 or self.overflow or self.foreign
 
-    def needs_indexing(self, more: int = 0) -> bool:
-        """Check whether a decision may have to index more than the loop does, including ``more`` bytes of text."""
-        texts, records, most = self.untrusted, self.records, 3 * SLICE // 2
-        if texts.size - texts.indexed + more > most and texts.waiting + more > most:
+    def needs_indexing(self, added: int = 0) -> bool:
+        """Check whether a decision may have to index more than the loop does, including ``added`` bytes of text."""
+        texts, records, limit = self.untrusted, self.records, 3 * SLICE // 2
+        if texts.size - texts.indexed + added > limit and texts.waiting + added > limit:
             return True
         return len(records.entries) - records.indexed > 2 * FEW
 
@@ -289,29 +289,29 @@ class Ledger:
         listener = policy.classify(seen.source)
         if listener.relay:
             return self.relay(seen.source, seen.leaves, seen.step)
-        said, seen = seen, parse_layouts(policy, seen)
+        parsed, seen = seen, parse_layouts(policy, seen)
         assess = partial(_assess, self.asked, policy, seen)
-        found = assess() if last is None else last.find(self.asked, policy, said, assess)
+        found = assess() if last is None else last.find(self.asked, policy, parsed, assess)
         prose: list[Text] = []
         records: list[Text] = []
         relayed: list[RelayedText] = []
         known = 0 if listener.source else len(self.texts)
-        asked = found.asked or (listener.source and self._opens_named_record(seen.arguments))
+        requested = found.asked or (listener.source and self._opens_named_record(seen.arguments))
         place = found.place
         if listener.source and not place and (page := self._find_page_of_handle(seen.arguments)):
-            asked, place = True, page
+            requested, place = True, page
         directory = not listener.sink and any(means(entry, seen.source) for entry in policy.trusted)
         for one in found.leaves:
             if known:
                 relayed.append(RelayedText(Hop(seen.source, one.path, seen.step), one.body, known))
             origin = TextOrigin(seen.source, one.path, seen.step, seen.time, seen.trace, place=place)
             if one.prose:
-                prose.append(Text(origin, one.body, Standing.PROSE, asked))
+                prose.append(Text(origin, one.body, Standing.PROSE, requested))
             if one.record is not None:
                 own = directory and one.chosen and known and self.untrusted.is_filled_only(one.body)
                 after = 0 if own else known
                 records.append(
-                    Text(origin, one.body, one.record, asked, after, one.id, one.formed, one.chosen)
+                    Text(origin, one.body, one.record, requested, after, one.id, one.formed, one.chosen)
                 )
         ledger = self.keep(prose, records, relayed, policy.limit)
         if self.plan is None or ledger.overflow:
@@ -352,10 +352,10 @@ class Ledger:
         bodies = [text_of(leaf.value).strip() for leaf in arguments]
         handles = [body for body in bodies if forms.HANDLE.fullmatch(body)]
         page = self.texts[-1].body[:PAGE]
-        held = all(re.search(rf"(?<!\w){handle}(?!\w)", page) for handle in handles)
-        sent = (body for body in bodies if forms.names_receiver(body))
-        plain = bool(handles) and all(self.asked.names(parse_destination(body)) for body in sent)
-        return self.texts[-1].origin.place if plain and held else ""
+        all_on_page = all(re.search(rf"(?<!\w){handle}(?!\w)", page) for handle in handles)
+        receivers = (body for body in bodies if forms.names_receiver(body))
+        plain = bool(handles) and all(self.asked.names(parse_destination(body)) for body in receivers)
+        return self.texts[-1].origin.place if plain and all_on_page else ""
 
     def _is_named_record(self, text: Text) -> bool:
         if not text.origin.path:
@@ -369,8 +369,8 @@ class Ledger:
         """List the untrusted texts and records of one step; empty if they are too many."""
         found: list[Text] = []
         for texts in (self.texts, self.records.entries):
-            later = islice(texts.items_from(texts.bisect(step, step_of)), PEERS)
-            found += takewhile(lambda text: text.origin.step == step, later)
+            following = islice(texts.items_from(texts.bisect(step, step_of)), PEERS)
+            found += takewhile(lambda text: text.origin.step == step, following)
         return tuple(found) if len(found) < PEERS else ()
 
     def count_items(self, origin: TextOrigin) -> int:
@@ -385,12 +385,12 @@ class Ledger:
                 items.update({item_of(text.origin.path)} - {""})
         return len(items)
 
-    def _add_recorded(self, plan: Plan, seen: Observation, kept: Sequence[Text]) -> RecordIndex:
+    def _add_recorded(self, plan: Plan, seen: Observation, texts: Sequence[Text]) -> RecordIndex:
         """Add the leaves of an observation to those that a plan may name."""
         answers = seen.answers
         if answers is None:
             answers = plan.find_answered(self, seen.source, seen.arguments)
-        return record_observation(self.recorded, seen, answers, kept, self.asked)
+        return record_observation(self.recorded, seen, answers, texts, self.asked)
 
     def confide(self, policy: Policy, seen: Observation) -> Ledger:
         """Add the private content of a listener's output, regardless of its author."""
@@ -408,17 +408,17 @@ class Ledger:
         known = len(self.texts)
         if not known:
             return self
-        said = [RelayedText(Hop(listener, leaf.path, step), text_of(leaf.value), known) for leaf in leaves]
-        relays = self.relays.add([one for one in said if one.body])
+        relayed = [RelayedText(Hop(listener, leaf.path, step), text_of(leaf.value), known) for leaf in leaves]
+        relays = self.relays.add([one for one in relayed if one.body])
         return self if relays is self.relays else replace(self, relays=relays)
 
     def keep(
         self, prose: Sequence[Text], records: Sequence[Text], relayed: Sequence[RelayedText], limit: int
     ) -> Ledger:
         """Add texts of each kind. The ledger overflows if it would hold more untrusted text than ``limit``."""
-        more = self.untrusted.add_and_index(prose)
-        overflow = more.size > limit
-        untrusted = self.untrusted if overflow else more
+        extended = self.untrusted.add_and_index(prose)
+        overflow = extended.size > limit
+        untrusted = self.untrusted if overflow else extended
         if not (overflow or prose or records or relayed):
             return self
         return replace(
@@ -479,7 +479,7 @@ class Ledger:
         )
 
 
-def steers(policy: Policy, source: str, said: Iterable[Leaf], before: Ledger, after: Ledger) -> bool:
+def steers(policy: Policy, source: str, leaves: Iterable[Leaf], before: Ledger, after: Ledger) -> bool:
     """Check whether a source's words may steer their reader.
 
     Untrusted text may, and so may a single word in a field of undeclared worth: it looks like bookkeeping but can carry
@@ -488,13 +488,13 @@ def steers(policy: Policy, source: str, said: Iterable[Leaf], before: Ledger, af
     Args:
         policy: the declared policy.
         source: the source of the words.
-        said: the words.
+        leaves: the words.
         before: the ledger without them.
         after: the ledger with them.
     """
     if after.overflow or len(after.texts) > len(before.texts):
         return True
-    texts = (leaf for leaf in said if isinstance(leaf.value, str) and leaf.value.strip())
+    texts = (leaf for leaf in leaves if isinstance(leaf.value, str) and leaf.value.strip())
     return any(policy.field_rule(source, leaf) is None for leaf in texts)
 
 
@@ -511,20 +511,20 @@ def _rate_leaf(
     return forms.standing_of(leaf.path, leaf.value), ""
 
 
-def _assess(asked: TrustedWords, policy: Policy, seen: Observation) -> AssessedOutput:
+def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> AssessedOutput:
     """Assess the output of a listener that is no relay, by the arguments of its call."""
     listener = policy.classify(seen.source)
-    named = tuple(leaf for leaf in seen.arguments if _is_requested(asked, leaf))
+    requested = tuple(leaf for leaf in seen.arguments if _is_requested(request, leaf))
     echoes = Echoes(seen.arguments)
-    said = [(leaf, policy.field_rule(seen.source, leaf), text_of(leaf.value)) for leaf in seen.leaves]
-    said = [one for one in said if one[2]]
-    items = frozenset() if listener.known else _find_named_records(named, said)
-    chosen = find_chosen_fields(asked, seen.arguments, _list_vouched(listener, said))
-    told = find_named_fields(asked, _list_undeclared(listener, said))
+    fields = [(leaf, policy.field_rule(seen.source, leaf), text_of(leaf.value)) for leaf in seen.leaves]
+    fields = [one for one in fields if one[2]]
+    items = frozenset() if listener.known else _find_named_records(requested, fields)
+    chosen = find_chosen_fields(request, seen.arguments, _list_vouched(listener, fields))
+    named_paths = find_named_fields(request, _list_undeclared(listener, fields))
     found: list[AssessedLeaf] = []
-    for leaf, worth, body in said:
+    for leaf, worth, body in fields:
         standing, kind = _rate_leaf(listener, leaf, worth)
-        if standing is not Standing.PROSE and echoes.contain(body) and not asked.mentions(body):
+        if standing is not Standing.PROSE and echoes.contain(body) and not request.mentions(body):
             standing = Standing.PROSE if listener.source else None
         inside = standing is Standing.PROSE and bool(items) and item_of(leaf.path) in items
         if inside and worth is None and forms.names_receiver(body):
@@ -535,37 +535,37 @@ def _assess(asked: TrustedWords, policy: Policy, seen: Observation) -> AssessedO
         telling = listener.source and standing in _VOUCHING and forms.has_prose(body)
         record = standing if standing is not Standing.PROSE else None
         formed = worth is None and listener.source
-        picked = picked or (formed and standing is Standing.RECORD and leaf.path in told)
+        picked = picked or (formed and standing is Standing.RECORD and leaf.path in named_paths)
         prose = telling or standing is Standing.PROSE
         found.append(AssessedLeaf(leaf.path, body, prose, record, kind, formed, picked))
     place = find_fetched_site(seen.arguments) if listener.source else ""
-    return AssessedOutput(tuple(found), _names_document(seen.arguments, named), place)
+    return AssessedOutput(tuple(found), _names_document(seen.arguments, requested), place)
 
 
 def _list_vouched(
-    listener: ListenerClass, said: Sequence[tuple[Leaf, FieldRule | None, str]]
+    listener: ListenerClass, fields: Sequence[tuple[Leaf, FieldRule | None, str]]
 ) -> list[tuple[Leaf, str]]:
     """List the fields that no stranger fills: all of a trusted listener, the declared records of a source."""
     if not listener.known:
         return []
     return [
         (leaf, body)
-        for leaf, worth, body in said
+        for leaf, worth, body in fields
         if (not listener.source if worth is None else worth.standing is not Standing.PROSE)
     ]
 
 
 def _list_undeclared(
-    listener: ListenerClass, said: Sequence[tuple[Leaf, FieldRule | None, str]]
+    listener: ListenerClass, fields: Sequence[tuple[Leaf, FieldRule | None, str]]
 ) -> list[tuple[Leaf, str]]:
     """List the fields of a source that are not declared, by which the words may choose a record as a selector."""
     if not (listener.known and listener.source):
         return []
-    return [(leaf, body) for leaf, worth, body in said if worth is None and not leaf.inside]
+    return [(leaf, body) for leaf, worth, body in fields if worth is None and not leaf.inside]
 
 
 def _find_named_records(
-    asked: Sequence[Leaf], said: Sequence[tuple[Leaf, FieldRule | None, str]]
+    arguments: Sequence[Leaf], leaves: Sequence[tuple[Leaf, FieldRule | None, str]]
 ) -> frozenset[str]:
     """Find the records that the principal named by one of their fields, so that they hold the answer to the query.
 
@@ -573,40 +573,42 @@ def _find_named_records(
     that is declared as prose names no record, and neither does structure inside a text.
 
     Args:
-        asked: the arguments of the call that the principal's words hold.
-        said: the leaves of the answer, with their declared worth and their text.
+        arguments: the arguments of the call that the principal's words hold.
+        leaves: the leaves of the answer, with their declared worth and their text.
     """
-    forms = {fold(text_of(leaf.value)) for leaf in asked} - {""}
-    fields = (one for one in said if forms and "." in one[0].path)
-    held = (
+    forms = {fold(text_of(leaf.value)) for leaf in arguments} - {""}
+    fields = (one for one in leaves if forms and "." in one[0].path)
+    identifying = (
         (leaf, body) for leaf, worth, body in fields if worth is None or worth.standing is not Standing.PROSE
     )
-    return frozenset(item_of(leaf.path) for leaf, body in held if fold(body[:SEARCHED]) in forms) - {""}
+    return frozenset(item_of(leaf.path) for leaf, body in identifying if fold(body[:SEARCHED]) in forms) - {
+        ""
+    }
 
 
-def _names_document(arguments: tuple[Leaf, ...], asked: Sequence[Leaf]) -> bool:
+def _names_document(arguments: tuple[Leaf, ...], requested: Sequence[Leaf]) -> bool:
     """Check whether the trusted query names the requested document.
 
     A link names a document by itself: other arguments, such as a format, do not make it another one.
 
     Args:
         arguments: the arguments of the call.
-        asked: those of them that the principal's words hold.
+        requested: those of them that the principal's words hold.
     """
     links = tuple(leaf for leaf in arguments if find_link_site(text_of(leaf.value)))
-    return all(any(leaf is one for one in asked) for leaf in links) if links else bool(asked)
+    return all(any(leaf is one for one in requested) for leaf in links) if links else bool(requested)
 
 
-def _is_requested(asked: TrustedWords, leaf: Leaf) -> bool:
+def _is_requested(request: TrustedWords, leaf: Leaf) -> bool:
     """Check whether the trusted query names the document that this argument requests."""
     body = text_of(leaf.value)
-    if find_link_site(body) and asked.names(parse_destination(body)):
+    if find_link_site(body) and request.names(parse_destination(body)):
         return True
-    if len(body) >= 4 and asked.chooses(body):  # noqa: PLR2004  a shorter name is in every text
+    if len(body) >= 4 and request.chooses(body):  # noqa: PLR2004  a shorter name is in every text
         return True
     body = body[:SEARCHED]
     terms = [term for match in _SEARCH_TERM.finditer(body) for term in match.groups() if term]
     if terms and all(map(_OPERATOR.fullmatch, _SEARCH_TERM.sub(" ", body).split())):
-        return all(asked.mentions(term, any_case=True) for term in terms)
+        return all(request.mentions(term, any_case=True) for term in terms)
     words = _SEARCH_WORDS.findall(body)
-    return bool(words) and all(asked.mentions(word, any_case=True) for word in words)
+    return bool(words) and all(request.mentions(word, any_case=True) for word in words)

@@ -76,9 +76,9 @@ _LEAST: Final = 3
 """Words from which a command counts even if its operands are words of prose."""
 
 
-def find_commands(text: str, most: int) -> tuple[str, ...]:
+def find_commands(text: str, limit: int) -> tuple[str, ...]:
     """Find the simple commands of a shell text, up to a number. Quoted text counts only if a shell receives it."""
-    return tuple(islice(_drop_repeats(_split_commands(text[:READ], inside=False)), most))
+    return tuple(islice(_drop_repeats(_split_commands(text[:READ], inside=False)), limit))
 
 
 def _drop_repeats(commands: Iterator[str]) -> Iterator[str]:
@@ -120,8 +120,8 @@ def _format_command(words: list[str], *, parted: bool) -> Iterator[str]:
     if len(words) < 2 or not _NAME.fullmatch(name):  # noqa: PLR2004  a name and an operand
         return
     operands = [word for word in words[1:] if not word.startswith("-")]
-    spoken = len(words) >= _LEAST and (parted or len(operands) < len(words) - 1)
-    if operands and (spoken or any(map(_OPERAND.search, operands))):
+    reads_as_prose = len(words) >= _LEAST and (parted or len(operands) < len(words) - 1)
+    if operands and (reads_as_prose or any(map(_OPERAND.search, operands))):
         yield " ".join((name, *words[1:]))
         if words[1].startswith("-") and len(words) > _LEAST:
             yield " ".join((name, *words[1:_LEAST]))
@@ -240,17 +240,17 @@ def find_verbatim(ledger: Ledger, body: str) -> Iterator[Match]:
 def has_too_many_values(body: str) -> bool:
     """Check whether a text holds more values than are looked up, counting them only if it may."""
     digits = sum(map(body.count, "0123456789")) if body.isascii() else sum(map(str.isdigit, body))
-    most = digits + sum(map(body.count, "@.:/")) + len(body) // _LETTERS
-    return most > VALUES and next(islice(values(body), VALUES, None), None) is not None
+    estimate = digits + sum(map(body.count, "@.:/")) + len(body) // _LETTERS
+    return estimate > VALUES and next(islice(values(body), VALUES, None), None) is not None
 
 
 def _find_hits(ledger: Ledger, forms: list[bytes]) -> Iterator[tuple[int, Hit, bool]]:
     """Find the hits in several texts with one query, joined by a byte that occurs in no text."""
     starts = list(accumulate((len(form) + 1 for form in forms), initial=0))
-    asked = b"\xff".join(forms)
+    query = b"\xff".join(forms)
     known: list[Hit] = []
     for index, inner in ((ledger.index, False), (ledger.untrusted.wrapped.index, True)):
-        for hit in index.hits(asked):
+        for hit in index.hits(query):
             if any(one.start <= hit.start and hit.end <= one.end for one in known):
                 continue
             number = bisect_right(starts, hit.start) - 1
@@ -267,13 +267,13 @@ def _match_values(ledger: Ledger, texts: tuple[tuple[str, str], ...]) -> Iterato
         raise TooManyValues
     if not found:
         return
-    asked = [(value, key, how or via) for value, via in found for key, how in _lookup_keys(value)]
-    keys = [key for _, key, _ in asked]
+    lookups = [(value, key, via_key or via) for value, via in found for key, via_key in _lookup_keys(value)]
+    keys = [key for _, key, _ in lookups]
     numbers = zip(ledger.table.find(keys), ledger.untrusted.wrapped.values.table.find(keys), strict=True)
-    for (value, _, via), (number, wrapped) in zip(asked, numbers, strict=True):
-        held = number if number is not None else wrapped
-        if held is not None:
-            yield from _match_value(ledger, value, _locate(ledger, held, inner=number is None), via)
+    for (value, _, via), (number, wrapped) in zip(lookups, numbers, strict=True):
+        index = number if number is not None else wrapped
+        if index is not None:
+            yield from _match_value(ledger, value, _locate(ledger, index, inner=number is None), via)
 
 
 def _match_value(ledger: Ledger, value: Value, place: _Place, via: str) -> Iterator[Match]:
@@ -346,8 +346,8 @@ def find_command(ledger: Ledger, body: str, listed: tuple[str, ...] = ()) -> Evi
 def find_number(ledger: Ledger, body: str, kind: str) -> Evidence | None:
     """Find one untrusted text that holds a number or a date, in any spelling."""
     keys = [kind_key(kind), *([kind_key(day)] if (day := day_key(kind)) else [])]
-    for inner, held in ((False, ledger.untrusted.kinds), (True, ledger.untrusted.wrapped.kinds)):
-        numbers = (held.table.first(key) for key in keys)
+    for inner, source in ((False, ledger.untrusted.kinds), (True, ledger.untrusted.wrapped.kinds)):
+        numbers = (source.table.first(key) for key in keys)
         number = next((number for number in numbers if number is not None), None)
         if number is not None:
             return _make_evidence(ledger, _locate(ledger, number, inner=inner), None, body)
@@ -393,14 +393,14 @@ def occurs_in_longer_text(
     A single word of a record in ``homes``, such as the link of a thing with its id in it, does not count.
     """
     form = fold_bytes(body)
-    for held in (ledger.untrusted, ledger.untrusted.wrapped):
+    for source in (ledger.untrusted, ledger.untrusted.wrapped):
         numbers = (
-            held.index.owners(form)
+            source.index.owners(form)
             if len(form) >= SPAN
-            else {number for number, _ in _find_beginnings(held, form)}
+            else {number for number, _ in _find_beginnings(source, form)}
         )
-        found = (number for number in numbers if fold_bytes(held.body(number)) != form)
-        if any(held is not ledger.untrusted or not _is_at_home(ledger, number, homes) for number in found):
+        found = (number for number in numbers if fold_bytes(source.body(number)) != form)
+        if any(source is not ledger.untrusted or not _is_at_home(ledger, number, homes) for number in found):
             return True
     return False
 
@@ -420,45 +420,47 @@ def _locate(ledger: Ledger, number: int, *, inner: bool) -> _Place:
 def _find_place(ledger: Ledger, body: str, *, exactly: bool, inner: bool) -> tuple[int | None, int | None]:
     """Find the number of a text that holds a value, and the offset in it if known."""
     form = fold_bytes(body)
-    held = ledger.untrusted.wrapped if inner else ledger.untrusted
+    source = ledger.untrusted.wrapped if inner else ledger.untrusted
     if not form or not (ledger.untrusted.wrapped.outer if inner else ledger.texts):
         return None, None
-    if len(form) >= SPAN and (hit := next((hit for hit in held.index.hits(form) if hit.text >= 0), None)):
+    if len(form) >= SPAN and (hit := next((hit for hit in source.index.hits(form) if hit.text >= 0), None)):
         return hit.text, None
-    number = held.values.table.first(whole_key(body))
+    number = source.values.table.first(whole_key(body))
     if number is not None:
         return number, None
     if exactly and len(form) < SHORT:
-        return _find_word(held, body, form)
-    return _find_beginning(held, form) if SHORT <= len(form) < SPAN else (None, None)
+        return _find_word(source, body, form)
+    return _find_beginning(source, form) if SHORT <= len(form) < SPAN else (None, None)
 
 
-def _find_word(held: UntrustedTexts | WrappedTexts, body: str, form: bytes) -> tuple[int | None, int | None]:
+def _find_word(
+    source: UntrustedTexts | WrappedTexts, body: str, form: bytes
+) -> tuple[int | None, int | None]:
     """Find a short value where it occurs as a whole word."""
     name = body.strip()
-    places = held.words.find_words(form, PLACES)
+    places = source.words.find_words(form, PLACES)
     if not places:
         return None, None
     pattern, lead = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE), lead_of(name)
     for number, offset in places:
-        if matches_at(held.body(number), offset, pattern, lead, len(name)):
+        if matches_at(source.body(number), offset, pattern, lead, len(name)):
             return number, offset
     return None, None
 
 
-def _find_beginning(held: UntrustedTexts | WrappedTexts, form: bytes) -> tuple[int | None, int | None]:
+def _find_beginning(source: UntrustedTexts | WrappedTexts, form: bytes) -> tuple[int | None, int | None]:
     """Find a value shorter than a span that starts at the beginning of a word. Too many candidates count as a match."""
-    begun = next(_find_beginnings(held, form), None)
-    if begun is not None:
-        return begun
-    places = held.words.find_words(form, PLACES)
+    beginning = next(_find_beginnings(source, form), None)
+    if beginning is not None:
+        return beginning
+    places = source.words.find_words(form, PLACES)
     return places[0] if len(places) == PLACES else (None, None)
 
 
-def _find_beginnings(held: UntrustedTexts | WrappedTexts, form: bytes) -> Iterator[tuple[int, int]]:
+def _find_beginnings(source: UntrustedTexts | WrappedTexts, form: bytes) -> Iterator[tuple[int, int]]:
     """Find the texts, and offsets in them, at which a value starts at the beginning of a word."""
-    for number, offset in held.words.find_words(form, PLACES):
-        if fold_bytes(held.body(number)[offset : offset + 8 * len(form) + 64]).startswith(form):
+    for number, offset in source.words.find_words(form, PLACES):
+        if fold_bytes(source.body(number)[offset : offset + 8 * len(form) + 64]).startswith(form):
             yield number, offset
 
 

@@ -41,9 +41,9 @@ def trusted_texts(query: Query) -> tuple[str, ...]:
         return (query,)
     messages = query
     if isinstance(query, Mapping):
-        named = next((query[key] for key in _TEXTS if isinstance(query.get(key), str)), None)
-        if named is not None:
-            return (named,)
+        question = next((query[key] for key in _TEXTS if isinstance(query.get(key), str)), None)
+        if question is not None:
+            return (question,)
         messages = query.get("messages", ())
     found = tuple(text for each in messages if _is_from_user(each) for text in _content_texts(each))
     if not found:
@@ -102,21 +102,21 @@ def load_policy(path: Path | str) -> Policy:
     return build_policy(_translate_keys(read_yaml(text, name), name), name)
 
 
-def _translate_keys(written: YamlDocument, name: str) -> YamlDocument:
-    if not isinstance(written.values, dict):
-        return written
+def _translate_keys(document: YamlDocument, name: str) -> YamlDocument:
+    if not isinstance(document.values, dict):
+        return document
     values: dict[str, Any] = {}
-    lines = dict(written.lines)
-    for key, value in written.values.items():
+    lines = dict(document.lines)
+    for key, value in document.values.items():
         known = FOREIGN.get(key, key)
         if known in values:
             raise PolicyError(
-                f"{name}:{written.line_of((key,))}: {key} repeats another key; write {known} once"
+                f"{name}:{document.line_of((key,))}: {key} repeats another key; write {known} once"
             )
         values[known] = _PLANS.get(str(value).lower(), value) if key == "plan_mode" else value
         if known != key:
-            _log.warning("%s:%d: %s became %s", name, written.line_of((key,)), key, known)
-            lines |= {(known, *loc[1:]): line for loc, line in written.lines.items() if loc[:1] == (key,)}
+            _log.warning("%s:%d: %s became %s", name, document.line_of((key,)), key, known)
+            lines |= {(known, *loc[1:]): line for loc, line in document.lines.items() if loc[:1] == (key,)}
     return YamlDocument(values, lines)
 
 
@@ -164,7 +164,7 @@ class Sleuth:
         self.confirm_callback = confirm_callback
         self.confirm_timeout = confirm_timeout
         lists = (untrusted, consequential, destinations, denylist)
-        if policy is not None and any(given is not None for given in lists):
+        if policy is not None and any(argument is not None for argument in lists):
             raise ValueError("give a policy or lists, not both")
         if isinstance(policy, str | PathLike):
             policy = load_policy(fspath(policy))
@@ -263,8 +263,8 @@ class Sleuth:
             return kwargs
         handler = self.handler
         config = dict(kwargs.pop("config", None) or {})
-        given = [*(config.get("callbacks") or []), *(kwargs.pop("callbacks", None) or [])]
-        return {**kwargs, "config": {**config, "callbacks": [*given, handler]}}
+        callbacks = [*(config.get("callbacks") or []), *(kwargs.pop("callbacks", None) or [])]
+        return {**kwargs, "config": {**config, "callbacks": [*callbacks, handler]}}
 
     @property
     def violations(self) -> list[dict[str, Any]]:
@@ -276,8 +276,8 @@ class Sleuth:
         found: list[Violation] = self.engine.violations
         traces = [violation.explain() for violation in found]
         unknown = "\n".join(map(describe_undeclared, self.engine.undeclared))
-        told = f"Provenance violations: {len(found) or '✓ none'}"
-        return "\n\n".join([told, *traces, *([unknown] if unknown else [])])
+        heading = f"Provenance violations: {len(found) or '✓ none'}"
+        return "\n\n".join([heading, *traces, *([unknown] if unknown else [])])
 
 
 def _takes_callbacks(agent: Any) -> bool:
@@ -289,13 +289,13 @@ def _shape_query(agent: Any, query: Query) -> Any:
     """Shape the query as a Runnable expects it, by its channels, its keys or its own schema."""
     if not isinstance(query, str):
         return query if isinstance(query, Mapping) else {"messages": [*query]}
-    wanted = getattr(agent, "channels", None) or getattr(agent, "input_keys", None)
-    if wanted is None:
+    inputs = getattr(agent, "channels", None) or getattr(agent, "input_keys", None)
+    if inputs is None:
         schema = getattr(agent, "get_input_jsonschema", None)
-        wanted = schema().get("properties", {}) if callable(schema) else {}
-    if "messages" in wanted:
+        inputs = schema().get("properties", {}) if callable(schema) else {}
+    if "messages" in inputs:
         return {"messages": [{"role": "user", "content": query}]}
-    return {"input": query} if "input" in wanted else query
+    return {"input": query} if "input" in inputs else query
 
 
 def _make_sync_driver(agent: Any) -> Callable[[Query, dict[str, Any]], Any]:

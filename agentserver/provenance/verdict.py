@@ -123,27 +123,27 @@ MOST: Final = 40
 """Maximum findings of one judgement that are stored and shown. The rest are counted."""
 
 
-def export_findings(verdict: Verdict, *, became: str = "", most: int | None = None) -> Findings:
+def export_findings(verdict: Verdict, *, became: str = "", limit: int | None = None) -> Findings:
     """Export a verdict as values: each text cut to one line, duplicates removed, findings that block first.
 
     Args:
         verdict: the verdict to export.
         became: the outcome of the call; see ``Findings``.
-        most: maximum findings to keep; None for all.
+        limit: maximum findings to keep; None for all.
     """
     found: dict[tuple[object, ...], FindingFacts] = {}
     for finding in sorted(verdict.findings, key=_sort_key):
         one = _export_finding(finding)
         found.setdefault(one if one.trail is None else (*one[:-1], *one.trail[:-1]), one)
-    kept = tuple(found.values())[:most]
+    exported = tuple(found.values())[:limit]
     call, decision = verdict.call, verdict.decision.value
-    more = len(found) - len(kept)
+    omitted = len(found) - len(exported)
     record = verdict.delegation.value
     shown = None if record is None else _flatten_record(record)
     sink, mode = _to_one_line(call.sink), verdict.mode.value
     pattern = None if verdict.endorsed.value else verdict.pattern.value
     terms = None if pattern is None else _flatten_terms(pattern.terms)
-    return Findings(sink, call.step, mode, decision, kept, became, more, None, shown, terms)
+    return Findings(sink, call.step, mode, decision, exported, became, omitted, None, shown, terms)
 
 
 def _flatten_record(record: Delegation) -> Delegation:
@@ -255,9 +255,9 @@ def _export_evidence(evidence: Evidence) -> Trail:
 
 def _to_one_line(text: str) -> str:
     """Format the beginning of a text as one terminal line; values can be as long as a message."""
-    begun = text[:1000]
-    flat = " ".join(begun.split())
+    beginning = text[:1000]
+    flat = " ".join(beginning.split())
     if not (flat.isascii() and flat.isprintable()):
         flat = " ".join(replace_unseen(flat, lambda _: " ").split())
-    whole = len(flat) <= 120 and len(text) == len(begun)  # noqa: PLR2004  one line of a terminal
-    return flat if whole else f"{flat[:119]}{CUT}"
+    fits = len(flat) <= 120 and len(text) == len(beginning)  # noqa: PLR2004  one line of a terminal
+    return flat if fits else f"{flat[:119]}{CUT}"

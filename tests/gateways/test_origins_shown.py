@@ -92,7 +92,7 @@ async def test_an_operator_sees_the_mail_and_the_origin_of_the_iban(clerk):
         said = "\n".join("".join(text for _, text in line) for line in page["origins"])
         assert "a stranger wrote it: inbox()" in said
         assert "Pay the invoice in mail 13" in said
-        assert views.question(one, rules.codecs, Redaction(), found, whole=False)["origins"] == []
+        assert views.question(one, rules.codecs, Redaction(), found, with_content=False)["origins"] == []
         await anyio.lowlevel.checkpoint()
 
 

@@ -77,8 +77,8 @@ class _Entrance:
             key, url = self._sessions.client.begin(request.query_params.get("issuer", ""))
         except LookupError:
             return _page(404)
-        except UnusableError as why:
-            _LOG.warning("no sign-in: %s", why)
+        except UnusableError as error:
+            _LOG.warning("no sign-in: %s", error)
             return _page(503)
         answer = _redirect(url)
         set_cookie(
@@ -102,11 +102,11 @@ class _Entrance:
             if not signed.caller.oversees:
                 return _page(403)
             key = await self._sessions.begin_signed_in(signed)
-        except RefusedTokenError as why:
-            _LOG.warning("the token of an identity provider %s", why)
+        except RefusedTokenError as error:
+            _LOG.warning("the token of an identity provider %s", error)
             return _page(401)
-        except UnusableError as why:
-            _LOG.warning("no sign-in: %s", why)
+        except UnusableError as error:
+            _LOG.warning("no sign-in: %s", error)
             return _page(503)
         if not key:
             return _page(401)
@@ -118,10 +118,10 @@ class _Entrance:
         """End the sessions that a provider names (OpenID Connect Back-Channel Logout)."""
         try:
             await self._sessions.end_login(await _read_logout(request))
-        except (RefusedTokenError, ValueError) as why:
-            if isinstance(why, UnusableError):
+        except (RefusedTokenError, ValueError) as error:
+            if isinstance(error, UnusableError):
                 return Response(status_code=503, headers=_headers())
-            _LOG.warning("a provider's logout is refused: the token %s", why)
+            _LOG.warning("a provider's logout is refused: the token %s", error)
             return Response(status_code=400, headers=_headers())
         return Response(status_code=200, headers=_headers())
 

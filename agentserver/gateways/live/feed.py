@@ -108,12 +108,12 @@ class News:
 
     def add(self, records: tuple[AuditRecord, ...]) -> None:
         """Take in the records of one step."""
-        told = [record for record in records if record.event in TOLD]
+        shown = [record for record in records if record.event in TOLD]
         room = max(0, MOST - len(self._hops))
-        bare = [record._replace(message=b"") for record in told[:room]]  # what a message says is no news
+        bare = [record._replace(message=b"") for record in shown[:room]]  # what a message says is no news
         self._hops += map(self._hop, redact_records(bare, self._redaction))
         known = self._host.rules.blueprint.listeners
-        for record in told[room:]:
+        for record in shown[room:]:
             to = record.to if record.to in known else ""
             sender = record.sender if record.sender in known else ""
             self._counted[(sender, to, str(record.event))] += 1
@@ -124,15 +124,15 @@ class News:
 
     def _hop(self, record: AuditRecord) -> dict[str, Any]:
         """Describe a message; a viewer sees only names of the organism, not the sender's text."""
-        told = views.hop(record)
+        fields = views.hop(record)
         if self._caller.redacted:
             blueprint = self._host.rules.blueprint
-            named = {local(root) for roots in blueprint.roots.values() for root in roots}
-            told["why"] = ""
+            root_names = {local(root) for roots in blueprint.roots.values() for root in roots}
+            fields["why"] = ""
             if record.event is Event.REFUSED:
-                told["to"] = told["to"] if record.to in blueprint.listeners else ""
-                told["root"] = told["root"] if record.root in named else ""
-        return told
+                fields["to"] = fields["to"] if record.to in blueprint.listeners else ""
+                fields["root"] = fields["root"] if record.root in root_names else ""
+        return fields
 
     def take(self) -> dict[str, Any] | None:
         """Take the pending news; None without any."""
@@ -141,14 +141,14 @@ class News:
         if not (self._hops or self._counted or self._missed) and state == self._state:
             return None
         self._state = state
-        told = {
+        news = {
             **state,
             "hops": self._hops,
             "counted": [[*key, count] for key, count in self._counted.items()],
             "missed": self._missed,
         }
         self._hops, self._counted, self._missed = [], Counter(), 0
-        return told
+        return news
 
 
 class Feed:
@@ -159,7 +159,7 @@ class Feed:
         tokens: reports when the caller's token is revoked; the stream ends then.
         caller: the reader.
         redaction: hides what the caller may not see.
-        stands: checks whether the session still exists; the stream ends with it.
+        is_valid: checks whether the session still exists; the stream ends with it.
         over: called at the end.
     """
 
@@ -169,14 +169,14 @@ class Feed:
         tokens: SessionTokens,
         caller: Caller,
         redaction: Redaction,
-        stands: Callable[[], Awaitable[bool]],
+        is_valid: Callable[[], Awaitable[bool]],
         over: Callable[[], None],
     ) -> None:
         self._host = host
         self._tokens = tokens
         self._caller = caller
         self._news = News(host, redaction, caller)
-        self._stands, self._over = stands, over
+        self._stands, self._over = is_valid, over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         """Stream until the browser leaves, the server stops, or the session or the token ends."""
@@ -215,9 +215,9 @@ class Feed:
         quiet = 0.0
         with suppress(OSError):  # the browser is gone
             while await self._stands():
-                told = self._news.take()
-                if told is not None or quiet >= QUIET:
-                    text = ": here" if told is None else f"data: {json.dumps(told)}"
+                news = self._news.take()
+                if news is not None or quiet >= QUIET:
+                    text = ": here" if news is None else f"data: {json.dumps(news)}"
                     body = f"{text}\n\n".encode()
                     await send({"type": "http.response.body", "body": body, "more_body": True})
                     quiet = 0.0

@@ -89,8 +89,8 @@ def trace_origins(recorded: RecordedConversation, rules: Rules, delivery: str) -
             return None
         conversation = decided.conversation
         if any(one.delivery == delivery and one.message for one in recorded.records_of(step)):
-            sent = recorded.deliveries.get(delivery)
-            return None if sent is None else rules.origins(conversation, sent)
+            message = recorded.deliveries.get(delivery)
+            return None if message is None else rules.origins(conversation, message)
     return None
 
 
@@ -142,9 +142,9 @@ def describe_message(
     return {"said": [], "fields": shown, "more": max(0, len(fields) - FIELDS)}
 
 
-def lines_of(said: str) -> list[str]:
+def lines_of(text: str) -> list[str]:
     """Split a text at line breaks, with unseen characters escaped."""
-    return [escape_unseen(each) for each in said.replace("\t", "    ").split("\n")]
+    return [escape_unseen(each) for each in text.replace("\t", "    ").split("\n")]
 
 
 def _describe_origins(
@@ -160,27 +160,27 @@ def _describe_origins(
 
 
 def _mark(
-    mark: str, kind: str, said: str, number: int | None = None, quote: dict[str, str] | None = None
+    mark: str, kind: str, text: str, number: int | None = None, quote: dict[str, str] | None = None
 ) -> dict[str, Any]:
-    return {"mark": mark, "kind": kind, "words": escape_unseen(said), "from": number, "quote": quote}
+    return {"mark": mark, "kind": kind, "words": escape_unseen(text), "from": number, "quote": quote}
 
 
 def _describe_origin(
     one: ValueOrigin, traced: Tracing, records: Sequence[AuditRecord], sources: Mapping[str, int]
 ) -> dict[str, Any]:
-    author, said = traced.author, origin_words(one)
+    author, text = traced.author, origin_words(one)
     if one.kind == "nothing":
         mark = f"from {author.name}" if author.tool else MARKS[one.kind]
-        return _mark(mark, one.kind, f"{author.name} wrote it: {said}")
+        return _mark(mark, one.kind, f"{author.name} wrote it: {text}")
     number = sources.get(one.trace) if one.trace else None
     quote = None
     if one.kind == "request":
         quote = find_quotation(one.value, [traced.origins.request])
     elif number is not None:
         fields = list_fields(records[number].message) or ()
-        held = [each.value or "" for each in fields if not one.field or each.path == one.field]
-        quote = find_quotation(one.value, held)
-    return _mark(MARKS[one.kind], one.kind, said, number, quote)
+        values = [each.value or "" for each in fields if not one.field or each.path == one.field]
+        quote = find_quotation(one.value, values)
+    return _mark(MARKS[one.kind], one.kind, text, number, quote)
 
 
 def find_quotation(value: str, texts: Iterable[str]) -> dict[str, str] | None:
@@ -188,9 +188,9 @@ def find_quotation(value: str, texts: Iterable[str]) -> dict[str, str] | None:
     words = value.split()
     if not words:
         return None
-    wanted = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
+    pattern = re.compile(r"\s+".join(map(re.escape, words)), re.IGNORECASE)
     for each in texts:
-        found = wanted.search(each)
+        found = pattern.search(each)
         if found is not None:
             begin, end = max(0, found.start() - AROUND), found.end() + AROUND
             return {
@@ -201,5 +201,5 @@ def find_quotation(value: str, texts: Iterable[str]) -> dict[str, str] | None:
     return None
 
 
-def _show(said: str) -> str:
-    return "\n".join(lines_of(said))
+def _show(text: str) -> str:
+    return "\n".join(lines_of(text))

@@ -66,8 +66,8 @@ class Layout:
 
 def lay_out(nodes: Sequence[str], arrows: Iterable[tuple[str, str]]) -> Layout:
     """Lay out nodes given in order. Arrows from a node to itself are dropped."""
-    wanted = {(a, b) for a, b in arrows if a != b}
-    order, directed = _acyclic(nodes, wanted)
+    pairs = {(a, b) for a, b in arrows if a != b}
+    order, directed = _acyclic(nodes, pairs)
     ranks = _ranks(order, directed)
     between = sum(ranks[b] - ranks[a] - 1 for a, b in directed)
     effort = len(nodes) + len(directed) + 2 * between
@@ -76,8 +76,8 @@ def lay_out(nodes: Sequence[str], arrows: Iterable[tuple[str, str]]) -> Layout:
         Edge(
             a,
             b,
-            (a, b) in wanted,
-            (b, a) in wanted,
+            (a, b) in pairs,
+            (b, a) in pairs,
             tuple((a, b, r) for r in range(ranks[a] + 1, ranks[b])) if bent else (),
         )
         for a, b in directed
@@ -177,10 +177,10 @@ def _neighbours(
 def _by_mean(
     column: list[Place], fixed: Sequence[Place], neighbours: Mapping[Place, list[Place]]
 ) -> list[Place]:
-    where = {place: i for i, place in enumerate(fixed)}
+    positions = {place: i for i, place in enumerate(fixed)}
 
     def mean(entry: tuple[int, Place]) -> float:
-        near = [where[place] for place in neighbours.get(entry[1], ()) if place in where]
+        near = [positions[place] for place in neighbours.get(entry[1], ()) if place in positions]
         return sum(near) / len(near) if near else float(entry[0])
 
     return [place for _, place in sorted(enumerate(column), key=mean)]
@@ -188,10 +188,10 @@ def _by_mean(
 
 def _crossings(columns: Sequence[Sequence[Place]], links: Sequence[tuple[Place, Place]]) -> int:
     """Count the crossings of links between the same two columns."""
-    where = {place: (rank, i) for rank, column in enumerate(columns) for i, place in enumerate(column)}
+    positions = {place: (rank, i) for rank, column in enumerate(columns) for i, place in enumerate(column)}
     spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for a, b in links:
-        spans[where[a][0]].append((where[a][1], where[b][1]))
+        spans[positions[a][0]].append((positions[a][1], positions[b][1]))
     return sum(map(_inversions, spans.values()))
 
 
@@ -215,21 +215,21 @@ def _heights(
         forward = sweep % 2 == 0
         for column in columns if forward else reversed(columns):
             _settle(column, before if forward else after, heights)
-    least = min(heights.values(), default=0.0)
-    return {place: height - least for place, height in heights.items()}
+    lowest = min(heights.values(), default=0.0)
+    return {place: height - lowest for place, height in heights.items()}
 
 
 def _settle(
     column: Sequence[Place], neighbours: Mapping[Place, list[Place]], heights: dict[Place, float]
 ) -> None:
-    wanted = []
+    desired = []
     for place in column:
         near = [heights[each] for each in neighbours.get(place, ())]
-        wanted.append(sum(near) / len(near) if near else heights[place])
+        desired.append(sum(near) / len(near) if near else heights[place])
     placed: list[float] = []
-    for height in wanted:
+    for height in desired:
         placed.append(height if not placed else max(height, placed[-1] + 1))
-    shift = sum(a - b for a, b in zip(wanted, placed, strict=True)) / max(len(placed), 1)
+    shift = sum(a - b for a, b in zip(desired, placed, strict=True)) / max(len(placed), 1)
     for place, height in zip(column, placed, strict=True):
         heights[place] = height + shift
 
@@ -368,10 +368,10 @@ def _scene(places: Layout) -> _Scene:
     for column in places.columns:
         names = [place for place in column if isinstance(place, str)]
         widths.append(max((len(name) * LETTER + 24 for name in names), default=BEND))
-    left = [PADDING]
+    offsets = [PADDING]
     for width in widths[:-1]:
-        left.append(left[-1] + width + GAP)
-    return _Scene(places, tuple(left), tuple(widths))
+        offsets.append(offsets[-1] + width + GAP)
+    return _Scene(places, tuple(offsets), tuple(widths))
 
 
 def _way(edge: Edge, scene: _Scene, columns: Mapping[Place, int]) -> str:

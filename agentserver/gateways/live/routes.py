@@ -178,14 +178,14 @@ class LiveView:
     # Who asks
 
     async def _login(self, request: Request) -> Response:
-        asked = await _body(request)
-        token = asked.get("token") if asked is not None else None
+        body = await _body(request)
+        token = body.get("token") if body is not None else None
         if isinstance(token, str):
             await self._sessions.tokens.prepare(token)
-        begun = await self._sessions.begin(token) if isinstance(token, str) else None
-        if begun is None:
+        session = await self._sessions.begin(token) if isinstance(token, str) else None
+        if session is None:
             return _refuse(401, "no token of a principal's")
-        key, caller = begun
+        key, caller = session
         if not caller.oversees:
             await self._sessions.end(key)
             return _refuse(403, "the live view is for operators and viewers")
@@ -218,9 +218,11 @@ class LiveView:
         """Build a route that shows stored data; ``show`` takes a reader, a redaction and the path's parameters."""
 
         async def answer(request: Request, caller: Caller) -> Response:
-            redaction, named = self._redaction(caller), request.path_params
-            await self._check_owner(caller, named)
-            return self._respond(await self._read(caller, lambda reader: show(reader, redaction, **named)))
+            redaction, parameters = self._redaction(caller), request.path_params
+            await self._check_owner(caller, parameters)
+            return self._respond(
+                await self._read(caller, lambda reader: show(reader, redaction, **parameters))
+            )
 
         return self._view_route(path, answer)
 
@@ -228,7 +230,7 @@ class LiveView:
         self,
         path: str,
         decide: Callable[[Request, Caller, dict[str, Any]], Awaitable[Response]],
-        most: int = BODY,
+        limit: int = BODY,
     ) -> Route:
         """Build a route for operators only, which accepts requests of our own page with at most so many bytes."""
 
@@ -238,12 +240,12 @@ class LiveView:
                 return _refuse(401, "log in")
             if not caller.decides:
                 return _refuse(403, "operators decide")
-            asked = await _body(request, most)
-            if asked is None:
+            body = await _body(request, limit)
+            if body is None:
                 return _refuse(400, f"it wants a JSON object and the header {HEADER}")
             if await self._prepare_session(request) is None:  # the body has taken its time
                 return _refuse(401, "log in")
-            return await _handle_errors(partial(decide, request, caller, asked))
+            return await _handle_errors(partial(decide, request, caller, body))
 
         return Route(path, answer, methods=["POST"])
 
@@ -277,25 +279,25 @@ class LiveView:
     # Shown
 
     async def _organism(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
-        told = await self._scenery.describe(self._host.rules.blueprint)
-        return self._respond({**told, "queues": self._host.queues() if caller.sees is None else {}})
+        description = await self._scenery.describe(self._host.rules.blueprint)
+        return self._respond({**description, "queues": self._host.queues() if caller.sees is None else {}})
 
     async def _overview(self, request: Request, caller: Caller) -> Response:
         period = request.query_params.get("period", "")
         if period and period not in PERIODS:
             return _refuse(400, f"a period is one of {', '.join(PERIODS)}")
         queues = self._host.queues() if caller.sees is None else {}
-        waiting = list_approvals(self._host, caller)
-        here = self._host.describe_itself() if caller.sees is None else None
+        approvals = list_approvals(self._host, caller)
+        own_state = self._host.describe_itself() if caller.sees is None else None
         now = time.time()
-        found = await self._read(caller, lambda reader: views.overview(reader, period, now, here))
-        return self._respond({**found, **views.pending(queues, waiting, now)})
+        found = await self._read(caller, lambda reader: views.overview(reader, period, now, own_state))
+        return self._respond({**found, **views.pending(queues, approvals, now)})
 
     async def _conversations(self, request: Request, caller: Caller) -> Response:
         redaction = self._redaction(caller)
-        asked = {key: request.query_params.get(key, "") for key in ("where", "after")}
+        query = {key: request.query_params.get(key, "") for key in ("where", "after")}
         try:
-            found = await self._read(caller, lambda reader: views.conversations(reader, redaction, **asked))
+            found = await self._read(caller, lambda reader: views.conversations(reader, redaction, **query))
         except UnicodeEncodeError:
             raise
         except UnreadableError:
@@ -308,7 +310,7 @@ class LiveView:
         self._watching[caller.name] += 1
         key = request.cookies[COOKIE]
 
-        async def stands() -> bool:
+        async def is_valid() -> bool:
             with suppress(UnusableError):
                 await self._sessions.prepare(key)
             return self._sessions.caller(key) is not None
@@ -316,12 +318,12 @@ class LiveView:
         def over() -> None:
             self._watching -= Counter((caller.name,))
 
-        return Feed(self._host, self._sessions.tokens, caller, self._redaction(caller), stands, over)
+        return Feed(self._host, self._sessions.tokens, caller, self._redaction(caller), is_valid, over)
 
-    async def _check_owner(self, caller: Caller, named: dict[str, Any]) -> None:
+    async def _check_owner(self, caller: Caller, parameters: dict[str, Any]) -> None:
         """Check that a conversation is the caller's, at the same cost if it is another tenant's. Raises LookupError."""
-        if caller.sees is not None and "conversation" in named:
-            await self._host.find_conversation(caller.sees, named["conversation"])
+        if caller.sees is not None and "conversation" in parameters:
+            await self._host.find_conversation(caller.sees, parameters["conversation"])
 
     async def _conversation(self, request: Request, caller: Caller) -> Response:
         redaction, key = self._redaction(caller), request.path_params["conversation"]
@@ -334,30 +336,34 @@ class LiveView:
         )
 
     async def _compare(self, request: Request, caller: Caller) -> Response:
-        redaction, named, prompts = self._redaction(caller), request.path_params, self._reads_prompts(caller)
-        for key in named.values():
+        redaction, parameters, prompts = (
+            self._redaction(caller),
+            request.path_params,
+            self._reads_prompts(caller),
+        )
+        for key in parameters.values():
             await self._check_owner(caller, {"conversation": key})
         return self._respond(
             await self._read(
-                caller, lambda reader: views.compare(reader, redaction, **named, prompts=prompts)
+                caller, lambda reader: views.compare(reader, redaction, **parameters, prompts=prompts)
             )
         )
 
     async def _message(self, request: Request, caller: Caller) -> Response:
-        redaction, named = self._redaction(caller), request.path_params
-        await self._check_owner(caller, named)
+        redaction, parameters = self._redaction(caller), request.path_params
+        await self._check_owner(caller, parameters)
         rules = None if caller.redacted else self._host.rules
         return self._respond(
-            await self._read(caller, lambda reader: views.message(reader, redaction, rules, **named))
+            await self._read(caller, lambda reader: views.message(reader, redaction, rules, **parameters))
         )
 
     async def _completion(self, request: Request, caller: Caller) -> Response:
         if not self._reads_prompts(caller):
             return _refuse(403, "prompts and answers of models are for other roles (llm: prompts: roles:)")
-        redaction, named = self._redaction(caller), request.path_params
-        await self._check_owner(caller, named)
+        redaction, parameters = self._redaction(caller), request.path_params
+        await self._check_owner(caller, parameters)
         return self._respond(
-            await self._read(caller, lambda reader: views.completion(reader, redaction, **named))
+            await self._read(caller, lambda reader: views.completion(reader, redaction, **parameters))
         )
 
     async def _read(self, caller: Caller, work: Callable[[Any], T]) -> T:
@@ -380,12 +386,14 @@ class LiveView:
         found = self._host.conversation(key)
         return self._respond({"open": [] if found is None else list(found.requests)})
 
-    async def _cancel(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
+    async def _cancel(self, request: Request, caller: Caller, body: dict[str, Any]) -> Response:
         """Cancel a request; the record of its cancellation names the operator."""
-        if asked.get("do") != "cancel":
+        if body.get("do") != "cancel":
             return _refuse(400, "it wants cancel")
-        named = request.path_params
-        if not await self._host.cancel(caller.sees, named["conversation"], named["request"], by=caller.name):
+        parameters = request.path_params
+        if not await self._host.cancel(
+            caller.sees, parameters["conversation"], parameters["request"], by=caller.name
+        ):
             return _refuse(409, "it is settled, or unknown")
         return self._respond({})
 
@@ -431,15 +439,15 @@ class LiveView:
         text = self._secrets(await self._host.find_policy_text())
         return self._respond({"policy": text, "most": trials.CONVERSATIONS, "bytes": trials.POLICY})
 
-    async def _try_policy(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
+    async def _try_policy(self, request: Request, caller: Caller, body: dict[str, Any]) -> Response:
         """Judge stored conversations by a policy, until the page is left or a limit is reached."""
         if self._trying.borrowed_tokens:
             return _refuse(429, "another trial runs; one at a time")
         async with self._trying:
             try:
-                wanted = trials.read_request(asked)
-                trial = await self._host.prepare_trial(wanted.policy, wanted.mode)
-                ids = await self._read(caller, lambda reader: trials.choose_ids(reader, wanted))
+                trial_request = trials.read_request(body)
+                trial = await self._host.prepare_trial(trial_request.policy, trial_request.mode)
+                ids = await self._read(caller, lambda reader: trials.choose_ids(reader, trial_request))
             except (UnicodeEncodeError, UnreadableError):
                 raise
             except ValueError as error:
@@ -447,7 +455,7 @@ class LiveView:
             run = trials.TrialRun(trial, partial(self._read, caller))
             _LOG.info(
                 "a policy (sha256 %s) is tried on %d conversations by %s (%s)",
-                sha256(wanted.policy.encode()).hexdigest()[:16],
+                sha256(trial_request.policy.encode()).hexdigest()[:16],
                 len(ids),
                 caller.name,
                 caller.role,
@@ -456,46 +464,48 @@ class LiveView:
                 return Response(status_code=499, headers=dict(HEADERS))
         return self._respond(trials.describe_trial(run, len(ids), self._secrets))
 
-    async def _settle(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
+    async def _settle(self, request: Request, caller: Caller, body: dict[str, Any]) -> Response:
         """Try a dead letter again, or give it up."""
-        delivery, what = request.path_params["delivery"], asked.get("do")
+        delivery, action = request.path_params["delivery"], body.get("do")
         if caller.sees is not None:
             await self._read(caller, lambda reader: views.found_letter(reader, delivery))
-        if what == "discard":
+        if action == "discard":
             await self._host.discard(delivery)
             _LOG.info("dead letter %s was discarded by %s (%s)", delivery, caller.name, caller.role)
             return self._respond({})
-        if what == "requeue":
+        if action == "requeue":
             return self._respond({"conversation": await self._host.requeue(delivery, caller.name)})
         return _refuse(400, "it wants requeue or discard")
 
     # Approvals
 
     async def _approvals(self, request: Request, caller: Caller) -> Response:  # noqa: ARG002 - one signature
-        waiting = [self._describe_approval(one, caller) for one in list_approvals(self._host, caller)]
+        pending = [self._describe_approval(one, caller) for one in list_approvals(self._host, caller)]
         decided = await self._read(caller, views.list_decisions)
-        return self._respond({"waiting": waiting, "decided": decided})
+        return self._respond({"waiting": pending, "decided": decided})
 
     def _describe_approval(self, one: Approval, caller: Caller) -> dict[str, Any]:
         conversation = self._host.conversation(one.delivery.conversation)
-        told = views.describe_approval(one, "" if conversation is None else conversation.principal)
-        told["why"] = "" if caller.redacted else self._secrets(told["why"])
+        description = views.describe_approval(one, "" if conversation is None else conversation.principal)
+        description["why"] = "" if caller.redacted else self._secrets(description["why"])
         until = one.at + self._host.rules.blueprint.approval_time(one.delivery.to)
-        return {**told, "left": max(0.0, until - time.time())}
+        return {**description, "left": max(0.0, until - time.time())}
 
     async def _approval(self, request: Request, caller: Caller) -> Response:
         one = self._find_approval(request, caller)
         rules, conversation = self._host.rules, self._host.conversation(one.delivery.conversation)
         known = None if caller.redacted or conversation is None else rules.origins(conversation, one.delivery)
-        told = {
+        description = {
             **self._describe_approval(one, caller),
-            **views.question(one, rules.codecs, self._redaction(caller), known, whole=not caller.redacted),
+            **views.question(
+                one, rules.codecs, self._redaction(caller), known, with_content=not caller.redacted
+            ),
             "barred": ""
             if conversation is None
             else answers.bar_approver(conversation, caller.name, rules, one.delivery.to),
             "digest": one.digest if caller.decides else "",
         }
-        return self._respond(told)
+        return self._respond(description)
 
     def _find_approval(self, request: Request, caller: Caller) -> Approval:
         """Find the approval of a path. Raises LookupError."""
@@ -505,17 +515,17 @@ class LiveView:
             raise LookupError(key)
         return found
 
-    async def _answer(self, request: Request, caller: Caller, asked: dict[str, Any]) -> Response:
+    async def _answer(self, request: Request, caller: Caller, body: dict[str, Any]) -> Response:
         one = self._find_approval(request, caller)
-        said, digest = asked.get("answer"), asked.get("digest")
-        if not (isinstance(said, str) and said in set(Answer) and isinstance(digest, str)):
+        verdict, digest = body.get("answer"), body.get("digest")
+        if not (isinstance(verdict, str) and verdict in set(Answer) and isinstance(digest, str)):
             return _refuse(400, "it wants an answer and the digest that was shown")
         conversation = self._host.conversation(one.delivery.conversation)
-        if conversation is not None and said != Answer.DENY:
+        if conversation is not None and verdict != Answer.DENY:
             barred = answers.bar_approver(conversation, caller.name, self._host.rules, one.delivery.to)
             if barred:
                 return _refuse(403, barred)
-        answered = ApprovalAnswer(one.id, digest, Answer(said), caller.name)
+        answered = ApprovalAnswer(one.id, digest, Answer(verdict), caller.name)
         if not await self._host.answer(one.delivery.conversation, answered):
             return _refuse(409, "it no longer waits, or is not the message that was shown")
         return self._respond({})
@@ -525,7 +535,7 @@ async def _handle_errors(answer: Callable[[], Awaitable[Any]]) -> Any:
     try:
         return await answer()
     except (LookupError, UnreadableError, UnicodeEncodeError, QuotaError, EngineError, UnkeptError) as error:
-        return _refuse(*next(told for kind, told in TROUBLES if isinstance(error, kind)))
+        return _refuse(*next(problem for kind, problem in TROUBLES if isinstance(error, kind)))
 
 
 async def _finish(request: Request, run: TrialRun, ids: list[str]) -> bool:
@@ -545,20 +555,20 @@ async def _finish(request: Request, run: TrialRun, ids: list[str]) -> bool:
     return finished
 
 
-async def _body(request: Request, most: int = BODY) -> dict[str, Any] | None:
+async def _body(request: Request, limit: int = BODY) -> dict[str, Any] | None:
     """Parse the JSON object of a request from our own page; None for any other request."""
     if HEADER not in request.headers or request.headers.get("content-type") != "application/json":
         return None
     data = b""
     async for chunk in request.stream():
         data += chunk
-        if len(data) > most:
+        if len(data) > limit:
             return None
-    found = parse_json(data, JsonLimits(bytes=most, values=100))
+    found = parse_json(data, JsonLimits(bytes=limit, values=100))
     return found if isinstance(found, dict) else None
 
 
-def _refuse(status: int, why: str) -> Response:
+def _refuse(status: int, title: str) -> Response:
     headers = {**HEADERS, "cache-control": "no-store"}
-    body = {"title": why, "status": status}
+    body = {"title": title, "status": status}
     return JSONResponse(body, status, headers, "application/problem+json")

@@ -59,14 +59,14 @@ class TrialRequest(NamedTuple):
     last: int
 
 
-def read_request(asked: dict[str, Any]) -> TrialRequest:
+def read_request(body: dict[str, Any]) -> TrialRequest:
     """Read the body of a request. Raises ValueError."""
-    policy, mode, conversation, where = (
-        asked.get(key, "") for key in ("policy", "mode", "conversation", "where")
+    policy, mode, conversation, condition = (
+        body.get(key, "") for key in ("policy", "mode", "conversation", "where")
     )
-    last = asked.get("last", 1)
+    last = body.get("last", 1)
     if (
-        not all(isinstance(each, str) for each in (policy, mode, conversation, where))
+        not all(isinstance(each, str) for each in (policy, mode, conversation, condition))
         or type(last) is not int
     ):
         raise ValueError("it wants policy, mode, conversation and where as texts, and last as a number")
@@ -76,7 +76,7 @@ def read_request(asked: dict[str, Any]) -> TrialRequest:
         raise ValueError("mode is confirm or enforce")
     if not 1 <= last <= CONVERSATIONS:
         raise ValueError(f"last is from 1 to {CONVERSATIONS}")
-    return TrialRequest(policy, mode, conversation, where, last)
+    return TrialRequest(policy, mode, conversation, condition, last)
 
 
 def choose_ids(reader: EngineReader, request: TrialRequest) -> list[str]:
@@ -143,12 +143,12 @@ class TrialRun:
         return self.trial.judge(recorded, self._is_over)
 
 
-def describe_trial(run: TrialRun, asked: int, redact: Callable[[str], str]) -> dict[str, Any]:
+def describe_trial(run: TrialRun, requested: int, redact: Callable[[str], str]) -> dict[str, Any]:
     """Describe the result of a trial, with the first stopped or changed calls.
 
     Args:
         run: the run.
-        asked: number of conversations that it was to judge.
+        requested: number of conversations that it was to judge.
         redact: removes secrets.
     """
     from agentserver.history.backtest_report import STOPS, summarise, tabulate  # with the extra provenance
@@ -160,7 +160,7 @@ def describe_trial(run: TrialRun, asked: int, redact: Callable[[str], str]) -> d
     return {
         "mode": run.trial.mode,
         "compared": tally.compared,
-        "asked": asked,
+        "asked": requested,
         "judged": len(tally.conversations),
         "limit": run.limit,
         "summary": [show(line) for line in summarise(tally) if not line.startswith("attacks:")][:ROWS],

@@ -84,7 +84,7 @@ _MARKUP = re.compile(r"<[^>]*>")
 
 
 def overview(
-    reader: EngineReader, period: str, now: float, here: ServerState | None = None
+    reader: EngineReader, period: str, now: float, own_state: ServerState | None = None
 ) -> dict[str, Any]:
     """Sum up the stored conversations of a period, count the dead letters, and list the servers.
 
@@ -92,10 +92,10 @@ def overview(
         reader: of the engine.
         period: a key of PERIODS, or empty.
         now: seconds since the epoch.
-        here: this server, listed if the storage lists none; None for readers who see none.
+        own_state: this server, listed if the storage lists none; None for readers who see none.
     """
     dead = len(reader.dead(MOST + 1))
-    servers = reader.list_servers() or ([] if here is None else [here])
+    servers = reader.list_servers() or ([] if own_state is None else [own_state])
     return {
         **describe_activity(reader, period, now, name),
         "dead": min(dead, MOST),
@@ -104,7 +104,9 @@ def overview(
     }
 
 
-def pending(queues: Mapping[str, tuple[int, int]], waiting: Iterable[Approval], now: float) -> dict[str, Any]:
+def pending(
+    queues: Mapping[str, tuple[int, int]], approvals: Iterable[Approval], now: float
+) -> dict[str, Any]:
     """Describe the deliveries that a server runs or has queued, and the messages that wait for a person."""
     return {
         "queues": [
@@ -112,7 +114,7 @@ def pending(queues: Mapping[str, tuple[int, int]], waiting: Iterable[Approval], 
             for listener, (queued, running) in sorted(queues.items())
             if queued or running
         ],
-        "waiting": [{"id": one.id, **_route(one.delivery), "age": now - one.at} for one in waiting],
+        "waiting": [{"id": one.id, **_route(one.delivery), "age": now - one.at} for one in approvals],
     }
 
 
@@ -135,11 +137,11 @@ def conversations(
 
 
 def _listed(one: ListedConversation, redaction: Redaction) -> dict[str, Any]:
-    told = one.summary._asdict()
-    told["principal"] = name(one.summary.principal)
+    fields = one.summary._asdict()
+    fields["principal"] = name(one.summary.principal)
     marks = [*(["refused"] if one.refused else []), *(["failed"] if one.failed else []), *one.codes]
     return {
-        **told,
+        **fields,
         "state": one.state,
         "marks": [name(each) for each in marks],
         "addressee": name(one.to),
@@ -152,8 +154,8 @@ def _preview(one: ListedConversation, redaction: Redaction) -> str:
         return ""
     record = AuditRecord(Event.RECEIVED, one.summary.opened, one.summary.id, "", message=one.first)
     (shown,) = redact_records([record], redaction)
-    said = unescape(_MARKUP.sub(" ", text.payload(shown.message)))
-    return escape_unseen(" ".join(said.split())[:PREVIEW])
+    plain = unescape(_MARKUP.sub(" ", text.payload(shown.message)))
+    return escape_unseen(" ".join(plain.split())[:PREVIEW])
 
 
 def conversation(
@@ -226,7 +228,7 @@ def pair_rows(
         right: of the other.
         list_differing: lists the names of the fields that differ in two messages.
     """
-    kept = [[one for one in rows if not one.get("plumbing")] for rows in (left, right)]
+    visible = [[one for one in rows if not one.get("plumbing")] for rows in (left, right)]
     return {
         "pairs": [
             {
@@ -235,7 +237,9 @@ def pair_rows(
                 if one and other and one.get("message") and other.get("message")
                 else [],
             }
-            for one, other in pair_steps(kept[0], kept[1], lambda row: find_step_key(row.get, row["depth"]))
+            for one, other in pair_steps(
+                visible[0], visible[1], lambda row: find_step_key(row.get, row["depth"])
+            )
         ]
     }
 
@@ -309,7 +313,7 @@ def completion_row(
         readable: False for readers who only learn that there is one.
     """
     depth, elapsed = place
-    told = {
+    fields = {
         "event": text.COMPLETED,
         "sender": name(one.listener),
         "at": one.at + one.took,
@@ -320,9 +324,9 @@ def completion_row(
         "readable": readable,
     }
     if not readable:
-        return told
+        return fields
     return {
-        **told,
+        **fields,
         "key": key,
         "took": one.took,
         "model": name(one.model),
@@ -342,7 +346,7 @@ def completion(
     if shown.content is not None:
         offered = [each for each in shown.content.tools if each.description or each.schema]
         parts += [(f"tool {each.name}", f"{each.description}\n{each.schema}".strip()) for each in offered]
-    return {"parts": [{"heading": name(heading), "lines": lines_of(said)} for heading, said in parts]}
+    return {"parts": [{"heading": name(heading), "lines": lines_of(text)} for heading, text in parts]}
 
 
 def message(
@@ -372,7 +376,7 @@ def message(
 # Decisions and usage
 
 
-def list_decisions(reader: EngineReader, most: int = MOST) -> list[dict[str, Any]]:
+def list_decisions(reader: EngineReader, limit: int = MOST) -> list[dict[str, Any]]:
     """List the decisions of people, latest first."""
     return [
         {
@@ -384,7 +388,7 @@ def list_decisions(reader: EngineReader, most: int = MOST) -> list[dict[str, Any
             ),
             "by": escape_unseen(one.by[:NAME]),
         }
-        for one in reader.list_decisions(most)
+        for one in reader.list_decisions(limit)
     ]
 
 
@@ -429,9 +433,9 @@ def charges(records: Iterable[AuditRecord]) -> Iterator[tuple[str, str, Amount]]
                 open_.setdefault(record.delivery, deque()).append(record)
             case Event.SETTLED, Charge() as cost:
                 reserved = open_.get(record.delivery)
-                begun = reserved.popleft().detail if reserved else None
-                what = begun.what if isinstance(begun, Charge) else ""
-                yield record.to, what, Amount(cost.tokens, cost.money)
+                charge = reserved.popleft().detail if reserved else None
+                purpose = charge.what if isinstance(charge, Charge) else ""
+                yield record.to, purpose, Amount(cost.tokens, cost.money)
     for record in (each for many in open_.values() for each in many):
         if isinstance(record.detail, Charge):
             yield record.to, record.detail.what, Amount(record.detail.tokens, record.detail.money)
@@ -449,21 +453,21 @@ def _sort_charges(found: Iterable[tuple[str, ChargeSum]]) -> list[dict[str, Any]
     for key, one in found:
         calls[key] = calls.get(key, 0) + one.calls
         costs[key] = costs.get(key, Amount()) + Amount(one.tokens, one.money)
-    told = sorted(costs, key=lambda key: (-costs[key].money, -costs[key].tokens, key))
+    ordered = sorted(costs, key=lambda key: (-costs[key].money, -costs[key].tokens, key))
     return [
         {"name": name(key), "tokens": costs[key].tokens, "money": costs[key].money, "calls": calls[key]}
-        for key in told[:MOST]
+        for key in ordered[:MOST]
     ]
 
 
 # Dead letters
 
 
-def dead(reader: EngineReader, redaction: Redaction, most: int = MOST) -> dict[str, Any]:
+def dead(reader: EngineReader, redaction: Redaction, limit: int = MOST) -> dict[str, Any]:
     """List the dead letters, latest first."""
-    found = reader.dead(most + 1)
-    told = [_letter(one, redaction, SAID) for one in found[: -most - 1 : -1]]
-    return {"letters": told, "more": len(found) > most}
+    found = reader.dead(limit + 1)
+    letters = [_letter(one, redaction, SAID) for one in found[: -limit - 1 : -1]]
+    return {"letters": letters, "more": len(found) > limit}
 
 
 def letter(reader: EngineReader, redaction: Redaction, delivery: str) -> dict[str, Any]:
@@ -479,7 +483,7 @@ def found_letter(reader: EngineReader, delivery: str) -> DeadLetter:
     raise LookupError(delivery)
 
 
-def _letter(one: DeadLetter, redaction: Redaction, most: int | None) -> dict[str, Any]:
+def _letter(one: DeadLetter, redaction: Redaction, limit: int | None) -> dict[str, Any]:
     delivery = one.delivery
     record = AuditRecord(
         Event.FAILED,
@@ -494,7 +498,7 @@ def _letter(one: DeadLetter, redaction: Redaction, most: int | None) -> dict[str
     if EVERY in redaction.fields:  # it may quote another message, which is not at hand here to be looked for
         code = reason.partition(":")[0]
         reason = code if code in set(Code) else ""
-    said = text.payload(shown.message)
+    content = text.payload(shown.message)
     return {
         "delivery": delivery.id,
         **_route(delivery),
@@ -502,7 +506,7 @@ def _letter(one: DeadLetter, redaction: Redaction, most: int | None) -> dict[str
         "at": one.at,
         "open": one.open,
         "reason": escape_unseen(reason[:SAID]),
-        "said": [] if most is not None else [escape_unseen(each) for each in said.split("\n")],
+        "said": [] if limit is not None else [escape_unseen(each) for each in content.split("\n")],
     }
 
 
@@ -513,20 +517,20 @@ SAID = 2_000
 """Characters of a message in a list of many."""
 
 
-def name(told: str) -> str:
+def name(text: str) -> str:
     """Make a name visible, and bound its length."""
-    return escape_unseen(told[:NAME])
+    return escape_unseen(text[:NAME])
 
 
 def _route(one: Delivery | AuditRecord | DecidedApproval) -> dict[str, Any]:
     """Describe where a message goes."""
-    named = {"sender": one.sender, "to": one.to, "root": local(one.root)}
-    return {"conversation": one.conversation, **{key: name(text) for key, text in named.items()}}
+    names = {"sender": one.sender, "to": one.to, "root": local(one.root)}
+    return {"conversation": one.conversation, **{key: name(text) for key, text in names.items()}}
 
 
-def lines(told: Iterable[Line], show: Callable[[str], str] = cut) -> list[list[list[str]]]:
+def lines(styled: Iterable[Line], show: Callable[[str], str] = cut) -> list[list[list[str]]]:
     """Lines of styled segments, each as its style's name and its text."""
-    return [[[style.name.lower(), show(part)] for style, part in line] for line in told]
+    return [[[style.name.lower(), show(part)] for style, part in line] for line in styled]
 
 
 def hop(record: AuditRecord) -> dict[str, Any]:
@@ -623,7 +627,7 @@ def question(
     redaction: Redaction,
     origins: Origins | None = None,
     *,
-    whole: bool = True,
+    with_content: bool = True,
 ) -> dict[str, Any]:
     """Describe an open approval completely, but for the digest that an answer is bound to.
 
@@ -632,41 +636,47 @@ def question(
         codecs: decode it.
         redaction: for the reader's role.
         origins: of its values; None if they are not tracked.
-        whole: False for readers without access to content.
+        with_content: False for readers without access to content.
     """
     seen = _redact(approval, redaction)
-    said = approval_view.message_lines(seen, codecs, redaction.secrets)[:-1]
+    message = approval_view.message_lines(seen, codecs, redaction.secrets)[:-1]
     return {
         "reasons": lines(map(_bare, approval_view.reasons(seen)), escape_unseen),
         "ways": [way for one in seen.questions for way in ways(one.why)],
-        "said": lines(map(_bare, said), escape_unseen),
+        "said": lines(map(_bare, message), escape_unseen),
         "origins": lines(
-            map(_bare, approval_view.origin_lines(origins, redaction.secrets) if whole else ()), escape_unseen
+            map(_bare, approval_view.origin_lines(origins, redaction.secrets) if with_content else ()),
+            escape_unseen,
         ),
         "always": [escape_unseen(each) for one in seen.questions for each in _covers(one, approval)]
-        if whole
+        if with_content
         else [],
     }
 
 
 def _bare(line: Line) -> Line:
     """Remove the margin that marks quoted text on a terminal: a page frames it."""
-    (style, margin), *rest = line
-    return ((style, margin.removeprefix(MARGIN).removeprefix(ASKS)), *rest)
+    (style, margin), *parts = line
+    return ((style, margin.removeprefix(MARGIN).removeprefix(ASKS)), *parts)
 
 
 def _redact(approval: Approval, redaction: Redaction) -> Approval:
     """Hide the parts of the approval that its reader may not see."""
     delivery = approval.delivery
-    why = GuardQuestions(tuple(GuardAsks(one.guard, one.why) for one in approval.questions))
+    reasons = GuardQuestions(tuple(GuardAsks(one.guard, one.why) for one in approval.questions))
     record = AuditRecord(
-        Event.ASKED, approval.at, delivery.conversation, delivery.thread, detail=why, message=delivery.message
+        Event.ASKED,
+        approval.at,
+        delivery.conversation,
+        delivery.thread,
+        detail=reasons,
+        message=delivery.message,
     )
     (shown,) = redact_records([record], redaction)
     detail = shown.detail
     assert isinstance(detail, GuardQuestions)
     questions = tuple(
-        one._replace(why=told.why) for one, told in zip(approval.questions, detail.asked, strict=True)
+        one._replace(why=redacted.why) for one, redacted in zip(approval.questions, detail.asked, strict=True)
     )
     return approval._replace(delivery=delivery._replace(message=shown.message), questions=questions)
 
@@ -676,8 +686,8 @@ def _covers(one: Question, approval: Approval) -> Iterator[str]:
     to = approval.delivery.to
     match one.why:
         case Findings():
-            told = [each for each in one.why.findings if each.effect != "report"]
-            for each in told:
+            effective = [each for each in one.why.findings if each.effect != "report"]
+            for each in effective:
                 if each.argument:
                     yield f'"{each.value}" as {each.argument} of {to}'
                 else:

@@ -605,7 +605,7 @@ def translate_verdict(
         if not (verdict.weighed.value or verdict.noticed.value):
             return None
         verdict = replace(verdict, reported=verdict.noticed)
-    found = export_findings(redact_verdict(verdict, redact), most=MOST)._replace(exposed=exposed)
+    found = export_findings(redact_verdict(verdict, redact), limit=MOST)._replace(exposed=exposed)
     if verdict.decision is Decision.DENY:
         return DenyVerdict(Code.DENIED, found)
     if verdict.decision is Decision.ASK:

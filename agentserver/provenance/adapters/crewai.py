@@ -69,8 +69,8 @@ def hooks(engine: Engine | EngineHolder) -> Iterator[None]:
         """Label an output; a returned text replaces it."""
         with _HookErrors() as step:
             raw = getattr(context, "raw_tool_result", None)
-            said = context.tool_result if raw is None else raw
-            engine_of(engine).on_tool_result(context.tool_name, said, arguments=dict(context.tool_input))
+            result = context.tool_result if raw is None else raw
+            engine_of(engine).on_tool_result(context.tool_name, result, arguments=dict(context.tool_input))
         return None if step.done else WITHHELD
 
     register_before_tool_call_hook(judge_call)

@@ -63,17 +63,17 @@ class _Tool:
         """Bind the arguments to their names, with defaults and with ``**kwargs`` merged in."""
         call = self.signature.bind(*args, **kwargs)
         call.apply_defaults()
-        named = dict(call.arguments)
+        arguments = dict(call.arguments)
         for parameter in self.signature.parameters.values():
             if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                named.update(named.pop(parameter.name))
-        named.pop("self", None)
-        return named
+                arguments.update(arguments.pop(parameter.name))
+        arguments.pop("self", None)
+        return arguments
 
     def find_defaulted(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> frozenset[str]:
         """Find the arguments that have the default of the tool's author."""
-        given = self.signature.bind(*args, **kwargs).arguments
-        return frozenset(self.signature.parameters.keys() - given.keys())
+        passed = self.signature.bind(*args, **kwargs).arguments
+        return frozenset(self.signature.parameters.keys() - passed.keys())
 
 
 def tracked_tool(
@@ -82,8 +82,8 @@ def tracked_tool(
     """Decorate a tool. ``engine`` may be a ``Sleuth``; ``name`` defaults to the function's."""
 
     def wrap(fn: Callable[..., Any]) -> Callable[..., Any]:
-        named = name or str(getattr(fn, "__name__", type(fn).__name__))
-        tool = _Tool(engine, named, fn, inspect.signature(fn))
+        tool_name = name or str(getattr(fn, "__name__", type(fn).__name__))
+        tool = _Tool(engine, tool_name, fn, inspect.signature(fn))
         kind = next((build for suits, build in _KINDS if suits(fn)), _wrap_function)
         return functools.wraps(fn)(kind(tool))
 
@@ -92,40 +92,40 @@ def tracked_tool(
 
 def _wrap_function(tool: _Tool) -> Callable[..., Any]:
     def call_tool(*args: Any, **kwargs: Any) -> Any:
-        engine, given = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
-        engine.on_tool_call(tool.name, given, tool.find_defaulted(args, kwargs))
-        with ErrorLabels(engine, tool.name, given):
+        engine, arguments = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
+        engine.on_tool_call(tool.name, arguments, tool.find_defaulted(args, kwargs))
+        with ErrorLabels(engine, tool.name, arguments):
             result = tool.fn(*args, **kwargs)
-        return _label_result(engine, tool.name, given, result)
+        return _label_result(engine, tool.name, arguments, result)
 
     return call_tool
 
 
 def _wrap_coroutine(tool: _Tool) -> Callable[..., Any]:
     async def call_tool(*args: Any, **kwargs: Any) -> Any:
-        engine, given = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
-        await engine.acall(tool.name, given, tool.find_defaulted(args, kwargs))
-        with ErrorLabels(engine, tool.name, given):
+        engine, arguments = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
+        await engine.acall(tool.name, arguments, tool.find_defaulted(args, kwargs))
+        with ErrorLabels(engine, tool.name, arguments):
             result = await tool.fn(*args, **kwargs)
-        return _label_result(engine, tool.name, given, result)
+        return _label_result(engine, tool.name, arguments, result)
 
     return call_tool
 
 
 def _wrap_generator(tool: _Tool) -> Callable[..., Any]:
     def stream_tool(*args: Any, **kwargs: Any) -> Iterator[Any]:
-        engine, given = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
-        engine.on_tool_call(tool.name, given, tool.find_defaulted(args, kwargs))
-        yield from _label_chunks(engine, tool.name, given, tool.fn(*args, **kwargs))
+        engine, arguments = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
+        engine.on_tool_call(tool.name, arguments, tool.find_defaulted(args, kwargs))
+        yield from _label_chunks(engine, tool.name, arguments, tool.fn(*args, **kwargs))
 
     return stream_tool
 
 
 def _wrap_async_generator(tool: _Tool) -> Callable[..., Any]:
     async def stream_tool(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        engine, given = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
-        await engine.acall(tool.name, given, tool.find_defaulted(args, kwargs))
-        async for chunk in _label_async_chunks(engine, tool.name, given, tool.fn(*args, **kwargs)):
+        engine, arguments = engine_of(tool.holder), tool.bind_arguments(args, kwargs)
+        await engine.acall(tool.name, arguments, tool.find_defaulted(args, kwargs))
+        async for chunk in _label_async_chunks(engine, tool.name, arguments, tool.fn(*args, **kwargs)):
             yield chunk
 
     return stream_tool
@@ -138,47 +138,49 @@ _KINDS: Final[tuple[tuple[Callable[[Any], bool], Callable[[_Tool], Callable[...,
 )
 
 
-def _label_result(engine: Engine, tool: str, given: dict[str, Any], result: Any) -> Any:
+def _label_result(engine: Engine, tool: str, arguments: dict[str, Any], result: Any) -> Any:
     """Label a result; label an iterator or awaitable of a plain function as it is consumed."""
     if inspect.isawaitable(result):
-        return _label_awaited(engine, tool, given, result)
+        return _label_awaited(engine, tool, arguments, result)
     if inspect.isasyncgen(result):
-        return _label_async_chunks(engine, tool, given, result)
+        return _label_async_chunks(engine, tool, arguments, result)
     if inspect.isgenerator(result):
-        return _label_chunks(engine, tool, given, result)
-    engine.on_tool_result(tool, result, arguments=given)
+        return _label_chunks(engine, tool, arguments, result)
+    engine.on_tool_result(tool, result, arguments=arguments)
     return result
 
 
-async def _label_awaited(engine: Engine, tool: str, given: dict[str, Any], result: Any) -> Any:
-    with ErrorLabels(engine, tool, given):
+async def _label_awaited(engine: Engine, tool: str, arguments: dict[str, Any], result: Any) -> Any:
+    with ErrorLabels(engine, tool, arguments):
         answer = await result
-    return _label_result(engine, tool, given, answer)
+    return _label_result(engine, tool, arguments, answer)
 
 
-def _label_chunks(engine: Engine, tool: str, given: dict[str, Any], chunks: Iterator[Any]) -> Iterator[Any]:
+def _label_chunks(
+    engine: Engine, tool: str, arguments: dict[str, Any], chunks: Iterator[Any]
+) -> Iterator[Any]:
     tail = ""
-    with ErrorLabels(engine, tool, given):
+    with ErrorLabels(engine, tool, arguments):
         for chunk in chunks:
-            tail = _label_chunk(engine, tool, given, tail, chunk)
+            tail = _label_chunk(engine, tool, arguments, tail, chunk)
             yield chunk
 
 
 async def _label_async_chunks(
-    engine: Engine, tool: str, given: dict[str, Any], chunks: AsyncIterator[Any]
+    engine: Engine, tool: str, arguments: dict[str, Any], chunks: AsyncIterator[Any]
 ) -> AsyncIterator[Any]:
     tail = ""
-    with ErrorLabels(engine, tool, given):
+    with ErrorLabels(engine, tool, arguments):
         async for chunk in chunks:
-            tail = _label_chunk(engine, tool, given, tail, chunk)
+            tail = _label_chunk(engine, tool, arguments, tail, chunk)
             yield chunk
 
 
-def _label_chunk(engine: Engine, tool: str, given: dict[str, Any], tail: str, chunk: Any) -> str:
+def _label_chunk(engine: Engine, tool: str, arguments: dict[str, Any], tail: str, chunk: Any) -> str:
     """Label a chunk together with the end of the preceding text, and return the new end."""
     if not isinstance(chunk, str):
-        engine.on_tool_result(tool, chunk, arguments=given)
+        engine.on_tool_result(tool, chunk, arguments=arguments)
         return ""
     text = tail + chunk
-    engine.on_tool_result(tool, text, arguments=given)
+    engine.on_tool_result(tool, text, arguments=arguments)
     return text[-OVERLAP:]

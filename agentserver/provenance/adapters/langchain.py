@@ -29,9 +29,11 @@ class _RunningCalls:
     def __init__(self) -> None:
         self._calls: dict[UUID, tuple[str, dict[str, Any]]] = {}
 
-    def begin(self, run_id: UUID, serialized: dict[str, Any] | None, text: str, more: dict[str, Any]) -> str:
-        name = (serialized or {}).get("name") or more.get("name") or "tool"
-        self._calls[run_id] = (name, _parse_arguments(text, more.get("inputs")))
+    def begin(
+        self, run_id: UUID, serialized: dict[str, Any] | None, text: str, options: dict[str, Any]
+    ) -> str:
+        name = (serialized or {}).get("name") or options.get("name") or "tool"
+        self._calls[run_id] = (name, _parse_arguments(text, options.get("inputs")))
         return str(name)
 
     def arguments(self, run_id: UUID) -> dict[str, Any]:
@@ -89,16 +91,18 @@ class IFCCallbackHandler(BaseCallbackHandler):
 
     def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         """Label the output before the model sees it."""
-        name, given = self._runs.end(run_id)
+        name, arguments = self._runs.end(run_id)
         engine_of(self._holder).on_tool_result(
-            name, _unwrap_message(output), trace_id=str(run_id), arguments=given
+            name, _unwrap_message(output), trace_id=str(run_id), arguments=arguments
         )
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Label the error's text, which a stranger may have written."""
-        name, given = self._runs.end(run_id)
+        name, arguments = self._runs.end(run_id)
         if not isinstance(error, TaintViolationError):
-            engine_of(self._holder).on_tool_result(name, str(error), trace_id=str(run_id), arguments=given)
+            engine_of(self._holder).on_tool_result(
+                name, str(error), trace_id=str(run_id), arguments=arguments
+            )
 
 
 class TaintViolationStop(BaseException):
@@ -139,16 +143,18 @@ class AsyncIFCCallbackHandler(AsyncCallbackHandler):
 
     async def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
         """Label the output before the model sees it."""
-        name, given = self._runs.end(run_id)
+        name, arguments = self._runs.end(run_id)
         engine_of(self._holder).on_tool_result(
-            name, _unwrap_message(output), trace_id=str(run_id), arguments=given
+            name, _unwrap_message(output), trace_id=str(run_id), arguments=arguments
         )
 
     async def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
         """Label the error's text, which a stranger may have written."""
-        name, given = self._runs.end(run_id)
+        name, arguments = self._runs.end(run_id)
         if not isinstance(error, TaintViolationError):
-            engine_of(self._holder).on_tool_result(name, str(error), trace_id=str(run_id), arguments=given)
+            engine_of(self._holder).on_tool_result(
+                name, str(error), trace_id=str(run_id), arguments=arguments
+            )
 
 
 def middleware(engine: Engine | EngineHolder, *, stop: bool = True) -> Any:

@@ -34,46 +34,46 @@ class TrackedSession:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._session, name)
 
-    async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **more: Any) -> Any:
+    async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, **options: Any) -> Any:
         """Judge the call, make it, and label the result.
 
         Raises:
             TaintViolationError: the call must not run; the server never sees it.
         """
-        tool, given = self._prefix + name, arguments or {}
+        tool, passed = self._prefix + name, arguments or {}
         engine = engine_of(self._holder)
-        await engine.acall(tool, given)
-        with ErrorLabels(engine, tool, given):
-            result = await self._session.call_tool(name, arguments, **more)
+        await engine.acall(tool, passed)
+        with ErrorLabels(engine, tool, passed):
+            result = await self._session.call_tool(name, arguments, **options)
         structured = getattr(result, "structuredContent", None) or getattr(result, "structured_content", None)
         texts = [getattr(block, "text", None) or simplify(block) for block in getattr(result, "content", [])]
-        said = {"structured": structured, "content": texts} if structured else texts
-        engine.on_tool_result(tool, said, arguments=given)
+        answer = {"structured": structured, "content": texts} if structured else texts
+        engine.on_tool_result(tool, answer, arguments=passed)
         return result
 
-    async def list_tools(self, *args: Any, **more: Any) -> Any:
+    async def list_tools(self, *args: Any, **options: Any) -> Any:
         """List the tools, and add their schemas to the engine."""
-        listed = await self._session.list_tools(*args, **more)
+        listed = await self._session.list_tools(*args, **options)
         for each in getattr(listed, "tools", ()):
             schema = getattr(each, "inputSchema", None) or getattr(each, "input_schema", None)
             if isinstance(schema, dict):
                 engine_of(self._holder).describe_tool(self._prefix + each.name, schema)
         return listed
 
-    async def read_resource(self, uri: Any, **more: Any) -> Any:
+    async def read_resource(self, uri: Any, **options: Any) -> Any:
         """Read a resource and label it: a stranger may have written it, as with any page."""
         return await self._label_answer(
-            "read_resource", {"uri": str(uri)}, self._session.read_resource(uri, **more)
+            "read_resource", {"uri": str(uri)}, self._session.read_resource(uri, **options)
         )
 
-    async def get_prompt(self, name: str, arguments: dict[str, str] | None = None, **more: Any) -> Any:
+    async def get_prompt(self, name: str, arguments: dict[str, str] | None = None, **options: Any) -> Any:
         """Get a prompt and label it: the server wrote it, not the user."""
-        asked = self._session.get_prompt(name, arguments, **more)
-        return await self._label_answer("get_prompt", {"name": name, **(arguments or {})}, asked)
+        prompt = self._session.get_prompt(name, arguments, **options)
+        return await self._label_answer("get_prompt", {"name": name, **(arguments or {})}, prompt)
 
-    async def _label_answer(self, source: str, given: dict[str, Any], asked: Awaitable[Any]) -> Any:
+    async def _label_answer(self, source: str, arguments: dict[str, Any], answer: Awaitable[Any]) -> Any:
         engine, tool = engine_of(self._holder), self._prefix + source
-        with ErrorLabels(engine, tool, given):
-            result = await asked
-        engine.on_tool_result(tool, simplify(result), arguments=given)
+        with ErrorLabels(engine, tool, arguments):
+            result = await answer
+        engine.on_tool_result(tool, simplify(result), arguments=arguments)
         return result

@@ -38,15 +38,15 @@ def _guard_tool(tool: Any, holder: Engine | EngineHolder, *, stop: bool) -> Any:
     watched = copy.copy(tool)
 
     async def on_invoke_tool(context: Any, text: str) -> Any:
-        given = _parse_arguments(text)
+        arguments = _parse_arguments(text)
         try:
-            await engine_of(holder).acall(tool.name, given)
+            await engine_of(holder).acall(tool.name, arguments)
         except TaintViolationError:
             if stop:
                 raise
             return REFUSED
         result = await invoke(context, text)
-        engine_of(holder).on_tool_result(tool.name, result, arguments=given)
+        engine_of(holder).on_tool_result(tool.name, result, arguments=arguments)
         return result
 
     watched.on_invoke_tool = on_invoke_tool

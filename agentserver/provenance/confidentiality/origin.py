@@ -35,7 +35,7 @@ def site_of(place: Destination) -> str:
 
 def find_fetched_site(arguments: Iterable[Leaf]) -> str:
     """Find the site that a call with these arguments fetched from; empty unless they name exactly one."""
-    sites = {where for leaf in arguments if (where := find_link_site(text_of(leaf.value)))}
+    sites = {site for leaf in arguments if (site := find_link_site(text_of(leaf.value)))}
     return sites.pop() if len(sites) == 1 else ""
 
 

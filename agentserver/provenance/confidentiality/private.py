@@ -139,23 +139,25 @@ class PrivateTexts:
         """Return whether any text has readers."""
         return bool(self.pools) or self.overflow
 
-    def add(self, more: Sequence[tuple[Text, Groups]], limit: int) -> PrivateTexts:
+    def add(self, added: Sequence[tuple[Text, Groups]], limit: int) -> PrivateTexts:
         """Add texts and the texts wrapped in them, unless their bytes or number exceed the limit."""
-        if not more:
+        if not added:
             return self
-        size = self.size + sum(len(fold_bytes(text.body)) for text, _ in more)
-        if size > limit or len(self.entries) + len(more) > ENTRIES:
+        size = self.size + sum(len(fold_bytes(text.body)) for text, _ in added)
+        if size > limit or len(self.entries) + len(added) > ENTRIES:
             return replace(self, overflow=True)
         pools = {pool.readers: pool for pool in self.pools}
-        for groups in dict.fromkeys(groups for _, groups in more):
-            texts = [inner for text, mine in more if mine == groups for inner in (text, *_unwrap_text(text))]
+        for groups in dict.fromkeys(groups for _, groups in added):
+            texts = [
+                inner for text, owners in added if owners == groups for inner in (text, *_unwrap_text(text))
+            ]
             pools[groups] = pools.get(groups, Pool(groups)).add(texts)
-        return PrivateTexts(tuple(pools.values()), size, self.overflow, self.entries.add(more))
+        return PrivateTexts(tuple(pools.values()), size, self.overflow, self.entries.add(added))
 
     def dump_since(self, before: PrivateTexts) -> list[list[Any]]:
         """Export the texts and readers since an earlier version for JSON."""
-        more = self.entries.added_to(before.entries)
-        return [[text.dump(), [list(group) for group in groups]] for text, groups in more]
+        added = self.entries.added_to(before.entries)
+        return [[text.dump(), [list(group) for group in groups]] for text, groups in added]
 
     @classmethod
     def load(cls, entries: Iterable[Sequence[Any]], *, overflow: bool) -> PrivateTexts:
@@ -165,24 +167,24 @@ class PrivateTexts:
 
     def find_matches(self, pieces: Sequence[str], pools: Iterable[Pool]) -> Iterator[PrivateMatch]:
         """Find the private parts of consecutive pieces of text, in some pools."""
-        asked = tuple(pools)
-        if not asked:
+        searched = tuple(pools)
+        if not searched:
             return
         starts = list(accumulate((len(piece) + 1 for piece in pieces), initial=0))
-        for match in _match_text("\n".join(pieces), asked, ""):
+        for match in _match_text("\n".join(pieces), searched, ""):
             yield match._replace(piece=bisect_right(starts, match.piece) - 1)
         for number, piece in enumerate(pieces):
             for reading in (*unwrap(piece), *apply_involutions(piece)):
-                for match in _match_text(reading.body, asked, reading.via):
+                for match in _match_text(reading.body, searched, reading.via):
                     yield match._replace(piece=number)
 
 
-def _match_text(said: str, pools: Iterable[Pool], via: str) -> Iterator[PrivateMatch]:
+def _match_text(text: str, pools: Iterable[Pool], via: str) -> Iterator[PrivateMatch]:
     """Find the private parts of one text; ``piece`` is the offset at which a part begins."""
-    form, offsets = fold_map(said)
+    form, offsets = fold_map(text)
     for pool in pools:
         for begin, end, number in pool.find_stretches(form, offsets):
-            excerpt = said[offsets[begin] : offsets[end - 1] + 1]
+            excerpt = text[offsets[begin] : offsets[end - 1] + 1]
             yield PrivateMatch(offsets[begin], excerpt, pool.texts[number], pool.readers, via)
 
 

@@ -142,17 +142,17 @@ def find_barring_entry(patterns: Iterable[str], text: str) -> str | None:
     words = [word for word in pieces if "." in word or "@" in word]
     sites = [site for word in words for site in word.split("@")[word.count("@") > 0 :]]
     hosts = [site.partition(":")[0].strip(".") for site in sites]
-    others = [other for host in hosts for other in (f"x@{host}", f"x.{host.partition('.')[2]}")]
-    whole = (*spelled, *(_PORT.sub("", form) for form in spelled))
+    variants = [other for host in hosts for other in (f"x@{host}", f"x.{host.partition('.')[2]}")]
+    complete = (*spelled, *(_PORT.sub("", form) for form in spelled))
     found = dict.fromkeys(
-        (*whole, *(word for each in whole for word in each.split(" ")), *words, *hosts, *others)
+        (*complete, *(word for each in complete for word in each.split(" ")), *words, *hosts, *variants)
     )
     places = [parse_destination(one.strip(".")) for one in found]
     crooked = parse_destination(text).form is PlaceForm.NONE
     for entry in patterns:
         body = loosen(decode_labels(entry)).rpartition("://")[2].rstrip("/")
-        meant = DestinationPattern(body.partition("/")[0] if crooked else body)
-        if any(meant.matches(place) for place in places):
+        pattern = DestinationPattern(body.partition("/")[0] if crooked else body)
+        if any(pattern.matches(place) for place in places):
             return entry
     return None
 
@@ -166,19 +166,19 @@ def _is_below(body: str, place: Destination) -> bool:
 
 def _matches_glob(body: str, place: Destination) -> bool:
     """Match part by part, so that ``*`` stays on its side of ``@`` and within one path step."""
-    scheme, mark, rest = body.rpartition("://")
-    meant = place.key
+    scheme, mark, remainder = body.rpartition("://")
+    key = place.key
     if place.form is PlaceForm.LINK:
-        meant = f"{place.host}{':' * bool(place.port)}{place.port}{place.path}"
-    if place.form is PlaceForm.NAME and ("," in meant or ";" in meant):
+        key = f"{place.host}{':' * bool(place.port)}{place.port}{place.path}"
+    if place.form is PlaceForm.NAME and ("," in key or ";" in key):
         return False
     if (mark and place.form is not PlaceForm.LINK) or (scheme or "https") != (place.scheme or "https"):
         return False
-    if "xn--" in rest or not rest.isascii():  # a label that is a glob has no A-label
-        rest, meant = decode_labels(rest), decode_labels(meant)
-    wanted = re.split(r"([@/])", rest)
-    given = re.split(r"([@/])", meant)
-    return len(wanted) == len(given) and all(map(fnmatchcase, given, wanted))
+    if "xn--" in remainder or not remainder.isascii():  # a label that is a glob has no A-label
+        remainder, key = decode_labels(remainder), decode_labels(key)
+    expected = re.split(r"([@/])", remainder)
+    actual = re.split(r"([@/])", key)
+    return len(expected) == len(actual) and all(map(fnmatchcase, actual, expected))
 
 
 def _is_at_or_under(body: str, place: Destination) -> bool:

@@ -173,11 +173,11 @@ def parse_list(text: str) -> tuple[Destination, ...]:
     """Parse the place that a text names, or a list of addresses and names; a single ``NONE`` for other texts."""
     if not text.strip():
         return ()
-    whole = parse_destination(text)
-    if whole.form is not PlaceForm.NONE or "@" not in text or "://" in text or len(text) > LISTED:
-        return (whole,)
-    found = tuple(map(_parse_element, _split_list(whole.written))) if whole.written.isprintable() else ()
-    return (whole,) if not found or any(one.form is PlaceForm.NONE for one in found) else found
+    single = parse_destination(text)
+    if single.form is not PlaceForm.NONE or "@" not in text or "://" in text or len(text) > LISTED:
+        return (single,)
+    found = tuple(map(_parse_element, _split_list(single.written))) if single.written.isprintable() else ()
+    return (single,) if not found or any(one.form is PlaceForm.NONE for one in found) else found
 
 
 def fold_mailbox(address: str) -> str:
@@ -210,8 +210,8 @@ def host_key(host: str) -> str:
     if _NUMERIC.fullmatch(labels[-1].lower()):
         return _ipv4(host)
     encoded = [_ascii_label(label) for label in labels]
-    whole = ".".join(encoded)
-    return whole if all(encoded) and len(whole) <= HOST else ""
+    joined = ".".join(encoded)
+    return joined if all(encoded) and len(joined) <= HOST else ""
 
 
 def leads_out(text: str) -> bool:
@@ -235,13 +235,13 @@ def _leads_out(text: str) -> bool:
         return place.form is PlaceForm.LINK or _is_numeric_host(body)
     if _BEGINS.match(body):
         return True
-    first, *others = _BETWEEN.split(body[:LONGEST])
-    if not others:
+    first, *following = _BETWEEN.split(body[:LONGEST])
+    if not following:
         return not {*"./:"}.isdisjoint(loosen(first))
-    begun = parse_destination(first)
-    return begun.form is PlaceForm.LINK and (
-        bool(begun.path or begun.query)
-        or all(parse_destination(other).form is PlaceForm.LINK for other in others if other)
+    beginning = parse_destination(first)
+    return beginning.form is PlaceForm.LINK and (
+        bool(beginning.path or beginning.query)
+        or all(parse_destination(other).form is PlaceForm.LINK for other in following if other)
     )
 
 
@@ -310,14 +310,14 @@ def _parse(body: str) -> Destination | None:
     return None if unclear else Destination(PlaceForm.NAME, body, written=body)
 
 
-def _parse_scheme(scheme: str, rest: str) -> Destination | None:
+def _parse_scheme(scheme: str, body: str) -> Destination | None:
     """Parse a scheme and its rest. Without a host only an identical entry matches."""
     if scheme == "mailto":
-        return _parse_address(rest)
-    if rest.startswith("//"):
-        return _parse_link(scheme, rest[2:])
-    unclear = "@" in rest or "//" in rest or _NO_LINK.search(rest)
-    return None if unclear else Destination(PlaceForm.LINK, f"{scheme}:{rest}", scheme=scheme)
+        return _parse_address(body)
+    if body.startswith("//"):
+        return _parse_link(scheme, body[2:])
+    unclear = "@" in body or "//" in body or _NO_LINK.search(body)
+    return None if unclear else Destination(PlaceForm.LINK, f"{scheme}:{body}", scheme=scheme)
 
 
 def _parse_address(body: str) -> Destination | None:
@@ -330,11 +330,11 @@ def _parse_address(body: str) -> Destination | None:
     return Destination(PlaceForm.ADDRESS, f"{normalize('NFC', local)}@{key}", key if plain else "")
 
 
-def _parse_link(scheme: str, rest: str) -> Destination | None:
-    if _NO_LINK.search(rest):
+def _parse_link(scheme: str, body: str) -> Destination | None:
+    if _NO_LINK.search(body):
         return None
-    cut = re.search(r"[/?#]", rest)
-    site, tail = (rest[: cut.start()], rest[cut.start() :]) if cut else (rest, "")
+    cut = re.search(r"[/?#]", body)
+    site, tail = (body[: cut.start()], body[cut.start() :]) if cut else (body, "")
     before, _, _fragment = tail.partition("#")
     path, mark, query = before.partition("?")
     if (not path and "@" in tail) or not _is_straight(path, tail):  # old readers end a host at a slash alone
@@ -423,5 +423,5 @@ def _find_addresses(text: str) -> Iterator[Destination]:
         before, behind = local[0][::-1].lstrip(_ENDS), host[0].rstrip(_ENDS)
         labels = loosen(behind).split(".")
         if len(labels) > 1 and any(map(str.isalpha, labels[-1])):
-            written = f"{before}@{behind}"
-            yield replace(_parse_address(written) or _no_destination(written), written=written)
+            address = f"{before}@{behind}"
+            yield replace(_parse_address(address) or _no_destination(address), written=address)

@@ -55,8 +55,8 @@ def fold_map(text: str) -> tuple[bytes, list[int]]:
 def fold_array(text: str) -> tuple[bytes, npt.NDArray[np.uint32]]:
     """Fold as ``fold_map`` does, with the offsets as an array."""
     if text.isascii():
-        kept = np.frombuffer(text.encode("ascii").translate(_ASCII_KEPT), dtype=np.bool_)
-        return fold_bytes(text), np.flatnonzero(kept).astype(np.uint32)
+        mask = np.frombuffer(text.encode("ascii").translate(_ASCII_KEPT), dtype=np.bool_)
+        return fold_bytes(text), np.flatnonzero(mask).astype(np.uint32)
     form, offsets = fold_map(text)
     return form, np.array(offsets, dtype=np.uint32)
 
@@ -64,8 +64,8 @@ def fold_array(text: str) -> tuple[bytes, npt.NDArray[np.uint32]]:
 def unfold(text: str, start: int, end: int) -> str:
     """Return the part of a text that the bytes from ``start`` to ``end`` of its evidence form came from."""
     if text.isascii():
-        kept = text.encode("ascii").translate(_ASCII_KEPT)
-        places = islice(compress(range(len(text)), kept), start, end)
+        mask = text.encode("ascii").translate(_ASCII_KEPT)
+        places = islice(compress(range(len(text)), mask), start, end)
         first = next(places)
         return text[first : deque(places, maxlen=1).pop() + 1]
     _, offsets = fold_map(text)
@@ -76,8 +76,8 @@ def _fold_char(char: str) -> str:
     """Fold a character to the fixed point, because folded characters may decompose again."""
     while True:
         spread = unicodedata.normalize("NFKD", char.translate(TABLE)).translate(TABLE).casefold()
-        kept = "".join(_KEEP.findall(spread.translate(ALIKE)))
-        folded = "".join(each for each in kept if not is_unseen(each))[:EXPANSION]
+        letters = "".join(_KEEP.findall(spread.translate(ALIKE)))
+        folded = "".join(each for each in letters if not is_unseen(each))[:EXPANSION]
         if folded == char:
             return folded
         char = folded

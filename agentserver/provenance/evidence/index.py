@@ -93,58 +93,58 @@ class Index:
             segments.append(_merge(segments.pop(), right))
         return Index(tuple(segments), self.texts + len(texts))
 
-    def hits(self, asked: bytes) -> tuple[Hit, ...]:
+    def hits(self, query: bytes) -> tuple[Hit, ...]:
         """Find every maximal stretch of a query whose windows all occur in the index, in order."""
-        if len(asked) < SPAN or not self.segments:
+        if len(query) < SPAN or not self.segments:
             return ()
-        hashes = _windows(asked)
+        hashes = _windows(query)
         order = hashes.argsort()
         covered = np.zeros(len(hashes) + 2, dtype=bool)  # one at each end that is not covered
         for segment in self.segments:
-            covered[1:-1] |= _find_windows(segment, asked, hashes, order)
+            covered[1:-1] |= _find_windows(segment, query, hashes, order)
         edges = (covered[1:] != covered[:-1]).nonzero()[0].tolist()
         pairs = zip(edges[::2], edges[1::2], strict=True)
-        return tuple(self._hit(asked, hashes, start, end) for start, end in pairs)
+        return tuple(self._hit(query, hashes, start, end) for start, end in pairs)
 
-    def owners(self, asked: bytes) -> set[int]:
+    def owners(self, query: bytes) -> set[int]:
         """Find texts with a window of the query: the first few of each window, by hash alone."""
-        hashes = _windows(asked)
+        hashes = _windows(query)
         order = hashes.argsort()
         found: set[int] = set()
         room = dict.fromkeys(range(len(hashes)), _CANDIDATES)
         for segment in self.segments:
             places: set[int] = set()
-            for window in _find_windows(segment, asked, hashes, order).nonzero()[0].tolist():
+            for window in _find_windows(segment, query, hashes, order).nonzero()[0].tolist():
                 first = _places(segment, hashes[window])[: room[window]]
                 room[window] -= len(first)
                 places.update(first)
             found.update(segment.first + bisect_right(segment.starts, place) - 1 for place in places)
         return found
 
-    def holds(self, asked: bytes, before: int) -> bool:
+    def holds(self, query: bytes, before: int) -> bool:
         """Return whether one of the first ``before`` texts has a window of the query; too many candidates mean yes."""
-        if len(asked) < SPAN:
+        if len(query) < SPAN:
             return False
-        hashes = _windows(asked)
+        hashes = _windows(query)
         order = hashes.argsort()
         for segment in self.segments:
             if segment.first >= before:
                 return False
-            found = _find_windows(segment, asked, hashes, order).nonzero()[0]
+            found = _find_windows(segment, query, hashes, order).nonzero()[0]
             if segment.first + len(segment.starts) <= before and len(found):
                 return True
             end = (
                 segment.starts[before - segment.first] if before - segment.first < len(segment.starts) else 0
             )
-            if any(_occurs_before(segment, asked, window, hashes[window], end) for window in found.tolist()):
+            if any(_occurs_before(segment, query, window, hashes[window], end) for window in found.tolist()):
                 return True
         return False
 
-    def _hit(self, asked: bytes, hashes: _U64, start: int, end: int) -> Hit:
+    def _hit(self, query: bytes, hashes: _U64, start: int, end: int) -> Hit:
         """Find the longest match at the start of a stretch of windows."""
         best = Hit(start, end + SPAN - 1, -1, 0, 0)
         for segment, place in self._candidates(hashes[start]):
-            length = _common_length(asked, start, segment.blob, place, end + SPAN - 1 - start)
+            length = _common_length(query, start, segment.blob, place, end + SPAN - 1 - start)
             if length >= SPAN and length > best.length:
                 number = bisect_right(segment.starts, place) - 1
                 offset = place - segment.starts[number]
@@ -211,7 +211,7 @@ def _places(segment: Segment, value: np.uint64) -> list[int]:
 
 
 def _find_windows(
-    segment: Segment, asked: bytes, hashes: _U64, order: npt.NDArray[np.int64]
+    segment: Segment, query: bytes, hashes: _U64, order: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
     """Find the windows of a query that occur in the segment, by hash and then by bytes.
 
@@ -227,35 +227,35 @@ def _find_windows(
     found |= segment.hashes[at] == hashes
     hit = found.nonzero()[0]
     place = segment.places[at[hit]].astype(np.int64)
-    mine, theirs = _words(asked), _words(segment.blob)
+    query_words, segment_words = _words(query), _words(segment.blob)
     same = np.ones(len(hit), dtype=bool)
     for shift in range(0, SPAN, 8):
-        same &= mine[hit + shift] == theirs[place + shift]
+        same &= query_words[hit + shift] == segment_words[place + shift]
     for window in hit[~same].tolist():
-        found[window] = _compare_collisions(segment, asked, window, hashes[window])
+        found[window] = _compare_collisions(segment, query, window, hashes[window])
     return found
 
 
-def _compare_collisions(segment: Segment, asked: bytes, window: int, value: np.uint64) -> bool:
+def _compare_collisions(segment: Segment, query: bytes, window: int, value: np.uint64) -> bool:
     """Compare the further places with a hash after the first one differed; too many of them mean yes."""
     places = _places(segment, value)
-    piece = asked[window : window + SPAN]
+    piece = query[window : window + SPAN]
     return len(places) > _CANDIDATES or any(segment.blob[at : at + SPAN] == piece for at in places)
 
 
-def _occurs_before(segment: Segment, asked: bytes, window: int, value: np.uint64, end: int) -> bool:
+def _occurs_before(segment: Segment, query: bytes, window: int, value: np.uint64, end: int) -> bool:
     """Return whether a window occurs before an offset; too many candidates mean yes."""
     places = [place for place in _places(segment, value) if place < end]
-    piece = asked[window : window + SPAN]
+    piece = query[window : window + SPAN]
     return len(places) > _CANDIDATES or any(segment.blob[at : at + SPAN] == piece for at in places)
 
 
-def _common_length(asked: bytes, start: int, blob: bytes, place: int, limit: int) -> int:
+def _common_length(query: bytes, start: int, blob: bytes, place: int, limit: int) -> int:
     """Count the bytes that agree from two offsets on, up to ``limit``."""
     length, step = 0, 64
     while step:
         take = min(step, limit - length)
-        piece = asked[start + length : start + length + take]
+        piece = query[start + length : start + length + take]
         if take and piece == blob[place + length : place + length + take]:
             length += take
             step *= 2
@@ -292,22 +292,22 @@ class Table:
 
     def find(self, keys: Sequence[int]) -> list[int | None]:
         """Find one text for each hash, or ``None``."""
-        wanted = np.array(keys, dtype=np.uint64)
+        searched = np.array(keys, dtype=np.uint64)
         found = np.full(len(keys), -1, dtype=np.int64)
         for hashes, texts in self.runs:
-            at = np.minimum(hashes.searchsorted(wanted), len(hashes) - 1)
-            here = (hashes[at] == wanted) & (found < 0)
-            found[here] = texts[at[here]]
+            at = np.minimum(hashes.searchsorted(searched), len(hashes) - 1)
+            matched = (hashes[at] == searched) & (found < 0)
+            found[matched] = texts[at[matched]]
         return [None if number < 0 else number for number in found.tolist()]
 
-    def find_all(self, key: int, most: int) -> list[int]:
+    def find_all(self, key: int, limit: int) -> list[int]:
         """Find the texts with a value by its hash, up to a number, in order."""
         found: list[int] = []
         for hashes, texts in self.runs:  # a run keeps the texts of one hash in order
             at = int(hashes.searchsorted(np.uint64(key)))
-            end = int(hashes[at : at + most].searchsorted(np.uint64(key), side="right")) + at
+            end = int(hashes[at : at + limit].searchsorted(np.uint64(key), side="right")) + at
             found += texts[at:end].tolist()
-        return sorted(found)[:most]
+        return sorted(found)[:limit]
 
     def holds(self, keys: Sequence[int], before: int) -> bool:
         """Return whether one of the first ``before`` texts has a value with one of these hashes."""

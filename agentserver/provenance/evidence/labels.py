@@ -23,8 +23,8 @@ def split_name(name: str) -> tuple[str, ...]:
 
 def covers(entry: str, listener: str) -> bool:
     """Check whether a declared source or sink matches a listener: exactly, by glob, or by its first whole words."""
-    wanted = split_name(entry)
-    prefix = bool(wanted) and "*" not in entry and split_name(listener)[: len(wanted)] == wanted
+    parts = split_name(entry)
+    prefix = bool(parts) and "*" not in entry and split_name(listener)[: len(parts)] == parts
     return prefix or means(entry, listener)
 
 
@@ -205,14 +205,14 @@ class Text:
 
     def dump(self) -> dict[str, Any]:
         """Convert it to plain data for JSON."""
-        told = {
+        fields = {
             "origin": {name: getattr(self.origin, name) for name in TextOrigin.__slots__},
             "body": self.body,
             "standing": self.standing.value,
             "asked": self.asked,
         }
-        more = {"after": self.after, "id": self.id, "formed": self.formed, "chosen": self.chosen}
-        return {**told, **{name: value for name, value in more.items() if value}}
+        optional = {"after": self.after, "id": self.id, "formed": self.formed, "chosen": self.chosen}
+        return {**fields, **{name: value for name, value in optional.items() if value}}
 
     def date(self, time: float, trace: str) -> Text:
         """Return the text with another time and delivery."""
@@ -226,8 +226,13 @@ class Text:
     def load(cls, data: Mapping[str, Any]) -> Text:
         """Restore it from ``dump``."""
         origin, standing = TextOrigin(**data["origin"]), Standing(data["standing"])
-        more = data.get("after", 0), data.get("id", ""), data.get("formed", False), data.get("chosen", False)
-        return cls(origin, data["body"], standing, data["asked"], *more)
+        optional = (
+            data.get("after", 0),
+            data.get("id", ""),
+            data.get("formed", False),
+            data.get("chosen", False),
+        )
+        return cls(origin, data["body"], standing, data["asked"], *optional)
 
 
 def step_of(text: Text) -> int:

@@ -115,9 +115,9 @@ class _Tree:
         if kind == "ScalarEvent":
             self._add(event.value, plain=event.implicit[0])
         elif kind in {"MappingStartEvent", "SequenceStartEvent"}:
-            made: Any = {} if kind == "MappingStartEvent" else []
-            self._put(made)
-            self._open.append((made, []))
+            container: Any = {} if kind == "MappingStartEvent" else []
+            self._put(container)
+            self._open.append((container, []))
         elif kind in {"MappingEndEvent", "SequenceEndEvent"}:
             self._open.pop()
         elif kind == "DocumentStartEvent" and self.root is not None:

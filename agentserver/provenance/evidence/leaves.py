@@ -160,16 +160,16 @@ def _flat(value: Any) -> str:
 
 def _scalars(value: Any) -> Iterator[str]:
     """Yield the keys and scalars of a structure that Python cannot print, because of its depth or a long number."""
-    waiting, known = [value], dict[int, Any]()  # holding the values keeps their ids unique
-    while waiting:
-        one = waiting.pop()
+    stack, known = [value], dict[int, Any]()  # holding the values keeps their ids unique
+    while stack:
+        one = stack.pop()
         inner = _plain(one)
         if isinstance(inner, str) or not isinstance(inner, Mapping | Sequence | AbstractSet):
             yield text_of(inner)
         elif id(one) not in known:
             known[id(one)] = one
             parts = chain.from_iterable(inner.items()) if isinstance(inner, Mapping) else inner
-            waiting += reversed([*parts])
+            stack += reversed([*parts])
 
 
 def text_of(value: Scalar) -> str:
@@ -209,13 +209,13 @@ def _day_of(body: str) -> str | None:
     plain = _CLOCK.sub("", _WEEKDAY.sub("", body))
     if (spoken := parse_spoken_date(plain)) is not None:
         return f"date {spoken.isoformat()}"
-    written = _LOCAL.fullmatch(plain)
-    return _local_date(written) if written else None
+    local = _LOCAL.fullmatch(plain)
+    return _local_date(local) if local else None
 
 
-def _local_date(written: re.Match[str]) -> str | None:
+def _local_date(match: re.Match[str]) -> str | None:
     """Build the key of day, month and year in digits; None if day and month are ambiguous."""
-    first, mark, second, year = int(written[1]), written[2], int(written[3]), int(written[4])
+    first, mark, second, year = int(match[1]), match[2], int(match[3]), int(match[4])
     if mark == "." or first > _MONTHS_A_YEAR or first == second:
         return _date(year, second, first)
     return _date(year, first, second) if second > _MONTHS_A_YEAR else None
@@ -253,8 +253,8 @@ def find_typed_keys(text: str) -> Iterator[str]:
     for local in _LOCAL.finditer(text):
         if key := _local_date(local):
             yield key
-    for written in dict.fromkeys(map(_with_sign, _DIGITS.finditer(text))):
-        if key := _number(written):
+    for number_text in dict.fromkeys(map(_with_sign, _DIGITS.finditer(text))):
+        if key := _number(number_text):
             yield key
 
 

@@ -148,12 +148,14 @@ def _list_strong(numbers: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
 
 def _collect_conventions(found: _Found) -> dict[str, frozenset[str]]:
     """Collect the mark of decimals and the order of dates of each locale."""
-    made: dict[str, set[str]] = defaultdict(set)
+    collected: dict[str, set[str]] = defaultdict(set)
     for kind in ("mark", "order"):
         for locale, values in found[kind].items():
-            made[locale].update(values)
-            made[locale].update(f"whole{value}" for value in values if kind == "mark")
-    return {locale: frozenset((*values, "en", locale.partition("-")[0])) for locale, values in made.items()}
+            collected[locale].update(values)
+            collected[locale].update(f"whole{value}" for value in values if kind == "mark")
+    return {
+        locale: frozenset((*values, "en", locale.partition("-")[0])) for locale, values in collected.items()
+    }
 
 
 LEXICON: Final = _load()

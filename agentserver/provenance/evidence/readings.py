@@ -107,11 +107,15 @@ def find_days(text: str, words: list[Word]) -> list[DayReading]:
     """Find the days of a text, in order of place and without overlaps, except two readings of one place."""
     found = [*_find_written(text), *_find_named(text), *_find_relative(text, words)]
     found.sort(key=lambda each: (each.start, -each.end))
-    kept: list[DayReading] = []
+    accepted: list[DayReading] = []
     for each in found:
-        if not kept or each.start >= kept[-1].end or (each.start, each.end) == (kept[-1].start, kept[-1].end):
-            kept.append(each)
-    return kept
+        if (
+            not accepted
+            or each.start >= accepted[-1].end
+            or (each.start, each.end) == (accepted[-1].start, accepted[-1].end)
+        ):
+            accepted.append(each)
+    return accepted
 
 
 def _find_written(text: str) -> Iterator[DayReading]:
@@ -289,9 +293,9 @@ def _bind(
     pairs: list[tuple[DayReading, ClockReading]] = []
     loose: list[ClockReading] = []
     for clock in clocks[:PAIRS]:
-        here = [day for day in days[:PAIRS] if sentence(day.start) == sentence(clock.start)]
-        near = min((_distance(day, clock) for day in here), default=None)
-        pairs += [(day, clock) for day in here if _distance(day, clock) == near]
+        same_sentence = [day for day in days[:PAIRS] if sentence(day.start) == sentence(clock.start)]
+        near = min((_distance(day, clock) for day in same_sentence), default=None)
+        pairs += [(day, clock) for day in same_sentence if _distance(day, clock) == near]
         loose += [clock] if near is None else []
     bound = {sentence(day.start) for day, _ in pairs}
     pairs += [(day, clock) for clock in loose for day in days[:PAIRS] if sentence(day.start) not in bound]
@@ -353,25 +357,25 @@ class AmountReading(NamedTuple):
     bare: bool = False
 
 
-def read_number(written: str) -> list[tuple[Decimal, str]]:
+def read_number(text: str) -> list[tuple[Decimal, str]]:
     """Read digits with marks in every way that they allow, each with its convention; empty if there is none."""
-    if written.isdecimal():
-        return [(Decimal(written), "")]
-    body = written.translate(_PLAIN)
+    if text.isdecimal():
+        return [(Decimal(text), "")]
+    body = text.translate(_PLAIN)
     groups = re.split(r"[.,' ]", body)
     marks = re.sub(r"\d", "", body)
-    whole = _grouped(groups, marks)
+    grouped = _grouped(groups, marks)
     last = marks[-1]
     decimal = (
         last in ".," and marks.count(last) == 1 and (len(marks) == 1 or _grouped(groups[:-1], marks[:-1]))
     )
     fraction = Decimal("".join(groups[:-1]) + "." + groups[-1]) if decimal else None
-    if whole and fraction is not None and len({*marks}) == 1 and groups[0] != "0":
+    if grouped and fraction is not None and len({*marks}) == 1 and groups[0] != "0":
         other = "," if last == "." else "."
         return [(Decimal("".join(groups)), f"whole{other}"), (fraction, last)]
-    if fraction is not None and not (whole and len({*marks}) == 1):
+    if fraction is not None and not (grouped and len({*marks}) == 1):
         return [(fraction, "")]
-    return [(Decimal("".join(groups)), "")] if whole and len({*marks}) == 1 else []
+    return [(Decimal("".join(groups)), "")] if grouped and len({*marks}) == 1 else []
 
 
 _PLAIN: Final = {
@@ -386,23 +390,23 @@ def _grouped(groups: list[str], marks: str) -> bool:
     """Check whether digits are in groups of three, or in the groups of India, of one mark."""
     if len({*marks}) > 1:
         return False
-    first, *rest = groups
-    if not rest or len(rest[-1]) != _GROUP or not 0 < len(first) <= _GROUP:
-        return not rest
-    return all(len(each) == _GROUP for each in rest) or all(len(each) == 2 for each in rest[:-1])  # noqa: PLR2004
+    first, *following = groups
+    if not following or len(following[-1]) != _GROUP or not 0 < len(first) <= _GROUP:
+        return not following
+    return all(len(each) == _GROUP for each in following) or all(len(each) == 2 for each in following[:-1])  # noqa: PLR2004
 
 
-def find_amounts(text: str, words: list[Word], taken: list[tuple[int, int]]) -> list[AmountReading]:
+def find_amounts(text: str, words: list[Word], occupied: list[tuple[int, int]]) -> list[AmountReading]:
     """Find the numbers that are said as amounts: not in a day, a time, a link or an id."""
-    eastern = [*_find_eastern(text, taken)]
-    taken = sorted([*taken, *((each.start, each.end) for each in eastern)])
-    found = [*eastern, *_find_in_digits(text, taken), *_find_in_words(text, words)]
+    eastern = [*_find_eastern(text, occupied)]
+    occupied = sorted([*occupied, *((each.start, each.end) for each in eastern)])
+    found = [*eastern, *_find_in_digits(text, occupied), *_find_in_words(text, words)]
     if any(each.money for each in found):
         found = [each for each in found if each.money or not each.bare]
     return found
 
 
-def _find_in_digits(text: str, taken: list[tuple[int, int]]) -> Iterator[AmountReading]:
+def _find_in_digits(text: str, occupied: list[tuple[int, int]]) -> Iterator[AmountReading]:
     lexicon = _lexicon()
     before = -9
     for match in _NUMBER.finditer(text):
@@ -410,7 +414,7 @@ def _find_in_digits(text: str, taken: list[tuple[int, int]]) -> Iterator[AmountR
         near, before = start - before <= 2 and not text[before:start].strip("- ()"), end  # noqa: PLR2004
         after = text[end : end + 1]
         if (
-            (taken and _overlaps(taken, start, end))
+            (occupied and _overlaps(occupied, start, end))
             or near
             or (after in " -" and text[end + 1 : end + 2].isdigit())
         ):
@@ -437,9 +441,9 @@ def _may_begin(text: str, start: int, *, code: bool) -> bool:
     return code or not (before.isalnum() or before in _ATTACHED) if before else True
 
 
-def _overlaps(taken: list[tuple[int, int]], start: int, end: int) -> bool:
-    at = bisect_left(taken, (end, 0))
-    return bool(at) and taken[at - 1][1] > start
+def _overlaps(occupied: list[tuple[int, int]], start: int, end: int) -> bool:
+    at = bisect_left(occupied, (end, 0))
+    return bool(at) and occupied[at - 1][1] > start
 
 
 def _scale(
@@ -506,12 +510,12 @@ def _find_in_words(text: str, words: list[Word]) -> Iterator[AmountReading]:
             value, many = _read_run(text, words, at, language)
             if many and value and (language == "en" or many > 1 or len(word) > 3 or not word.isascii()):  # noqa: PLR2004
                 runs[value] = max(many, runs.get(value, 0))
-        most = max(runs.values(), default=0)
-        best = [value for value, many in runs.items() if many == most]
+        longest = max(runs.values(), default=0)
+        best = [value for value, many in runs.items() if many == longest]
         for value in best:
             if value > 1:
-                yield AmountReading(value, start, words[at + most - 1][2], "" if len(best) == 1 else "?")
-        at += most or 1
+                yield AmountReading(value, start, words[at + longest - 1][2], "" if len(best) == 1 else "?")
+        at += longest or 1
 
 
 _GLUED: Final = 5
@@ -528,7 +532,7 @@ def _begin_with(word: str) -> list[str]:
 def _read_run(text: str, words: list[Word], at: int, language: str) -> tuple[Decimal, int]:
     """Read the number that begins at a word, and count its words."""
     lexicon = _lexicon()
-    total, here, many, pending = 0, 0, 0, 0
+    total, current, many, pending = 0, 0, 0, 0
     while at + many + pending < len(words):
         word, start, _ = words[at + many + pending]
         if many and text[words[at + many + pending - 1][2] : start].strip("-‐ \u00a0\u00ad"):
@@ -539,12 +543,12 @@ def _read_run(text: str, words: list[Word], at: int, language: str) -> tuple[Dec
                 pending = 1
                 continue
             break
-        added = _add_values(total, here, values, fresh=not many)
+        added = _add_values(total, current, values, fresh=not many)
         if added is None:
             break
-        total, here = added
+        total, current = added
         many, pending = many + pending + 1, 0
-    return Decimal(total + here), many
+    return Decimal(total + current), many
 
 
 def _values_of(word: str, language: str) -> list[int] | None:
@@ -571,31 +575,31 @@ def _values_of(word: str, language: str) -> list[int] | None:
     return values
 
 
-def _add_values(total: int, here: int, values: list[int], *, fresh: bool) -> tuple[int, int] | None:
+def _add_values(total: int, current: int, values: list[int], *, fresh: bool) -> tuple[int, int] | None:
     """Add values to a number, where a negative one multiplies; None if they begin another number."""
     for value in values:
         if value == -100:  # noqa: PLR2004
-            here = (here or 1) * 100
+            current = (current or 1) * 100
         elif value < 0:
             if total and total % (-value * 10):
                 return None
-            total, here = total + (here or 1) * -value, 0
-        elif (here and here % 10 ** len(str(value))) or (
-            not here and total % 10 ** len(str(value)) and not fresh
+            total, current = total + (current or 1) * -value, 0
+        elif (current and current % 10 ** len(str(value))) or (
+            not current and total % 10 ** len(str(value)) and not fresh
         ):
             return None
         else:
-            here += value
+            current += value
         fresh = False
-    return total, here
+    return total, current
 
 
-def _find_eastern(text: str, taken: list[tuple[int, int]]) -> Iterator[AmountReading]:
+def _find_eastern(text: str, occupied: list[tuple[int, int]]) -> Iterator[AmountReading]:
     """Find numbers in Chinese characters, also after digits."""
     if text.isascii():
         return
     for match in _EAST_NUMBER.finditer(text):
-        if len(match[0]) > 1 and not _overlaps(taken, *match.span()) and len(match[0]) <= _LONGEST:
+        if len(match[0]) > 1 and not _overlaps(occupied, *match.span()) and len(match[0]) <= _LONGEST:
             yield AmountReading(_read_eastern(match[0]), *match.span())
 
 
@@ -667,9 +671,9 @@ class MomentValue:
         yield f"date {self.day}"
         yield f"day {self.day:%m-%d}"
         if now:
-            away = (self.day - datetime.fromtimestamp(now, UTC).date()).days
-            yield f"in {away}"
-            if 1 <= away <= _WEEK:
+            distance = (self.day - datetime.fromtimestamp(now, UTC).date()).days
+            yield f"in {distance}"
+            if 1 <= distance <= _WEEK:
                 yield f"weekday {self.day.weekday()}"
 
     def _fits(self, keys: frozenset[str], anchor: str) -> bool:
@@ -703,15 +707,15 @@ def read_moment(value: Scalar) -> MomentValue | None:
     if not isinstance(value, str) or len(value) > _LONGEST_MOMENT:
         return None
     days, clocks = find_days(value, find_words(value)), find_clocks(value)
-    named = {day.key for day in days if day.convention in {"", "en"}}
+    keys = {day.key for day in days if day.convention in {"", "en"}}
     if (
-        len(named) > 1
+        len(keys) > 1
         or len(clocks) > 1
-        or not (named or clocks)
-        or not all(day.startswith("date ") for day in named)
+        or not (keys or clocks)
+        or not all(day.startswith("date ") for day in keys)
     ):
         return None
-    [key] = named or [""]
+    [key] = keys or [""]
     return MomentValue(date.fromisoformat(key[5:]) if key else None, clocks[0] if clocks else None)
 
 
@@ -735,8 +739,8 @@ def read_amounts(value: Scalar) -> frozenset[str]:
         return frozenset(f"amount {sign}{number.normalize():f}" for number, _ in read_number(digits))
     found = find_amounts(body, find_words(body), [])
     starts = {each.start for each in found}
-    whole = len(starts) == 1 and not _REST.sub("", body) and _is_currency(body[: min(starts)])
-    return frozenset(f"amount {each.value.normalize():f}" for each in found) if whole else frozenset()
+    complete = len(starts) == 1 and not _REST.sub("", body) and _is_currency(body[: min(starts)])
+    return frozenset(f"amount {each.value.normalize():f}" for each in found) if complete else frozenset()
 
 
 def _is_currency(lead: str) -> bool:
@@ -781,8 +785,8 @@ def _list_sentence_keys(sentence: str, spoken: frozenset[str]) -> Iterator[str]:
 def _list_digit_keys(sentence: str) -> Iterator[str]:
     days = [*_find_written(sentence), *_find_named(sentence)]
     yield from (day.key for day in days)
-    taken = sorted((day.start, day.end) for day in days)
-    amounts: list[AmountReading] = [*_find_eastern(sentence, taken), *_find_in_digits(sentence, taken)]
+    occupied = sorted((day.start, day.end) for day in days)
+    amounts: list[AmountReading] = [*_find_eastern(sentence, occupied), *_find_in_digits(sentence, occupied)]
     for amount in amounts:
         if amount.convention not in {".", ","} or amount.value % 1:  # 1,000 is not 1
             yield f"number {amount.value.normalize():f}"

@@ -56,15 +56,15 @@ class WordIndex:
             runs.append(_sort_run(keys, texts, offsets))
         return WordIndex(tuple(runs), self.texts + len(bodies))
 
-    def find_words(self, form: bytes, most: int) -> tuple[tuple[int, int], ...]:
+    def find_words(self, form: bytes, limit: int) -> tuple[tuple[int, int], ...]:
         """Find words with the beginning of an evidence form: text numbers and offsets, up to a number.
 
         The result does not depend on how the texts were added.
         """
         low = np.uint64(int.from_bytes(form[:HEAD].ljust(HEAD, b"\0"), "big"))
         high = np.uint64(int.from_bytes(form[:HEAD].ljust(HEAD, b"\xff"), "big"))
-        rows = sorted([row for run in self.runs for row in _slice_run(run, low, high, most)]) if form else []
-        return tuple([(number, offset) for _, number, offset in rows[:most]])
+        rows = sorted([row for run in self.runs for row in _slice_run(run, low, high, limit)]) if form else []
+        return tuple([(number, offset) for _, number, offset in rows[:limit]])
 
 
 def matches_at(body: str, offset: int, name: re.Pattern[str], lead: int, length: int) -> bool:
@@ -110,7 +110,7 @@ def _mergeable_words(older: int, newer: int) -> bool:
     return older <= 2 * newer and older + newer <= RUN
 
 
-def _slice_run(run: _Run, low: np.uint64, high: np.uint64, most: int) -> Iterator[tuple[int, int, int]]:
+def _slice_run(run: _Run, low: np.uint64, high: np.uint64, limit: int) -> Iterator[tuple[int, int, int]]:
     begin = int(run[0].searchsorted(low, side="left"))
-    end = min(int(run[0].searchsorted(high, side="right")), begin + most)
+    end = min(int(run[0].searchsorted(high, side="right")), begin + limit)
     return zip(*(part[begin:end].tolist() for part in run), strict=True)

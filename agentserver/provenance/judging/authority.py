@@ -81,11 +81,11 @@ def is_passed_over(case: Case, argument: Argument) -> bool:
     """Check whether a value is that of a record beside one that the principal's words chose in the same output."""
     if not case.ledger.records.has_chosen or is_requested(case, argument):
         return False
-    held = [*find_records(case, argument)]
+    records = [*find_records(case, argument)]
     return (
-        bool(held)
-        and not any(text.chosen for text in held)
-        and any(_has_chosen_peer(case, text) for text in held)
+        bool(records)
+        and not any(text.chosen for text in records)
+        and any(_has_chosen_peer(case, text) for text in records)
     )
 
 
@@ -146,12 +146,12 @@ SHORTEST_PART: Final = 2
 
 
 def _is_declared_record(case: Case, body: str) -> bool:
-    held = (
+    texts = (
         text
         for form in dict.fromkeys((body.lower(), body))
         for text in case.ledger.records.find(f"name {form}")
     )
-    return any(text.standing in _NAMES_THINGS and not text.formed for text in held)
+    return any(text.standing in _NAMES_THINGS and not text.formed for text in texts)
 
 
 def is_requested(case: Case, argument: Argument) -> bool:
@@ -159,18 +159,18 @@ def is_requested(case: Case, argument: Argument) -> bool:
 
     An amount is held only by a number that is said as one, and a moment with its time of day.
     """
-    asked, value = case.ledger.asked, argument.leaf.value
+    request, value = case.ledger.asked, argument.leaf.value
     role = argument.rule.role
     if role is Role.QUANTITY and (amounts := read_amounts(value)):
-        said = asked.read_values(case.policy.conventions)
-        return amounts <= said or (len(amounts) > 1 and asked.chooses(argument.body))
+        values = request.read_values(case.policy.conventions)
+        return amounts <= values or (len(amounts) > 1 and request.chooses(argument.body))
     if (role is Role.TIME or is_written_moment(argument)) and (moment := read_moment(value)):
-        given = moment.is_said(asked.read_values(case.policy.conventions), case.call.time)
-        return given or (role is not Role.TIME and asked.chooses(argument.body))
+        stated = moment.is_said(request.read_values(case.policy.conventions), case.call.time)
+        return stated or (role is not Role.TIME and request.chooses(argument.body))
     kind = typed_key(value)
-    if asked.chooses(argument.body):
+    if request.chooses(argument.body):
         return True
-    return kind is not None and not asked.kinds.isdisjoint({kind, day_key(kind) or kind})
+    return kind is not None and not request.kinds.isdisjoint({kind, day_key(kind) or kind})
 
 
 def is_written_moment(argument: Argument) -> bool:
@@ -204,11 +204,11 @@ def is_recorded_by_form(case: Case, argument: Argument) -> bool:
 
 def find_records(case: Case, argument: Argument) -> Iterator[Text]:
     """Find the certain records that hold a value, of the kind that the argument selects."""
-    body, wanted = argument.body.strip(), argument.rule.id
+    body, kind = argument.body.strip(), argument.rule.id
     bodies = dict.fromkeys(form for each in (body, strip_mark(body)) for form in (each.lower(), each))
     keys = (*(f"name {form}" for form in bodies), typed_key(argument.leaf.value) or "")
     for text in (text for key in keys for text in case.ledger.records.find(key)):
-        if text.standing in _NAMES_THINGS and (not wanted or text.id == wanted):
+        if text.standing in _NAMES_THINGS and (not kind or text.id == kind):
             yield text
 
 
@@ -231,8 +231,8 @@ def is_accepted(case: Case, rule: ArgumentRule, body: str, place: Destination | 
     own = (f"name {body.strip().lower()}", f"name {body.strip()}")
     keys = (*(f"place {key}" for key in place.alike), *own) if place else own
     known = (text for key in keys for text in case.ledger.records.find(key))
-    held = (text for text in _find_holders(case, body, place) if text.asked)
-    found = (*known, *held, *_find_amounts(case, rule, body))
+    requested = (text for text in _find_holders(case, body, place) if text.asked)
+    found = (*known, *requested, *_find_amounts(case, rule, body))
     return any(_is_from(text, rule.accepts) for text in found)
 
 
@@ -289,16 +289,16 @@ FIELDS: Final = 200
 def find_delegation(ledger: Ledger, call: Call, findings: Iterable[Finding]) -> Delegation | None:
     """Find the one record that has every questionable argument as a whole field; None if there is no such record."""
     serious = [one for one in findings if one.effect in {Effect.BLOCK, Effect.ASK}]
-    asked = {(one.path, one.value) for one in serious}
-    if not all(path for path, _ in asked):
+    values = {(one.path, one.value) for one in serious}
+    if not all(path for path, _ in values):
         return None
-    held = (one.evidence.text for one in serious if one.evidence is not None)
-    for text in {record_of(text.origin): text for text in held}.values():
+    texts = (one.evidence.text for one in serious if one.evidence is not None)
+    for text in {record_of(text.origin): text for text in texts}.values():
         record = collect_record(ledger, text)
         fields = [(strip_indices(one.origin.path), one.body) for one in record]
         if len(fields) > FIELDS or sum(len(body) for _, body in fields) > WHOLE:
             continue
-        if all(any(name and is_same_value(value, body) for name, body in fields) for _, value in asked):
+        if all(any(name and is_same_value(value, body) for name, body in fields) for _, value in values):
             source, step, item = record_of(text.origin)
             return Delegation(
                 source, step, item, tuple(_show_field(call, name, body) for name, body in fields)
@@ -317,17 +317,17 @@ def is_same_value(value: str, field: str) -> bool:
 
 def _show_field(call: Call, name: str, body: str) -> RecordText:
     """Describe one field of a record, with the arguments that it fills."""
-    said = ((strip_indices(leaf.path), text_of(leaf.value)) for leaf in call.arguments)
-    return RecordText(name, body, tuple(path for path, value in said if name and is_same_value(value, body)))
+    pairs = ((strip_indices(leaf.path), text_of(leaf.value)) for leaf in call.arguments)
+    return RecordText(name, body, tuple(path for path, value in pairs if name and is_same_value(value, body)))
 
 
 def collect_record(ledger: Ledger, text: Text) -> list[Text]:
     """Collect all known fields of the record that a text belongs to, in order."""
-    wanted = record_of(text.origin)
+    record = record_of(text.origin)
     found: dict[str, Text] = {}
     for texts in (ledger.texts, ledger.records.entries):
         known = (
-            one for one in _find_texts_of_step(texts, text.origin.step) if record_of(one.origin) == wanted
+            one for one in _find_texts_of_step(texts, text.origin.step) if record_of(one.origin) == record
         )
         found.update((one.origin.path, one) for one in known)
     return [found[path] for path in sorted(found)]
@@ -335,5 +335,5 @@ def collect_record(ledger: Ledger, text: Text) -> list[Text]:
 
 def _find_texts_of_step(texts: AppendOnlyList[Text], step: int) -> Iterator[Text]:
     """Find the texts of one step by bisection; texts are ordered by step."""
-    later = texts.items_from(texts.bisect(step, step_of))
-    return takewhile(lambda text: text.origin.step == step, later)
+    following = texts.items_from(texts.bisect(step, step_of))
+    return takewhile(lambda text: text.origin.step == step, following)

@@ -67,11 +67,15 @@ def read_places(case: Case, argument: Argument) -> tuple[Destination, ...]:
 
 
 def _split_recipients(case: Case, argument: Argument) -> tuple[Destination, ...]:
-    whole = find_recipients(argument.body)
-    if len(whole) != 1 or whole[0].form is not PlaceForm.NAME or may_receive(case, argument.rule, whole[0]):
-        return whole
-    names = [name.strip() for name in re.split(r"[,;]", whole[0].written) if name.strip()]
-    return tuple(map(parse_destination, names)) if len(names) > 1 else whole
+    recipients = find_recipients(argument.body)
+    if (
+        len(recipients) != 1
+        or recipients[0].form is not PlaceForm.NAME
+        or may_receive(case, argument.rule, recipients[0])
+    ):
+        return recipients
+    names = [name.strip() for name in re.split(r"[,;]", recipients[0].written) if name.strip()]
+    return tuple(map(parse_destination, names)) if len(names) > 1 else recipients
 
 
 def _check_place(case: Case, argument: Argument, place: Destination) -> Iterator[Finding]:
@@ -161,15 +165,15 @@ def check_halves(case: Case) -> Iterator[Finding]:
     if not case.exposed:
         return
     parts = sorted(case.arguments, key=case.is_suspect)  # of two that say the same the suspect one counts
-    said = [(argument, argument.body.strip()) for argument in parts]
-    heads = {body: argument for argument, body in said if len(body) <= HOST and not _GAP.search(body)}
-    tails = [one for one in said if _TAIL.match(one[1]) and not one[0].rule.declared]
+    bodies = [(argument, argument.body.strip()) for argument in parts]
+    heads = {body: argument for argument, body in bodies if len(body) <= HOST and not _GAP.search(body)}
+    tails = [one for one in bodies if _TAIL.match(one[1]) and not one[0].rule.declared]
     if len(heads) * len(tails) > HALVES:
         yield case.make_finding(Rule.BOUND, tails[0][0], "more parts of links than are looked at")
         return
     for argument, body in tails:
-        others = ((head, other) for head, other in heads.items() if other is not argument)
-        suspect = ((head, case.is_suspect(argument) or case.is_suspect(other)) for head, other in others)
+        pairs = ((head, other) for head, other in heads.items() if other is not argument)
+        suspect = ((head, case.is_suspect(argument) or case.is_suspect(other)) for head, other in pairs)
         if any(doubted and _leads_to_unknown_host(case, head + body) for head, doubted in suspect):
             yield case.make_finding(Rule.EXIT, argument, "with another argument it makes a link")
 

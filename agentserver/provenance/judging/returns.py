@@ -69,8 +69,8 @@ def is_sole_author(case: Case, argument: Argument, place: Destination) -> bool:
     """
     receivers = [each for each in case.arguments if each.rule.role is Role.DESTINATION]
     mailed = [each for each in receivers if not _MESSAGE.fullmatch(each.body.strip())]
-    alone = len(mailed) == 1 and mailed[0].body.count("@") == 1 and len(case.arguments) <= ARGUMENTS
-    if argument.rule.declared or not alone or place.form is not PlaceForm.ADDRESS:
+    is_sole = len(mailed) == 1 and mailed[0].body.count("@") == 1 and len(case.arguments) <= ARGUMENTS
+    if argument.rule.declared or not is_sole or place.form is not PlaceForm.ADDRESS:
         return False
     texts = _list_all_read(case)
     if not texts or case.ledger.foreign or not all(text.asked for text in texts):
@@ -91,14 +91,14 @@ def _is_only_address(case: Case, texts: Sequence[Text], place: Destination) -> b
     records = case.ledger.records.entries[: RECORDS + 1]
     if len(records) > RECORDS or any(text.chosen and _list_addresses(text) for text in records):
         return False
-    mine = [text for text, each in holders if each.alike[-1] == place.alike[-1]]
+    own = [text for text, each in holders if each.alike[-1] == place.alike[-1]]
     others = [text for text, each in holders if each.alike[-1] != place.alike[-1]]
-    named = bool(mine) and not others and any(_is_display_named(case, text) for text in mine)
+    is_named = bool(own) and not others and any(_is_display_named(case, text) for text in own)
     return (
-        named
-        or _is_only_said(case, mine, others)
-        or (_is_only_shown(case, mine, others) and _says_more(case))
-        or (not mine and _is_in_only_row(case, texts, place) and _says_more(case))
+        is_named
+        or _is_only_said(case, own, others)
+        or (_is_only_shown(case, own, others) and _says_more(case))
+        or (not own and _is_in_only_row(case, texts, place) and _says_more(case))
     )
 
 
@@ -119,16 +119,16 @@ def _is_number_of_answered(case: Case, argument: Argument, receiver: Argument) -
     )
 
 
-def _is_only_shown(case: Case, mine: list[Text], others: list[Text]) -> bool:
+def _is_only_shown(case: Case, own: list[Text], others: list[Text]) -> bool:
     """Check whether outputs of one record show one address.
 
     An address outside of the records of a list, such as that of the list's owner, does not count.
     """
-    within = any(item_of(text.origin.path) for text in mine)
+    within = any(item_of(text.origin.path) for text in own)
     others = [text for text in others if not (within and not item_of(text.origin.path))]
     others = [text for text in others if not _MESSAGE.fullmatch(text.body.strip())]
-    single = all(case.ledger.count_items(text.origin) <= 1 for text in mine)
-    return bool(mine) and not others and single
+    single = all(case.ledger.count_items(text.origin) <= 1 for text in own)
+    return bool(own) and not others and single
 
 
 def _is_in_only_row(case: Case, texts: Sequence[Text], place: Destination) -> bool:
@@ -139,25 +139,25 @@ def _is_in_only_row(case: Case, texts: Sequence[Text], place: Destination) -> bo
     if sum(len(text.body) for text in texts) > PAGE:
         return False
     rows = [line for text in texts for line in text.body.split("\n") if "@" in line]
-    named = {line.strip() for line in rows if _shows_said_name(case, _ADDRESS.sub(" ", line))}
-    found = [_ADDRESS.findall(line) for line in named]
+    naming = {line.strip() for line in rows if _shows_said_name(case, _ADDRESS.sub(" ", line))}
+    found = [_ADDRESS.findall(line) for line in naming]
     return (
         len(found) == 1 and len(found[0]) == 1 and parse_destination(found[0][0]).alike[-1] == place.alike[-1]
     )
 
 
 def _shows_said_name(case: Case, line: str) -> bool:
-    asked = case.ledger.asked
+    request = case.ledger.asked
     words = (match[0] for match in _CAPITAL.finditer(line))
-    return any(asked.mentions(word) and not begins_request(asked, word) for word in words)
+    return any(request.mentions(word) and not begins_request(request, word) for word in words)
 
 
 def _says_more(case: Case) -> bool:
     """Check whether the content has a word of the principal's that none of the texts that were read holds."""
     read = {word for text in _list_all_read(case) for word, _, _ in find_words(text.body[:PAGE])}
     content = [each.body for each in case.arguments if each.rule.role is Role.PAYLOAD]
-    said = {word for body in content for word, _, _ in find_words(body[:PAGE]) if len(word) >= TELLING}
-    return any(case.ledger.asked.mentions(word, any_case=True) for word in said - read)
+    telling = {word for body in content for word, _, _ in find_words(body[:PAGE]) if len(word) >= TELLING}
+    return any(case.ledger.asked.mentions(word, any_case=True) for word in telling - read)
 
 
 def _list_all_read(case: Case) -> Sequence[Text]:
@@ -177,22 +177,24 @@ def _is_display_named(case: Case, text: Text) -> bool:
     return len(shown) >= TELLING and case.ledger.asked.mentions(shown, any_case=True)
 
 
-def _is_only_said(case: Case, mine: list[Text], others: list[Text]) -> bool:
+def _is_only_said(case: Case, own: list[Text], others: list[Text]) -> bool:
     """Check whether one address alone shows a word that was said, and outputs of one record each hold all addresses.
 
     Each other address shows a name of its own, such as that of the reader, without a word of the request or of the
     first one's name. One without a name may be anyone's, but for the number of a message.
     """
-    asked = case.ledger.asked
+    request = case.ledger.asked
     others = [text for text in others if not _MESSAGE.fullmatch(text.body.strip())]
-    single = {text.body for text in (*mine, *others) if case.ledger.count_items(text.origin) <= 1}
-    if not mine or any(text.body not in single for text in (*mine, *others)):
+    single = {text.body for text in (*own, *others) if case.ledger.count_items(text.origin) <= 1}
+    if not own or any(text.body not in single for text in (*own, *others)):
         return False
-    names = frozenset(word for text in mine for word in _list_name_words(text))
+    names = frozenset(word for text in own for word in _list_name_words(text))
     shown = [_list_name_words(text) for text in others]
-    if not all(shown) or not any(asked.mentions(word, any_case=True) for word in names):
+    if not all(shown) or not any(request.mentions(word, any_case=True) for word in names):
         return False
-    return not any(word in names or asked.mentions(word, any_case=True) for words in shown for word in words)
+    return not any(
+        word in names or request.mentions(word, any_case=True) for words in shown for word in words
+    )
 
 
 def _list_name_words(text: Text) -> frozenset[str]:
@@ -204,10 +206,10 @@ def _list_name_words(text: Text) -> frozenset[str]:
 
 def _repeats_record(case: Case, argument: Argument) -> bool:
     """Check whether content repeats a value of a trusted listener that the principal did not say."""
-    asked, form = case.ledger.asked, fold(argument.body)
+    request, form = case.ledger.asked, fold(argument.body)
     for text in case.ledger.records.entries[:RECORDS]:
-        held = fold(text.body)
-        if len(held) >= TELLING and held in form and not text.formed and not asked.mentions(text.body):
+        folded = fold(text.body)
+        if len(folded) >= TELLING and folded in form and not text.formed and not request.mentions(text.body):
             return True
     return False
 
@@ -218,8 +220,8 @@ def is_below_named_page(case: Case, argument: Argument, place: Destination) -> b
     Below is the page itself and what shares its folder: other folders of a host may be another author's. A query counts
     as the page spells it, so that it holds nothing but the page's own words.
     """
-    alone = all(each is argument or each.rule.role is Role.INERT for each in case.arguments)
-    if not alone or place.form is not PlaceForm.LINK or not case.policy.follow_links:
+    is_sole = all(each is argument or each.rule.role is Role.INERT for each in case.arguments)
+    if not is_sole or place.form is not PlaceForm.LINK or not case.policy.follow_links:
         return False
     if not is_link_offered(case.ledger, place) or not case.policy.query_authorises:
         return False
@@ -231,10 +233,10 @@ def is_below_named_page(case: Case, argument: Argument, place: Destination) -> b
 
 def _list_named_folders(case: Case) -> Iterator[str]:
     for form, key in case.ledger.asked.places:
-        scheme, mark, rest = key.partition("://")
+        scheme, mark, address = key.partition("://")
         if form is PlaceForm.LINK and mark and "?" not in key:
             yield f"{key}/"
-            folder, _, _ = rest.rpartition("/")
+            folder, _, _ = address.rpartition("/")
             if "/" in folder:
                 yield f"{scheme}://{folder}/"
 
@@ -262,8 +264,8 @@ def is_part_of_named_page(case: Case, argument: Argument) -> bool:
         for each in case.arguments[:PARTS]
         if item_of(each.leaf.path) == item and HANDLE.fullmatch(handle := each.body.strip())
     }
-    held = re.compile(rf"(?<!\w){re.escape(body)}(?!\w)")
-    return any(held.search(label) for handle in handles for label in _find_labels(case, handle))
+    pattern = re.compile(rf"(?<!\w){re.escape(body)}(?!\w)")
+    return any(pattern.search(label) for handle in handles for label in _find_labels(case, handle))
 
 
 def _is_named(case: Case, argument: Argument) -> bool:
@@ -275,10 +277,10 @@ def _is_named(case: Case, argument: Argument) -> bool:
 def _find_labels(case: Case, handle: str) -> Iterator[str]:
     """Find the words before a handle in its line of the page that was read last, from the handle before it on."""
     latest = case.ledger.texts[-1:]
-    held = re.compile(rf"(?<!\w){handle}(?!\w)")
+    pattern = re.compile(rf"(?<!\w){handle}(?!\w)")
     for text in latest:
         page = text.body[:PAGE] if text.asked and text.origin.place else ""
-        for match in islice(held.finditer(page), LABELS):
+        for match in islice(pattern.finditer(page), LABELS):
             line = page[max(0, match.start() - LABEL) : match.start()].rpartition("\n")[2]
             yield re.split(rf"(?<!\w){HANDLE.pattern}(?!\w)", line)[-1]
 
@@ -290,20 +292,20 @@ def is_left_open(case: Case, argument: Argument) -> bool:
     """
     if not case.named_text:
         return False
-    asked = case.ledger.asked.read_values(case.policy.conventions)
+    request_values = case.ledger.asked.read_values(case.policy.conventions)
     if argument.rule.role is Role.TIME or is_written_moment(argument):
-        return not any(key.startswith(MOMENTS) for key in asked) and _is_only_moment(case, argument)
-    if argument.rule.role is not Role.QUANTITY or any(key.startswith("amount ") for key in asked):
+        return not any(key.startswith(MOMENTS) for key in request_values) and _is_only_moment(case, argument)
+    if argument.rule.role is not Role.QUANTITY or any(key.startswith("amount ") for key in request_values):
         return False
     amounts = case.named_amounts
     only = next(iter(amounts), "@")
     if len(amounts) != 1 or "@" in only:
         return False
     value = argument.leaf.value
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    cents = {f"amount {Decimal(only[7:]).scaleb(2).normalize():f}"} if whole and "." in only else set()
-    given = read_amounts(value)
-    return bool(given) and given <= {only, *cents}
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    cents = {f"amount {Decimal(only[7:]).scaleb(2).normalize():f}"} if is_integer and "." in only else set()
+    stated_amounts = read_amounts(value)
+    return bool(stated_amounts) and stated_amounts <= {only, *cents}
 
 
 def is_currency_of_amount(case: Case, argument: Argument) -> bool:
@@ -320,10 +322,10 @@ def is_currency_of_amount(case: Case, argument: Argument) -> bool:
         return False
     if codes := _list_said_currencies(case):
         return body.casefold() in codes
-    held = re.compile(rf"(?<!\w){re.escape(body)}(?!\w)", re.IGNORECASE)
-    said = [word for query in case.ledger.queries for word, _, _ in find_words(query)]
-    return LEXICON.currencies.isdisjoint(said) and any(
-        text.asked and len(text.body) <= READ and held.search(text.body)
+    pattern = re.compile(rf"(?<!\w){re.escape(body)}(?!\w)", re.IGNORECASE)
+    request_words = [word for query in case.ledger.queries for word, _, _ in find_words(query)]
+    return LEXICON.currencies.isdisjoint(request_words) and any(
+        text.asked and len(text.body) <= READ and pattern.search(text.body)
         for text in case.ledger.texts[-TEXTS:]
     )
 
@@ -334,9 +336,9 @@ def _list_said_currencies(case: Case) -> frozenset[str]:
 
     found: set[str] = set()
     for words in case.ledger.asked.audible:
-        said = {word for word, _, _ in find_words(words)}
+        spoken_words = {word for word, _, _ in find_words(words)}
         signs = {char for char in words if not (char.isalnum() or char.isspace())}
-        found.update(code for each in said | signs for code in LEXICON.codes.get(each, ()))
+        found.update(code for each in spoken_words | signs for code in LEXICON.codes.get(each, ()))
     return frozenset(found)
 
 

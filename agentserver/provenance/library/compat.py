@@ -163,8 +163,8 @@ class Violation:
         """Explain the violation and whether the call ran."""
         if self.blocked:
             return explain(self.verdict, became="deny")
-        asked = self.verdict.decision is Decision.ASK
-        return explain(self.verdict, became="approved" if asked else "")
+        was_asked = self.verdict.decision is Decision.ASK
+        return explain(self.verdict, became="approved" if was_asked else "")
 
 
 REFUSED: Final = "The call was not permitted."

@@ -45,8 +45,8 @@ OVERLAP: Final = 256
 def describe_undeclared(name: str) -> str:
     """Describe how a tool without a declaration is judged, and the policy lines that would declare it."""
     shown = one_line(name)
-    *most, last = (f"{key}: [{shown}]" for key in ("sources", "sinks", "trusted", "inert", "relays"))
-    lines = f"{', '.join(most)} or {last}"
+    *all_but_last, last = (f"{key}: [{shown}]" for key in ("sources", "sinks", "trusted", "inert", "relays"))
+    lines = f"{', '.join(all_but_last)} or {last}"
     return f"{shown} is not declared, so it is judged as source and sink; declare it: {lines}"
 
 
@@ -146,15 +146,15 @@ class Engine:
             self._warn_if_undeclared(name)
             self.store.step += 1
             self._calling = True
-            rules, stated = self.rules, self.schemas.get(name, StatedRoles())
+            rules, roles = self.rules, self.schemas.get(name, StatedRoles())
             call = Call(
                 name,
                 leaves(args),
                 self.store.step,
                 time.time(),
                 filled=filled,
-                options=stated.options if rules.accepts_schema(name) else (),
-                formats=stated.formats,
+                options=roles.options if rules.accepts_schema(name) else (),
+                formats=roles.formats,
             )
             return judge(self.store.known, rules, call)
 
@@ -199,14 +199,14 @@ class Engine:
         """Confirm a call; False without a callback, with one that must be awaited, or without an answer in time."""
         if self.confirm_callback is None:
             return False
-        waiting = Violation(verdict, blocked=True)
+        violation = Violation(verdict, blocked=True)
         if inspect.iscoroutinefunction(self.confirm_callback):
             return False
         if self.confirm_timeout is None:
-            return self.confirm_callback(waiting, waiting.explain())
+            return self.confirm_callback(violation, violation.explain())
         pool = ThreadPoolExecutor(1)
         try:
-            answer = pool.submit(self.confirm_callback, waiting, waiting.explain())
+            answer = pool.submit(self.confirm_callback, violation, violation.explain())
             return answer.result(self.confirm_timeout)
         except TimeoutError:
             return False
@@ -216,10 +216,10 @@ class Engine:
     async def _aconfirm(self, verdict: Verdict) -> object:
         if self.confirm_callback is None:
             return False
-        waiting = Violation(verdict, blocked=True)
+        violation = Violation(verdict, blocked=True)
         try:
             async with asyncio.timeout(self.confirm_timeout):
-                answer = self.confirm_callback(waiting, waiting.explain())
+                answer = self.confirm_callback(violation, violation.explain())
                 return await answer if inspect.isawaitable(answer) else answer
         except TimeoutError:
             return False

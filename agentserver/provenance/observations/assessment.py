@@ -73,10 +73,10 @@ class LastAssessment:
         self._found = AssessedOutput((), asked=False, place="")
 
     def find(
-        self, asked: TrustedWords, policy: Policy, seen: Observation, assess: Callable[[], AssessedOutput]
+        self, request: TrustedWords, policy: Policy, seen: Observation, assess: Callable[[], AssessedOutput]
     ) -> AssessedOutput:
         """Return the assessment of an output for a request and a policy, the last one or by ``assess``."""
-        basis = asked, policy, seen.leaves
+        basis = request, policy, seen.leaves
         about = seen.source, *((leaf.path, text_of(leaf.value)) for leaf in seen.arguments)
         if about != self._about or not all(map(is_, basis, self._basis)):
             self._found = assess()
@@ -88,9 +88,9 @@ class Echoes:
     """Arguments of a listener, which prove nothing when it repeats or joins them."""
 
     def __init__(self, arguments: Iterable[Leaf]) -> None:
-        said = tuple(arguments)
-        self._whole = {_comparison_key(text_of(leaf.value)) for leaf in said}
-        self._forms = {fold(text_of(leaf.value)) for leaf in said} - {""}
+        leaves = tuple(arguments)
+        self._whole = {_comparison_key(text_of(leaf.value)) for leaf in leaves}
+        self._forms = {fold(text_of(leaf.value)) for leaf in leaves} - {""}
         self._lengths = {len(form) for form in self._forms if len(form) <= LONGEST_ECHO}
 
     def contain(self, body: str) -> bool:
@@ -102,11 +102,11 @@ class Echoes:
 
     def _is_joined(self, form: str) -> bool:
         """Return whether a form is a concatenation of arguments."""
-        reached, waiting = {0}, [0]
-        while waiting:
-            place = waiting.pop()
+        reached, queue = {0}, [0]
+        while queue:
+            place = queue.pop()
             ends = {place + each for each in self._lengths if form[place : place + each] in self._forms}
-            waiting += ends - reached
+            queue += ends - reached
             reached |= ends
         return len(form) in reached
 

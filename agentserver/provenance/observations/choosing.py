@@ -32,7 +32,7 @@ RECORDS: Final = 1000
 
 
 def find_chosen_fields(
-    asked: TrustedWords, arguments: Sequence[Leaf], said: Sequence[tuple[Leaf, str]]
+    request: TrustedWords, arguments: Sequence[Leaf], answer_fields: Sequence[tuple[Leaf, str]]
 ) -> frozenset[str]:
     """Find the paths of the fields of each record that the principal's words chose.
 
@@ -41,92 +41,94 @@ def find_chosen_fields(
     or of several receivers in one record, none is chosen unless the words name it.
 
     Args:
-        asked: the principal's words.
+        request: the principal's words.
         arguments: the arguments of the call.
-        said: the fields of the answer that no stranger fills, with their text.
+        answer_fields: the fields of the answer that no stranger fills, with their text.
     """
-    if not said or not asked.queries or len(said) > RECORDS:
+    if not answer_fields or not request.queries or len(answer_fields) > RECORDS:
         return frozenset()
     items: dict[str, list[tuple[Leaf, str]]] = {}
-    for leaf, body in said:
+    for leaf, body in answer_fields:
         if leaf.path:
             items.setdefault(item_of(leaf.path), []).append((leaf, body))
     records = [item for item in items if item] or [*items]
-    if len(records) == 1 and _is_call_requested(asked, arguments):
+    if len(records) == 1 and _is_call_requested(request, arguments):
         chosen = set(records)
     else:
-        held = {item: items[item] for item in records}
-        chosen = _find_named_items(asked, held)
-        if not chosen and _is_unfiltered(asked, arguments):
-            bodies = {item: [body for _, body in fields] for item, fields in held.items()}
-            chosen = _find_items_with_part(asked, bodies, least=1)
+        chosen_items = {item: items[item] for item in records}
+        chosen = _find_named_items(request, chosen_items)
+        if not chosen and _is_unfiltered(request, arguments):
+            bodies = {item: [body for _, body in fields] for item, fields in chosen_items.items()}
+            chosen = _find_items_with_part(request, bodies, minimum=1)
     return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
 
 
-def find_named_fields(asked: TrustedWords, said: Sequence[tuple[Leaf, str]]) -> frozenset[str]:
+def find_named_fields(request: TrustedWords, answer_fields: Sequence[tuple[Leaf, str]]) -> frozenset[str]:
     """Find the paths of the fields of each record that the words name by a field, where no other record has it."""
-    if not said or not asked.queries or len(said) > RECORDS:
+    if not answer_fields or not request.queries or len(answer_fields) > RECORDS:
         return frozenset()
     items: dict[str, list[tuple[Leaf, str]]] = {}
-    for leaf, body in said:
+    for leaf, body in answer_fields:
         if item := item_of(leaf.path):
             items.setdefault(item, []).append((leaf, body))
-    named = _find_named_items(asked, items)
-    return frozenset(path for item in named for path in _list_single_fields(items[item]))
+    chosen = _find_named_items(request, items)
+    return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
 
 
-def find_items_with_name(asked: TrustedWords, fields: Iterable[tuple[str, str]]) -> frozenset[str]:
+def find_items_with_name(request: TrustedWords, fields: Iterable[tuple[str, str]]) -> frozenset[str]:
     """Find the records, by item, whose name shares two words in a row with the principal's words and no other record.
 
     Args:
-        asked: the principal's words.
+        request: the principal's words.
         fields: path and text of the fields of an output.
     """
     items: dict[str, list[str]] = {}
     for path, body in fields:
         if item := item_of(path):
             items.setdefault(item, []).append(body)
-    return frozenset(_find_items_with_part(asked, items, least=2))
+    return frozenset(_find_items_with_part(request, items, minimum=2))
 
 
-def _find_named_items(asked: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:
+def _find_named_items(request: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:
     """Find the records with a field that the words name and no other record has."""
-    named = [
+    candidates = [
         (item, fold(body))
         for item, fields in items.items()
         for leaf, body in fields
-        if _is_named(asked, leaf, body)
+        if _is_named(request, leaf, body)
     ]
-    if not named:
+    if not candidates:
         return set()
-    held = Counter(form for fields in items.values() for form in {fold(body) for _, body in fields})
-    return {item for item, form in named if held[form] == 1}
+    counts = Counter(form for fields in items.values() for form in {fold(body) for _, body in fields})
+    return {item for item, form in candidates if counts[form] == 1}
 
 
-def _find_items_with_part(asked: TrustedWords, items: Mapping[str, Sequence[str]], *, least: int) -> set[str]:
+def _find_items_with_part(
+    request: TrustedWords, items: Mapping[str, Sequence[str]], *, minimum: int
+) -> set[str]:
     """Find the records with a field that the words hold in part, as long as no other record shows that part.
 
-    The part is ``least`` words of a name in a row, each in capitals and no month or day. It begins no request.
+    The part is ``minimum`` words of a name in a row, each in capitals and no month or day. It begins no request.
     """
     shown: dict[str, set[str]] = {}
     for item, bodies in items.items():
         for body in bodies:
-            for part in _list_parts(body, least):
+            for part in _list_parts(body, minimum):
                 shown.setdefault(part, set()).add(item)
     found = (
-        held
-        for part, held in shown.items()
-        if len(held) == 1 and asked.mentions(part) and not begins_request(asked, part)
+        holders
+        for part, holders in shown.items()
+        if len(holders) == 1 and request.mentions(part) and not begins_request(request, part)
     )
-    return {item for held in found for item in held}
+    return {item for holders in found for item in holders}
 
 
-def _list_parts(body: str, least: int) -> list[str]:
+def _list_parts(body: str, minimum: int) -> list[str]:
     """List the parts of a field that may name its record: some words of a name in a row."""
     words = [word.strip(",.;:()") for word in body.split()] if len(body) <= forms.CHOICE else []
-    if not least < len(words) <= NAME_WORDS:
+    if not minimum < len(words) <= NAME_WORDS:
         return []
-    runs = (words[at : at + least] for at in range(len(words) - least + 1))
+    runs = (words[at : at + minimum] for at in range(len(words) - minimum + 1))
     return [" ".join(run) for run in runs if all(map(_is_part_of_name, run))]
 
 
@@ -143,9 +145,9 @@ def _is_part_of_name(word: str) -> bool:
     )
 
 
-def begins_request(asked: TrustedWords, part: str) -> bool:
+def begins_request(request: TrustedWords, part: str) -> bool:
     """Check whether a part begins a request, where a verb has a capital too."""
-    return any(query.lstrip().startswith(part) for query in asked.queries)
+    return any(query.lstrip().startswith(part) for query in request.queries)
 
 
 def _list_single_fields(fields: Sequence[tuple[Leaf, str]]) -> list[str]:
@@ -159,20 +161,20 @@ def _list_single_fields(fields: Sequence[tuple[Leaf, str]]) -> list[str]:
     ]
 
 
-def _is_named(asked: TrustedWords, leaf: Leaf, body: str) -> bool:
+def _is_named(request: TrustedWords, leaf: Leaf, body: str) -> bool:
     """Check whether the words name a field as a whole."""
     name = body.strip()
-    least = LETTERS if any(map(str.isalpha, name)) else DIGITS
-    plain = not isinstance(leaf.value, bool) and least <= len(name) <= forms.CHOICE
-    return plain and asked.mentions(name, any_case=True)
+    minimum = LETTERS if any(map(str.isalpha, name)) else DIGITS
+    plain = not isinstance(leaf.value, bool) and minimum <= len(name) <= forms.CHOICE
+    return plain and request.mentions(name, any_case=True)
 
 
-def _is_unfiltered(asked: TrustedWords, arguments: Sequence[Leaf]) -> bool:
+def _is_unfiltered(request: TrustedWords, arguments: Sequence[Leaf]) -> bool:
     """Check whether an output lists all that there is, or only what the principal's words select of it.
 
     What another word leaves out may share the part that names a record.
     """
-    return all(_is_requested(asked, leaf) for leaf in _list_telling(arguments))
+    return all(_is_requested(request, leaf) for leaf in _list_telling(arguments))
 
 
 def _list_telling(arguments: Sequence[Leaf]) -> list[Leaf]:
@@ -184,12 +186,12 @@ def _list_telling(arguments: Sequence[Leaf]) -> list[Leaf]:
     ]
 
 
-def _is_call_requested(asked: TrustedWords, arguments: Sequence[Leaf]) -> bool:
+def _is_call_requested(request: TrustedWords, arguments: Sequence[Leaf]) -> bool:
     """Check whether the principal's words hold every argument that selects something, and at least one."""
     telling = _list_telling(arguments)
-    return bool(telling) and all(_is_requested(asked, leaf) for leaf in telling)
+    return bool(telling) and all(_is_requested(request, leaf) for leaf in telling)
 
 
-def _is_requested(asked: TrustedWords, leaf: Leaf) -> bool:
+def _is_requested(request: TrustedWords, leaf: Leaf) -> bool:
     body, kind = text_of(leaf.value).strip(), typed_key(leaf.value)
-    return (len(body) >= LETTERS and asked.chooses(body)) or (kind is not None and kind in asked.kinds)
+    return (len(body) >= LETTERS and request.chooses(body)) or (kind is not None and kind in request.kinds)

@@ -52,7 +52,7 @@ class Incremental(Generic[Item, Made]):
     """Result over the first ``count`` items of a sequence, computed from the result of a shorter one.
 
     Args:
-        made: the result, if it is known.
+        value: the result, if it is known.
         before: the shorter version to compute it from, if it is not.
         count: number of items.
     """
@@ -60,9 +60,9 @@ class Incremental(Generic[Item, Made]):
     __slots__ = ("_next", "before", "count", "made")
 
     def __init__(
-        self, made: Made | None, before: Incremental[Item, Made] | None = None, count: int = 0
+        self, value: Made | None, before: Incremental[Item, Made] | None = None, count: int = 0
     ) -> None:
-        self.made, self.before, self.count = made, before, count
+        self.made, self.before, self.count = value, before, count
         self._next: tuple[list[object], Incremental[Item, Made]] | None = None
 
     def extend_to(self, count: int) -> Incremental[Item, Made]:
@@ -116,16 +116,16 @@ class Incremental(Generic[Item, Made]):
     ) -> Made:
         """Extend the result of ``last``, which is known, or reuse the result of an equal sequence."""
         assert last.made is not None
-        more = items[last.count : self.count]
-        key = None if alike is None else [*map(alike, more)]
+        added = items[last.count : self.count]
+        key = None if alike is None else [*map(alike, added)]
         known = last._next
         if known is not None and known[0] == key:
-            self._next, made = known[1]._next, known[1].made  # noqa: SLF001 - as above
-            assert made is not None
+            self._next, value = known[1]._next, known[1].made  # noqa: SLF001 - as above
+            assert value is not None
         else:
-            made = extend(last.made, more)
+            value = extend(last.made, added)
             if key is not None:
                 last._next = key, self
-        self.made = made
+        self.made = value
         self.before = None
-        return made
+        return value

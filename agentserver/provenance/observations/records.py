@@ -89,11 +89,11 @@ class Records:
             return self if known is self.untrusted else replace(self, untrusted=known)
         entries = self.entries.add(texts)
         count = len(entries)
-        made = not (self._chunks.made is None or self._words.made is None or self._places.made is None)
+        is_indexed = not (self._chunks.made is None or self._words.made is None or self._places.made is None)
         return Records(
             entries,
             known,
-            len(self.entries) if made else self.indexed,
+            len(self.entries) if is_indexed else self.indexed,
             self._chunks.extend_to(count),
             self._words.extend_to(count),
             self._places.extend_to(count),
@@ -105,15 +105,15 @@ class Records:
 
         More than two batches are left to ``index_all``, which a caller may run in a thread.
         """
-        more = self.add(texts, untrusted)
-        if FEW <= more.waiting <= 2 * FEW:
-            more.index_all()
-        return more
+        extended = self.add(texts, untrusted)
+        if FEW <= extended.waiting <= 2 * FEW:
+            extended.index_all()
+        return extended
 
     def date_since(self, before: Records, time: float, trace: str, untrusted: UntrustedTexts) -> Records:
         """Return the same records with another time and delivery for those that were added to earlier ones."""
-        later = [text.date(time, trace) for text in self.entries.added_to(before.entries)]
-        return replace(self, entries=before.entries.add(later), untrusted=untrusted)
+        dated = [text.date(time, trace) for text in self.entries.added_to(before.entries)]
+        return replace(self, entries=before.entries.add(dated), untrusted=untrusted)
 
     @property
     def waiting(self) -> int:
@@ -132,19 +132,19 @@ class Records:
 
     def find_directory(self, place: Destination) -> Iterator[Text]:
         """Find the independent records that let a place receive: directory entries and the principal's own places."""
-        held = (text for key in place.alike for text in self.find(f"place {key}"))
-        return filter(_names_place, held)
+        texts = (text for key in place.alike for text in self.find(f"place {key}"))
+        return filter(_names_place, texts)
 
     def is_independent(self, text: Text) -> bool:
         """Return whether a record does more than repeat untrusted text."""
         return not text.after or not self.untrusted.may_contain(text.body, text.after)
 
-    def _extend_chunks(self, made: _Chunks, texts: Sequence[Text]) -> _Chunks:
+    def _extend_chunks(self, chunks: _Chunks, texts: Sequence[Text]) -> _Chunks:
         found: dict[str, tuple[int, ...]] = {}
-        for number, text in enumerate(texts, made.held):
+        for number, text in enumerate(texts, chunks.held):
             for key in keys_of(text.body):
                 found[key] = self._drop_repeats((*found.get(key, ()), number))
-        parts = [*made.parts, found] if texts else [*made.parts]
+        parts = [*chunks.parts, found] if texts else [*chunks.parts]
         while len(parts) > 1 and len(parts[-2]) <= 2 * len(parts[-1]) and len(parts[-1]) <= CHUNK:
             newer = parts.pop()
             older = parts.pop()
@@ -152,7 +152,7 @@ class Records:
             for key in older.keys() & newer.keys():
                 both[key] = self._drop_repeats((*older[key], *newer[key]))
             parts.append(both)
-        return _Chunks(made.held + len(texts), tuple(parts))
+        return _Chunks(chunks.held + len(texts), tuple(parts))
 
     def _drop_repeats(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
         """Keep the first record of each field, since a repetition changes nothing."""

@@ -72,17 +72,17 @@ class ValueIndex:
 
     def add(self, bodies: Sequence[str], scanned: Iterable[Iterable[Value]] | None = None) -> ValueIndex:
         """Add the values of further texts, which ``scan_values`` found, by their evidence forms."""
-        named = (
+        addresses = (
             (one for one in found if one.kind is not ValueKind.FILE)
             for found in scanned or map(scan_values, bodies)
         )
-        found = self._add_scanned(bodies, named, lambda _, value: (value.key,), MOST_VALUES)
-        whole = [
+        found = self._add_scanned(bodies, addresses, lambda _, value: (value.key,), MOST_VALUES)
+        whole_keys = [
             (whole_key(body), number)
             for number, body in enumerate(bodies, self.texts)
             if SHORTEST_WHOLE <= len(fold_bytes(body)) < SPAN
         ]
-        return replace(found, table=found.table.add(whole))
+        return replace(found, table=found.table.add(whole_keys))
 
     def add_places(
         self, bodies: Sequence[str], scanned: Iterable[Iterable[Value]] | None = None
@@ -111,26 +111,26 @@ class ValueIndex:
         bodies: Sequence[str],
         scanned: Iterable[Iterable[Value]],
         keys: Callable[[str, Value], Iterable[int]],
-        most: int,
+        limit: int,
     ) -> ValueIndex:
         known: dict[tuple[ValueKind, str, str], Iterable[int]] = {}
         entries: list[tuple[int, int]] = []
         count, beyond = self.count, self.beyond
         for number, (body, found) in enumerate(zip(bodies, scanned, strict=True), self.texts):
-            here: set[tuple[ValueKind, str, str]] = set()
-            for value in found if count < most else ():
+            seen_here: set[tuple[ValueKind, str, str]] = set()
+            for value in found if count < limit else ():
                 about = value.kind, value.text, trailing_brackets(body, value)
-                if about in here:
+                if about in seen_here:
                     continue
-                if count >= most:
+                if count >= limit:
                     beyond = True
                     break
-                here.add(about)
+                seen_here.add(about)
                 count += 1
                 if about not in known:
                     known[about] = keys(body, value)
                 entries += [(key, number) for key in known[about]]
-            beyond = beyond or (count >= most and not here)
+            beyond = beyond or (count >= limit and not seen_here)
         return ValueIndex(self.table.add(entries), count, self.texts + len(bodies), beyond)
 
 
@@ -221,10 +221,10 @@ def _bodies(texts: Sequence[Text]) -> list[str]:
 
 
 def _extend_values(
-    made: tuple[ValueIndex, ValueIndex], texts: Sequence[Text]
+    indexes: tuple[ValueIndex, ValueIndex], texts: Sequence[Text]
 ) -> tuple[ValueIndex, ValueIndex]:
     """Add the values of further texts by form and by place, which one scan finds."""
-    return _add_values(*made, _bodies(texts))
+    return _add_values(*indexes, _bodies(texts))
 
 
 def _add_values(
@@ -280,11 +280,11 @@ class UntrustedTexts:
         """Append texts without indexing them."""
         if not texts:
             return self
-        more = self.texts.add(texts)
+        extended = self.texts.add(texts)
         size = self.size + sum(len(fold_bytes(text.body)) for text in texts)
-        count = len(more)
+        count = len(extended)
         return UntrustedTexts(
-            more,
+            extended,
             size,
             self.size if self.made else self.indexed,
             self._spans.extend_to(count),
@@ -300,15 +300,15 @@ class UntrustedTexts:
 
         More than one slice and a half is left to ``index_all``, which a caller may run in a thread.
         """
-        more = self.add(texts)
-        if SLICE <= more.waiting <= 3 * SLICE // 2:
-            more.index_all()
-        return more
+        extended = self.add(texts)
+        if SLICE <= extended.waiting <= 3 * SLICE // 2:
+            extended.index_all()
+        return extended
 
     def date_since(self, before: UntrustedTexts, time: float, trace: str) -> UntrustedTexts:
         """Return the same texts with another time and delivery for those that were added to earlier ones."""
-        later = [text.date(time, trace) for text in self.texts.added_to(before.texts)]
-        return replace(self, texts=before.texts.add(later)) if later else self
+        dated = [text.date(time, trace) for text in self.texts.added_to(before.texts)]
+        return replace(self, texts=before.texts.add(dated)) if dated else self
 
     @property
     def made(self) -> bool:
@@ -376,11 +376,11 @@ class UntrustedTexts:
         """Return an upper bound on the links from one place in these and the wrapped texts; see ``Offers``."""
         return self._offered.count(key) + self.wrapped.offers.count(key)
 
-    def find_texts_with(self, place: int, most: int) -> list[Text]:
+    def find_texts_with(self, place: int, limit: int) -> list[Text]:
         """Find the texts and wrapped texts that contain a place, up to a number of each."""
-        found = [self.texts[number] for number in self.places.table.find_all(place, most)]
+        found = [self.texts[number] for number in self.places.table.find_all(place, limit)]
         return found + [
-            self.unwrap_text(number) for number in self.wrapped.places.table.find_all(place, most)
+            self.unwrap_text(number) for number in self.wrapped.places.table.find_all(place, limit)
         ]
 
     def has_place(self, place: int) -> bool:
@@ -417,8 +417,8 @@ class UntrustedTexts:
     def _names_address(text: str, body: str) -> bool:
         if "@" not in text or len(text) > LONGEST_FIELD:
             return False
-        found, wanted = parse_list(text), parse_destination(body)
-        return len(found) == 1 and found[0].form is PlaceForm.ADDRESS and found[0] == wanted
+        found, address = parse_list(text), parse_destination(body)
+        return len(found) == 1 and found[0].form is PlaceForm.ADDRESS and found[0] == address
 
     def may_contain(self, body: str, before: int) -> bool:
         """Return whether one of the first ``before`` texts, or its wrapped texts, shares a span or value with ``body``.

@@ -115,10 +115,10 @@ def shift_kind(kind: Kind, by: int) -> Kind:
     match kind:
         case OneOf(kinds):
             return OneOf(tuple(shift_kind(inner, by) for inner in kinds))
-        case DateOffset(base, later):
-            return DateOffset(shift_kind(base, by), later)
-        case FieldOf(path, source, step, where, within):
-            inner = tuple(Condition(each.path, shift_kind(each.kind, by), each.within) for each in where)
+        case DateOffset(base, offset):
+            return DateOffset(shift_kind(base, by), offset)
+        case FieldOf(path, source, step, conditions, within):
+            inner = tuple(Condition(each.path, shift_kind(each.kind, by), each.within) for each in conditions)
             return FieldOf(path, source, step + by if step else 0, inner, within)
     return kind
 
@@ -151,8 +151,8 @@ def _dump_kind(kind: Kind) -> list[Any]:
             return ["one", list(map(_dump_kind, kinds))]
         case DateOffset(base, by):
             return ["shifted", _dump_kind(base), by.total_seconds()]
-        case FieldOf(path, source, step, where, within):
-            conditions = [[each.path, _dump_kind(each.kind), each.within] for each in where]
+        case FieldOf(path, source, step, selected_by, within):
+            conditions = [[each.path, _dump_kind(each.kind), each.within] for each in selected_by]
             return ["field", path, source, step, conditions, within]
         case RequestedValue():
             return ["said"]
@@ -167,8 +167,10 @@ def _load_kind(data: list[Any]) -> Kind:
             return OneOf(tuple(map(_load_kind, kinds)))
         case ["shifted", base, seconds]:
             return DateOffset(_load_kind(base), timedelta(seconds=seconds))
-        case ["field", path, source, step, where, within]:
-            conditions = tuple(Condition(name, _load_kind(kind), inside) for name, kind, inside in where)
+        case ["field", path, source, step, selected_by, within]:
+            conditions = tuple(
+                Condition(name, _load_kind(kind), inside) for name, kind, inside in selected_by
+            )
             return FieldOf(path, source, step, conditions, within)
         case ["said"]:
             return RequestedValue()
@@ -210,28 +212,28 @@ def _describe_offset(by: timedelta) -> str:
 
 
 def _describe_leaf(kind: FieldOf, redact: Callable[[str], str]) -> str:
-    begun = "any token in the text of " if kind.within else "the "
+    opening = "any token in the text of " if kind.within else "the "
     field = f"{_quote(kind.path, redact)}"
-    what = f"a record of {_quote(kind.source, redact)}" if kind.source else "a record"
+    record = f"a record of {_quote(kind.source, redact)}" if kind.source else "a record"
     if kind.step:
-        what += f" that step {kind.step} returned"
+        record += f" that step {kind.step} returned"
     conditions = " and ".join(_describe_condition(each, redact) for each in kind.where)
-    return f"{begun}{field} of {what}{f' whose {conditions}' if conditions else ''}"
+    return f"{opening}{field} of {record}{f' whose {conditions}' if conditions else ''}"
 
 
 def _describe_condition(condition: Condition, redact: Callable[[str], str]) -> str:
     verb = "holds" if condition.within else "is"
-    said = describe_kind(condition.kind, redact)
+    description = describe_kind(condition.kind, redact)
     many = isinstance(condition.kind, OneOf) and len(condition.kind.kinds) > 1
-    return f"{_quote(condition.path, redact)} {verb} {f'({said})' if many else said}"
+    return f"{_quote(condition.path, redact)} {verb} {f'({description})' if many else description}"
 
 
 def _describe_step(number: int, step: AllowedStep, redact: Callable[[str], str]) -> str:
-    named = "; ".join(
+    arguments = "; ".join(
         f"{_quote(name, redact)}: {describe_kind(kind, redact)}" for name, kind in step.arguments
     )
-    what = named or "no argument except its content"
-    return f"{number}. Call {_quote(step.sink, redact)}{_describe_times(step.times)} with {what}."
+    shown = arguments or "no argument except its content"
+    return f"{number}. Call {_quote(step.sink, redact)}{_describe_times(step.times)} with {shown}."
 
 
 def _describe_times(times: int | None) -> str:

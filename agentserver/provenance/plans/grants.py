@@ -91,11 +91,11 @@ class PlanGrounds:
 
     def matching_steps(self, source: str, arguments: Iterable[Leaf]) -> tuple[int, ...]:
         """Return the numbers, from 1, of the steps that a call matches in all arguments that they name."""
-        given = [leaf for leaf in arguments if text_of(leaf.value).strip()]
+        filled = [leaf for leaf in arguments if text_of(leaf.value).strip()]
         return tuple(
             number
             for number, step in enumerate(self.steps, 1)
-            if step.sink == source and all(self.fits(step, leaf) for leaf in given)
+            if step.sink == source and all(self.fits(step, leaf) for leaf in filled)
         )
 
     def fits(self, step: AllowedStep, leaf: Leaf) -> bool:
@@ -128,10 +128,10 @@ class _Query:
             return None
         match kind:
             case OneOf():
-                every = (
+                matches = (
                     self.match_kind(inner, value, depth + 1, loose=loose) for inner in _preselect(kind, value)
                 )
-                return next((found for found in every if found is not None), None)
+                return next((found for found in matches if found is not None), None)
             case Literal(text):
                 holds = is_same_value(value, text) or (
                     loose and _fold_case(text_of(value)) == _fold_case(text)
@@ -150,17 +150,17 @@ class _Query:
         return kind if holds else None
 
     def is_in_request(self, value: Scalar) -> bool:
-        asked, body = self.grounds.asked, text_of(value).strip()
+        request, body = self.grounds.asked, text_of(value).strip()
         at = parse_moment(value)
         if at is not None:
-            return _names_moment(asked, at)
+            return _names_moment(request, at)
         kind = typed_key(value)
         if kind is not None:
-            return kind in asked.kinds
+            return kind in request.kinds
         place = parse_destination(body)
         if place.form is not PlaceForm.NONE:
-            return asked.names(place)
-        return bool(body) and asked.mentions(body, any_case=True)
+            return request.names(place)
+        return bool(body) and request.mentions(body, any_case=True)
 
     def matches_offset(self, kind: DateOffset, value: Scalar, depth: int) -> bool:
         at = parse_moment(value)
@@ -250,8 +250,8 @@ def _key(value: Scalar) -> str:
     at = parse_moment(value)
     if at is None or isinstance(at, time):
         return f"v {canonicalize(text_of(value))}"
-    when = at if isinstance(at, datetime) else datetime.combine(at, time())
-    return f"at {when.timestamp() if when.tzinfo else when.isoformat()}"
+    moment = at if isinstance(at, datetime) else datetime.combine(at, time())
+    return f"at {moment.timestamp() if moment.tzinfo else moment.isoformat()}"
 
 
 def is_same_value(value: Scalar, text: str) -> bool:
@@ -271,15 +271,15 @@ def is_same_value(value: Scalar, text: str) -> bool:
     return place.external and not {*place.alike}.isdisjoint(parse_destination(text).alike)
 
 
-def _names_moment(asked: TrustedWords, at: Moment) -> bool:
+def _names_moment(request: TrustedWords, at: Moment) -> bool:
     """Return whether the request names a date and, if there is one, its time of day in a usual spelling."""
     if isinstance(at, time):
-        return any(asked.mentions(form, any_case=True) for form in _spell_clock(at))
+        return any(request.mentions(form, any_case=True) for form in _spell_clock(at))
     kind = typed_key(at) or ""
-    if asked.kinds.isdisjoint({kind, f"day {kind[-5:]}"}):
+    if request.kinds.isdisjoint({kind, f"day {kind[-5:]}"}):
         return False
     clock = at.time() if isinstance(at, datetime) else time()
-    return clock == time() or _names_moment(asked, clock)
+    return clock == time() or _names_moment(request, clock)
 
 
 def _spell_clock(clock: time) -> tuple[str, ...]:

@@ -89,14 +89,18 @@ class RecordIndex:
     def add(self, output: RecordedOutput, leaves: Iterable[tuple[str, str]]) -> RecordIndex:
         """Append one observation. ``leaves`` are path and text of the leaves that the ledger keeps, in order."""
         number = len(self.outputs)
-        every = (*leaves, *output.others)
-        said = [pair for pair in every if pair[1].strip()]
-        count = len(self.leaves) + len(said)
-        if not said or count > LEAVES:
+        pairs = (*leaves, *output.others)
+        filled = [pair for pair in pairs if pair[1].strip()]
+        count = len(self.leaves) + len(filled)
+        if not filled or count > LEAVES:
             return self
-        numbered = enumerate(said, len(self.leaves))
-        kept = [RecordedLeaf(at, number, path, body, path in output.echoes) for at, (path, body) in numbered]
-        return RecordIndex(self.outputs.add((output,)), self.leaves.add(kept), self._table.extend_to(count))
+        numbered = enumerate(filled, len(self.leaves))
+        recorded = [
+            RecordedLeaf(at, number, path, body, path in output.echoes) for at, (path, body) in numbered
+        ]
+        return RecordIndex(
+            self.outputs.add((output,)), self.leaves.add(recorded), self._table.extend_to(count)
+        )
 
     def find_values(self, path: str, body: str) -> tuple[RecordedLeaf, ...] | None:
         """Find the leaves with a value at a path without indices; None if there are too many."""
@@ -134,14 +138,14 @@ class RecordIndex:
 
     @classmethod
     def load(
-        cls, data: Iterable[list[Any]], kept: Mapping[tuple[str, int, str], list[tuple[str, str]]]
+        cls, data: Iterable[list[Any]], texts: Mapping[tuple[str, int, str], list[tuple[str, str]]]
     ) -> RecordIndex:
-        """Restore an index from ``dump_since``; ``kept`` has the ledger's leaves of each observation by its key."""
+        """Restore an index from ``dump_since``; ``texts`` has the ledger's leaves of each observation by its key."""
         index = cls()
-        for source, step, trace, answers, echoes, others in data:
-            pairs = tuple((path, body) for path, body in others)
+        for source, step, trace, answers, echoes, remaining in data:
+            pairs = tuple((path, body) for path, body in remaining)
             one = RecordedOutput(source, step, trace, tuple(answers), frozenset(echoes), pairs)
-            index = index.add(one, kept.get(one.key, ()))
+            index = index.add(one, texts.get(one.key, ()))
         return index
 
 
@@ -153,8 +157,8 @@ def record_observation(
     index: RecordIndex,
     seen: Observation,
     answers: tuple[int, ...],
-    kept: Sequence[Text],
-    asked: TrustedWords,
+    texts: Sequence[Text],
+    request: TrustedWords,
 ) -> RecordIndex:
     """Append an observation to the index.
 
@@ -162,20 +166,20 @@ def record_observation(
         index: of the earlier observations.
         seen: the observation with all its leaves.
         answers: numbers of the plan's steps whose call it answered.
-        kept: the texts and records that the ledger made of it, texts first.
-        asked: the principal's request; a value from it is no mere echo.
+        texts: the texts and records that the ledger made of it, texts first.
+        request: the principal's request; a value from it is no mere echo.
     """
-    own = [(text.origin.path, text.body) for text in kept]
+    own = [(text.origin.path, text.body) for text in texts]
     known = set(own)
     pairs = [(leaf.path, text_of(leaf.value)) for leaf in seen.leaves]
-    others = tuple(pair for pair in pairs if pair[1].strip() and pair not in known)
+    remaining = tuple(pair for pair in pairs if pair[1].strip() and pair not in known)
     questions = {_comparison_key(text_of(leaf.value)) for leaf in seen.arguments} - {""}
     echoes = frozenset(
         path
         for path, body in pairs
-        if body and _comparison_key(body) in questions and not asked.mentions(body)
+        if body and _comparison_key(body) in questions and not request.mentions(body)
     )
-    output = RecordedOutput(seen.source, seen.step, seen.trace, answers, echoes, others)
+    output = RecordedOutput(seen.source, seen.step, seen.trace, answers, echoes, remaining)
     return index.add(output, own)
 
 
@@ -225,8 +229,8 @@ def record_path(path: str, own: str, other: str) -> str:
             break
         common += 1
     root = steps[0][1] if steps and not steps[0][0] else ""
-    named = [f"{name}{index}" for name, index in steps if name]
-    return ".".join((root, *named[:common]))
+    members = [f"{name}{index}" for name, index in steps if name]
+    return ".".join((root, *members[:common]))
 
 
 def _steps(path: str) -> list[tuple[str, str]]:
@@ -241,15 +245,15 @@ def _keys(leaf: RecordedLeaf) -> Iterator[int]:
     steps = _steps(leaf.path)
     depth = sum(bool(name) for name, _ in steps)
     root = steps[0][1] if steps and not steps[0][0] else ""
-    named = [f"{name}{index}" for name, index in steps if name]
+    members = [f"{name}{index}" for name, index in steps if name]
     for common in range(max(1, depth)):
-        yield _hash("beside", str(leaf.output), ".".join((root, *named[:common])), own)
+        yield _hash("beside", str(leaf.output), ".".join((root, *members[:common])), own)
 
 
 def _hash(*parts: str) -> int:
     digest = blake2b(digest_size=8)
     for part in parts:
-        said = part.encode("utf-8", "surrogatepass")
-        digest.update(len(said).to_bytes(8, "big"))
-        digest.update(said)
+        data = part.encode("utf-8", "surrogatepass")
+        digest.update(len(data).to_bytes(8, "big"))
+        digest.update(data)
     return int.from_bytes(digest.digest(), "big")

@@ -213,17 +213,17 @@ class Policy:
         source = None if trusted else next((entry for entry in self.sources if covers(entry, listener)), None)
         relay = next((entry for entry in (*self.relays, *self.inert) if means(entry, listener)), None)
         sink = self.sink_rule(listener)
-        said = (
+        declared = (
             ("source by", source),
             ("sink by", sink.name if sink else None),
             ("declared trusted by", trusted),
             ("inert or a relay by", relay),
         )
-        why = "; ".join(f"{word} '{entry}'" for word, entry in said if entry is not None)
-        if not why:
+        reason = "; ".join(f"{word} '{entry}'" for word, entry in declared if entry is not None)
+        if not reason:
             return ListenerClass(True, True, False, "nothing is declared of it", known=False)
         speaks = source is not None and relay is None
-        return ListenerClass(speaks, sink is not None, relay is not None, why)
+        return ListenerClass(speaks, sink is not None, relay is not None, reason)
 
     def sink_rule(self, listener: str) -> SinkRule | None:
         """Find the first declared rule for a listener: exact names before patterns."""
@@ -258,10 +258,10 @@ class Policy:
             return declared
         listed = call.options and list_alternatives(call, leaf)
         role = Role.OPTION if listed else forms.role_of(leaf.value)
-        if call.formats and (stated := _find_stated(call, leaf)) is not None:
+        if call.formats and (stated_role := _find_stated(call, leaf)) is not None:
             # A destination needs more than any other role does, so that its format counts by itself.
             loosens = role is not Role.DESTINATION and self.accepts_schema(call.sink)
-            role = stated if stated is Role.DESTINATION or loosens else role
+            role = stated_role if stated_role is Role.DESTINATION or loosens else role
         return ArgumentRule(argument_name(leaf.path), role, declared=False)
 
     def accepts_schema(self, listener: str) -> bool:
@@ -325,8 +325,8 @@ class Policy:
 def _find_stated(call: Call, leaf: Leaf) -> Role | None:
     """Find the role that a schema states for a text by its format."""
     path = strip_indices(leaf.path)
-    given = isinstance(leaf.value, str)
-    return next((role for known, role in call.formats if given and known == path), None)
+    is_text = isinstance(leaf.value, str)
+    return next((role for known, role in call.formats if is_text and known == path), None)
 
 
 def list_alternatives(call: Call, leaf: Leaf) -> tuple[str, ...]:

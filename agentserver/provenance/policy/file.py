@@ -68,21 +68,21 @@ def read_policy(text: str, name: str = "policy") -> Policy:
     return build_policy(read_yaml(text, name), name)
 
 
-def build_policy(written: YamlDocument, name: str) -> Policy:
+def build_policy(document: YamlDocument, name: str) -> Policy:
     """Build the policy of a YAML document. Raises PolicyError."""
     try:
-        entry = PolicyEntry.model_validate(written.values)
+        entry = PolicyEntry.model_validate(document.values)
     except ValidationError as error:
         faults = map(describe_fault, error.errors(include_url=False, include_input=False))
-        lines = (f"{name}:{written.line_of(loc)}: {message}" for loc, message in faults)
+        lines = (f"{name}:{document.line_of(loc)}: {message}" for loc, message in faults)
         raise PolicyError("\n".join(lines)) from None
     return Policy(**convert_entry(entry))
 
 
 def convert_entry(entry: PolicyEntry) -> dict[str, Any]:
     """Convert the given keys to arguments of ``Policy``."""
-    given = {key: getattr(entry, key) for key in PolicyEntry.model_fields if key in entry.model_fields_set}
-    return {key: _CONVERTERS[key](value) if key in _CONVERTERS else value for key, value in given.items()}
+    values = {key: getattr(entry, key) for key in PolicyEntry.model_fields if key in entry.model_fields_set}
+    return {key: _CONVERTERS[key](value) if key in _CONVERTERS else value for key, value in values.items()}
 
 
 def read_yaml(text: str, name: str) -> YamlDocument:
@@ -132,8 +132,8 @@ class _NodeReader:
         return PolicyError(f"{self.name}:{node.start_mark.line + 1}: {message}")
 
 
-def _make_fields(said: Mapping[str, Mapping[str, Standing | FieldEntry]]) -> tuple[FieldRule, ...]:
-    return tuple(_make_field(source, *pair) for source, inner in said.items() for pair in inner.items())
+def _make_fields(entries: Mapping[str, Mapping[str, Standing | FieldEntry]]) -> tuple[FieldRule, ...]:
+    return tuple(_make_field(source, *pair) for source, inner in entries.items() for pair in inner.items())
 
 
 def _make_field(source: str, name: str, entry: Standing | FieldEntry) -> FieldRule:
@@ -142,8 +142,10 @@ def _make_field(source: str, name: str, entry: Standing | FieldEntry) -> FieldRu
     return FieldRule(source, name, entry)
 
 
-def _make_readers(said: Mapping[str, list[str] | Mapping[str, list[str]]]) -> tuple[ReaderRule, ...]:
-    by_field = {source: {"*": inner} if isinstance(inner, list) else inner for source, inner in said.items()}
+def _make_readers(readers: Mapping[str, list[str] | Mapping[str, list[str]]]) -> tuple[ReaderRule, ...]:
+    by_field = {
+        source: {"*": inner} if isinstance(inner, list) else inner for source, inner in readers.items()
+    }
     return tuple(
         ReaderRule(source, name, tuple(entries))
         for source, inner in by_field.items()
@@ -151,27 +153,27 @@ def _make_readers(said: Mapping[str, list[str] | Mapping[str, list[str]]]) -> tu
     )
 
 
-def _make_layouts(said: Mapping[str, TextLayout | Mapping[str, TextLayout]]) -> tuple[LayoutRule, ...]:
+def _make_layouts(entries: Mapping[str, TextLayout | Mapping[str, TextLayout]]) -> tuple[LayoutRule, ...]:
     by_field = {
-        source: {"": inner} if isinstance(inner, TextLayout) else inner for source, inner in said.items()
+        source: {"": inner} if isinstance(inner, TextLayout) else inner for source, inner in entries.items()
     }
     return tuple(LayoutRule(source, *pair) for source, inner in by_field.items() for pair in inner.items())
 
 
-def _make_sinks(said: list[str] | dict[str, SinkEntry | None]) -> tuple[SinkRule, ...]:
-    if isinstance(said, list):
-        return tuple(map(SinkRule, said))
-    return tuple(_make_sink(name, entry) for name, entry in said.items())
+def _make_sinks(entries: list[str] | dict[str, SinkEntry | None]) -> tuple[SinkRule, ...]:
+    if isinstance(entries, list):
+        return tuple(map(SinkRule, entries))
+    return tuple(_make_sink(name, entry) for name, entry in entries.items())
 
 
 def _make_sink(name: str, entry: SinkEntry | None) -> SinkRule:
     if entry is None:
         return SinkRule(name)
-    given = entry.model_fields_set
+    fields_set = entry.model_fields_set
     return SinkRule(
         name,
         tuple(_make_argument(*pair) for pair in entry.arguments.items()),
-        entry.mode if "mode" in given else None,
+        entry.mode if "mode" in fields_set else None,
         _make_effects(entry.effects),
     )
 
@@ -184,8 +186,8 @@ def _make_argument(name: str, entry: Role | ArgumentEntry) -> ArgumentRule:
     return ArgumentRule(name, entry)
 
 
-def _make_effects(said: Mapping[Rule, Effect]) -> tuple[tuple[Rule, Effect], ...]:
-    return tuple(said.items())
+def _make_effects(entries: Mapping[Rule, Effect]) -> tuple[tuple[Rule, Effect], ...]:
+    return tuple(entries.items())
 
 
 _CONVERTERS: Final[dict[str, Callable[[Any], Any]]] = {

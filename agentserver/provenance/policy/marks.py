@@ -48,9 +48,9 @@ class Id:
     """Keeps the mark out of the payload's schema."""
 
     def __init__(self, kind: str) -> None:
-        given: object = kind
-        if not isinstance(given, str) or not given.strip():
-            raise ValueError(f"{given!r} names no kind of thing")
+        value: object = kind
+        if not isinstance(value, str) or not value.strip():
+            raise ValueError(f"{value!r} names no kind of thing")
         self.kind = kind.strip()
 
     def __class_getitem__(cls, kind: str) -> Any:
@@ -183,10 +183,10 @@ def _find_single(path: str, found: Sequence[_One]) -> _One | None:
     return found[0] if found else None
 
 
-def _check_id(path: str, identified: Id, standing: Standing, role: Role) -> None:
+def _check_id(path: str, identified: Id, worth: Standing, role: Role) -> None:
     """Refuse a worth or a role that does not fit an id. Raises TypeError."""
-    if standing is Standing.PROSE:
-        raise TypeError(f"'{path}' is marked {_describe(identified)} and {standing.value}; no id is prose")
+    if worth is Standing.PROSE:
+        raise TypeError(f"'{path}' is marked {_describe(identified)} and {worth.value}; no id is prose")
     if role is not Role.SELECTOR:
         raise TypeError(f"'{path}' is marked {_describe(identified)} and {role.value}; an id is a selector")
 

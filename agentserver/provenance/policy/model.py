@@ -94,24 +94,24 @@ def _words_of(kind: type[Enum]) -> dict[str, Any]:
     return {member.name.lower(): member for member in kind}
 
 
-def _make_word_reader(kind: type[E], what: str) -> Callable[[Any], E]:
+def _make_word_reader(kind: type[E], noun: str) -> Callable[[Any], E]:
     """Make a reader that turns one word into a member of an enum."""
     known: dict[str, E] = _words_of(kind)
 
     def read(value: Any) -> E:
         if isinstance(value, kind):
             return value
-        said = "off" if value is False else _read_text(value)
-        if said not in known:
-            raise PydanticCustomError("no_word", "{told}", {"told": _describe_unknown(said, what, known)})
-        return known[said]
+        word = "off" if value is False else _read_text(value)
+        if word not in known:
+            raise PydanticCustomError("no_word", "{told}", {"told": _describe_unknown(word, noun, known)})
+        return known[word]
 
     return read
 
 
-def _describe_unknown(said: str, what: str, known: Iterable[str]) -> str:
-    told = f"unknown rule '{said}'" if what == "rule" else f"'{said}' is no {what}"
-    return told + _suggest_name(said, known)
+def _describe_unknown(word: str, noun: str, known: Iterable[str]) -> str:
+    message = f"unknown rule '{word}'" if noun == "rule" else f"'{word}' is no {noun}"
+    return message + _suggest_name(word, known)
 
 
 def _suggest_name(name: str, known: Iterable[str]) -> str:
@@ -353,7 +353,7 @@ def describe_fault(fault: ErrorDetails) -> tuple[Loc, str]:
     """
     loc: Loc = tuple(part for part in fault["loc"] if part not in _UNWRITTEN)
     around, key, kind = loc[:-1], loc[-1] if loc else "", fault["type"]
-    said = fault.get("ctx", {})
+    context = fault.get("ctx", {})
     if kind == "missing":
         return around, f"{describe_mapping(around)} has no {key}"
     if kind == "extra_forbidden":
@@ -368,13 +368,13 @@ def describe_fault(fault: ErrorDetails) -> tuple[Loc, str]:
     texts = {
         "list_type": f"'{key}' must be a list",
         "no_text": f"'{key}' must be a text",
-        "no_flag": f"'{key}' must be yes or no, not '{said.get('value')}'",
-        "no_count": f"'{key}' must be a positive whole number, not '{said.get('value')}'",
-        "no_reader": f"'{said.get('value')}' names no reader; principal, directory:listener, an address, a host, "
+        "no_flag": f"'{key}' must be yes or no, not '{context.get('value')}'",
+        "no_count": f"'{key}' must be a positive whole number, not '{context.get('value')}'",
+        "no_reader": f"'{context.get('value')}' names no reader; principal, directory:listener, an address, a host, "
         "a link or a name",
-        "no_place": f"'{said.get('value')}' in '{around[-1] if around else ''}' names no destination; "
+        "no_place": f"'{context.get('value')}' in '{around[-1] if around else ''}' names no destination; "
         "an address, a host, a link or a name",
-        "no_word": str(said.get("told")),
+        "no_word": str(context.get("told")),
     }
     return loc, texts.get(kind, fault["msg"])
 

@@ -55,8 +55,8 @@ def list_options(values: Sequence[Any]) -> tuple[str, ...]:
     """
     texts = tuple(text_of(value) for value in values if value is not None)
     plain = all(isinstance(value, str) for value in values if value is not None)
-    named = any(
+    is_addressed = any(
         forms.names_receiver(text) or forms.is_running_text(text) or sum(map(str.isdigit, text)) >= ID_DIGITS
         for text in texts
     )
-    return texts if plain and 1 < len(texts) <= OPTIONS and not named else ()
+    return texts if plain and 1 < len(texts) <= OPTIONS and not is_addressed else ()

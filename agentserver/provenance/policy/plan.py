@@ -91,8 +91,8 @@ class Plan:
         """
         if queries <= self.queries:
             return None
-        more = (shift_step(step, len(self.steps)) for step in steps)
-        return replace(self, steps=(*self.steps, *more), queries=queries)
+        shifted = (shift_step(step, len(self.steps)) for step in steps)
+        return replace(self, steps=(*self.steps, *shifted), queries=queries)
 
     def find_objection(
         self, call: Call, ledger: PlanLedger, role: Callable[[Leaf], Role] | None = None
@@ -126,8 +126,8 @@ class Plan:
         for _, step in self._steps_for(call):
             kind = find_kind(step, leaf.path)
             found = None if kind is None else grounds.match_list(kind, leaf.value)
-            others = (other for other in _given_arguments(call) if other is not leaf)
-            fits = found is not None and all(grounds.fits(step, other) for other in others)
+            peers = (other for other in _given_arguments(call) if other is not leaf)
+            fits = found is not None and all(grounds.fits(step, other) for other in peers)
             if fits and found is not None and not isinstance(found, AnyValue):
                 return describe_kind(found)
         return None
@@ -226,31 +226,31 @@ def read_plan(text: str, name: str = "plan") -> tuple[AllowedStep, ...]:
         PlanError: the text is no YAML list of steps, or has an entry that would otherwise be ignored.
     """
     try:
-        written = read_yaml(text, name)
+        document = read_yaml(text, name)
     except PolicyError as error:
         raise PlanError(str(error)) from None
-    steps = written.values
+    steps = document.values
     if not isinstance(steps, list):
         raise PlanError(f"{name}:1: a plan is a list of steps: begin each with '- sink: NAME'")
-    reader = _Reader(name, written, len(steps))
+    reader = _Reader(name, document, len(steps))
     return tuple(reader.step(value, (number,)) for number, value in enumerate(steps))
 
 
 class _Reader:
     """Reader that turns the values of one document into steps."""
 
-    def __init__(self, name: str, written: YamlDocument, count: int) -> None:
-        self._name, self._written, self._count = name, written, count
+    def __init__(self, name: str, document: YamlDocument, count: int) -> None:
+        self._name, self._written, self._count = name, document, count
 
     def step(self, value: Any, loc: Loc) -> AllowedStep:
-        said = self._mapping(value, loc, _STEP, "a step is a mapping with 'sink'")
-        sink = self._text(said.get("sink"), (*loc, "sink"), "a step has a 'sink', the name of a listener")
-        given = said.get("arguments") or {}
+        fields = self._mapping(value, loc, _STEP, "a step is a mapping with 'sink'")
+        sink = self._text(fields.get("sink"), (*loc, "sink"), "a step has a 'sink', the name of a listener")
+        arguments = fields.get("arguments") or {}
         at = (*loc, "arguments")
-        if not isinstance(given, dict):
+        if not isinstance(arguments, dict):
             raise self._error(at, "'arguments' is a mapping of names to values")
-        kinds = tuple((name, self.kind(inner, (*at, name), 0)) for name, inner in given.items())
-        return AllowedStep(sink, kinds, self._times(said.get("times"), (*loc, "times")))
+        kinds = tuple((name, self.kind(inner, (*at, name), 0)) for name, inner in arguments.items())
+        return AllowedStep(sink, kinds, self._times(fields.get("times"), (*loc, "times")))
 
     def kind(self, value: Any, loc: Loc, depth: int) -> Kind:
         if depth > DEPTH:
@@ -263,8 +263,8 @@ class _Reader:
             case str():
                 return Literal(value)
             case list():
-                every = (self.kind(inner, (*loc, at), depth + 1) for at, inner in enumerate(value))
-                return OneOf(tuple(every))
+                kinds = (self.kind(inner, (*loc, at), depth + 1) for at, inner in enumerate(value))
+                return OneOf(tuple(kinds))
             case dict():
                 return self._form(value, loc, depth)
         raise self._error(loc, f"nothing stands here; {_HELP}")
@@ -272,9 +272,9 @@ class _Reader:
     def _form(self, value: dict[str, Any], loc: Loc, depth: int) -> Kind:
         form = next((key for key in _FORMS if key in value), None)
         if form is None:
-            every = sorted({key for keys in _FORMS.values() for key in keys})
+            known = sorted({key for keys in _FORMS.values() for key in keys})
             raise self._error(
-                (*loc, next(iter(value), "")), f"{_describe_unknown(next(iter(value), ''), every)}; {_HELP}"
+                (*loc, next(iter(value), "")), f"{_describe_unknown(next(iter(value), ''), known)}; {_HELP}"
             )
         self._mapping(value, loc, _FORMS[form], "")
         if form == "is":
@@ -298,11 +298,13 @@ class _Reader:
         step = _read_whole(of)
         if of.isdigit() and not 0 < step <= self._count:
             raise self._error((*loc, "of"), f"there is no step {of}; the plan has steps 1 to {self._count}")
-        where = value.get("where") or {}
+        selected_by = value.get("where") or {}
         at = (*loc, "where")
-        if not isinstance(where, dict):
+        if not isinstance(selected_by, dict):
             raise self._error(at, "'where' is a mapping of fields to values")
-        conditions = tuple(self._condition(name, inner, (*at, name), depth) for name, inner in where.items())
+        conditions = tuple(
+            self._condition(name, inner, (*at, name), depth) for name, inner in selected_by.items()
+        )
         return FieldOf(path, "" if step else of, step, conditions, within=form == "in")
 
     def _condition(self, path: str, value: Any, loc: Loc, depth: int) -> Condition:
@@ -323,21 +325,21 @@ class _Reader:
             raise self._error(loc, f"'times' is a positive whole number, not '{value}'")
         return times
 
-    def _mapping(self, value: Any, loc: Loc, keys: Iterable[str], told: str) -> dict[str, Any]:
+    def _mapping(self, value: Any, loc: Loc, keys: Iterable[str], message: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise self._error(loc, told)
+            raise self._error(loc, message)
         strange = next((key for key in value if key not in keys), None)
         if strange is not None:
             raise self._error((*loc, strange), _describe_unknown(strange, keys))
         return value
 
-    def _text(self, value: Any, loc: Loc, told: str) -> str:
+    def _text(self, value: Any, loc: Loc, message: str) -> str:
         if not isinstance(value, str) or not value.strip():
-            raise self._error(loc, told)
+            raise self._error(loc, message)
         return value
 
-    def _error(self, loc: Loc, told: str) -> PlanError:
-        return PlanError(f"{self._name}:{self._written.line_of(loc)}: {told}")
+    def _error(self, loc: Loc, message: str) -> PlanError:
+        return PlanError(f"{self._name}:{self._written.line_of(loc)}: {message}")
 
 
 def _read_whole(text: str) -> int:
@@ -346,8 +348,8 @@ def _read_whole(text: str) -> int:
 
 
 def _is_literal(kind: Kind) -> bool:
-    every = kind.kinds if isinstance(kind, OneOf) else (kind,)
-    return all(isinstance(each, Literal) for each in every)
+    kinds = kind.kinds if isinstance(kind, OneOf) else (kind,)
+    return all(isinstance(each, Literal) for each in kinds)
 
 
 def _describe_unknown(key: str, known: Iterable[str]) -> str:

@@ -103,11 +103,11 @@ class _Counter:
     def count_element(self, node: etree._Element, path: str, above: tuple[str, ...]) -> float:
         if node.get("ref") is not None or node.get("nillable") == "true":
             return self.add_unbounded(f"{path}/{node.get('ref') or node.get('name')}")
-        here = f"{path}/{node.get('name')}"
+        place = f"{path}/{node.get('name')}"
         if node.get("fixed") is not None:
             return 0.0
         inner = next((child for child in node if child.tag in {f"{XS}simpleType", f"{XS}complexType"}), None)
-        return self.count_type(inner, node.get("type"), here, above)
+        return self.count_type(inner, node.get("type"), place, above)
 
     def count_type(
         self, inner: etree._Element | None, name: str | None, path: str, above: tuple[str, ...]
@@ -146,24 +146,24 @@ class _Counter:
             return self.count_optional(
                 self.count_element(node, f"{path}/@", above), 0 if node.get("use") != "required" else 1
             )
-        least, most = int(node.get("minOccurs", "1")), node.get("maxOccurs", "1")
-        if most == "unbounded":
+        minimum, maximum = int(node.get("minOccurs", "1")), node.get("maxOccurs", "1")
+        if maximum == "unbounded":
             return self.add_unbounded(f"{path}/{node.get('name', 'particle')}")
         children = list(node.iterchildren("*"))
         match node.tag.removeprefix(XS):
             case "element":
-                once = self.count_element(node, path, above)
+                bits = self.count_element(node, path, above)
             case "sequence" | "all":
-                once = sum(self.count_particle(child, path, above) for child in children)
-                once += math.log2(math.factorial(len(children))) if node.tag == f"{XS}all" else 0.0
+                bits = sum(self.count_particle(child, path, above) for child in children)
+                bits += math.log2(math.factorial(len(children))) if node.tag == f"{XS}all" else 0.0
             case "choice":
-                once = _choice_bits([self.count_particle(child, path, above) for child in children])
+                bits = _choice_bits([self.count_particle(child, path, above) for child in children])
             case _:
                 return self.add_unbounded(f"{path}/{node.tag.removeprefix(XS)}")
-        return _repeated_bits(once, least, int(most))
+        return _repeated_bits(bits, minimum, int(maximum))
 
-    def count_optional(self, bits: float, least: int) -> float:
-        return _repeated_bits(bits, least, 1)
+    def count_optional(self, bits: float, minimum: int) -> float:
+        return _repeated_bits(bits, minimum, 1)
 
     def count_simple(self, node: etree._Element, above: tuple[str, ...]) -> float:
         restriction = node.find(f"{XS}restriction")
@@ -271,18 +271,18 @@ def _number_bits(low: int, high: int) -> float:
 
 def _choice_bits(options: list[float]) -> float:
     """Count the bits of a choice between alternatives: their counts add up."""
-    most = max(options, default=0.0)
+    greatest = max(options, default=0.0)
     return (
-        most
-        if most == UNBOUNDED or not options
-        else most + math.log2(sum(2 ** (bits - most) for bits in options))
+        greatest
+        if greatest == UNBOUNDED or not options
+        else greatest + math.log2(sum(2 ** (bits - greatest) for bits in options))
     )
 
 
-def _repeated_bits(once: float, least: int, most: int) -> float:
-    """Count the bits of between ``least`` and ``most`` occurrences."""
-    if once == UNBOUNDED:
-        return UNBOUNDED if most else 0.0
-    if most > _COUNTED:
-        return once * most + math.log2(most + 1)
-    return _choice_bits([once * times for times in range(least, most + 1)])
+def _repeated_bits(single: float, minimum: int, maximum: int) -> float:
+    """Count the bits of between ``minimum`` and ``maximum`` occurrences."""
+    if single == UNBOUNDED:
+        return UNBOUNDED if maximum else 0.0
+    if maximum > _COUNTED:
+        return single * maximum + math.log2(maximum + 1)
+    return _choice_bits([single * times for times in range(minimum, maximum + 1)])

@@ -167,9 +167,9 @@ def _switch(line: _Line, place: Place, *, on: bool) -> _Line:
     """Switch the line at a place, and off with it all below."""
     if not place or line.key != place[0]:
         return line
-    rest = place[1:]
-    if rest:
-        return replace(line, below=tuple(_switch(inner, rest, on=on) for inner in line.below))
+    remaining = place[1:]
+    if remaining:
+        return replace(line, below=tuple(_switch(inner, remaining, on=on) for inner in line.below))
     below = line.below if on else tuple(_switch(inner, (inner.key,), on=False) for inner in line.below)
     return replace(line, known=on, below=below)
 
@@ -209,22 +209,22 @@ def suggest(
     return Suggestion(heads, tuple(lines))
 
 
-def _suggest_alternatives(key: str, tools: Sequence[ListenerShape], why: str) -> _Line:
+def _suggest_alternatives(key: str, tools: Sequence[ListenerShape], reason: str) -> _Line:
     return _Line(
-        key, known=False, below=tuple(_suggest_alternative(key, one, why) for one in tools), optional=True
+        key, known=False, below=tuple(_suggest_alternative(key, one, reason) for one in tools), optional=True
     )
 
 
-def _suggest_alternative(key: str, tool: ListenerShape, why: str) -> _Line:
+def _suggest_alternative(key: str, tool: ListenerShape, reason: str) -> _Line:
     name = _quote_key(tool.name)
     source, sink = ("sources", f"- {name}"), ("sinks", name)
     excludes = (source, sink) if key == "inert" else (source,)
-    return _Line(f"- {name}", why=why, known=False, excludes=excludes, optional=True)
+    return _Line(f"- {name}", why=reason, known=False, excludes=excludes, optional=True)
 
 
-def _list_names(key: str, names: Sequence[str], why: str) -> list[_Line]:
+def _list_names(key: str, names: Sequence[str], reason: str) -> list[_Line]:
     return (
-        [_Line(key, known=False, below=tuple(_Line(f"- {_quote_key(name)}", why=why) for name in names))]
+        [_Line(key, known=False, below=tuple(_Line(f"- {_quote_key(name)}", why=reason) for name in names))]
         if names
         else []
     )
@@ -240,21 +240,23 @@ def _suggest_sink(listener: ListenerShape) -> _Line:
 def _suggest_role(field: FieldShape) -> _Line:
     """Suggest the role of an argument, by its type or the form of its recorded values."""
     if field.form is not FieldForm.TEXT:
-        why = f"{field.form}{_CHOICES.get(field.form, '')}"
-        return _Line(_quote_key(field.path), _ROLES[field.form], why)
+        reason = f"{field.form}{_CHOICES.get(field.form, '')}"
+        return _Line(_quote_key(field.path), _ROLES[field.form], reason)
     seen = Counter(forms.role_of(value) for value in field.values)
     many = sum(seen.values())
     if seen[Role.DESTINATION]:
-        why = f"{seen[Role.DESTINATION]} of {_describe_values(many)} can receive something"
-        return _Line(_quote_key(field.path), Role.DESTINATION, why)
+        reason = f"{seen[Role.DESTINATION]} of {_describe_values(many)} can receive something"
+        return _Line(_quote_key(field.path), Role.DESTINATION, reason)
     if many and seen[Role.SELECTOR] == many:
         return _Line(_quote_key(field.path), Role.SELECTOR, f"one word in {_describe_values(many)}")
-    why = (
+    reason = (
         f"several words in {many - seen[Role.SELECTOR]} of {_describe_values(many)}"
         if many
         else "nothing recorded"
     )
-    return _Line(_quote_key(field.path), Role.PAYLOAD, f"or destination, selector, inert: {why}", known=False)
+    return _Line(
+        _quote_key(field.path), Role.PAYLOAD, f"or destination, selector, inert: {reason}", known=False
+    )
 
 
 def _suggest_worth(field: FieldShape) -> _Line:
@@ -270,10 +272,10 @@ def _suggest_worth(field: FieldShape) -> _Line:
             f"words, or what can receive, in {prose} of {_describe_values(many)}",
         )
     if many:
-        why = (
+        reason = (
             f"or prose, {{standing: record, id: KIND}}, directory, own: one word in {_describe_values(many)}"
         )
-        return _Line(_quote_key(field.path), Standing.RECORD, why, known=False)
+        return _Line(_quote_key(field.path), Standing.RECORD, reason, known=False)
     return _Line(
         _quote_key(field.path), Standing.PROSE, "or record, directory, own: nothing recorded", known=False
     )
@@ -293,8 +295,8 @@ def _format(
     marked = commented or not line.counts
     before = indent if commented or not marked else f"{indent}# "
     text = line.key if line.key.startswith("- ") else f"{line.key}:{' ' * bool(line.value)}{line.value}"
-    why = "; ".join(filter(None, (line.why, notes.get(place, ""))))
-    yield f"{before}{text}{'  # ' * bool(why)}{why}"
+    reason = "; ".join(filter(None, (line.why, notes.get(place, ""))))
+    yield f"{before}{text}{'  # ' * bool(reason)}{reason}"
     for inner in line.below:
         yield from _format(inner, f"{before}  ", notes, place, commented=marked)
 

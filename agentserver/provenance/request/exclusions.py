@@ -104,12 +104,12 @@ class IgnoredSpan(NamedTuple):
 
 def find_exclusions(text: str, quoted: Iterable[IgnoredSpan]) -> Iterator[IgnoredSpan]:
     """Find the excluded parts of a text, in order. A quotation excludes nothing, unless one negating word fills it."""
-    heard = _mask_quotations(text.translate(_APOSTROPHES), quoted)
-    if not (_WORD.search(heard) or _INSIDE.search(heard)):
+    audible = _mask_quotations(text.translate(_APOSTROPHES), quoted)
+    if not (_WORD.search(audible) or _INSIDE.search(audible)):
         return
     begin = 0
-    for end in (*(match.end() for match in _END.finditer(heard)), len(heard)):
-        yield from _find_in_sentence(_Sentence(heard, begin, end))
+    for end in (*(match.end() for match in _END.finditer(audible)), len(audible)):
+        yield from _find_in_sentence(_Sentence(audible, begin, end))
         begin = end
 
 
@@ -118,8 +118,8 @@ def _mask_quotations(text: str, quoted: Iterable[IgnoredSpan]) -> str:
     parts, end = [], 0
     for part in quoted:
         body = text[part.start : part.end]
-        kept = _WORD.fullmatch(body) or not _is_enclosed(text, part)
-        parts += [text[end : part.start], body if kept else _FILLER * len(body)]
+        is_kept = _WORD.fullmatch(body) or not _is_enclosed(text, part)
+        parts += [text[end : part.start], body if is_kept else _FILLER * len(body)]
         end = part.end
     return "".join((*parts, text[end:]))
 
@@ -251,8 +251,8 @@ def _is_condition(sentence: _Sentence, piece: IgnoredSpan) -> bool:
 
 def _is_answer(sentence: _Sentence, number: int, word: re.Match[str]) -> bool:
     """Check for an answer before the sentence, as in ``No, mail Bob``. More commas may be an insertion."""
-    whole = len(sentence.pieces) == 2  # noqa: PLR2004  the answer and the sentence
-    return whole and number == 0 and word.group().casefold() in ANSWERS
+    is_complete = len(sentence.pieces) == 2  # noqa: PLR2004  the answer and the sentence
+    return is_complete and number == 0 and word.group().casefold() in ANSWERS
 
 
 def _continues_list(sentence: _Sentence, number: int) -> bool:

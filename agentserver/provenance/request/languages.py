@@ -43,28 +43,28 @@ def find_common_words(text: str) -> frozenset[str]:
     )
 
 
-def is_foreign(word: str, languages: frozenset[str], said: frozenset[str]) -> bool:
+def is_foreign(word: str, languages: frozenset[str], sentence_words: frozenset[str]) -> bool:
     """Check whether a sentence is in a language in which a word is common and means something else.
 
     Args:
         word: the word in question, which itself identifies no language.
         languages: the languages in which it has the meaning in question. A language without common words here may be
             that of any sentence.
-        said: the common words of the sentence.
+        sentence_words: the common words of the sentence.
     """
     if not languages <= _WORDS.keys():
         return False
-    words = said - {word}
-    here = [_WORDS[language] for language in languages]
-    others = (other for language, other in _WORDS.items() if language not in languages and word in other)
+    words = sentence_words - {word}
+    own = [_WORDS[language] for language in languages]
+    foreign = (other for language, other in _WORDS.items() if language not in languages and word in other)
     return any(
-        all(words & one <= other for one in here) and _shows_language(words & other, here) for other in others
+        all(words & one <= other for one in own) and _shows_language(words & other, own) for other in foreign
     )
 
 
-def _shows_language(words: frozenset[str], others: list[frozenset[str]]) -> bool:
+def _shows_language(words: frozenset[str], own: list[frozenset[str]]) -> bool:
     """Check whether several words together distinguish their language from each of the others."""
-    telling = [words - other for other in others]
+    telling = [words - other for other in own]
     return all(telling) and len(frozenset[str]().union(*telling)) >= _SHOWN
 
 

@@ -129,9 +129,9 @@ _SCHEME: Final = re.compile(r"^[a-z][a-z0-9+.-]*:", re.IGNORECASE)
 def list_spellings(body: str) -> Iterator[str]:
     """List the spellings in which a principal may have written a value, first the value without leading marks."""
     yield strip_mark(body)
-    here = body.removeprefix("./")
-    if here != body and here[:1].isalnum():
-        yield here
+    relative = body.removeprefix("./")
+    if relative != body and relative[:1].isalnum():
+        yield relative
     for short in list_home_paths(body):
         yield short
         yield short.removeprefix("~/")
@@ -201,21 +201,21 @@ class TrustedWords:
     _said: dict[bytes, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
     # A decision asks for one name several times, and the next one for the same.
 
-    def add(self, *said: str) -> TrustedWords:
+    def add(self, *texts: str) -> TrustedWords:
         """Add words."""
-        said = tuple(normalize("NFC", words) for words in said)
-        silent = tuple(map(find_ignored_spans, said))
+        texts = tuple(normalize("NFC", words) for words in texts)
+        silent = tuple(map(find_ignored_spans, texts))
         tokens = list(
-            dict.fromkeys(token for pair in zip(said, silent, strict=True) for token in _list_tokens(*pair))
+            dict.fromkeys(token for pair in zip(texts, silent, strict=True) for token in _list_tokens(*pair))
         )
-        audible = [_strip_ignored(*pair) for pair in zip(said, silent, strict=True)]
+        audible = [_strip_ignored(*pair) for pair in zip(texts, silent, strict=True)]
         parsed = (place for place in map(parse_destination, tokens) if place.form is not PlaceForm.NONE)
         index = self.index
-        for words in said:
+        for words in texts:
             index = index.add((fold_bytes(words),))
         return TrustedWords(
-            (*self.queries, *said),
-            self.words.add(said),
+            (*self.queries, *texts),
+            self.words.add(texts),
             index,
             self.places.union((place.form, key) for place in parsed for key in _list_own_keys(place)),
             MappingProxyType({**{fold(token): token for token in reversed(tokens)}, **self.shapes}),
@@ -223,9 +223,9 @@ class TrustedWords:
             (*self.ignored, *silent),
             self.parts.union(part.lower() for words in audible for part in split_path(words)),
             self.digits.union(
-                each for pair in zip(said, silent, strict=True) for each in _list_numbers(*pair)
+                each for pair in zip(texts, silent, strict=True) for each in _list_numbers(*pair)
             ),
-            (*self.audible, *(_strip_ignored(*pair, CUT) for pair in zip(said, silent, strict=True))),
+            (*self.audible, *(_strip_ignored(*pair, CUT) for pair in zip(texts, silent, strict=True))),
             self._readings,
         )
 
@@ -320,18 +320,18 @@ def _list_tokens(words: str, silent: IgnoredSpans) -> Iterator[str]:
 def _list_numbers(words: str, silent: IgnoredSpans) -> Iterator[str]:
     """List the long numbers that may be an order, in any grouping, except parts of a link."""
     for digits, start, end in find_digit_runs(words):
-        alone = words[max(0, start - 1) : start] not in _JOINED and words[end : end + 1] not in _JOINED
-        if alone and silent.may_order(start, end):
+        separate = words[max(0, start - 1) : start] not in _JOINED and words[end : end + 1] not in _JOINED
+        if separate and silent.may_order(start, end):
             yield digits
 
 
 def _strip_ignored(words: str, silent: IgnoredSpans, mark: str = " ") -> str:
     """Strip the parts of a text that order nothing, except quotations, which may be names."""
-    kept, end = [], 0
+    parts, end = [], 0
     for part in silent.other:
-        kept.append(words[end : part.start])
+        parts.append(words[end : part.start])
         end = part.end
-    return mark.join((*kept, words[end:]))
+    return mark.join((*parts, words[end:]))
 
 
 def _list_kinds(words: str) -> Iterator[str]:

@@ -16,7 +16,7 @@ PreparedPieces: TypeAlias = Generator[Work | None, None, T]
 """Pieces that may yield work."""
 
 
-def prepend_work(work: Work, pieces: Pieces[T]) -> PreparedPieces[T]:
+def prepend_work(work: Work | None, pieces: PreparedPieces[T]) -> PreparedPieces[T]:
     """Offer work to the driver before the first piece."""
     yield work
     return (yield from pieces)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from agentserver.contract import Code
-from agentserver.core.decide import answers, decisions, ledger, timers
+from agentserver.core.decide import answers, decisions, intake, ledger, timers
 from agentserver.core.decide import requeue as requeueing
 from agentserver.core.decide.decisions import AcceptedDelivery
 from agentserver.core.messages import DueDelivery, FinishedInvocation, GivenUp
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Cancellation,
         Delivery,
         Done,
+        Draft,
         EffectVerdict,
         OutsideMessage,
         RedrivenLetter,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     )
     from agentserver.core.pieces import PreparedPieces
     from agentserver.core.records.outcome import Outcome
+    from agentserver.core.refusals import Refusal
     from agentserver.core.state.approvals import ApprovalAnswer
     from agentserver.core.state.conversation import Conversation
     from agentserver.ports import Clock, Engine
@@ -233,7 +235,7 @@ class Boundary:
     ) -> Outcome | None:
         """Admit an outside message, or reject it unread with the code ``refused``.
 
-        ``reading`` is the message as it was parsed before, if it was. Returns None if the conversation is closed.
+        ``reading`` is what is known of the message from before. Returns None if the conversation is closed.
         """
         outcome: Outcome | None = None
 
@@ -253,7 +255,7 @@ class Boundary:
                 return turn_away(now, refused)
             editions = self._editions
             rules = editions.rules_of(now.id) if editions.earlier else editions.rules
-            read = None if reading is None or reading.rules is not rules else reading.read
+            read = None if reading is None or reading.rules is not rules else _read_now(reading, outside)
             outcome = decisions.receive(now, outside, rules, self._clock.moment(), read)
             return outcome
 
@@ -416,6 +418,12 @@ class Boundary:
         except UndecidedError as error:
             await self._suspend(conversation, _cause(error))
             return False
+
+
+def _read_now(reading: ParsedOutside, outside: OutsideMessage) -> Draft | Refusal:
+    if reading.read is not None:
+        return reading.read
+    return intake.read_outside(outside.data, outside.to, reading.rules, checked=True)
 
 
 def _cause(error: UndecidedError) -> Exception:

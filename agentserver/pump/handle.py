@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakSet
 
 from agentserver.core.messages import UNDECIDED, Done, Reply
 from agentserver.ports import RejectReason, UnkeptError
-from agentserver.pump.streams import Backlog, ProgressQueue, Stream, UnreadEvent
+from agentserver.pump.streams import AnswerStream, Backlog, ProgressQueue, UnreadEvent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
     from agentserver.core.messages import EventPlace, OutsideMessage, Progress
     from agentserver.ports import SubmitResult
-    from agentserver.pump.streams import Event
+    from agentserver.pump.streams import Event, Stream
 
 
 class TaskEnds(Protocol):
@@ -124,8 +123,11 @@ class Hands:
 
     def acknowledge_returned(self) -> None:
         """Acknowledge the events of the current task, and of every task that has returned."""
-        self._settle(self._returned)
-        self._settle(self._held.pop(asyncio.current_task(), []))
+        if self._returned:
+            self._settle(self._returned)
+        held = self._held.get(asyncio.current_task())
+        if held:
+            self._settle(held)
 
     def clean(self) -> None:
         """Acknowledge everything: the gateway has left, or stops, in good order."""
@@ -192,7 +194,7 @@ class ServerHandle:
         self._conversation = conversation
         self._hands = Hands(host, conversation, delivered)
         self._all: Backlog | None = None
-        self._asked: dict[str, list[Stream]] = {}
+        self._asked: dict[str, list[AnswerStream]] = {}
         self.latest = UNDECIDED
         self._progress: ProgressQueue | None = None  # most have no reader, and it takes 2 kB
         self._over = self._left = False
@@ -229,19 +231,27 @@ class ServerHandle:
         A request that was sent before yields all its replies again, acknowledged or not. Takes and raises what ``send``
         does, and UnkeptError if the message was not kept.
         """
-        async with self._answers(self._make_outside(data, to, request)) as answers:
+        outside = self._make_outside(data, to, request)
+        answers = self._expect(outside)
+        try:
+            await self._send_expecting(outside, answers)
             while (event := await self._next_event(answers)) is not None:
                 if isinstance(event, Done):
                     return
                 yield event
                 self._hands.acknowledge_returned()
+        finally:
+            self._expect_no_more(answers)
 
     async def ask(self, data: bytes, to: str | None = None, *, request: str | None = None) -> Reply | None:
         """Send a message and return its first reply; None if it settles without one. Otherwise as ``replies``.
 
         Later events of the request come in ``events``, also after the conversation was resumed.
         """
-        async with self._answers(self._make_outside(data, to, request)) as answers:
+        outside = self._make_outside(data, to, request)
+        answers = self._expect(outside)
+        try:
+            await self._send_expecting(outside, answers)
             event = await self._next_event(answers)
             if not isinstance(event, Reply):
                 return None
@@ -251,6 +261,8 @@ class ServerHandle:
             elif end is not None:
                 answers.put_back([end, *answers.rest()])
             return event
+        finally:
+            self._expect_no_more(answers)
 
     def _make_outside(self, data: bytes, to: str | None, own: str | None) -> OutsideMessage:
         return self._host.make_outside(self._principal, self._conversation, data, to, own)
@@ -261,30 +273,35 @@ class ServerHandle:
         self._hands.acknowledge_returned()
         return await self._host.submit(self._principal, self._conversation, outside)
 
-    @asynccontextmanager
-    async def _answers(self, outside: OutsideMessage) -> AsyncIterator[Stream]:
-        """Yield a stream of the events of a message. Unacknowledged ones that remain go to ``events``."""
-        stream, request = Stream(), outside.request
-        settled: set[EventPlace] = set()
-        self._asked[request] = [stream]  # before it is committed, or what it leads to could be missed
-        try:
-            submitted = await self._hand_in(outside)
-            if submitted.code is not None and isinstance(submitted.code, RejectReason):
-                raise UnkeptError(submitted.code)
-            if submitted.again:
-                del self._asked[request]
-                request = submitted.request
-                self._asked.setdefault(request, []).append(stream)
-                settled = await self._repeat(request, stream)
-            yield stream
-        finally:
-            self._asked[request].remove(stream)
-            if not self._asked[request]:  # others who sent the same message have the same events
-                del self._asked[request]
-                if not self._asked:  # or it stays as large as it ever was
-                    self._asked.clear()
-                if self._all is not None and not self._over:
-                    self._all.put_back(event for event in stream.rest() if event.place not in settled)
+    def _expect(self, outside: OutsideMessage) -> AnswerStream:
+        """Return a stream of the events of a message that is sent next."""
+        answers = AnswerStream(outside.request)
+        self._asked[outside.request] = [
+            answers
+        ]  # before it is committed, or what it leads to could be missed
+        return answers
+
+    async def _send_expecting(self, outside: OutsideMessage, answers: AnswerStream) -> None:
+        """Send a message. A stream of one that was sent before begins with its earlier events."""
+        submitted = await self._hand_in(outside)
+        if submitted.code is not None and isinstance(submitted.code, RejectReason):
+            raise UnkeptError(submitted.code)
+        if submitted.again:
+            del self._asked[answers.request]
+            answers.request = submitted.request
+            self._asked.setdefault(answers.request, []).append(answers)
+            answers.settled = await self._repeat(answers.request, answers)
+
+    def _expect_no_more(self, answers: AnswerStream) -> None:
+        """End a stream of answers. Unacknowledged ones that remain go to ``events``."""
+        request, settled = answers.request, answers.settled
+        self._asked[request].remove(answers)
+        if not self._asked[request]:  # others who sent the same message have the same events
+            del self._asked[request]
+            if not self._asked:  # or it stays as large as it ever was
+                self._asked.clear()
+            if self._all is not None and not self._over:
+                self._all.put_back(event for event in answers.rest() if event.place not in settled)
 
     async def _repeat(self, request: str, stream: Stream) -> set[EventPlace]:
         """Fill a stream with the earlier events of a request. Returns the places that no other stream needs."""

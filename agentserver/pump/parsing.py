@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_new = tuple.__new__
+
 THREADS = 2
 """Messages that are parsed in threads at once."""
 
@@ -39,10 +41,10 @@ SHORT = 1 << 15
 
 
 class ParsedOutside(NamedTuple):
-    """Parsed message, valid under these rules."""
+    """Message that was parsed by these rules, or has only their names and is short; then ``read`` is None."""
 
     rules: Rules
-    read: Draft | Refusal
+    read: Draft | Refusal | None
 
 
 class OffloadedParser:
@@ -60,11 +62,11 @@ class OffloadedParser:
     async def parse_outside(
         self, principal: str, conversation: str, outside: OutsideMessage
     ) -> ParsedOutside | None:
-        """Parse an outside message in a thread. Returns None if that is unnecessary, or parsing raises."""
+        """Parse an outside message in a thread, if that is necessary. Returns None if parsing raises."""
         editions = self._editions
         rules = editions.rules_of(conversation) if editions.earlier else editions.rules
         if len(outside.data) <= SHORT and familiar(outside.data, rules.bounds.names):
-            return None
+            return _new(ParsedOutside, (rules, None))
         read = partial(intake.read_outside, outside.data, outside.to, rules)
         done = await self._run_in_thread(principal, conversation, read)
         return None if done.exception() is not None else ParsedOutside(rules, done.result())

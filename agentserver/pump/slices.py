@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import anyio
 import anyio.to_thread
 
+from agentserver.core.pieces import prepend_work
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
@@ -24,6 +26,19 @@ T = TypeVar("T")
 
 PIECES = 8
 """Pieces of work, of some twenty microseconds each, between two turns of the loop."""
+
+
+def take_only_piece(pieces: PreparedPieces[T]) -> T | PreparedPieces[T]:
+    """Run work that has no more than one piece, which most work has. Returns its result, or all pieces of longer work.
+
+    Raises what the work raises.
+    """
+    try:
+        work = next(pieces)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    return prepend_work(work, pieces)
 
 
 async def run_in_slices(pieces: PreparedPieces[T], limiter: anyio.CapacityLimiter | None = None) -> T:

@@ -13,7 +13,7 @@ import anyio
 from agentserver.core.records.outcome import Outcome
 from agentserver.ports import Claim, ConflictError, EngineError, FencedError, UnfitError
 from agentserver.pump.schedule import KeyedLock, backoff
-from agentserver.pump.slices import begin, run_in_slices, run_shielded
+from agentserver.pump.slices import begin, run_in_slices, run_shielded, take_only_piece
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
@@ -234,13 +234,11 @@ class Steps:
         try:
             claim = self._claims[current.id]
             found = decide(current)
-            outcome = (
-                found
-                if found is None or isinstance(found, Outcome)
-                else await run_in_slices(found, self._thread)
-            )
-            if outcome is None:
+            if found is None:
                 return None
+            outcome = found if isinstance(found, Outcome) else take_only_piece(found)
+            if not isinstance(outcome, Outcome):
+                outcome = await run_in_slices(outcome, self._thread)
             if settled is not None and not self._over:
                 self._commit(claim, outcome, settled)
                 return None

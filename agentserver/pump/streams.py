@@ -11,6 +11,7 @@ from agentserver.core.messages import UNDECIDED, Done, EventPlace, Reply
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from agentserver.core.messages import Progress
 
@@ -83,6 +84,23 @@ class Stream:
     def is_drained(self) -> bool:
         """Return whether no event is there."""
         return not self._events
+
+
+class AnswerStream(Stream):
+    """Stream of the events of one message, for the task that sent it.
+
+    Args:
+        request: the message.
+
+    ``settled`` has the places of earlier events that no other stream needs.
+    """
+
+    __slots__ = ("request", "settled")
+
+    def __init__(self, request: str) -> None:
+        super().__init__()
+        self.request = request
+        self.settled: AbstractSet[EventPlace] = frozenset()
 
 
 logger = logging.getLogger("agentserver.pump")

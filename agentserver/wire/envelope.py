@@ -22,9 +22,8 @@ from lxml import etree
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_TAG: Final = re.compile(
-    rb"<(?:/([A-Za-z_][\w.-]*)|([A-Za-z_][\w.-]*)((?:[ \t\r\n]+[A-Za-z_][\w:.-]*=\"[^\"<]*\")*))[ \t\r\n]*/?>"
-)
+_PLAIN_TAG: Final = re.compile(rb"</?([A-Za-z_][\w.-]*)[ \t\r\n]*/?>")
+_TAG: Final = re.compile(rb"<([A-Za-z_][\w.-]*)((?:[ \t\r\n]+[A-Za-z_][\w:.-]*=\"[^\"<]*\")+)[ \t\r\n]*/?>")
 _ATTRIBUTE: Final = re.compile(rb"([A-Za-z_][\w:.-]*)=\"([^\"<]*)\"")
 _REFERENCE: Final = re.compile(rb"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});")
 _DECLARED: Final = re.compile(r"""\b(?:name|targetNamespace|xmlns(?::[\w.-]+)?)=["']([^"'<>&]+)["']""")
@@ -38,16 +37,18 @@ def names(schemas: Iterable[str]) -> frozenset[bytes]:
 def familiar(data: bytes, known: frozenset[bytes]) -> bool:
     """Check that the document has only tags with known names, text and character references.
 
-    Each ``<`` must begin a tag that the pattern matches completely, and attribute values contain no ``<``, so a
-    parser cannot find a name that this check misses. Prefixed names count as unknown.
+    Each ``<`` must begin a tag that one of two patterns matches completely, without attributes or with some, and
+    attribute values contain no ``<``, so a parser cannot find a name that this check misses. Prefixed names count as
+    unknown.
     """
+    plain = _PLAIN_TAG.findall(data)
     tags = _TAG.findall(data)
-    if not tags or len(tags) != data.count(b"<"):
+    if not (plain or tags) or len(plain) + len(tags) != data.count(b"<") or not known.issuperset(plain):
         return False
-    for closing, opening, attributes in tags:
-        if (closing or opening) not in known:
+    for opening, attributes in tags:
+        if opening not in known:
             return False
-        for name, value in _ATTRIBUTE.findall(attributes) if attributes else ():
+        for name, value in _ATTRIBUTE.findall(attributes):
             if name not in known and not (name == b"xmlns" and value in known):
                 return False
     references = data.count(b"&")
@@ -240,9 +241,14 @@ def read_envelope(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | Malforme
     return root if isinstance(root, Malformed) else _envelope(root)
 
 
-def read_either(data: bytes, bounds: Bounds = _DEFAULT) -> Envelope | etree._Element | Malformed:
-    """Read an envelope or a bare payload element, parsing once. If it is neither, the fault is that of a payload."""
-    root = _parse(data, bounds)
+def read_either(
+    data: bytes, bounds: Bounds = _DEFAULT, *, checked: bool = False
+) -> Envelope | etree._Element | Malformed:
+    """Read an envelope or a bare payload element, parsing once. If it is neither, the fault is that of a payload.
+
+    ``checked``: the data are ``familiar`` with the names of these bounds.
+    """
+    root = _parse(data, bounds, _PARSER if checked else None)
     if isinstance(root, Malformed):
         return root
     bare = _payload(root)
@@ -306,9 +312,9 @@ def write(sender: str, to: str | None, thread: str | None, payload_markup: str) 
     `payload_markup` is one well-formed element without a prolog, as the codec writes it; it is not checked. Raises
     ValueError when a name is not allowed by the schema.
     """
-    if to and thread and _PLAIN_NAMES.fullmatch(f"{sender}\n{to}\n{thread}"):
-        head = f"{_OPEN}<from>{sender}</from><to>{to}</to><thread>{thread}</thread>"
-        return f"{head}{payload_markup}</message>".encode()
+    if to and thread != "" and _PLAIN_NAMES.fullmatch(f"{sender}\n{to}\n{thread or to}"):
+        place = f"<thread>{thread}</thread>" if thread else ""
+        return f"{_OPEN}<from>{sender}</from><to>{to}</to>{place}{payload_markup}</message>".encode()
     to_markup = "" if to is None else f"<to>{_name(to)}</to>"
     thread_markup = "" if thread is None else f"<thread>{_name(thread)}</thread>"
     head = f"{_OPEN}<from>{_name(sender)}</from>{to_markup}{thread_markup}"

@@ -99,9 +99,8 @@ async def test_a_familiar_message_is_parsed_in_the_deciding_thread(monkeypatch):
     reader = OffloadedParser(Editions(SHOP, {}))
     monkeypatch.setattr(module, "ThreadPoolExecutor", None)
     codec = SHOP.codecs.of(Ask)
-    assert (
-        await reader.parse_outside("p", "c", STRANGE._replace(data=codec.encode(Ask("hi")).encode())) is None
-    )
+    short = STRANGE._replace(data=codec.encode(Ask("hi")).encode())
+    assert await reader.parse_outside("p", "c", short) == (SHOP, None)
     said = await reader.parse_result("c", HandlerResponse.respond(Answer("x")), Room(1, 1000))
     assert isinstance(said, Drafts)
 

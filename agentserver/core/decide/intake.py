@@ -52,9 +52,12 @@ def _widen_for_envelope(bounds: Bounds) -> Bounds:
     )
 
 
-def read_outside(data: bytes, to: str | None, rules: Rules) -> Draft | Refusal:
-    """Read an envelope or a bare payload from outside; ``to`` overrides the envelope."""
-    read = envelope.read_either(data, rules.bounds)
+def read_outside(data: bytes, to: str | None, rules: Rules, *, checked: bool = False) -> Draft | Refusal:
+    """Read an envelope or a bare payload from outside; ``to`` overrides the envelope.
+
+    ``checked``: the data have no names but those of these rules.
+    """
+    read = envelope.read_either(data, rules.bounds, checked=checked)
     if isinstance(read, envelope.Malformed):
         return _refuse_malformed(read.detail, to)
     if isinstance(read, envelope.Envelope):

@@ -81,11 +81,10 @@ def redrive(conversation: Conversation, redriven: RedrivenLetter, rules: Rules, 
     step.begin(redriven.request)
     if not is_own:
         step.memory = rules.note_missed(rules.recall(conversation))
-    about = {"thread": root, "sender": principal, "to": letter.to}
     for note in judged.notes:
-        step.records.note(Event.FLAGGED, detail=note, **about)
-    origin = RedrivenFrom(letter.id, letter.conversation, redriven.by)
-    step.records.note(Event.REDRIVEN, root=local(letter.root), detail=origin, **about)
+        step.records.note(Event.FLAGGED, thread=root, sender=principal, to=letter.to, detail=note)
+    origin, name = RedrivenFrom(letter.id, letter.conversation, redriven.by), local(letter.root)
+    step.records.note(Event.REDRIVEN, thread=root, sender=principal, to=letter.to, root=name, detail=origin)
     for one in judged.proposals:
         step.send(one, redriven.request, 1 if is_own else REDRIVEN_HOP)
     return step.finish()

@@ -250,8 +250,13 @@ class Step:
 
     def cancel(self, request: str, reason: str) -> None:
         """Close the threads of a request with all that is under way on them. ``reason`` is for the record."""
-        about = {"thread": self._root, "to": self.before.principal, "request": request}
-        self.records.note(Event.CANCELLED, detail=EndDetail(reason), **about)
+        self.records.note(
+            Event.CANCELLED,
+            thread=self._root,
+            to=self.before.principal,
+            detail=EndDetail(reason),
+            request=request,
+        )
         self._shut(request)
 
     def exhaust(self, request: str, detail: Detail) -> None:
@@ -416,7 +421,7 @@ class Step:
                 tuple(ready),
                 self._retry,
                 tuple(self._closed),
-                self._number_replies() if self._replies else (),
+                tuple(self._replies),
                 tuple(self.records.records),
                 self._parsed,
                 self._deprecated,
@@ -701,7 +706,9 @@ class Step:
         sender, root, principal = proposal.sender.name, proposal.root, self.before.principal
         error = root == self.rules.failure
         message = envelope.write(sender, principal, None, proposal.markup)
-        self._replies.append(Reply(self.before.id, request, sender, root, message, error))
+        self._replies.append(
+            _new(Reply, (self.before.id, request, sender, root, message, error, False, self._next_place()))
+        )
         self._requests.answer(request)
         self.records.note(
             Event.ANSWERED,
@@ -716,11 +723,9 @@ class Step:
 
     # The end of a step
 
-    def _number_replies(self) -> tuple[Reply | Done, ...]:
-        version = self.before.version + 1
-        return tuple(
-            [event._replace(place=EventPlace(version, at)) for at, event in enumerate(self._replies)]
-        )
+    def _next_place(self) -> EventPlace:
+        """Return the place of the next event that leaves."""
+        return _new(EventPlace, (self.before.version + 1, len(self._replies)))
 
     def _list_open_questions(self) -> tuple[Approval, ...]:
         threads = [self._nodes.get(one.delivery.thread) for one in self._asked.values()]
@@ -739,13 +744,19 @@ class Step:
         for request, detail in self._exhausted.items():
             self._shut(request)
             error = notice(system_error(Code.BUDGET), self._root, self.rules)
-            about = {"thread": self._root, "to": self.before.principal, "code": Code.BUDGET}
-            self.records.note(Event.REFUSED, detail=detail, request=request, **about)
+            self.records.note(
+                Event.REFUSED,
+                thread=self._root,
+                to=self.before.principal,
+                detail=detail,
+                code=Code.BUDGET,
+                request=request,
+            )
             self._leave(error, request, 0)
 
     def _end_requests(self, concerned: Sequence[OpenRequest]) -> None:
         """Release replies held for others that cannot come any longer, and end idle requests."""
-        stuck = {entry.id for entry in concerned if entry.held and entry.held == entry.pending}
+        stuck = [entry.id for entry in concerned if entry.held and entry.held == entry.pending]
         if stuck:
             for thread in [node.id for node in self._nodes.values() if node.held]:
                 self._release(thread, lambda held: held.delivery.request in stuck)
@@ -756,7 +767,9 @@ class Step:
             self._requests.close(request.id)
             for thread in request.threads:
                 self._threads.belongs(thread, "")
-            self._replies.append(Done(self.before.id, request.id, request.answered))
+            self._replies.append(
+                _new(Done, (self.before.id, request.id, request.answered, False, self._next_place()))
+            )
             if not request.answered:
                 self.records.note(
                     Event.ENDED, thread=self._root, to=self.before.principal, request=request.id

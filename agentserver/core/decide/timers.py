@@ -43,8 +43,8 @@ def wake(conversation: Conversation, due: DueDelivery, rules: Rules, moment: Mom
     memory = rules.recall(conversation)
     ruling = rules.judge(memory, proposal, step.moment.now)
     for note in ruling.notes:
-        about = {"thread": delivery.origin, "sender": delivery.sender, "to": delivery.to}
-        step.records.note(Event.FLAGGED, detail=note, **about)
+        thread, sender = delivery.origin, delivery.sender
+        step.records.note(Event.FLAGGED, thread=thread, sender=sender, to=delivery.to, detail=note)
     if ruling.denied is not None:
         _refuse(step, delivery, ruling.denied)
         return step.finish()

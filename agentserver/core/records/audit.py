@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from agentserver.characters.printing import clean_line, clean_lines
 from agentserver.core.records.details import GuardNote, HandoffAttempt, map_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Unpack
 
     from agentserver.core.messages import Delivery
     from agentserver.core.records.details import Detail
@@ -122,6 +123,18 @@ _new = tuple.__new__
 """Makes a wide tuple without the call of Python that its class would make; tests/test_tuples.py counts the fields."""
 
 
+class NotedFields(TypedDict, total=False):
+    """Further fields of a record that is noted: those of AuditRecord."""
+
+    sender: str
+    root: str
+    hop: int
+    code: str
+    delivery: str
+    message: bytes
+    request: str
+
+
 class RecordBuilder:
     """Builder of the records of one step.
 
@@ -174,16 +187,37 @@ class RecordBuilder:
         )
 
     def note(
-        self, event: Event, *, thread: str, to: str, detail: Detail | None = None, **fields: Any
+        self,
+        event: Event,
+        *,
+        thread: str,
+        to: str,
+        detail: Detail | None = None,
+        **fields: Unpack[NotedFields],
     ) -> None:
-        """Record any event; ``fields`` are fields of AuditRecord."""
-        about = {
-            "to": to if event in NAMED else clean_line(to, DETAIL, self._redact),
-            "detail": None if detail is None else self._legible(detail),
-            "request": self._request,
-            **fields,
-        }
-        self.records.append(AuditRecord(event, self._at, self._conversation, thread, **about))
+        """Record any event; without a ``request``, it belongs to that of the step."""
+        field = fields.get
+        self.records.append(
+            _new(
+                AuditRecord,
+                (
+                    event,
+                    self._at,
+                    self._conversation,
+                    thread,
+                    field("sender", ""),
+                    to if event in NAMED else clean_line(to, DETAIL, self._redact),
+                    field("root", ""),
+                    field("hop", 0),
+                    field("code", ""),
+                    None if detail is None else self._legible(detail),
+                    field("delivery", ""),
+                    field("message", b""),
+                    field("request", self._request),
+                    None,
+                ),
+            )
+        )
 
     def _legible(self, detail: Detail) -> Detail:
         """Clean the texts of a detail: a guard's note keeps its lines, others become one line."""

@@ -61,8 +61,8 @@ class RequestChange:
             other = self.now[earlier]
             remaining = tuple(each for each in other.threads if each != thread)
             self.now[earlier] = other._replace(threads=remaining)
-        entry = self.now[request]
-        self.now[request] = entry._replace(threads=(*entry.threads, thread))
+        name, threads, *counts = self.now[request]
+        self.now[request] = _new(OpenRequest, (name, (*threads, thread), *counts))
 
     def threads(self, request: str) -> tuple[str, ...]:
         """Return the threads that a request was delivered on."""
@@ -70,8 +70,8 @@ class RequestChange:
 
     def answer(self, request: str) -> None:
         """Note that a reply has left."""
-        entry = self.now[request]
-        self.now[request] = entry._replace(answered=True, messages=entry.messages + 1)
+        *same, _, messages = self.now[request]
+        self.now[request] = _new(OpenRequest, (*same, True, messages + 1))
 
     def spend(self, request: str, limit: int) -> bool:
         """Count a new delivery; False when the request has used up ``limit`` messages."""

@@ -225,7 +225,7 @@ class TreeChange:
         """Note the open request that was delivered on a thread last. Nothing happens to a thread that is closed."""
         node = self.nodes.get(thread)
         if node is not None:
-            self.nodes[thread] = node._replace(request=request)
+            self.nodes[thread] = _new(Thread, (*node[:-2], request, node.busy))
 
     def result(self) -> ThreadTree:
         """Return the tree with the counts and indexes of all parents updated."""

@@ -117,8 +117,9 @@ class FlowHandler:
         )
         if runner is None:
             lines = now.storage.log(FlowLine)
-            if not lines:  # the flow has ended: this refuses its answer
-                return HandlerResponse.respond(payload) if isinstance(payload, SystemError) else None
+            if not lines:  # the flow has ended: a refusal of its last invocation is one of its answer
+                refused = answering.refused and isinstance(payload, SystemError)
+                return HandlerResponse.respond(payload) if refused else None
             runner = await self.rerun(lines)
         key, place, refused = answering.key, answering.place, answering.refused
         if not runner.waits_for(key, place, refused=refused):

@@ -10,11 +10,21 @@ from typing import Any, Final, Generic, TypeVar, cast, overload
 from uuid import UUID
 
 from agentserver.contract import LONGEST_DELAY, SetTimer, TimerFired
+from agentserver.flow.errors import FlowError
 
 T = TypeVar("T")
 
 TIMER: Final = "system.timer"
 """The service that flows ask to wake them."""
+
+
+_REFUSED_BY_TASKS: Final = ("Task got bad yield", "a task cannot wait for")
+"""Beginnings of what tasks raise for a request: those of asyncio, and those in which handlers run."""
+
+_OUTSIDE: Final = (
+    "a message is awaited outside of its flow, in a task of its own or in a function of once: use gather of "
+    "agentserver.flow, and ask before or after once"
+)
 
 
 class FlowRequest(Generic[T]):
@@ -26,8 +36,13 @@ class FlowRequest(Generic[T]):
     __slots__ = ()
 
     def __await__(self) -> Generator[FlowRequest[T], T, T]:
-        """Pass the request to the runner, and return its answer."""
-        return (yield self)
+        """Pass the request to the runner, and return its answer. Raises FlowError outside of the flow."""
+        try:
+            return (yield self)
+        except RuntimeError as error:
+            if str(error).startswith(_REFUSED_BY_TASKS):
+                raise FlowError(_OUTSIDE) from None
+            raise
 
 
 @dataclass(frozen=True, slots=True)

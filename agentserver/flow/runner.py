@@ -44,6 +44,8 @@ from agentserver.flow.requests import (
     sleep,
 )
 from agentserver.flow.results import ResultKind, dump_json, is_async, load_json
+from agentserver.payload.fields.field_table import PayloadError
+from agentserver.payload.generate import Unencodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -52,7 +54,8 @@ if TYPE_CHECKING:
     from agentserver.flow.lines import FlowLine
 
 _WAITED: Final = (
-    "{} waits for something else than a message, and a run from the log would repeat it: pass it to once(...)"
+    "{} waits for something else than a message, and a run from the log would repeat it: pass it to once(...), or use "
+    "gather and sleep of agentserver.flow"
 )
 
 
@@ -289,7 +292,11 @@ class FlowRunner:
             _close(each, part)
 
     def _send(self, part: FlowPart, request: AskRequest) -> None:
-        place = self._record(request, part)
+        try:
+            place = self._record(request, part)
+        except (Unencodable, PayloadError) as error:
+            self._ready.append((part, None, error))
+            return
         if request.waits:
             self._open[self._key, place] = part, request
         else:
@@ -376,6 +383,8 @@ class FlowRunner:
         if effect.done:
             return FlowEvent("value", request.name, effect.written), None
         value, failure = await _call(request.function, request.arguments)
+        if isinstance(failure, FlowError):
+            raise failure
         if isinstance(failure, NotDone):
             await effect.withdraw()
             return FlowEvent("not done", request.name, str(failure)), failure

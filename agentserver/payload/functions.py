@@ -250,6 +250,10 @@ def _check_kind(parameter: inspect.Parameter) -> None:
         raise SignatureError(parameter.name, f"is variadic; use one list, {parameter.name}: list[str]")
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
         raise SignatureError(parameter.name, "is variadic; use a parameter for each key")
+    if parameter.annotation is inspect.Parameter.empty and parameter.name == "self":
+        raise SignatureError(
+            "self", "belongs to a method; name the method of an instance, as in bank = Bank()"
+        )
     if parameter.annotation is inspect.Parameter.empty:
         raise SignatureError(parameter.name, f"has no type; write {parameter.name}: str, for example")
 

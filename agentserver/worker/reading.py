@@ -123,7 +123,7 @@ def _objection(
     values = [data for data in {**accepted.storage, **effects.stored}.values() if data is not None]
     entries = sum(log.size for log in apply_log_changes(accepted.logs, effects.logged).values())
     if sum(map(len, values)) + entries > storage:
-        return f"a thread stores at most {storage} bytes"
+        return f"a thread stores at most {storage} bytes: limits.storage sets that"
     if not set(effects.closed) <= {todo.watcher_id for todo in accepted.todos}:
         return "it closes a todo that is not this thread's"
     return ""

@@ -292,6 +292,74 @@ async def test_a_flow_waits_for_nothing_else_than_messages(late, caplog):
     assert NotDurableError.__name__ in caplog.text
 
 
+async def ask_in_a_task_group():
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(ask_alone())
+
+
+async def ask_alone():
+    return await ask("ledger", Find("a"))
+
+
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        lambda: once(ask_alone),
+        lambda: asyncio.gather(ask_alone(), ask_alone()),
+        ask_in_a_task_group,
+    ],
+    ids=["once", "asyncio.gather", "task group"],
+)
+async def test_a_message_of_another_task_than_the_flow_is_refused_with_what_to_use(elsewhere, caplog):
+    async def flow(invoice):
+        await elsewhere()
+        return Paid("no")
+
+    async with house(FlowHandler, flow) as o:
+        assert (await o.ask(Invoice(1), to="desk")).code == "internal"
+    assert "a message is awaited outside of its flow" in caplog.text
+    assert "use gather of agentserver.flow" in caplog.text
+
+
+async def test_a_told_message_that_fails_after_the_end_reaches_nobody():
+    async def flow(invoice):
+        await tell("ledger", Find("nothing"))
+        return Paid("told")
+
+    async with house(FlowHandler, flow) as o:
+        await o.send(Invoice(1), to="desk")
+        assert await o.rest() == [Paid("told")]
+
+
+@pytest.mark.parametrize("last", [Found("no"), None])
+async def test_a_refused_answer_of_a_flow_reaches_its_caller(last):
+    async def flow(invoice):
+        await ask("ledger", Find("a"))
+        if last is None:
+            await tell("nobody", Find("a"))
+        return Paid("x\0" if last else "done")
+
+    async with house(FlowHandler, flow) as o:
+        await o.send(Invoice(1), to="desk")
+        (answer,) = await o.rest()
+    assert answer.code == ("validation" if last else "routing")
+
+
+@KINDS
+async def test_a_payload_that_cannot_be_written_is_raised_at_its_line(kind):
+    async def flow(invoice):
+        names = []
+        for wrong in ("text", Find(5)):
+            try:
+                await ask("ledger", wrong)
+            except (TypeError, ValueError) as error:
+                names.append(type(error).__name__)
+        return Paid(f"{names} {(await ask('ledger', Find('a'))).what}")
+
+    async with house(kind, flow) as o:
+        assert await o.ask(Invoice(1), to="desk") == Paid("['PayloadError', 'Unencodable'] A")
+
+
 async def test_a_wait_in_a_library_is_named_by_the_line_of_the_flow(caplog):
     async def helper():
         await asyncio.sleep(0.001)

@@ -3,12 +3,14 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from decimal import Decimal
 from types import ModuleType
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, NewType
 
 import pytest
 from annotated_types import Len
+from lxml import etree
 
 from agentserver import HandlerMetadata, HandlerResponse, SystemError, xmlify
+from agentserver.payload.codec import Codecs
 from agentserver.payload.functions import (
     SignatureError,
     derive,
@@ -200,6 +202,7 @@ async def unknown(a: "Missing") -> None: ...  # noqa: F821 - what is tried
 async def silent(a: int): ...
 async def addressed(a: int) -> HandlerResponse: ...
 async def several(a: int) -> int | str: ...
+async def method(self, a: int) -> None: ...
 async def odd(a: int) -> dict[str, int]: ...
 async def systems(a: int) -> SystemError: ...
 async def stream(a: int) -> AsyncIterator[str]: ...
@@ -226,6 +229,7 @@ async def yields(a: int) -> int:
         (silent, "return", "has no type; write -> None"),
         (addressed, "return", "await ask(...) or declare (payload, metadata) to address a peer"),
         (several, "return", "has several simple types; return a dataclass"),
+        (method, "self", "belongs to a method; name the method of an instance"),
         (odd, "return", "its answer has a type without XSD form (dict); declare a dataclass"),
         (systems, "return", "belongs to the system; leave it out"),
         (stream, "return", "it does not yield; return one value"),
@@ -258,6 +262,19 @@ def test_a_class_that_no_function_derives(asked):
         PayloadError, match=r"there is no function in|is not a function with typed parameters"
     ):
         payload_of(asked)
+
+
+Iban = NewType("Iban", str)
+
+
+def test_a_new_type_is_the_type_below_it():
+    async def give(iban: Iban, others: list[Iban] = []) -> Iban:  # noqa: B006 - the form of a default list
+        return Iban(f"{iban} {others}")
+
+    payload = payload_of(give)
+    codec = Codecs([payload]).of(payload)
+    assert codec.decode(etree.fromstring(codec.encode(payload("a", ["b"])))) == payload("a", ["b"])
+    assert derive(give).answer("a").value == "a"
 
 
 def test_an_annotation_may_be_a_text_and_name_an_enclosing_variable():

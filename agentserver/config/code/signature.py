@@ -111,10 +111,11 @@ def read_signature(handler: object) -> Found:
         return SignatureRefusal(f'"{name}" {SYNC}', *place)
     parameters = _parameters(handler)
     if parameters is None:
+        own = "or typed parameters of other names, such as text: str"
+        if not isinstance(handler, FunctionType | MethodType):
+            own = f"typed parameters of its own need an async function or a method, not {_kind(handler)}"
         return SignatureRefusal(
-            f'"{name}" must take exactly two positional parameters: payload and metadata; or typed parameters of '
-            "other names, such as text: str",
-            *place,
+            f'"{name}" must take exactly two positional parameters: payload and metadata; {own}', *place
         )
     return _annotations(name, cast("Handler", handler), function, parameters)
 

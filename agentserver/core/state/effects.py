@@ -165,7 +165,7 @@ class ThreadStorage:
     def _check_room(self, size: int, instead: str = "") -> None:
         """Raise ValueError when a value does not fit in addition to the others, or ``instead`` of one."""
         if self._count_bytes(instead) + size > self._limit:
-            raise ValueError(f"a thread stores at most {self._limit} bytes")
+            raise ValueError(f"a thread stores at most {self._limit} bytes: limits.storage sets that")
 
     def _current(self) -> dict[str, bytes]:
         merged = {**self._stored, **self.changes}

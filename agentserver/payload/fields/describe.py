@@ -11,7 +11,7 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, Flag
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NewType, NoReturn
 
 from docstring_parser import parse
 from lxml import etree
@@ -307,6 +307,8 @@ def _unfold(annotation: Any) -> _Use:
             nullable, annotation = True, rest[0]
         elif hasattr(annotation, "__value__") and not isinstance(annotation, type):
             annotation = annotation.__value__
+        elif isinstance(annotation, NewType):
+            annotation = annotation.__supertype__
         else:
             return _Use(annotation, tuple(item for item in flat(metadata) if not _is_mark(item)), nullable)
 

@@ -139,7 +139,12 @@ REFUSED = {
     "partial": (
         "import functools\nit = functools.partial(greet, 1, 2, 3)",
         "async def greet",
-        '"greet" must take exactly two',
+        '"greet" must take exactly two positional parameters: payload and metadata; typed parameters of its own need',
+    ),
+    "typed instance": (
+        "class D:\n    async def __call__(self, text: str) -> str: ...\nit = D()",
+        "async def __call__",
+        '"D" must take exactly two positional parameters: payload and metadata; typed parameters of its own need',
     ),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, takewhile
 from math import ceil, floor
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 from zoneinfo import ZoneInfo
@@ -82,8 +82,8 @@ class CronExpression:
         raise ValueError("it is never due")
 
     def back_from(self, at: float) -> Iterator[float]:
-        """Yield the due times up to ``at``, the latest first."""
-        return self._ticks(floor(at) + 1, reverse=True)
+        """Yield the due times from the epoch to ``at``, the latest first."""
+        return takewhile(lambda due: due >= 0, self._ticks(floor(at) + 1, reverse=True))
 
     def _ticks(self, at: int, *, reverse: bool) -> Iterator[float]:
         from cronsim import CronSim, CronSimError  # needs an extra

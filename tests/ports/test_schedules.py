@@ -14,7 +14,7 @@ from agentserver.core.state.principals import Trust
 from agentserver.ports.schedules import MOST, CronExpression, Interval, Schedule, seconds_until
 
 BERLIN = ZoneInfo("Europe/Berlin")
-TIMES = st.floats(0, 4e9, allow_nan=False)
+TIMES = st.floats(1e9, 4e9, allow_nan=False)
 SERIES = st.one_of(
     st.integers(1, 10_000_000).map(Interval),
     st.sampled_from(
@@ -52,6 +52,14 @@ def test_due_times_read_backwards_are_those_read_forwards(series, at):
     back = [*islice(series.back_from(at), 4)]
     for later, earlier in pairwise(back):
         assert series.next_after(earlier) == later
+
+
+@pytest.mark.parametrize(("fields", "count"), [("0 12 29 2 *", 14), ("0 0 1 1 *", 57)])
+def test_rare_due_times_are_read_back_to_the_epoch(fields, count):
+    series = CronExpression(fields, "Europe/Berlin")
+    assert len([*series.back_from(datetime(2027, 6, 1, tzinfo=UTC).timestamp())]) == count
+    leap = [*islice(CronExpression("0 0 29 2 *").back_from(datetime(2001, 1, 1, tzinfo=UTC).timestamp()), 2)]
+    assert [datetime.fromtimestamp(each, UTC).year for each in leap] == [2000, 1996]
 
 
 def test_a_time_that_a_change_of_clocks_skips_is_due_once_and_so_is_one_that_occurs_twice():

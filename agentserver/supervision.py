@@ -176,7 +176,7 @@ class QueueThread(Generic[T]):
     ) -> None:
         self._name, self._take, self._capacity = name, take, capacity
         self._batch, self._wake, self._begin = batch, wake, begin
-        self._waiting: deque[T] = deque()
+        self._queued: deque[T] = deque()
         self._woken = threading.Event()
         self._ending = False
         self._thread: threading.Thread | None = None
@@ -185,7 +185,7 @@ class QueueThread(Generic[T]):
     @property
     def waiting(self) -> int:
         """Items that wait."""
-        return len(self._waiting)
+        return len(self._queued)
 
     def start(self) -> None:
         """Start the thread."""
@@ -193,7 +193,7 @@ class QueueThread(Generic[T]):
 
     def put(self, item: T) -> bool:
         """Queue an item. Returns False and counts it if the queue is full. Neither blocks nor raises."""
-        waiting = self._waiting
+        waiting = self._queued
         if len(waiting) >= self._capacity:
             self.dropped += 1
             return False
@@ -212,7 +212,7 @@ class QueueThread(Generic[T]):
 
     def _run(self) -> None:
         self._begin()
-        ending, waiting = False, self._waiting
+        ending, waiting = False, self._queued
         while not ending:
             self._woken.wait(LOOK)
             self._woken.clear()

@@ -243,7 +243,7 @@ class _Trial:
         over: Sequence[Path],
         choice: _Choice,
     ) -> None:
-        self._organism, self._wanted, self._choice = organism, mode, choice
+        self._organism, self._requested_mode, self._choice = organism, mode, choice
         self._files = [file for path in over for file in _list_files(path)]
         self._own = not over
         self._new: Policy | None = None
@@ -264,7 +264,7 @@ class _Trial:
         loaded = project.load(self._organism)
         rules = project.server(loaded).rules
         changed = _load_under(loaded, policy)
-        self.mode = _choose_mode(_declared(changed).policy.mode, self._wanted)
+        self.mode = _choose_mode(_declared(changed).policy.mode, self._requested_mode)
         tried = rules_on_trial(changed, self.mode)
         against = loaded if current is None else _load_under(loaded, current)
         before = None if against.provenance is None else rules_on_trial(against, self.mode)

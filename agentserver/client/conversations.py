@@ -50,14 +50,14 @@ class RemoteConversation:
     """
 
     def __init__(self, http: httpx.AsyncClient, key: str, taken: str, patience: float) -> None:
-        self._http, self._patience, self._taken = http, patience, AckCursor(taken)
+        self._http, self._patience, self._cursor = http, patience, AckCursor(taken)
         self._path = f"/v1/conversations/{quote(key, safe='')}"
         self.id = key
 
     @property
     def taken(self) -> str:
         """Id of the last event that the program has taken; empty at the beginning."""
-        return self._taken.place
+        return self._cursor.place
 
     async def send(
         self, message: Message, to: str | None = None, *, payload: str | None = None, key: str | None = None
@@ -81,7 +81,7 @@ class RemoteConversation:
             )
         found = values.read_object(response.content)
         request, after = values.text(found, "request"), values.text(found, "after")
-        self._taken.owe(request)
+        self._cursor.owe(request)
         return values.SentMessage(request, key, after, again=_is_repeated(response))
 
     async def ask(
@@ -106,7 +106,7 @@ class RemoteConversation:
         """
         retries, own, repeated = RetryPolicy(within), key is None, None
         key = key or token_urlsafe(16)
-        with self._taken.await_answer():
+        with self._cursor.await_answer():
             while True:
                 pending = self._message(message, to, payload, key, max(1.0, min(_WAIT, retries.left)))
                 response = await self._fetch_message(pending, retries, own=own)
@@ -121,7 +121,7 @@ class RemoteConversation:
                 found = values.read_object(response.content)
                 request = values.text(found, "request")
                 if not await retries.pause():
-                    self._taken.owe(request)
+                    self._cursor.owe(request)
                     raise UnansweredError(key, request, values.waiting_messages(found))
 
     async def events(self, after: str | None = None, *, deltas: bool = False) -> AsyncGenerator[Event, None]:
@@ -136,8 +136,10 @@ class RemoteConversation:
         Raises ProblemError, such as 401 once the token is revoked, UnreachableError.
         """
         retries = RetryPolicy(self._patience)
-        watcher = EventWatcher(self._http, f"{self._path}/events", self._taken, after, retries, deltas=deltas)
-        with self._taken.read_stream():
+        watcher = EventWatcher(
+            self._http, f"{self._path}/events", self._cursor, after, retries, deltas=deltas
+        )
+        with self._cursor.read_stream():
             async with aclosing(watcher.events()) as events:
                 async for event in events:
                     yield event
@@ -176,7 +178,7 @@ class RemoteConversation:
             "accept": "application/json",
             "idempotency-key": key,
             **({} if wait else {"prefer": "respond-async"}),
-            **self._taken.headers,
+            **self._cursor.headers,
         }
         if wait:
             params["wait"] = str(ceil(wait))
@@ -190,7 +192,7 @@ class RemoteConversation:
         else:
             found = replace(values.reply(values.read_object(response.content)), again=again)
             request, place = found.request, found.place
-        self._taken.add_answer(request, place)
+        self._cursor.add_answer(request, place)
         return found
 
     async def _delete(self, path: str) -> bool:

@@ -27,7 +27,7 @@ class SseReader:
     """Parser of server-sent events, as far as the door uses the format."""
 
     def __init__(self) -> None:
-        self._rest: list[bytes] = []
+        self._partial_line: list[bytes] = []
         self._data: list[bytes] = []
         self._size = 0
 
@@ -35,11 +35,11 @@ class SseReader:
         """Return the data of the events that end in this piece. Raises ProtocolError if one is too large."""
         self._size += len(piece)
         first, *others = piece.split(b"\n")
-        self._rest.append(first)
+        self._partial_line.append(first)
         found = []
         for each in others:
-            found += self._line(b"".join(self._rest))
-            self._rest = [each]
+            found += self._line(b"".join(self._partial_line))
+            self._partial_line = [each]
         if self._size > MAX_EVENT:
             raise ProtocolError("an event is too large")
         return found
@@ -67,7 +67,7 @@ class AckCursor:
 
     def __init__(self, place: str) -> None:
         self.place = self._seen = place
-        self._asking, self._streams, self._owed = 0, 0, set[str]()
+        self._asking, self._streams, self._unacknowledged = 0, 0, set[str]()
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -82,7 +82,7 @@ class AckCursor:
             yield
         finally:
             self._asking -= 1
-            if not (self._asking or self._streams or self._owed):
+            if not (self._asking or self._streams or self._unacknowledged):
                 self.place = self._seen
 
     @contextmanager
@@ -96,11 +96,11 @@ class AckCursor:
 
     def owe(self, request: str) -> None:
         """Expect the answer to this request as an event, since no call waits for it."""
-        self._owed.add(request)
+        self._unacknowledged.add(request)
 
     def add_answer(self, request: str, place: str) -> None:
         """Record an answer to this request."""
-        self._owed.discard(request)
+        self._unacknowledged.discard(request)
         self._seen = max(self._seen, place, key=_sort_key)
 
     def add_event(self, event: Event) -> bool:
@@ -108,7 +108,7 @@ class AckCursor:
         if isinstance(event, ProgressEvent | DeltaEvent) or not event.place:
             return False
         if isinstance(event, DoneEvent):
-            self._owed.discard(event.request)
+            self._unacknowledged.discard(event.request)
         self.place = self._seen = event.place
         return True
 
@@ -147,7 +147,7 @@ class EventWatcher:
         *,
         deltas: bool = False,
     ) -> None:
-        self._http, self._path, self._taken, self._deltas = http, path, taken, deltas
+        self._http, self._path, self._cursor, self._deltas = http, path, taken, deltas
         self._after, self._retries = after, retries
         self._closed = False
 
@@ -165,7 +165,7 @@ class EventWatcher:
     async def _connection(self) -> AsyncGenerator[Event, None]:
         """Yield the events of one connection, until it ends or is lost."""
         params = {} if self._after is None else {"after": self._after}
-        headers = {} if params else self._taken.headers
+        headers = {} if params else self._cursor.headers
         params |= {"deltas": "true"} if self._deltas else {}
         pending = PendingRequest("GET", self._path, params, headers, wait=_SILENCE)
         try:
@@ -175,7 +175,7 @@ class EventWatcher:
             ):
                 async for event in events:
                     yield event
-                    self._after = None if self._taken.add_event(event) else self._after
+                    self._after = None if self._cursor.add_event(event) else self._after
         except ProblemError as error:
             if not is_temporary(error):
                 raise

@@ -24,16 +24,16 @@ class SinglePartition:
     """
 
     shared = False
-    _mine: Claim
+    _own_claim: Claim
     _nothing: tuple[Any, ...] = ()
 
     def own(self, epoch: int) -> None:
         """Claim all conversations under an epoch."""
-        self._mine = Claim(LEASE, epoch)
+        self._own_claim = Claim(LEASE, epoch)
 
     def check_claim(self, claim: Claim) -> FencedError | None:
         """Return an error for a claim from another opening, or None."""
-        return None if claim == self._mine else FencedError("another process has the conversation")
+        return None if claim == self._own_claim else FencedError("another process has the conversation")
 
     def active(self) -> AsyncIterator[str]:
         """Iterate over open conversations with pending work; engines override it."""
@@ -41,19 +41,19 @@ class SinglePartition:
 
     def current_claim(self, conversation: str) -> Claim | None:  # noqa: ARG002 - an engine's signature
         """Return the only claim."""
-        return self._mine
+        return self._own_claim
 
     async def claim(self, conversation: str) -> Claim | None:  # noqa: ARG002 - an engine's signature
         """Return the only claim."""
-        return self._mine
+        return self._own_claim
 
     def begin_claim(self, conversation: str) -> Claim:  # noqa: ARG002 - an engine's signature
         """Return the only claim."""
-        return self._mine
+        return self._own_claim
 
     async def changes(self) -> AsyncIterator[GainedClaims | LostClaims]:
         """Report active conversations as gained; nothing changes afterwards."""
-        yield GainedClaims({key: self._mine async for key in self.active()}, LEASE)
+        yield GainedClaims({key: self._own_claim async for key in self.active()}, LEASE)
 
     async def release(self, conversations: Collection[str]) -> None:
         """Do nothing: no other process could claim them."""

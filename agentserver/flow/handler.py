@@ -63,7 +63,7 @@ class FlowHandler:
         self.codecs = codecs
         self.earlier = earlier
         self.pinned: OrderedDict[str, None] = OrderedDict()
-        self._waiting: OrderedDict[str, _WaitingFlow] = OrderedDict()
+        self._suspended: OrderedDict[str, _WaitingFlow] = OrderedDict()
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -81,7 +81,7 @@ class FlowHandler:
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
         """Begin a flow with a request, or continue it with an answer."""
         now = invocation()
-        suspended = self._waiting.pop(metadata.thread_id, None)
+        suspended = self._suspended.pop(metadata.thread_id, None)
         if now.answering is not None:
             pinned = self.find_pinned(metadata.thread_id)
             if pinned is not None:
@@ -148,9 +148,9 @@ class FlowHandler:
 
     def keep(self, now: Invocation, runner: FlowRunner) -> None:
         """Keep a waiting flow in memory, in place of the one that waits longest if there are too many."""
-        self._waiting[now.metadata.thread_id] = _WaitingFlow(runner, now.storage.size(FlowLine))
-        if len(self._waiting) > IN_MEMORY:
-            self._waiting.popitem(last=False)[1].runner.close()
+        self._suspended[now.metadata.thread_id] = _WaitingFlow(runner, now.storage.size(FlowLine))
+        if len(self._suspended) > IN_MEMORY:
+            self._suspended.popitem(last=False)[1].runner.close()
 
     def _encode(self, payload: Any) -> str:
         return self.codecs.of(type(payload)).encode(payload)

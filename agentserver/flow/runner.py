@@ -141,7 +141,7 @@ class FlowRunner:
     _open: dict[tuple[str, int], tuple[FlowPart, AskRequest]] = field(default_factory=dict)
     _ready: deque[tuple[FlowPart, Any, BaseException | None]] = field(default_factory=deque)
     _requested: bool = False
-    _waited: str = ""
+    _await_place: str = ""
 
     def __post_init__(self) -> None:
         """Make the flow ready to run."""
@@ -231,17 +231,17 @@ class FlowRunner:
 
     async def _wait_for_loop(self, part: FlowPart, future: Any) -> tuple[Any, BaseException | None]:
         """Wait for a future of the event loop, which only a function may do that has no log."""
-        self._waited = self._waited or _describe_place(part.coroutine)
+        self._await_place = self._await_place or _describe_place(part.coroutine)
         if self._requested:
-            raise NotDurableError(_WAITED.format(self._waited))
+            raise NotDurableError(_WAITED.format(self._await_place))
         try:
             return await _Loop(future), None
         except BaseException as error:  # noqa: BLE001 - of the future, and for the code that waits for it
             return None, error
 
     async def _start(self, part: FlowPart, request: FlowRequest[Any]) -> None:
-        if self._waited and not self._requested:
-            raise NotDurableError(_WAITED.format(self._waited))
+        if self._await_place and not self._requested:
+            raise NotDurableError(_WAITED.format(self._await_place))
         self._requested = True
         if isinstance(request, AskRequest):
             self._send(part, request)

@@ -58,19 +58,19 @@ class EventCutter:
 
     def __init__(self, longest: int) -> None:
         self._longest = longest
-        self._held = bytearray()
+        self._buffer = bytearray()
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Add a chunk and yield the events that it completes. Raises ValueError when an event is too long."""
-        searched = max(len(self._held) - 3, 0)
-        self._held += chunk
+        searched = max(len(self._buffer) - 3, 0)
+        self._buffer += chunk
         start = 0
-        for end in _END.finditer(self._held, searched):
+        for end in _END.finditer(self._buffer, searched):
             self._check(end.end() - start)
-            yield bytes(self._held[start : end.end()])
+            yield bytes(self._buffer[start : end.end()])
             start = end.end()
-        del self._held[:start]
-        self._check(len(self._held))
+        del self._buffer[:start]
+        self._check(len(self._buffer))
 
     def _check(self, length: int) -> None:
         if length > self._longest:

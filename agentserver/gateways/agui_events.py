@@ -73,7 +73,7 @@ class RunMessages:
     request: str
     earlier: Sequence[Any]
     known: Collection[str]
-    _said: list[AssistantMessage] = field(default_factory=list)
+    _messages: list[AssistantMessage] = field(default_factory=list)
     _replies: int = 0
     _key: str = ""
     _text: str = ""
@@ -84,7 +84,7 @@ class RunMessages:
         """Add a whole message, unless the front end has it."""
         if key in self.known:
             return ()
-        self._said.append(AssistantMessage(id=key, name=sender, content=text))
+        self._messages.append(AssistantMessage(id=key, name=sender, content=text))
         return describe_message(key, sender, text, metadata)
 
     def add_piece(self, delta: Delta) -> Sequence[BaseEvent]:
@@ -108,7 +108,7 @@ class RunMessages:
         if not self._key:
             return [*before, *self.add(key, sender, text)]
         rest, self._key, self._text = text[len(self._text) :], "", ""
-        self._said.append(AssistantMessage(id=key, name=sender, content=text))
+        self._messages.append(AssistantMessage(id=key, name=sender, content=text))
         content = [TextMessageContentEvent(message_id=key, delta=rest)] if rest else []
         return [*content, TextMessageEndEvent(message_id=key)]
 
@@ -120,7 +120,7 @@ class RunMessages:
         return [
             TextMessageEndEvent(message_id=key),
             CustomEvent(name=RESET, value={"messageId": key, "reason": reason}),
-            MessagesSnapshotEvent(messages=[*self.earlier, *self._said]),
+            MessagesSnapshotEvent(messages=[*self.earlier, *self._messages]),
         ]
 
 

@@ -90,7 +90,7 @@ class Bridge:
     sink: AuditSink
     heard: Callable[[Reply], None] = _log_reply
     _open: set[str] = field(default_factory=set)
-    _rest: anyio.Event = field(default_factory=anyio.Event)
+    _idle: anyio.Event = field(default_factory=anyio.Event)
 
     async def run(self, source: AgentOutput) -> None:
         """Forward attempts until the output ends and every request has finished.
@@ -106,8 +106,8 @@ class Bridge:
             except SourceLost as error:
                 lost = error
             while self._open:
-                self._rest = anyio.Event()
-                await self._rest.wait()
+                self._idle = anyio.Event()
+                await self._idle.wait()
             await handle.close()
         if lost is not None:
             raise lost
@@ -151,4 +151,4 @@ class Bridge:
                 self.heard(event)
             else:
                 self._open.discard(event.request)
-                self._rest.set()
+                self._idle.set()

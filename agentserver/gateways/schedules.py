@@ -54,14 +54,14 @@ class ScheduleRunner:
         answers: Answers | None = None,
     ) -> None:
         self._server, self._now, self._look, self._answers = server, now, look, answers
-        self._wanted: frozenset[Schedule] = frozenset()
+        self._schedules: frozenset[Schedule] = frozenset()
         self._changed = anyio.Event()
         self._ordered: frozenset[str] = frozenset()
         self._called = anyio.Event()
 
     def replace(self, schedules: Sequence[Schedule]) -> None:
         """Replace the schedules. One that has not changed keeps running."""
-        self._wanted = frozenset(schedules)
+        self._schedules = frozenset(schedules)
         self._changed.set()
 
     async def run(self) -> None:
@@ -73,9 +73,9 @@ class ScheduleRunner:
                 start_errand(tasks, "looks for orders about schedules", EndEffect.SERVER, watching)
             while True:
                 self._changed = anyio.Event()
-                for removed in running.keys() - self._wanted:
+                for removed in running.keys() - self._schedules:
                     running.pop(removed).cancel()
-                for new in self._wanted - running.keys():
+                for new in self._schedules - running.keys():
                     scope = running[new] = anyio.CancelScope()
                     work = partial(self._run_one, new, scope, tasks)
                     start_errand(tasks, f"sends {new.name} when it is due", EndEffect.SERVER, work)
@@ -84,7 +84,7 @@ class ScheduleRunner:
     async def _watch_orders(self, answers: Answers) -> None:
         """Wake the schedules with an order to run. Never returns."""
         while True:
-            if self._wanted:
+            if self._schedules:
                 with suppress(EngineError):
                     found = await answers.list_orders()
                     self._ordered = frozenset(each.schedule for each in found if each.kind == "run")

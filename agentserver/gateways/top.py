@@ -289,7 +289,7 @@ class _Readers:
 
     def __init__(self, overviews: Overviews, every: float) -> None:
         self._overviews = overviews
-        self._every = every
+        self._interval = every
         self._count = 0
 
     async def serve(self, listening: socket.socket) -> None:
@@ -314,7 +314,7 @@ class _Readers:
                 while True:
                     line = json.dumps(self._overviews.overview()) + "\n"
                     await loop.sock_sendall(peer, line.encode())
-                    await anyio.sleep(self._every)
+                    await anyio.sleep(self._interval)
             finally:
                 self._count -= 1
 

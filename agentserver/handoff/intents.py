@@ -48,7 +48,7 @@ class Template:
     clauses: tuple[tuple[Piece, ...], ...]
     names: frozenset[str] = field(init=False, compare=False, repr=False)
     """The names of the values that it interpolates."""
-    _whole: str = field(init=False, compare=False, repr=False)
+    _full_pattern: str = field(init=False, compare=False, repr=False)
     """The text with no clause dropped, as a form of Python's ``%``."""
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class Template:
             text.replace("%", "%%") + ("" if name is None else f"%({name})s") for text, name in pieces
         )
         object.__setattr__(self, "names", frozenset(name for _, name in pieces if name is not None))
-        object.__setattr__(self, "_whole", whole)
+        object.__setattr__(self, "_full_pattern", whole)
 
     def holds_with(self, present: frozenset[str]) -> bool:
         """Check whether a clause is left when only these values are present."""
@@ -67,7 +67,7 @@ class Template:
     def render(self, values: Mapping[str, str]) -> str:
         """Return the steering text; a clause that names an absent value is dropped whole."""
         if values.keys() >= self.names:
-            return (self._whole % values).strip()
+            return (self._full_pattern % values).strip()
         parts = (
             "".join(text + (values[name] if name is not None else "") for text, name in clause)
             for clause in self.clauses

@@ -241,7 +241,7 @@ class _Course:
     spans: Mapping[str, Span]
     calls: dict[str, _Call] = field(default_factory=dict)
     words: list[tuple[int, UserWords]] = field(default_factory=list)
-    _said: set[str] = field(default_factory=set)
+    _seen: set[str] = field(default_factory=set)
     _anonymous: Counter[str] = field(default_factory=Counter)
 
     def take_tool(self, span: Span) -> None:
@@ -269,8 +269,8 @@ class _Course:
         kind = part.get("type")
         if kind == "text" and role == "user":
             text = str(part.get("content", ""))
-            if text not in self._said:
-                self._said.add(text)
+            if text not in self._seen:
+                self._seen.add(text)
                 self.words.append((at, UserWords(text)))
         elif kind == "tool_call":
             arguments = _parse(part.get("arguments"))

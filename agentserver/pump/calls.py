@@ -36,7 +36,7 @@ class PromptTask(asyncio.Future[None]):
     _coro: Coroutine[Any, Any, None] | None = None
     _context: Context | None = None
     _name = ""
-    _why: tuple[Any, ...] = ()
+    _cancel_args: tuple[Any, ...] = ()
     cancels = 0
     # anyio reads these two of any task, to find out whether it can be cancelled now.
     _must_cancel = False
@@ -82,7 +82,7 @@ class PromptTask(asyncio.Future[None]):
         if self._must_cancel:
             self._must_cancel = False
             if not isinstance(error, asyncio.CancelledError):
-                error = asyncio.CancelledError(*self._why)
+                error = asyncio.CancelledError(*self._cancel_args)
         self._fut_waiter = None
         _enter_task(loop, self)  # type: ignore[arg-type]
         try:
@@ -132,7 +132,7 @@ class PromptTask(asyncio.Future[None]):
     def _cancels(self, pending: Any) -> bool:
         """Cancel the awaited future. Returns False if that is impossible."""
         try:
-            return bool(pending.cancel(*self._why))
+            return bool(pending.cancel(*self._cancel_args))
         except BaseException:  # noqa: BLE001 - as above; who cancels has other tasks to look after
             return False
 
@@ -151,7 +151,7 @@ class PromptTask(asyncio.Future[None]):
         if self.done():
             return False
         self.cancels += 1
-        self._why = () if msg is None else (msg,)
+        self._cancel_args = () if msg is None else (msg,)
         if self._fut_waiter is None or not self._cancels(self._fut_waiter):
             self._must_cancel = True
         return True

@@ -226,7 +226,7 @@ class Takeover:
     ways: tuple[Dispatcher, Probation, Callable[[Delivery], Coroutine[Any, Any, None]]]
     clock: Clock
     _changes: AsyncIterator[GainedClaims | LostClaims] | None = None
-    _begun: bool = field(default=False)
+    _started: bool = field(default=False)
 
     async def begin(self) -> None:
         """Take over conversations of an earlier run. Raises EngineError."""
@@ -276,9 +276,9 @@ class Takeover:
         queued = [each.delivery.id for one in found for each in _tickets(one) if each.delivery.to in bound]
         calls = limits.concurrency + sum(at_once(bound).values())
         verdict = await probation.look(
-            gained.previous, queued, limits.fatal_ends, calls, starting=not self._begun
+            gained.previous, queued, limits.fatal_ends, calls, starting=not self._started
         )
-        self._begun = True
+        self._started = True
         tickets: dict[str, tuple[Ticket, float]] = {}
         for one in found:
             if self._is_outdated(one.id, gained.claims[one.id]):

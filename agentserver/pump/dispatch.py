@@ -114,7 +114,7 @@ class TokenHolder:
         spawn: Callable[[Callable[[], Coroutine[Any, Any, None]]], None],
         hand_on: Callable[[Ticket], None],
     ) -> None:
-        self._engine, self._held = engine, held
+        self._engine, self._tokens = engine, held
         self._spawn, self._hand_on = spawn, hand_on
 
     def ask(self, delivery: Delivery) -> None:
@@ -126,7 +126,7 @@ class TokenHolder:
         while not done.is_set():
             try:
                 async with self._engine.exclusive(listener):
-                    self._held[listener] = done
+                    self._tokens[listener] = done
                     self._hand_on(ticket)
                     await done.wait()
             except EngineError as error:

@@ -137,7 +137,7 @@ class Editions:
         self.earlier: dict[str, Edition] = {}
         self.working: dict[object, str] = {}
         self._held: dict[str, list[Delivery]] = {}
-        self._rest = asyncio.Event()
+        self._idle = asyncio.Event()
 
     def _present(self, edition: Edition) -> None:
         self.rules, self.bound = edition
@@ -183,12 +183,12 @@ class Editions:
 
     def notify_rest(self) -> None:
         """Wake ``rest``: a piece of work is done, or a conversation has moved."""
-        self._rest.set()
-        self._rest = asyncio.Event()
+        self._idle.set()
+        self._idle = asyncio.Event()
 
     async def rest(self) -> None:
         """Wait until ``rested`` is called."""
-        await self._rest.wait()
+        await self._idle.wait()
 
 
 def at_once(bound: Mapping[str, Callee]) -> dict[str, int]:

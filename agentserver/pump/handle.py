@@ -71,17 +71,17 @@ class Returns:
     """Registry of running tasks, with one callback per task for any number of handles."""
 
     def __init__(self) -> None:
-        self._waiting: dict[asyncio.Task[object], WeakSet[Hands]] = {}
+        self._watchers: dict[asyncio.Task[object], WeakSet[Hands]] = {}
 
     def tell(self, hands: Hands, task: asyncio.Task[object]) -> None:
         """Call ``end_task`` of these hands, if they still exist, when the task ends."""
-        if task not in self._waiting:
-            self._waiting[task] = WeakSet()
+        if task not in self._watchers:
+            self._watchers[task] = WeakSet()
             task.add_done_callback(self._end_task)
-        self._waiting[task].add(hands)
+        self._watchers[task].add(hands)
 
     def _end_task(self, task: asyncio.Task[object]) -> None:
-        for hands in self._waiting.pop(task):
+        for hands in self._watchers.pop(task):
             hands.end_task(task)
 
 
@@ -98,22 +98,22 @@ class Hands:
         delivered: places of events that were delivered before and not acknowledged.
     """
 
-    __slots__ = ("__weakref__", "_conversation", "_held", "_host", "_returned", "_returns", "told")
+    __slots__ = ("__weakref__", "_conversation", "_host", "_places", "_returned", "_returns", "told")
 
     def __init__(self, host: HandleHost, conversation: str, delivered: set[EventPlace]) -> None:
         self._host = host
         self._conversation = conversation
         self.told = delivered
         self._returns = host.returns
-        self._held: dict[asyncio.Task[object] | None, list[EventPlace]] = {}
+        self._places: dict[asyncio.Task[object] | None, list[EventPlace]] = {}
         self._returned: list[EventPlace] = []
 
     def give(self, event: Event) -> Event:
         """Assign an event to the current task. Returns it marked if it was delivered before."""
         task = asyncio.current_task()
-        held = self._held.get(task)
+        held = self._places.get(task)
         if held is None:
-            held = self._held[task] = []
+            held = self._places[task] = []
             if task is not None:
                 self._returns.tell(self, task)
         held.append(event.place)
@@ -125,18 +125,18 @@ class Hands:
         """Acknowledge the events of the current task, and of every task that has returned."""
         if self._returned:
             self._settle(self._returned)
-        held = self._held.get(asyncio.current_task())
+        held = self._places.get(asyncio.current_task())
         if held:
             self._settle(held)
 
     def clean(self) -> None:
         """Acknowledge everything: the gateway has left, or stops, in good order."""
-        for places in (self._returned, *self._held.values()):
+        for places in (self._returned, *self._places.values()):
             self._settle(places)
 
     def drop(self) -> None:
         """Forget everything: the gateway wants no redelivery."""
-        for places in (self._returned, *self._held.values()):
+        for places in (self._returned, *self._places.values()):
             places.clear()
         self.told.clear()
 
@@ -148,7 +148,7 @@ class Hands:
 
     def end_task(self, task: asyncio.Task[object]) -> None:
         """Note the end of a task."""
-        places = self._held.pop(task, [])
+        places = self._places.pop(task, [])
         if not places or task.cancelled():
             return
         error = task.exception()
@@ -179,10 +179,10 @@ class ServerHandle:
         "_conversation",
         "_hands",
         "_host",
-        "_left",
         "_over",
         "_principal",
         "_progress",
+        "_was_left",
         "latest",
     )
 
@@ -197,7 +197,7 @@ class ServerHandle:
         self._asked: dict[str, list[AnswerStream]] = {}
         self.latest = UNDECIDED
         self._progress: ProgressQueue | None = None  # most have no reader, and it takes 2 kB
-        self._over = self._left = False
+        self._over = self._was_left = False
 
     @property
     def id(self) -> str:
@@ -268,7 +268,7 @@ class ServerHandle:
         return self._host.make_outside(self._principal, self._conversation, data, to, own)
 
     async def _hand_in(self, outside: OutsideMessage) -> SubmitResult:
-        if self._left:
+        if self._was_left:
             raise RuntimeError("the handle was detached: resume the conversation")
         self._hands.acknowledge_returned()
         return await self._host.submit(self._principal, self._conversation, outside)
@@ -386,7 +386,7 @@ class ServerHandle:
 
     def detach(self) -> None:
         """Leave without closing the conversation: later events are kept until its principal resumes it."""
-        self._left = True
+        self._was_left = True
         self._hands.clean()
         self._host.detach(self._conversation)
 

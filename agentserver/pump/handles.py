@@ -71,14 +71,14 @@ class Handles:
         self._engine, self._clock = engine, clock
         self._receiver = receiver
         self.owners = owners
-        self._told: dict[str, set[EventPlace]] = {}
+        self._delivered: dict[str, set[EventPlace]] = {}
         self._stopped = False
         self._returns = Returns()
         self.known: dict[str, ServerHandle] = {}
 
     def open(self, principal: str, conversation: str) -> ServerHandle:
         """Return a handle for a conversation that no gateway holds."""
-        delivered = self._told.pop(conversation, set())
+        delivered = self._delivered.pop(conversation, set())
         handle = self.known[conversation] = ServerHandle(self, principal, conversation, delivered)
         return handle
 
@@ -152,7 +152,7 @@ class Handles:
 
     def finish(self, conversation: str) -> None:
         """Finish the handle of a closed conversation: its gateway keeps it until it has the last events."""
-        self._told.pop(conversation, None)
+        self._delivered.pop(conversation, None)
         handle = self.known.get(conversation)
         if handle is not None:
             handle.finish()
@@ -241,7 +241,7 @@ class Handles:
         handle = self.known.pop(conversation, None)
         if handle is not None:
             if handle.told and not handle.over:
-                self._told[conversation] = handle.told
+                self._delivered[conversation] = handle.told
             handle.finish()
 
     async def close(self, conversation: str) -> None:
@@ -252,7 +252,7 @@ class Handles:
     def abandon(self, conversation: str) -> None:
         """Discard the events of a conversation for its principal."""
         self._engine.abandon(conversation)
-        self._told.pop(conversation, None)
+        self._delivered.pop(conversation, None)
 
 
 def _repeat_result(receipt: Receipt, outside: OutsideMessage) -> SubmitResult:
@@ -284,7 +284,7 @@ class Views:
         self._engine = engine
         self._handles, self._watches, self._miss = handles, watches, miss
         self.known: dict[str, Conversation] = {}
-        self._gone: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
+        self._closed: asyncio.Queue[tuple[str, bool]] = asyncio.Queue()
         self._unread: dict[str, bool] = {}  # with whether a person is asked
         self._missed = asyncio.Event()
 
@@ -313,7 +313,7 @@ class Views:
     async def _follow_moves(self) -> None:
         """Keep showing conversations that moved to another process."""
         while True:
-            conversation, asks = await self._gone.get()
+            conversation, asks = await self._closed.get()
             await self._see(News(conversation, UNDECIDED, asks=asks))
 
     async def _show_again(self, wake: Callable[[], None]) -> None:
@@ -409,4 +409,4 @@ class Views:
         """
         for conversation, asks in lost.items():
             if asks or self._looked_at(conversation):
-                self._gone.put_nowait((conversation, asks))
+                self._closed.put_nowait((conversation, asks))

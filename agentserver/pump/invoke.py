@@ -276,7 +276,7 @@ class Teller:
         self._loop = loop
         self._redact = redact
         self._steady = steady
-        self._left = float(BURST)
+        self._budget = float(BURST)
         self._at = steady()
 
     def __call__(self, text: str) -> None:
@@ -306,11 +306,11 @@ class Teller:
 
     def _spend(self) -> bool:
         now = self._steady()
-        self._left = min(float(BURST), self._left + (now - self._at) * RATE)
+        self._budget = min(float(BURST), self._budget + (now - self._at) * RATE)
         self._at = now
-        if self._left < 1:
+        if self._budget < 1:
             return False
-        self._left -= 1
+        self._budget -= 1
         return True
 
 

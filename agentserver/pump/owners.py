@@ -261,7 +261,7 @@ class Arrivals:
 
     def __init__(self, engine: Engine, deciding: RequestDecider) -> None:
         self._engine, self._deciding = engine, deciding
-        self._alone = KeyedLock()
+        self._lock = KeyedLock()
         self._fates: dict[str, Fate] = {}
 
     async def take(self) -> None:
@@ -275,14 +275,14 @@ class Arrivals:
 
     async def _deal(self, arrival: Arrival, room: asyncio.Semaphore) -> None:
         """Decide one arrival, in order within its conversation."""
-        await self._alone.enter(arrival.conversation)
+        await self._lock.enter(arrival.conversation)
         try:
             fate = await self._decide(arrival)
             if fate is not None:
                 self._remember(arrival.id, fate)
                 self._engine.settle(arrival, fate)
         finally:
-            self._alone.leave(arrival.conversation)
+            self._lock.leave(arrival.conversation)
             room.release()
 
     async def _decide(self, arrival: Arrival) -> Fate | None:

@@ -57,7 +57,7 @@ class OffloadedParser:
     def __init__(self, editions: Editions) -> None:
         self._editions = editions
         self._free = THREADS
-        self._waiting: Rounds[asyncio.Future[None]] = Rounds()
+        self._waiters: Rounds[asyncio.Future[None]] = Rounds()
 
     async def parse_outside(
         self, principal: str, conversation: str, outside: OutsideMessage
@@ -99,7 +99,7 @@ class OffloadedParser:
             self._free -= 1
             return
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.put(principal, conversation, turn)
+        self._waiters.put(principal, conversation, turn)
         try:
             await turn
         except asyncio.CancelledError:
@@ -109,8 +109,8 @@ class OffloadedParser:
 
     def _leave(self) -> None:
         """Admit the next waiting caller that has not given up."""
-        while self._waiting:
-            turn = self._waiting.take()
+        while self._waiters:
+            turn = self._waiters.take()
             if not turn.done():
                 turn.set_result(None)
                 return

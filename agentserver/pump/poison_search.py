@@ -77,7 +77,7 @@ class Probation:
         self._marks = marks
         self._hand_on = hand_on
         self._suspects: deque[Ticket] = deque()
-        self._others: list[Ticket] = []
+        self._queued: list[Ticket] = []
         self._out: dict[str, Delivery] = {}
         self._holding = False
         self._now: str | None = None
@@ -121,7 +121,7 @@ class Probation:
     def put(self, ticket: Ticket) -> None:
         """Pass a delivery on, or hold it while there are suspects."""
         if self._holding:
-            self._others.append(ticket)
+            self._queued.append(ticket)
         else:
             self._out[ticket.delivery.id] = ticket.delivery
             self._hand_on(ticket)
@@ -147,7 +147,7 @@ class Probation:
         self._suspects = deque(
             one for one in self._suspects if one.delivery.conversation not in conversations
         )
-        self._others = [one for one in self._others if one.delivery.conversation not in conversations]
+        self._queued = [one for one in self._queued if one.delivery.conversation not in conversations]
         self._out = {key: one for key, one in self._out.items() if one.conversation not in conversations}
         if self._holding:
             self._run_next()
@@ -163,7 +163,7 @@ class Probation:
             self._hand_on(suspect)
             return
         self._holding, self._now = False, None
-        others, self._others = self._others, []
+        others, self._queued = self._queued, []
         for ticket in others:
             self.put(ticket)
 

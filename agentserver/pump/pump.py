@@ -132,7 +132,7 @@ class Pump:
     ) -> None:
         self._editions = editions = Editions(rules, bound)
         self._engine, self._clock = engine, clock
-        self._waiting = PendingApprovals(rules.blueprint.approval_time, hooks.approver, hooks.answers)
+        self._approvals = PendingApprovals(rules.blueprint.approval_time, hooks.approver, hooks.answers)
         self._parser = OffloadedParser(editions)
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or NoMarks()
@@ -192,7 +192,7 @@ class Pump:
         """Make the queues of deliveries, and the copies of conversations at work."""
         self._verdicts = verdicts
         self._digest = AuditDigest()
-        self._waiting.sums = self._sums = SumKeeper(self._engine, self._clock, editions, self._live)
+        self._approvals.sums = self._sums = SumKeeper(self._engine, self._clock, editions, self._live)
         self._accounts = Accounts(self._limits)
         self.alarms = Alarms(self._time, self._engine)
         self._queue = RunQueue()
@@ -202,7 +202,7 @@ class Pump:
         self._probation = Probation(self._marks, self._schedule.put)
         self._put = (self._probation if self._marked else self._schedule).put
         self._parsed = ParsedPayloads()
-        storage, bounds = (self._engine, self._claims), (self._accounts, self._waiting)
+        storage, bounds = (self._engine, self._claims), (self._accounts, self._approvals)
         work, turns = (self._live, self._parsed, editions), (self._queue, self._schedule, self._probation)
         self._copies = Copies(
             storage, work, bounds, turns, self._invoker.cancel, self.alarms, self._show_moved
@@ -221,7 +221,7 @@ class Pump:
         self.reloads = Reloads(
             editions,
             (self._live, self._steps.alone, self._parsed),
-            (self._accounts, self._waiting, self._schedule),
+            (self._accounts, self._approvals, self._schedule),
             self._dispatcher,
             self._spawn,
         )
@@ -265,7 +265,7 @@ class Pump:
     def _start_helpers(self) -> None:
         for number in range(self._limits.concurrency):
             start_errand(self._tasks, f"takes deliveries, number {number}", EndEffect.SERVER, self._work)
-        views, waiting = self.entrance.views, self._waiting
+        views, waiting = self.entrance.views, self._approvals
         parts = self._live, self._engine, self._boundary, self._time
         sweeping = partial(sweep, *parts, lambda: self._limits.idle)
         start_helper(self._tasks, "closes idle conversations", EndEffect.RESTART, sweeping)
@@ -394,11 +394,11 @@ class Pump:
 
     def approvals(self) -> tuple[Approval, ...]:
         """Return the messages that wait for a person, here or remote, oldest first."""
-        return self._waiting.oldest(self.entrance.views.approvals())
+        return self._approvals.oldest(self.entrance.views.approvals())
 
     def held_approvals(self) -> tuple[Approval, ...]:
         """Return the messages that wait for a person in conversations of this process, oldest first."""
-        return self._waiting.oldest()
+        return self._approvals.oldest()
 
     async def answer(self, conversation: str, answered: ApprovalAnswer) -> bool:
         """Commit a person's answer. Returns False if no approval, or another message, waits for it."""
@@ -502,7 +502,7 @@ class Pump:
             outcome.asked
             or conversation.timers
             or conversation.ledger
-            or self._waiting.known
+            or self._approvals.known
             or self.alarms.known
         ):
             self._note_waiting(outcome)
@@ -532,7 +532,7 @@ class Pump:
 
     def _note_waiting(self, outcome: Outcome) -> None:
         """Note what waits for a person, for its time, or for a verdict."""
-        self._waiting.record(outcome)
+        self._approvals.record(outcome)
         self.alarms.note(outcome.conversation)
         self._verdicts.record(outcome)
 

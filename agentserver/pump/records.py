@@ -116,10 +116,10 @@ class RecordStream:
 class RecordReader:
     """Bounded queue between the stream and one task that reads it."""
 
-    __slots__ = ("_bytes", "_finished", "_stirred", "_waiting")
+    __slots__ = ("_bytes", "_finished", "_queued", "_stirred")
 
     def __init__(self) -> None:
-        self._waiting: deque[Records | RecordGap] = deque()
+        self._queued: deque[Records | RecordGap] = deque()
         self._bytes = 0
         self._stirred = asyncio.Event()
         self._finished = False
@@ -127,25 +127,25 @@ class RecordReader:
     @property
     def size(self) -> tuple[int, int]:
         """Items that wait, and the bytes of their messages."""
-        return len(self._waiting), self._bytes
+        return len(self._queued), self._bytes
 
     def put(self, records: Records) -> None:
         """Queue the records of a step, or count them as missed if the queue is full."""
         size = _size(records)
-        if len(self._waiting) >= STEPS or (self._waiting and self._bytes + size > BYTES):
+        if len(self._queued) >= STEPS or (self._queued and self._bytes + size > BYTES):
             self.miss()
             return
         self._bytes += size
-        self._waiting.append(records)
+        self._queued.append(records)
         self._stirred.set()
 
     def miss(self) -> None:
         """Count a missed step at its place in the queue."""
-        last = self._waiting[-1] if self._waiting else None
+        last = self._queued[-1] if self._queued else None
         if isinstance(last, RecordGap):
-            self._waiting[-1] = RecordGap(last.missed + 1)
+            self._queued[-1] = RecordGap(last.missed + 1)
         else:
-            self._waiting.append(RecordGap(1))
+            self._queued.append(RecordGap(1))
         self._stirred.set()
 
     def finish(self) -> None:
@@ -155,12 +155,12 @@ class RecordReader:
 
     async def next_item(self) -> Records | RecordGap | None:
         """Return the next item; None at the end."""
-        while not self._waiting:
+        while not self._queued:
             if self._finished:
                 return None
             self._stirred.clear()
             await self._stirred.wait()
-        item = self._waiting.popleft()
+        item = self._queued.popleft()
         if not isinstance(item, RecordGap):
             self._bytes -= _size(item)
         return item

@@ -279,14 +279,14 @@ class Door:
     """
 
     def __init__(self) -> None:
-        self._waiting: Rounds[asyncio.Future[None]] = Rounds()
+        self._waiters: Rounds[asyncio.Future[None]] = Rounds()
         self._entering = 0
         self._opening = False
         self.alone = KeyedLock()
 
     async def enter(self, principal: str, conversation: str) -> None:
         """Wait for admission."""
-        if self._entering < ARRIVALS and not self._waiting.count:
+        if self._entering < ARRIVALS and not self._waiters.count:
             self._entering += 1
             try:
                 await turn()
@@ -294,7 +294,7 @@ class Door:
                 self._entering -= 1
             return
         waiting = asyncio.get_running_loop().create_future()
-        self._waiting.put(principal, conversation, waiting)
+        self._waiters.put(principal, conversation, waiting)
         self._open_soon()
         await waiting
 
@@ -307,10 +307,10 @@ class Door:
         """Admit the next callers that have not given up."""
         self._opening = False
         room = ARRIVALS
-        while room and self._waiting.count:
-            waiting = self._waiting.take()
+        while room and self._waiters.count:
+            waiting = self._waiters.take()
             if not waiting.done():
                 waiting.set_result(None)
                 room -= 1
-        if self._waiting.count:
+        if self._waiters.count:
             self._open_soon()

@@ -121,31 +121,31 @@ class Backlog(Stream):
         read: reads the next events after a place from the engine; None once it is closed.
     """
 
-    __slots__ = ("_away", "_bytes", "_read", "_reading")
+    __slots__ = ("_bytes", "_read", "_reading", "_unread")
 
     def __init__(self, read: Read) -> None:
         super().__init__()
         self._read = read
         self._reading = asyncio.Lock()
-        self._away: deque[UnreadEvent] = deque()  # behind all that is held whole
+        self._unread: deque[UnreadEvent] = deque()  # behind all that is held whole
         self._bytes = 0
 
     @property
     def size(self) -> tuple[int, int, int]:
         """Events that are held, bytes of their messages, and places of others."""
-        return len(self._events), self._bytes, len(self._away)
+        return len(self._events), self._bytes, len(self._unread)
 
     def put_back(self, events: Iterable[Event | UnreadEvent]) -> None:
         """Add events again."""
         for event in events:
             if isinstance(event, UnreadEvent) or not self._room(event):
-                self._away.append(UnreadEvent(event.place, event.request, event.redelivered))
+                self._unread.append(UnreadEvent(event.place, event.request, event.redelivered))
             else:
                 self._hold(event)
         self._stirred.set()
 
     def _room(self, event: Event) -> bool:
-        if self._away or len(self._events) >= EVENTS:
+        if self._unread or len(self._events) >= EVENTS:
             return False
         return not self._events or self._bytes + weight(event) <= BYTES
 
@@ -156,7 +156,7 @@ class Backlog(Stream):
     async def get(self) -> Event | None:
         """Return the next event; None at the end. Raises EngineError if it cannot be read at present."""
         while (event := self.next_there()) is None:
-            if self._away:
+            if self._unread:
                 await self.fetch()
             elif self._ended:
                 return None
@@ -168,22 +168,22 @@ class Backlog(Stream):
     async def fetch(self) -> bool:
         """Read the next events, unless some are held. Returns whether any wait. Raises EngineError."""
         async with self._reading:
-            if self._away and not self._events:
+            if self._unread and not self._events:
                 await self._fetch()
         return not self.is_drained()
 
     async def _fetch(self) -> None:
-        first, latest = self._away[0].place, max(self._away[0].place, self._away[-1].place)
+        first, latest = self._unread[0].place, max(self._unread[0].place, self._unread[-1].place)
         page = await self._read(EventPlace(first.version, first.position - 1))
         if page is None:  # the server has stopped: it is told again
-            self._away.clear()
+            self._unread.clear()
             return
         found = {event.place: event for event in page}
         if page:
             latest = page[-1].place
         removed = 0
-        while self._away and first <= self._away[0].place <= latest:
-            place = self._away.popleft()
+        while self._unread and first <= self._unread[0].place <= latest:
+            place = self._unread.popleft()
             event = found.get(place.place)
             if event is None:
                 removed += 1
@@ -212,13 +212,13 @@ class Backlog(Stream):
         return [event for event in events if event.request == request]
 
     def _take_all(self) -> list[Event | UnreadEvent]:
-        events = [*self.rest(), *self._away]
-        self._away.clear()
+        events = [*self.rest(), *self._unread]
+        self._unread.clear()
         return events
 
     def is_drained(self) -> bool:
         """Return whether no event waits."""
-        return not self._events and not self._away
+        return not self._events and not self._unread
 
 
 WAITING: Final = 64

@@ -41,14 +41,14 @@ class Timekeeper:
     def __init__(self, clock: Clock, engine: Engine) -> None:
         self._clock, self._engine = clock, engine
         self._calendar = Calendar()
-        self._kept = Calendar()
+        self._stored_calendar = Calendar()
         self._steady = clock.steady()
 
     async def begin(self) -> None:
         """Load the calendar of earlier servers."""
-        self._calendar = self._kept = await self._engine.calendar()
+        self._calendar = self._stored_calendar = await self._engine.calendar()
         self._steady = self._clock.steady()
-        await self._turn(self._kept.resume(self._clock.moment().now))
+        await self._turn(self._stored_calendar.resume(self._clock.moment().now))
 
     async def look(self) -> float:
         """Return the present time, and record a jump of the clock."""
@@ -77,14 +77,14 @@ class Timekeeper:
             at, to = calendar.jumps[-1]
             logger.error("the clock jumped from %.0f to %.0f: deadlines are extended by the jump", at, to)
         self._calendar = calendar
-        last, recorded = calendar.last or 0.0, self._kept.last or 0.0
+        last, recorded = calendar.last or 0.0, self._stored_calendar.last or 0.0
         if jumped or abs(last - recorded) >= KEPT_EVERY:
             try:
                 await self._engine.keep_calendar(calendar)
             except EngineError as error:
                 logger.error("the time cannot be kept: %s", error)  # noqa: TRY400 - the text says it all
             else:
-                self._kept = calendar
+                self._stored_calendar = calendar
 
 
 TOGETHER: Final = 100

@@ -291,7 +291,7 @@ class Keepers(Generic[T]):
         self.handlers: dict[str, Handler] = {}
         self._open: list[EditionKeeper[T]] = []
         self._lost = asyncio.Event()
-        self._why: BaseException | None = None
+        self._cause: BaseException | None = None
         self._retiring: set[asyncio.Task[None]] = set()
 
     async def open(self, enter: Callable[[AsyncExitStack], Coroutine[Any, Any, T]]) -> T:
@@ -302,14 +302,14 @@ class Keepers(Generic[T]):
         return opened
 
     def _lose(self, reason: BaseException | None) -> None:
-        self._why = reason
+        self._cause = reason
         self._lost.set()
 
     async def watch(self) -> None:
         """Raise once a need of an edition is lost without being closed; returns for an unknown reason."""
         await self._lost.wait()
-        if self._why is not None:
-            raise self._why
+        if self._cause is not None:
+            raise self._cause
 
     async def drop(self) -> None:
         """Close the resources of the newest edition, which is not used."""

@@ -110,18 +110,18 @@ class RunningTurns:
     """
 
     def __init__(self, find_turn: Callable[[str, str], KnownTurn | None]) -> None:
-        self._kept = find_turn
-        self._begun: dict[tuple[str, str], KnownTurn] = {}
+        self._find_turn = find_turn
+        self._known: dict[tuple[str, str], KnownTurn] = {}
 
     def span(self, delivery: Delivery, own: bytes) -> bytes:
         """Return the id of the span of a delivery to an agent; ``own`` is the one of a first delivery."""
         key = delivery.request, delivery.thread
-        begun = self._begun.get(key) or self._kept(*key)
+        begun = self._known.get(key) or self._find_turn(*key)
         if begun is None or begun.caller == delivery.origin:
             begun = KnownTurn(own, delivery.origin)
-        self._begun[key] = begun
-        if len(self._begun) > TURNS:
-            del self._begun[next(iter(self._begun))]
+        self._known[key] = begun
+        if len(self._known) > TURNS:
+            del self._known[next(iter(self._known))]
         return begun.id
 
 

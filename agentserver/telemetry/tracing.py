@@ -197,7 +197,7 @@ class _RunningCompletion:
         self.model, self.request, self.outcome = model, request, _Outcome()
         self.above, self.own = get_current_span().get_span_context(), os.urandom(8)
         self.sampled = self.above.is_valid and self.above.trace_flags.sampled
-        self._asked = completer
+        self._completer = completer
 
     def __enter__(self) -> Self:
         self._token = contexts.attach(_make_context(self.above, self.own)) if self.sampled else None
@@ -210,7 +210,7 @@ class _RunningCompletion:
         self.outcome.error = error
         if self._token is not None:
             contexts.detach(self._token)
-        self._asked.finish(self, time.monotonic() - self._since)
+        self._completer.finish(self, time.monotonic() - self._since)
 
 
 def _provider(backend: Backend | None) -> str:

@@ -173,13 +173,13 @@ class UnscriptedListener:
     """Listener that a test must not call."""
 
     def __init__(self, name: str, reason: str, faults: list[AssertionError]) -> None:
-        self._name, self._why, self._faults = name, reason, faults
+        self._name, self._reason, self._faults = name, reason, faults
 
     async def __call__(self, payload: Any, metadata: HandlerMetadata) -> HandlerResult:
         """Fail and name the missing argument."""
         del payload, metadata
         missing = f'give organism(..., scripted={{"{self._name}": [...]}})'
-        fault = AssertionError(f"{self._name} {self._why}: {missing}")
+        fault = AssertionError(f"{self._name} {self._reason}: {missing}")
         self._faults.append(fault)
         raise fault
 

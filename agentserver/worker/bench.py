@@ -266,7 +266,7 @@ class ServerCompleter:
     codecs: Codecs
     bounds: Bounds
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    _waiting: dict[int, asyncio.Future[QuestionAnswer]] = field(default_factory=dict)
+    _futures: dict[int, asyncio.Future[QuestionAnswer]] = field(default_factory=dict)
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     _telling: asyncio.Future[None] | None = None
 
@@ -300,12 +300,12 @@ class ServerCompleter:
 
     async def ask(self, question: Question) -> QuestionAnswer:
         """Send a question to the server and wait for its answer."""
-        self._waiting[question.number] = asyncio.get_running_loop().create_future()
+        self._futures[question.number] = asyncio.get_running_loop().create_future()
         try:
             await self.write(question)
-            return await self._waiting[question.number]
+            return await self._futures[question.number]
         finally:
-            del self._waiting[question.number]
+            del self._futures[question.number]
 
     def tell(self, text: str) -> None:
         """Send a line of progress, from any thread. It is dropped while an earlier one is being sent."""
@@ -319,7 +319,7 @@ class ServerCompleter:
 
     def deliver(self, answer: QuestionAnswer) -> None:
         """Deliver an answer."""
-        waiting = self._waiting.get(answer.number)
+        waiting = self._futures.get(answer.number)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 

@@ -195,7 +195,7 @@ class _Watch:
     name: str
     scratch: Scratch
     isolation: CommandIsolation
-    _told: bool = False
+    _is_told: bool = False
 
     async def watch(self, group: int) -> None:
         """Kill a program and its children when it exceeds its disk limit."""
@@ -211,8 +211,8 @@ class _Watch:
     def _look(self, group: int) -> str:
         with suppress(FileNotFoundError, ProcessLookupError):
             self.scratch.adopt(group)
-            if not (self.scratch.bounded or self._told) and _has_become(group):
-                self._told = True
+            if not (self.scratch.bounded or self._is_told) and _has_become(group):
+                self._is_told = True
                 logger.warning("%s", f"the disk limit of {self.name} is measured: {UNBOUNDED}")
         return self.scratch.breach(
             self.isolation.disk, *(_members(group) if self.isolation.fork else (group,))

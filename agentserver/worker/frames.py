@@ -483,30 +483,30 @@ class FrameReader:
     values: int = VALUES
 
     def __post_init__(self) -> None:
-        self._held = bytearray()
+        self._buffer = bytearray()
         self._limits = JsonLimits(bytes=self.longest, values=self.values, members=MEMBERS)
 
     def feed(self, data: bytes | memoryview) -> None:
         """Append bytes. Call ``next`` until it returns None before reading more."""
-        self._held += data
+        self._buffer += data
 
     @property
     def holds(self) -> bool:
         """True when there are bytes of a frame that ``next`` has not given."""
-        return bool(self._held)
+        return bool(self._buffer)
 
     def take_frame(self) -> Frame | None:
         """Take the oldest complete frame. Raises FrameError, after which the stream is unusable."""
-        if len(self._held) < HEAD:
+        if len(self._buffer) < HEAD:
             return None
-        length = int.from_bytes(self._held[:HEAD], "big")
+        length = int.from_bytes(self._buffer[:HEAD], "big")
         if length > self.longest:
             raise FrameError(f"a frame of {length} bytes, where {self.longest} are allowed")
         end = HEAD + length
-        if len(self._held) < end:
+        if len(self._buffer) < end:
             return None
-        text = bytes(self._held[HEAD:end])
-        del self._held[:end]
+        text = bytes(self._buffer[HEAD:end])
+        del self._buffer[:end]
         return read_frame(_FRAMES, text, self._limits)
 
 

@@ -84,21 +84,21 @@ class Worker:
     def __post_init__(self, end: socket.socket, longest: int) -> None:
         self._channel = FrameSocket(end, longest, self._hear)
         self._follow_call: list[Heard] = []
-        self._waiting: asyncio.Future[None] | None = None
+        self._waiter: asyncio.Future[None] | None = None
         self._began = 0, 0.0
 
     def _hear(self, frame: Heard) -> None:
         self._channel.rest()
         self._follow_call.append(frame)
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def read(self) -> frames.Frame:
         """Read the next frame. Raises WorkerError at the end of the process, and for an invalid frame."""
         if not self._follow_call:
-            self._waiting = asyncio.get_running_loop().create_future()
+            self._waiter = asyncio.get_running_loop().create_future()
             self._channel.listen()
-            await self._waiting
+            await self._waiter
         frame = self._follow_call.pop()
         if isinstance(frame, FrameError):
             raise WorkerError(f"it sent {frame}")
@@ -209,9 +209,9 @@ class Workers:
     _idle: list[Worker] = field(default_factory=list)
     _all: set[Worker] = field(default_factory=set)
     _busy: set[Worker] = field(default_factory=set)
-    _left: list[asyncio.Task[Worker]] = field(default_factory=list)
+    _ending: list[asyncio.Task[Worker]] = field(default_factory=list)
     _failures: int = 0
-    _why: str = ""
+    _failure: str = ""
     _dead: str = ""
     _measured: bool = False
 
@@ -258,7 +258,7 @@ class Workers:
     @property
     def futile(self) -> str:
         """Reason of the last failed start when no worker is left; empty while there are some, or may be."""
-        return self._dead or (self._why if self._failures and not self._all else "")
+        return self._dead or (self._failure if self._failures and not self._all else "")
 
     async def _fail(self, reason: str) -> None:
         """End all workers and start none again: nothing would hold them to their limits."""
@@ -317,11 +317,11 @@ class Workers:
         """
         if self._dead:
             raise WorkerError(self._dead)
-        starting = self._left.pop() if self._left else self._await_start()
+        starting = self._ending.pop() if self._ending else self._await_start()
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            self._left.append(starting)
+            self._ending.append(starting)
             self._run_errand("keeps a worker", partial(self._leave, starting))
             raise
 
@@ -333,8 +333,8 @@ class Workers:
         worker = None
         with suppress(WorkerError):  # it is logged
             worker = await starting
-        if starting in self._left:
-            self._left.remove(starting)
+        if starting in self._ending:
+            self._ending.remove(starting)
             if worker is not None:
                 await self._keep(worker)
 
@@ -378,14 +378,14 @@ class Workers:
     async def _start(self) -> Worker:
         """Start a worker up to its first call. Raises WorkerError on failure."""
         if self._failures >= FUTILE:
-            raise WorkerError(f"further starts are given up: {FUTILE} did not start: {self._why}")
+            raise WorkerError(f"further starts are given up: {FUTILE} did not start: {self._failure}")
         worker = await self._spawn()
         ready = False
         try:
             with anyio.fail_after(START):
                 ready = await self._await_ready(worker)
         except (WorkerError, TimeoutError) as error:
-            self._why = str(error) or f"it was not ready after {START:g} s"
+            self._failure = str(error) or f"it was not ready after {START:g} s"
         finally:
             if not ready:
                 await self._bury(worker)
@@ -393,15 +393,17 @@ class Workers:
             self._failures = 0
             return worker
         self._failures += 1
-        logger.error("a worker of %s does not start: %s", self._name, self._why)
-        raise WorkerError(self._why)
+        logger.error("a worker of %s does not start: %s", self._name, self._failure)
+        raise WorkerError(self._failure)
 
     async def _await_ready(self, worker: Worker) -> bool:
         """Let a process come so far that it takes calls; False when it does not. Raises WorkerError."""
         await worker.write(self.plan.first(None if worker.scratch is None else worker.scratch.path))
         answer = await worker.read()
         if not isinstance(answer, frames.ReadyFrame):
-            self._why = answer.detail if isinstance(answer, frames.FailedFrame) else "it spoke out of turn"
+            self._failure = (
+                answer.detail if isinstance(answer, frames.FailedFrame) else "it spoke out of turn"
+            )
             return False
         if worker.scratch is not None:
             try:

@@ -193,7 +193,7 @@ class CallDesk:
     def __init__(self, silences: Silences = Silences()) -> None:
         self._silences = silences
         self._lines: dict[str, _Line] = {}
-        self._held: dict[str, HeldCall] = {}
+        self._calls: dict[str, HeldCall] = {}
         self._over: dict[str, tuple[str, str, str]] = {}
         self._heard: dict[tuple[str, str], _HeardWorker] = {}
 
@@ -246,7 +246,7 @@ class CallDesk:
                 worker.set_result(call)
                 return
         line.calls.append(call)
-        working = any(each.listener == call.listener for each in self._held.values())
+        working = any(each.listener == call.listener for each in self._calls.values())
         recent = asyncio.get_running_loop().time() - line.seen < self._silences.lost
         if not (line.lonely or working or recent):
             line.lonely = True
@@ -257,7 +257,7 @@ class CallDesk:
         if call in line.calls:
             line.calls.remove(call)
         if call.key:
-            del self._held[call.key]
+            del self._calls[call.key]
             self._over[call.key] = call.listener, call.worker, reason
             while len(self._over) > REMEMBERED:
                 del self._over[next(iter(self._over))]
@@ -302,7 +302,7 @@ class CallDesk:
             if not one.waiting and here - one.seen > FORGOTTEN:
                 del self._heard[key]
         offset, patience = now - here, self._silences.lost
-        held = Counter((call.listener, call.worker) for call in self._held.values())
+        held = Counter((call.listener, call.worker) for call in self._calls.values())
         return [
             WorkerState(
                 listener,
@@ -331,7 +331,7 @@ class CallDesk:
 
     def _give(self, call: HeldCall, worker: str) -> GivenFrame:
         frame = call.give(worker, partial(self._give_back, call))
-        self._held[call.key] = call
+        self._calls[call.key] = call
         return frame
 
     def _give_back(self, call: HeldCall) -> None:
@@ -339,14 +339,14 @@ class CallDesk:
         logger.warning(
             "a worker of %s has taken a call and does not begin: it is offered again", call.listener
         )
-        del self._held[call.key]
+        del self._calls[call.key]
         self._over[call.key] = call.listener, call.worker, "the call was given to another worker"
         call.key = ""
         self._offer(call)
 
     def find(self, listener: str, worker: str, key: str) -> HeldCall:
         """Find the call that a worker holds. Raises UnwantedError with the reason for an unknown key."""
-        call = self._held.get(key)
+        call = self._calls.get(key)
         if call is not None and (call.listener, call.worker) == (listener, worker):
             self._hear(listener, worker)
             if call.over.done():

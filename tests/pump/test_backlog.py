@@ -200,7 +200,7 @@ async def test_a_holder_that_never_read_reads_everything_and_acknowledges_it(kin
         assert not any(event.redelivered for event in events)
         assert engine.reads <= away // AT_ONCE + 1
         handle.detach()
-        await wait_until(lambda: kind == "memory" or not (engine._left or engine._writing))
+        await wait_until(lambda: kind == "memory" or not (engine._acknowledged or engine._writing))
         assert [event async for event in engine.outbox(handle.id)] == []
 
 

@@ -164,12 +164,12 @@ async def test_a_stop_waits_for_nobody_and_keeps_the_message(drain):
     async with desk((listener("a"), handler), engine=engine, drain=drain) as d:
         await d.send(await d.open(), Ask("x"))
         await wait_until(lambda: holding.running)
-    (kept,) = engine._kept.values()
+    (kept,) = engine._conversations.values()
     assert sum(len(thread.inbox) for thread in kept.tree.nodes.values()) == 1
     assert [record.event for record in d.records] == ["received", "sent"]
     holding.released.set()
     await wait_until(lambda: not holding.running)
-    assert engine._kept == {kept.id: kept}
+    assert engine._conversations == {kept.id: kept}
     async with desk((listener("a"), answer), engine=engine) as d:
         await wait_until(lambda: any(record.event is Event.HANDLED for record in d.records))
 

@@ -207,7 +207,7 @@ async def test_a_server_that_can_keep_nothing_stops_within_its_drain_whoever_wai
         tasks.start_soon(close)
         await closing.wait()
         assert (await left.send(d.markup(Ask("y")), "a")).code == "unkept"
-    assert handle.id in engine._kept
+    assert handle.id in engine._conversations
 
 
 async def test_handlers_stop_once_the_drain_ends_and_nothing_can_be_stored():
@@ -272,7 +272,7 @@ async def test_a_commit_reported_after_its_conversation_was_lost_and_regained_re
         await wait_until(lambda: one.pump._accounts.rest.is_set() and runs)
         await asyncio.sleep(0.05)
         assert runs == ["x"]
-        assert one.pump._live[handle.id] == engine._kept[handle.id]
+        assert one.pump._live[handle.id] == engine._conversations[handle.id]
 
 
 @pytest.mark.parametrize("prompt", [True, False])
@@ -307,7 +307,7 @@ async def test_however_conversations_move_every_request_is_answered_once_and_not
         for _ in range(200):
             storage.move(random.choice(handles).id, random.choice("abc"))
             await asyncio.sleep(random.random() * 0.003)
-        kept = storage.kept._kept
+        kept = storage.kept._conversations
         await wait_until(lambda: not [one for one in kept.values() if one.requests])
         await wait_until(lambda: all(one.pump._accounts.rest.is_set() for one in desks))
         nothing = {"a": (0, 0), "b": (0, 0)}  # a handler whose conversation has gone may be ending yet
@@ -315,7 +315,7 @@ async def test_however_conversations_move_every_request_is_answered_once_and_not
         for one, engine in zip(desks, engines, strict=True):
             assert all(engine.current_claim(key) == one.pump._claims[key] for key in one.pump._live)
             assert all(one.pump._live[key] == kept[key] for key in one.pump._live)
-    left = storage.kept._left.waiting.values()
+    left = storage.kept._events.waiting.values()
     replies = [event for each in left for event in each.values() if type(event) is Reply]
     assert len(replies) == len(handles)
 

@@ -47,7 +47,7 @@ async def kill_shop(path, *pairs):
 async def remaining_deliveries(d, key):
     """List deliveries for the resumer of a conversation, as the engine has them once it is idle."""
     await asyncio.sleep(0)
-    await wait_until(lambda: not d.pump._engine._left and not d.pump._engine._writing)
+    await wait_until(lambda: not d.pump._engine._acknowledged and not d.pump._engine._writing)
     return [event async for event in d.pump._engine.outbox(key)]
 
 
@@ -190,7 +190,7 @@ async def test_unfinished_deliveries_of_a_cancelled_task_are_repeated_and_marked
         assert reply == seen[0]._replace(redelivered=True)
         assert not done.redelivered, "nobody had it"
         again.detach()
-        assert d.pump._handles._told == {}
+        assert d.pump._handles._delivered == {}
 
 
 async def test_unfinished_deliveries_of_a_failed_task_are_repeated(tmp_path, caplog):
@@ -265,7 +265,7 @@ async def test_closing_drops_the_account_of_deliveries():
         handle = await d.open()
         await ask(d, handle)
         await handle.close()
-        assert (d.pump._handles._told, d.pump._handles.known) == ({}, {})
+        assert (d.pump._handles._delivered, d.pump._handles.known) == ({}, {})
         assert handle.told == set()
 
 

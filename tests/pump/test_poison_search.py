@@ -128,7 +128,7 @@ async def left_engine():
         for text in "xyz":
             await d.send(await d.open(), Ask(text))
         await wait_until(lambda: len(d.records) == 6)
-    queued = [t.inbox[0].id for c in engine._kept.values() for t in c.tree.nodes.values() if t.inbox]
+    queued = [t.inbox[0].id for c in engine._conversations.values() for t in c.tree.nodes.values() if t.inbox]
     assert len(queued) == 3
     return engine, queued
 

@@ -107,7 +107,7 @@ async def test_an_engine_that_cannot_keep_anything_at_all_stops_the_server_at_on
             after.append("still running")
     assert caught.group_contains(ZeroDivisionError)
     assert (len(answers), after) == (2 * STREAK, [])
-    assert len(engine._kept) > STREAK
+    assert len(engine._conversations) > STREAK
 
 
 async def test_a_bug_under_a_gateway_ends_its_conversation_only():
@@ -168,7 +168,7 @@ async def test_a_conversation_that_ended_elsewhere_is_closed_here_too():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(watch)
             await asyncio.sleep(0)
-            engine._kept.clear()
+            engine._conversations.clear()
             assert (await handle.send(d.markup(Ask("2")), "a")).code is RejectReason.OVER
         assert seen == [[]]
         assert d.pump._handles.known == {}
@@ -233,7 +233,9 @@ async def test_work_continued_after_a_restart_is_fully_counted():
     ) as d:
         await d.send(await d.open(), Ask("start"))
         await wait_until(
-            lambda: any(len(t.inbox) == 3 for c in engine._kept.values() for t in c.tree.nodes.values())
+            lambda: any(
+                len(t.inbox) == 3 for c in engine._conversations.values() for t in c.tree.nodes.values()
+            )
         )
     async with desk(
         (listener("a", "b"), collect_texts), (listener("b"), answer), engine=engine, drain=5.0
@@ -254,11 +256,11 @@ async def test_a_stored_message_that_became_unreadable_fails_without_a_call():
 
     async with desk((listener("a"), never_answer), engine=engine, drain=0.0) as d:
         await d.send(await d.open(), Ask("1"))
-    ((name, kept),) = engine._kept.items()
+    ((name, kept),) = engine._conversations.items()
     (thread,) = (node for node in kept.tree.nodes.values() if node.inbox)
     spoilt = thread._replace(inbox=(thread.inbox[0]._replace(message=b"junk"),))
     tree = kept.tree._replace(nodes={**kept.tree.nodes, thread.id: spoilt})
-    engine._kept[name] = kept._replace(tree=tree)
+    engine._conversations[name] = kept._replace(tree=tree)
     async with desk((listener("a"), count_payloads), engine=engine) as d:
         await wait_until(lambda: d.pump._accounts.pending == 0)
         assert [r.code for r in d.records if r.event is Event.FAILED] == ["internal"]
@@ -450,4 +452,4 @@ async def test_a_gateway_that_asyncio_cancels_while_it_closes_leaves_nothing_hal
         with pytest.raises(asyncio.CancelledError):
             await task
         await wait_until(lambda: ended)
-        assert (engine._kept, d.pump._live, d.pump._accounts.pending) == ({}, {}, 0)
+        assert (engine._conversations, d.pump._live, d.pump._accounts.pending) == ({}, {}, 0)

@@ -87,7 +87,7 @@ async def test_a_finished_conversation_can_be_fetched_once(tmp_path):
         again = await d.pump.resume("console", handle.id)
         seen = [event async for event in again.events()]
         assert [event.redelivered for event in seen] == [True, True]
-        await wait_until(lambda: not engine._left)
+        await wait_until(lambda: not engine._acknowledged)
         assert await d.pump.conversations_of("console") == ()
 
 

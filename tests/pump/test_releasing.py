@@ -116,7 +116,7 @@ async def test_a_conversation_waiting_for_a_person_is_kept_and_taken_over_when_i
         await wait_until(lambda: key in two.b.pump._live)
         assert two.b.pump.approvals() == (approval,)
         late.append(True)
-        two.b.pump._waiting.stir()
+        two.b.pump._approvals.stir()
         found, _ = await watch_events(two.b.pump, key, enough=1)
         assert "denied" in two.b.decode(found[0]).text
         assert two.b.pump.approvals() == ()

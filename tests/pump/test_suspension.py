@@ -170,7 +170,7 @@ async def test_one_that_cannot_be_closed_is_suspended(what, monkeypatch):
         clock.advance(1.0)
         if what == "close":
             await handle.close()
-        await wait_until(lambda: handle.id not in engine._kept)
+        await wait_until(lambda: handle.id not in engine._conversations)
         assert await d.ask(Ask("x")) == Answer("re: x")
 
 

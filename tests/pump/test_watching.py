@@ -203,7 +203,7 @@ def test_a_slow_reader_of_records_learns_how_many_steps_it_missed(monkeypatch):
     for _ in range(10):
         reader.put(())
     assert reader.size[0] == 4
-    assert list(reader._waiting)[-1] == RecordGap(7)
+    assert list(reader._queued)[-1] == RecordGap(7)
 
 
 class JournalOfAnother:

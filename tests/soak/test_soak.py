@@ -69,14 +69,14 @@ class Room:
             "live": len(pump._live),
             "locks": len(pump._steps.alone.inside),
             "handles": len(pump._handles.known),
-            "told": len(pump._handles._told),
-            "outbox": len(self.engine._left.waiting),
+            "told": len(pump._handles._delivered),
+            "outbox": len(self.engine._events.waiting),
             "parsed": len(pump._parsed),
             "pending": pump._accounts.pending,
             "running": len(pump._invoker._calls),
             "waiting": len(pump._queue._ready) + sum(map(len, pump._schedule._parked.values())),
             "tasks": len(asyncio.all_tasks()),
-            "kept": len(self.engine._kept),
+            "kept": len(self.engine._conversations),
         }
 
     async def open(self):

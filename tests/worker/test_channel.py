@@ -67,7 +67,7 @@ async def test_one_that_rests_holds_a_frame_and_a_piece_whatever_comes(ends):
         except BlockingIOError:
             await anyio.lowlevel.checkpoint()
     assert len(ends.heard) == 1
-    assert len(ends.channel._reader._held) <= 2 * PIECE
+    assert len(ends.channel._reader._buffer) <= 2 * PIECE
     assert sent < len(flood), "the system holds the rest, and its sender waits"
 
 

@@ -87,7 +87,7 @@ async def test_a_process_that_a_late_call_began_to_start_serves_the_next_one(poo
         await anyio.wait_all_tasks_blocked()
         ready.set()
         assert [await third] == begun
-    assert pool._idle == pool._left == []
+    assert pool._idle == pool._ending == []
 
 
 async def test_a_process_that_a_late_call_began_to_start_is_kept_warm_when_nobody_waits(pool, starts):
@@ -96,7 +96,7 @@ async def test_a_process_that_a_late_call_began_to_start_is_kept_warm_when_nobod
         await given_up(pool._ready())
         ready.set()
     assert pool._idle == begun
-    assert pool._left == []
+    assert pool._ending == []
 
 
 async def test_a_process_that_fails_to_start_after_its_call_was_abandoned_is_forgotten(
@@ -110,4 +110,4 @@ async def test_a_process_that_fails_to_start_after_its_call_was_abandoned_is_for
     async with anyio.create_task_group() as pool._group:
         await given_up(pool._ready())
         starts[1].set()
-    assert pool._idle == pool._left == []
+    assert pool._idle == pool._ending == []

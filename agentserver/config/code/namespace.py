@@ -138,8 +138,8 @@ class Namespace:
         self._owned: dict[str, bool] = {_SERVER: False}
         sys.meta_path.insert(0, cast("Any", self))
         self._builtins = {**vars(builtins), "__import__": self._import_for}
-        self._kept = {name: self._add_kept(name, unchanged[name]) for name in sorted(unchanged)}
-        for name in self._kept:
+        self._unchanged = {name: self._add_kept(name, unchanged[name]) for name in sorted(unchanged)}
+        for name in self._unchanged:
             self._attach(name, unchanged)
 
     def _add_kept(self, name: str, module: ModuleType) -> ModuleType:
@@ -156,7 +156,7 @@ class Namespace:
         if issubclass(type(has), ModuleType) and original(cast("ModuleType", has)) is original(
             unchanged[name]
         ):
-            setattr(self._kept[parent], last, self._kept[name])
+            setattr(self._unchanged[parent], last, self._unchanged[name])
 
     def owns(self, name: str) -> bool:
         """Return True when the project directory has this module or its first part, by the rules of Python."""
@@ -206,7 +206,7 @@ class Namespace:
         """Prepare a module for execution: its imports and its kept submodules."""
         vars(module)["__builtins__"] = self._builtins
         inside = f"{module.__name__.removeprefix(f'{self.name}.')}."
-        for name, unchanged in self._kept.items():
+        for name, unchanged in self._unchanged.items():
             if name.startswith(inside) and "." not in (last := name.removeprefix(inside)):
                 setattr(module, last, unchanged)
 

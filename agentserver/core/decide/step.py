@@ -111,7 +111,7 @@ class Step:
         self._added: dict[str, Delivery] = {}
         self._parsed: dict[str, etree._Element] = {}
         self._dropped: list[Delivery] = []
-        self._asked: dict[str, Approval] = {}
+        self._pending: dict[str, Approval] = {}
         self._asking = 0
         self._delaying = 0
         self._timed: set[str] = set()
@@ -414,7 +414,7 @@ class Step:
                 self._done,
                 tuple(self._added.values()),
                 tuple(self._dropped),
-                self._list_open_questions() if self._asked else (),
+                self._list_open_questions() if self._pending else (),
                 self._asking,
                 self._delaying,
                 self._grown,
@@ -622,7 +622,7 @@ class Step:
         self._move(delivery, before, DeliveryMove.ASK)
         approval = Approval(next(self._ids), delivery, questions, self.moment.now, digest(delivery))
         self._put(thread, ThreadMove.PARK, thread._replace(approvals=(*thread.approvals, approval)))
-        self._asked[approval.id] = approval
+        self._pending[approval.id] = approval
         asks = tuple([GuardAsks(question.guard, question.why) for question in questions])
         self.records.record(Event.ASKED, delivery, detail=GuardQuestions(asks))
 
@@ -728,14 +728,14 @@ class Step:
         return _new(EventPlace, (self.before.version + 1, len(self._replies)))
 
     def _list_open_questions(self) -> tuple[Approval, ...]:
-        threads = [self._nodes.get(one.delivery.thread) for one in self._asked.values()]
+        threads = [self._nodes.get(one.delivery.thread) for one in self._pending.values()]
         return tuple(
             [
                 one
                 for thread in threads
                 if thread is not None
                 for one in thread.approvals
-                if one.id in self._asked
+                if one.id in self._pending
             ]
         )
 

@@ -49,14 +49,14 @@ class StepRows:
 
     def __init__(self, stored: StoredRows) -> None:
         self._stored = stored
-        self._kept: dict[str, RowCache] = {}
+        self._caches: dict[str, RowCache] = {}
 
     def forget(self, conversation: str | None = None) -> None:
         """Forget the stored rows of a conversation, or of all."""
         if conversation is None:
-            self._kept.clear()
+            self._caches.clear()
         else:
-            self._kept.pop(conversation, None)
+            self._caches.pop(conversation, None)
 
     def objection(
         self, conversation: str, before: int, receipt: str | None, rows: Rows
@@ -69,11 +69,11 @@ class StepRows:
             receipt: the name of its receipt.
             rows: unwritten rows.
         """
-        cache = self._kept.get(conversation)
+        cache = self._caches.get(conversation)
         if cache is None:
             cache = self._stored.find(conversation)
             if cache is not None and cache.version >= 0:
-                self._kept[conversation] = cache
+                self._caches[conversation] = cache
         if (0 if cache is None else cache.version) != before:
             return ConflictError(conversation)
         return (
@@ -90,7 +90,7 @@ class StepRows:
 
     def add(self, step: StepData, rows: Rows) -> None:
         """Add the rows of a step that passed ``objection``."""
-        cache = self._kept[step.conversation] if step.before else self._open(step, rows)
+        cache = self._caches[step.conversation] if step.before else self._open(step, rows)
         self._keep_state(step, cache, rows)
         self._add(step, cache, rows)
         cache.version = step.version
@@ -105,7 +105,7 @@ class StepRows:
         rows.states[cache.number] = (*state, *columns[-4:], sealed, cache.number)
         _add_search_terms(step, cache, rows)
         if step.closed:
-            del self._kept[step.conversation]
+            del self._caches[step.conversation]
 
     def _keep_state(self, step: StepData, cache: RowCache, rows: Rows) -> None:
         """Add changed values, and the whole state unless the step holds its changes."""
@@ -155,7 +155,7 @@ class StepRows:
         )
 
     def _open(self, step: StepData, rows: Rows) -> RowCache:
-        cache = self._kept[step.conversation] = RowCache(
+        cache = self._caches[step.conversation] = RowCache(
             self._stored.take("conversation", 1),
             step.touched,
             0,

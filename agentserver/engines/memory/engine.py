@@ -102,7 +102,7 @@ class LeftEvents:
         self.taken: dict[str, dict[EventPlace, Event]] = {}
         self.forgotten: dict[str, EventPlace] = {}
         self._over: OrderedDict[str, _ClosedConversation] = OrderedDict()
-        self._whole: deque[str] = deque()
+        self._complete: deque[str] = deque()
         self.places: dict[str, list[EventPlace]] = {}
 
     def add(self, conversation: str, events: Sequence[Event]) -> None:
@@ -161,9 +161,9 @@ class LeftEvents:
         self._over[conversation] = _ClosedConversation(principal, dict(self._merge(conversation)), names)
         self.taken.pop(conversation, None)
         self.places.pop(conversation, None)
-        self._whole.append(conversation)
-        if len(self._whole) > WHOLE:
-            self._part(self._whole.popleft())
+        self._complete.append(conversation)
+        if len(self._complete) > WHOLE:
+            self._part(self._complete.popleft())
         if len(self._over) <= OVER:
             return ()
         oldest, over = self._over.popitem(last=False)
@@ -205,8 +205,8 @@ class MemoryEngine(SinglePartition):
 
     def __init__(self, *, recorded: bool = False) -> None:
         self._record = MemoryRecord() if recorded else None
-        self._kept: dict[str, Conversation] = {}
-        self._left = LeftEvents()
+        self._conversations: dict[str, Conversation] = {}
+        self._events = LeftEvents()
         self._claimed: dict[str, str] = {}
         self._names: dict[str, tuple[str, ...]] = {}
         self._receipts: dict[str, dict[str, Receipt]] = {}
@@ -229,8 +229,8 @@ class MemoryEngine(SinglePartition):
     async def commit(self, claim: Claim, outcome: Outcome) -> None:
         """Store an outcome. Raises ConflictError on a stale version, FencedError on a lost claim."""
         after = outcome.conversation
-        before = self._kept.get(after.id)
-        if (0 if before is None else before.version) != outcome.before or claim != self._mine:
+        before = self._conversations.get(after.id)
+        if (0 if before is None else before.version) != outcome.before or claim != self._own_claim:
             raise self.check_claim(claim) or ConflictError(after.id)
         step = None if self._record is None else self._record.encode(outcome)
         if type(outcome.cause) is not FinishedInvocation:  # most steps, which have no receipt
@@ -239,16 +239,16 @@ class MemoryEngine(SinglePartition):
         if self._record is not None and step is not None:
             self._record.keep(outcome, step)
         if outcome.replies:
-            queued = self._left.waiting.setdefault(after.id, {})
+            queued = self._events.waiting.setdefault(after.id, {})
             queued.update([(event.place, event) for event in outcome.replies])
-            if after.id in self._left.places:
-                self._left.add(after.id, outcome.replies)
+            if after.id in self._events.places:
+                self._events.add(after.id, outcome.replies)
         if not after.version % EACH:
-            self._left.trim(after.id)
+            self._events.trim(after.id)
         if after.closed:
             self._close(after)
             return
-        self._kept[after.id] = after
+        self._conversations[after.id] = after
         if after.timers and after.due is not None and (before is None or before.due != after.due):
             heappush(self._due, SleepingConversation(after.due, after.id))
         if after.id in self._receipts:
@@ -261,15 +261,15 @@ class MemoryEngine(SinglePartition):
                 keyed.append(event)
 
     def _close(self, after: Conversation) -> None:
-        self._kept.pop(after.id, None)
+        self._conversations.pop(after.id, None)
         for receipt in self._receipts.pop(after.id, {}).values():
             del self._keyed[after.id, receipt.request]
         self._end(after)
-        self._left.waiting.pop(after.id, None)
+        self._events.waiting.pop(after.id, None)
 
     def _end(self, one: Conversation) -> None:
         """Remember that a conversation has ended, and forget the oldest ended one beyond the bound."""
-        for name in self._left.close(one.id, one.principal, self._names.pop(one.id, ())):
+        for name in self._events.close(one.id, one.principal, self._names.pop(one.id, ())):
             self._claimed.pop(name, None)
 
     def _keep_granted(self, before: Conversation | None, outcome: Outcome) -> None:
@@ -300,38 +300,38 @@ class MemoryEngine(SinglePartition):
 
     def reader(self) -> MemoryReader:
         """Make a reader of the engine's contents, for the thread of the event loop."""
-        return MemoryReader(self._kept, self._left.waiting, self._record, self._granted)
+        return MemoryReader(self._conversations, self._events.waiting, self._record, self._granted)
 
     async def load(self, conversation: str) -> Conversation | None:
         """Look up a conversation as last committed."""
-        return self._kept.get(conversation)
+        return self._conversations.get(conversation)
 
     async def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:  # noqa: ARG002 - an engine's signature
         """End a conversation for good, and keep the error events of its requests."""
-        removed = self._kept.pop(conversation, None)
+        removed = self._conversations.pop(conversation, None)
         if removed is None:
             return ()
         events = end_suspended(
             conversation, removed.principal, removed.requests, EventPlace(removed.version + 1, -1)
         )
-        self._left.waiting.setdefault(conversation, {}).update({event.place: event for event in events})
+        self._events.waiting.setdefault(conversation, {}).update({event.place: event for event in events})
         self._end(removed)
         return events
 
     async def active(self) -> AsyncIterator[str]:
         """Iterate over conversations with pending work."""
-        for conversation in list(self._kept.values()):
+        for conversation in list(self._conversations.values()):
             if at_work(conversation):
                 yield conversation.id
 
     async def open_conversations(self) -> AsyncIterator[tuple[str, str]]:
         """Iterate over conversations with their principals."""
-        for conversation in list(self._kept.values()):
+        for conversation in list(self._conversations.values()):
             yield conversation.id, conversation.principal
 
     async def idle(self, before: float) -> AsyncIterator[str]:
         """Iterate over conversations last touched before a time."""
-        for conversation in list(self._kept.values()):
+        for conversation in list(self._conversations.values()):
             if conversation.touched < before and conversation.due is None:
                 yield conversation.id
 
@@ -340,7 +340,7 @@ class MemoryEngine(SinglePartition):
         found: list[SleepingConversation] = []
         while self._due and len(found) < limit:
             first = heappop(self._due)
-            current = self._kept.get(first.id)
+            current = self._conversations.get(first.id)
             if current is not None and current.due == first.due and first not in found[-1:]:
                 found.append(first)
         for one in found:
@@ -362,20 +362,20 @@ class MemoryEngine(SinglePartition):
 
     async def conversations_of(self, principal: str) -> AsyncIterator[str]:
         """Iterate over a principal's conversations."""
-        for conversation in list(self._kept.values()):
+        for conversation in list(self._conversations.values()):
             if conversation.principal == principal:
                 yield conversation.id
 
     async def outbox(self, conversation: str) -> AsyncIterator[Reply | Done]:
         """Iterate over unacknowledged events, none of them redelivered."""
-        for event in tuple(self._left.waiting.get(conversation, {}).values()):
+        for event in tuple(self._events.waiting.get(conversation, {}).values()):
             yield event
 
     async def find_conversation(self, conversation: str) -> ConversationFound | None:
         """Find the owner of a conversation that is open, or was recently closed or suspended."""
-        stored = self._kept.get(conversation)
+        stored = self._conversations.get(conversation)
         if stored is None:
-            return self._left.find_conversation(conversation)
+            return self._events.find_conversation(conversation)
         return ConversationFound(conversation, stored.principal, over=False)
 
     async def discard(self, delivery: str) -> bool:
@@ -406,9 +406,9 @@ class MemoryEngine(SinglePartition):
         self, conversation: str, after: EventPlace, limit: int, *, gaps: bool = False
     ) -> list[Reply | Done]:
         """Read the events after a place. Raises LookupError."""
-        if conversation not in self._kept and self._left.find_conversation(conversation) is None:
+        if conversation not in self._conversations and self._events.find_conversation(conversation) is None:
             raise LookupError(conversation)
-        return self._left.read_after(conversation, after, limit, gaps=gaps)
+        return self._events.read_after(conversation, after, limit, gaps=gaps)
 
     async def receipt(self, conversation: str, name: str) -> Receipt | None:
         """Look up the receipt of an idempotency key, while the conversation is open."""
@@ -416,30 +416,30 @@ class MemoryEngine(SinglePartition):
 
     async def read_request_events(self, conversation: str, request: str) -> AsyncIterator[Reply | Done]:
         """Iterate over the events of a keyed request, while the conversation is open."""
-        queued = self._left.waiting.get(conversation, {})
+        queued = self._events.waiting.get(conversation, {})
         for event in tuple(self._keyed.get((conversation, request), ())):
             yield event if event.place in queued else event._replace(redelivered=True)
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """Remove an event from the outbox, and the outbox with its last event."""
-        queued = self._left.waiting.get(conversation)
+        queued = self._events.waiting.get(conversation)
         event = None if queued is None else queued.pop(place, None)
         if event is None:
             return
         if not queued:
-            del self._left.waiting[conversation]
-        if conversation in self._left.taken:
-            self._left.take(conversation, event)
-        elif conversation not in self._left.forgotten or place > self._left.forgotten[conversation]:
-            self._left.forgotten[conversation] = place
+            del self._events.waiting[conversation]
+        if conversation in self._events.taken:
+            self._events.take(conversation, event)
+        elif conversation not in self._events.forgotten or place > self._events.forgotten[conversation]:
+            self._events.forgotten[conversation] = place
 
     def confirm(self, conversation: str, place: EventPlace) -> None:
         """Acknowledge the events up to a place."""
-        queued = self._left.waiting.get(conversation, ())
+        queued = self._events.waiting.get(conversation, ())
         for each in list(takewhile(lambda each: each <= place, queued)):
             self.acknowledge(conversation, each)
 
     def abandon(self, conversation: str) -> None:
         """Acknowledge all events."""
-        for each in list(self._left.waiting.get(conversation, ())):
+        for each in list(self._events.waiting.get(conversation, ())):
             self.acknowledge(conversation, each)

@@ -91,7 +91,7 @@ class Claims:
         self, link: Link, lease: Lease, hints: Hints, forget: Callable[[Collection[str]], None]
     ) -> None:
         self._link, self._lease, self._hints, self._forget = link, lease, hints, forget
-        self._held: dict[str, Claim] = {}
+        self._by_conversation: dict[str, Claim] = {}
         self._changes: asyncio.Queue[GainedClaims | LostClaims | None] = asyncio.Queue()
         self._claiming = asyncio.Lock()
         self._unsure_until = 0.0
@@ -99,16 +99,16 @@ class Claims:
 
     def current_claim(self, conversation: str) -> Claim | None:
         """Return this process's claim on a conversation."""
-        return self._held.get(conversation)
+        return self._by_conversation.get(conversation)
 
     def begin(self, conversation: str) -> Claim:
         """Claim a conversation that begins here."""
-        return self._held.setdefault(conversation, Claim(self._lease.incarnation, 1))
+        return self._by_conversation.setdefault(conversation, Claim(self._lease.incarnation, 1))
 
     async def claim(self, conversation: str) -> Claim | None:
         """Claim an idle conversation; None while another process owns it or has left work in it."""
         async with self._claiming:  # a concurrent claim keeps its epoch
-            known = self._held.get(conversation)
+            known = self._by_conversation.get(conversation)
             return known if known is not None or self._over else await self._claim(conversation)
 
     async def adopt(self, conversations: Collection[str]) -> None:
@@ -117,7 +117,7 @@ class Claims:
         Raises EngineError, and what asyncpg raises.
         """
         async with self._claiming:
-            keys = [key for key in conversations if key not in self._held]
+            keys = [key for key in conversations if key not in self._by_conversation]
             if keys and not self._over:
                 owner = self._lease.incarnation
                 for key, epoch in await self._fetch(_ADOPT, owner, keys):
@@ -136,7 +136,7 @@ class Claims:
             return self._hold(conversation, Claim(owner, epoch))
         if left_over:
             self._hints.stir(Topic.LEASES)
-        return self._held.get(conversation)
+        return self._by_conversation.get(conversation)
 
     async def _fetch(self, text: str, *values: object) -> list[asyncpg.Record]:
         """Run a claiming statement. Without its answer this process does not know its claims."""
@@ -151,14 +151,16 @@ class Claims:
         if asyncio.get_running_loop().time() > self._unsure_until:
             return
         owner = self._lease.incarnation
-        strays = [key for (key,) in await self._link.fetch(_QUEUED_HERE, owner) if key not in self._held]
+        strays = [
+            key for (key,) in await self._link.fetch(_QUEUED_HERE, owner) if key not in self._by_conversation
+        ]
         if strays:
             await self._link.fetch(_LET_GO, owner, strays)
 
     def _hold(self, conversation: str, claim: Claim) -> Claim | None:
         if claim.owner != self._lease.incarnation or self._over:
             return None
-        self._held[conversation] = claim
+        self._by_conversation[conversation] = claim
         return claim
 
     # Changes
@@ -205,29 +207,31 @@ class Claims:
 
     def lose(self, conversation: str, claim: Claim) -> None:
         """Drop a conversation after a commit showed that its claim is lost."""
-        if self._held.get(conversation) == claim:
+        if self._by_conversation.get(conversation) == claim:
             self._lose((conversation,))
 
     def drop(self, conversation: str) -> None:
         """Drop a closed conversation."""
-        self._held.pop(conversation, None)
+        self._by_conversation.pop(conversation, None)
         self._forget([conversation])
 
     def lose_all(self) -> None:
         """Drop all conversations after the lease was lost."""
-        self._lose(tuple(self._held))
+        self._lose(tuple(self._by_conversation))
         self._hints.stir()
 
     def _lose(self, conversations: Collection[str]) -> None:
         for conversation in conversations:
-            del self._held[conversation]
+            del self._by_conversation[conversation]
         self._forget(conversations)
         if conversations:
             self._changes.put_nowait(LostClaims(frozenset(conversations)))
 
     async def release(self, conversations: Collection[str]) -> None:
         """Release idle conversations. Those with unread arrivals stay."""
-        before = {key: self._held.pop(key) for key in conversations if key in self._held}
+        before = {
+            key: self._by_conversation.pop(key) for key in conversations if key in self._by_conversation
+        }
         if not before:
             return
         self._forget(before)
@@ -247,7 +251,7 @@ class Claims:
     async def give_up(self) -> None:
         """Release everything, and claim nothing from now on. Raises EngineError."""
         self._over = True
-        self._lose(tuple(self._held))
+        self._lose(tuple(self._by_conversation))
         await self._lease.end()
         self._hints.tell(EVERYBODY, Topic.LEASES)
 

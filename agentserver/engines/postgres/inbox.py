@@ -133,12 +133,12 @@ class Inbox:
         (self._link, self._writing), self._lease, self._claims, self._hints = links, lease, claims, hints
         self._due: list[tuple[Arrival, bytes, asyncio.Future[None]]] = []
         self._keeping: asyncio.Task[None] | None = None
-        self._asked: defaultdict[str, list[asyncio.Future[Fate]]] = defaultdict(list)
+        self._fate_futures: defaultdict[str, list[asyncio.Future[Fate]]] = defaultdict(list)
         self._stored: set[str] = set()
         self._owners: dict[str, int] = {}
         self._deaf: dict[int, float] = {}
         self._late: dict[str, int] = {}
-        self._given: dict[str, PendingArrival] = {}
+        self._pending: dict[str, PendingArrival] = {}
         self._known: dict[str, Fate] = {}
         self._joining: dict[str, list[DueFate]] = {}
         self._tails: dict[str, Tail] = {}
@@ -157,7 +157,7 @@ class Inbox:
         if self._lease.unaccepted:
             raise EngineError(f"steps are missing in the database (noticed by {self._lease.unaccepted})")
         fate: asyncio.Future[Fate] = asyncio.get_running_loop().create_future()
-        self._asked[arrival.id].append(fate)
+        self._fate_futures[arrival.id].append(fate)
         with ExitStack() as undo:
             undo.callback(fate.cancel)
             if not await self._is_decided(arrival, fate):
@@ -277,14 +277,16 @@ class Inbox:
             hints = await self._hints.until(Topic.FATES, max(0.0, look - loop.time()))
 
     async def _read_fates(self) -> None:
-        unanswered = [key for key, futures in self._asked.items() if not all(one.done() for one in futures)]
-        self._asked = defaultdict(list, {key: self._asked[key] for key in unanswered})
+        unanswered = [
+            key for key, futures in self._fate_futures.items() if not all(one.done() for one in futures)
+        ]
+        self._fate_futures = defaultdict(list, {key: self._fate_futures[key] for key in unanswered})
         self._stored.intersection_update(unanswered)
         for key, text in await self._link.fetch(_FATES, [*self._stored]) if self._stored else ():
             self._tell(key, load_fate(text))
 
     def _tell(self, key: str, fate: Fate) -> None:
-        for future in self._asked.pop(key, ()):
+        for future in self._fate_futures.pop(key, ()):
             if not future.done():
                 future.set_result(fate)
 
@@ -328,8 +330,8 @@ class Inbox:
             except (ValueError, TypeError, LookupError, AttributeError):  # the poll reports the faulty row
                 unclear = True
                 continue
-            if arrival.id in self._given:
-                self._given[arrival.id] = self._given[arrival.id]._replace(stored=pending.stored)
+            if arrival.id in self._pending:
+                self._pending[arrival.id] = self._pending[arrival.id]._replace(stored=pending.stored)
             elif arrival.id in self._known:
                 self._settle_again(arrival.id, pending)
             elif pending.stored and (looking or unclear):
@@ -342,16 +344,16 @@ class Inbox:
         return found, unclear
 
     def _give(self, arrival: Arrival, pending: PendingArrival) -> None:
-        self._given[arrival.id] = pending
+        self._pending[arrival.id] = pending
         self._note_asker(arrival, pending.asker)
 
     def _settle_again(self, key: str, pending: PendingArrival) -> None:
         """Repeat the fate of an arrival that was decided before."""
-        self._given[key] = pending
+        self._pending[key] = pending
         self.settle(key, self._known[key])
 
     async def _look(self) -> list[asyncpg.Record]:
-        return await self._link.fetch(_LOOK, self._lease.incarnation, [*self._given], AT_ONCE)
+        return await self._link.fetch(_LOOK, self._lease.incarnation, [*self._pending], AT_ONCE)
 
     async def _adopt(self, rows: list[asyncpg.Record]) -> bool:
         """Claim ownerless conversations with arrivals. Returns whether there are any."""
@@ -367,7 +369,7 @@ class Inbox:
         found = []
         for row in rows:
             key, conversation, content, asker, _ = row
-            if key in self._given or not self._decidable(row):
+            if key in self._pending or not self._decidable(row):
                 continue
             pending = PendingArrival(conversation, asker, stored=True)
             if key in self._known:
@@ -377,7 +379,7 @@ class Inbox:
                 arrival = load_arrival(key, conversation, content)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
                 logger.error("an arrival for conversation %s cannot be read: %s", conversation, error)  # noqa: TRY400 - the text says it all
-                self._given[key] = pending
+                self._pending[key] = pending
                 self.settle(key, Fate("unkept"))
             else:
                 found.append(arrival)
@@ -409,7 +411,7 @@ class Inbox:
 
     def settle(self, key: str, fate: Fate) -> None:
         """Record the fate of an arrival, without waiting until it is written."""
-        pending = self._given.get(key)
+        pending = self._pending.get(key)
         if pending is None or pending.stored:
             self._settled[key] = fate
             self._settling.set()
@@ -440,7 +442,7 @@ class Inbox:
 
     def _note_known(self, key: str, fate: Fate) -> None:
         """Remember the fate of a settled arrival."""
-        self._given.pop(key, None)
+        self._pending.pop(key, None)
         self._known[key] = fate
         if len(self._known) > REMEMBERED:
             del self._known[next(iter(self._known))]
@@ -476,9 +478,9 @@ class Inbox:
 
     def forget(self, conversations: frozenset[str]) -> None:
         """Leave the arrivals of released conversations to the next owner."""
-        for key in [key for key, pending in self._given.items() if pending.conversation in conversations]:
+        for key in [key for key, pending in self._pending.items() if pending.conversation in conversations]:
             if key not in self._settled:
-                del self._given[key]
+                del self._pending[key]
         for conversation in conversations:
             self._askers.pop(conversation, None)
             self._tails.pop(conversation, None)
@@ -494,10 +496,10 @@ class Inbox:
             self._keeping.cancel()
         for _, _, stored in self._due:
             stored.cancel()
-        for futures in self._asked.values():
+        for futures in self._fate_futures.values():
             for future in futures:
                 future.cancel()
-        self._asked.clear()
+        self._fate_futures.clear()
         self._hints.stir(Topic.INBOX)
 
 

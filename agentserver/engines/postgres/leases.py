@@ -320,12 +320,12 @@ class Tokens:
     def __init__(self, link: Link, lease: Lease, hints: Hints) -> None:
         self._link, self._lease, self._hints = link, lease, hints
         self._giving: set[asyncio.Task[None]] = set()
-        self._here: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     @asynccontextmanager
     async def have(self, name: str) -> AsyncIterator[None]:
         """Hold a token, after waiting for it. Raises EngineError."""
-        async with self._here[name]:
+        async with self._locks[name]:
             owner = await self._take(name)
             try:
                 yield
@@ -353,7 +353,7 @@ class Tokens:
         done = False
         while not done and self._lease.incarnation == owner:
             await asyncio.sleep(LOOK)
-            async with self._here[name]:
+            async with self._locks[name]:
                 with suppress(EngineError, *DRIVER):
                     done = await self._free(owner, name)
 

@@ -140,8 +140,8 @@ class Writer:
         self._options, self._ties, self._rows, self._steps = options, ties, rows, steps
         self._released = released
         self._link = Link(options, "writer", self._prepare_connection)
-        self._waiting: list[PendingCommit] = []
-        self._left: list[Acknowledgement] = []
+        self._queued: list[PendingCommit] = []
+        self._acknowledged: list[Acknowledgement] = []
         self._leaving: list[Acknowledgement] = []
         self._some = asyncio.Event()
         self._quiet = asyncio.Event()
@@ -158,7 +158,7 @@ class Writer:
         if isinstance(encoded, EngineError):
             done.set_exception(encoded)
             return done
-        self._waiting.append(PendingCommit(encoded, claim, done))
+        self._queued.append(PendingCommit(encoded, claim, done))
         self._quiet.clear()
         self._some.set()
         return done
@@ -176,20 +176,20 @@ class Writer:
 
     def leave(self, acknowledgement: Acknowledgement) -> None:
         """Remove events from the outbox soon."""
-        self._left.append(acknowledgement)
+        self._acknowledged.append(acknowledgement)
         self._quiet.clear()
         asyncio.get_running_loop().call_later(LAZY, self._some.set)
 
     def make_gone_test(self, conversation: str) -> Callable[[EventPlace], bool]:
         """Make a test for places whose acknowledgements are about to be written."""
-        return make_test((*self._left, *self._leaving), conversation)
+        return make_test((*self._acknowledged, *self._leaving), conversation)
 
     # Groups
 
     async def write(self) -> None:
         """Commit waiting steps, in a loop."""
         while True:
-            while self._waiting or self._left:
+            while self._queued or self._acknowledged:
                 await self._write_group()
             self._quiet.set()
             if (
@@ -211,7 +211,7 @@ class Writer:
 
     async def _write_group(self) -> None:
         group = self._next()
-        self._leaving, self._left = self._left, []
+        self._leaving, self._acknowledged = self._acknowledged, []
         try:
             ready = await self._make(group)
             if ready or self._leaving:
@@ -220,7 +220,7 @@ class Writer:
             for one in group:
                 self._fail(one, make_refusal(error))
         except asyncio.CancelledError:
-            group, self._waiting = [*group, *self._waiting], []
+            group, self._queued = [*group, *self._queued], []
             raise
         finally:
             self._leaving = []
@@ -232,12 +232,12 @@ class Writer:
         """Take waiting commits, one of each conversation."""
         group: dict[str, PendingCommit] = {}
         remaining = []
-        for one in self._waiting:
+        for one in self._queued:
             if one.conversation in group or len(group) >= MOST:
                 remaining.append(one)
             else:
                 group[one.conversation] = one
-        self._waiting = remaining
+        self._queued = remaining
         return list(group.values())
 
     async def _make(self, group: Sequence[PendingCommit]) -> list[Ready]:
@@ -404,12 +404,12 @@ class Writer:
         if not self.away:
             logger.error("commits wait for the database: %s", error)
         self.away = str(error)
-        queued, self._waiting = self._waiting, []
+        queued, self._queued = self._queued, []
         for one in queued:
             if from_outside(one.encoded.outcome):
                 self._fail(one, EngineError(self.away))
             else:
-                self._waiting.append(one)
+                self._queued.append(one)
         if self._over:
             raise EngineError(self.away) from error
         await asyncio.sleep(seconds)
@@ -432,7 +432,7 @@ class Writer:
 
     async def drain(self) -> None:
         """Wait until no commit or acknowledgement waits."""
-        if self._left:
+        if self._acknowledged:
             self._some.set()
         await self._quiet.wait()
 

@@ -96,8 +96,8 @@ class SqliteEngine(JournalReads, SinglePartition):
         self._writer: Writer
         self._reader: Reader
         self._before = 0
-        self._waiting: list[Waiting] = []
-        self._left: list[Acknowledgement] = []
+        self._queued: list[Waiting] = []
+        self._acknowledged: list[Acknowledgement] = []
         self._leaving: list[Acknowledgement] = []
         self._passing = False
         self._writing = False
@@ -163,23 +163,23 @@ class SqliteEngine(JournalReads, SinglePartition):
         if isinstance(encoded, EngineError):
             done.set_exception(encoded)
             return done
-        self._waiting.append((encoded, done))
+        self._queued.append((encoded, done))
         self._soon()
         return done
 
     def acknowledge(self, conversation: str, place: EventPlace) -> None:
         """Remove an event from the outbox with the next commit."""
-        self._left.append(Acknowledgement(conversation, *place))
+        self._acknowledged.append(Acknowledgement(conversation, *place))
         self._soon()
 
     def confirm(self, conversation: str, place: EventPlace) -> None:
         """Remove the events up to a place from the outbox with the next commit."""
-        self._left.append(Acknowledgement(conversation, *place, before=True))
+        self._acknowledged.append(Acknowledgement(conversation, *place, before=True))
         self._soon()
 
     def abandon(self, conversation: str) -> None:
         """Empty a conversation's outbox with the next commit."""
-        self._left.append(Acknowledgement(conversation))
+        self._acknowledged.append(Acknowledgement(conversation))
         self._soon()
 
     def _soon(self) -> None:
@@ -194,7 +194,7 @@ class SqliteEngine(JournalReads, SinglePartition):
 
     def _gather(self, turns: int, before: int) -> None:
         """Wait some turns for more commits, since a transaction costs as much as several steps."""
-        now = len(self._waiting)
+        now = len(self._queued)
         remaining = PATIENCE if now > before else turns - 1
         if remaining and now < ENOUGH:
             asyncio.get_running_loop().call_soon(self._gather, remaining, now)
@@ -203,10 +203,10 @@ class SqliteEngine(JournalReads, SinglePartition):
 
     def _pass_on(self) -> None:
         self._passing = False
-        if self._writing or not (self._waiting or self._left):
+        if self._writing or not (self._queued or self._acknowledged):
             return
-        group, self._waiting = self._waiting, []
-        acknowledged, self._left = self._left, []
+        group, self._queued = self._queued, []
+        acknowledged, self._acknowledged = self._acknowledged, []
         self._leaving = acknowledged
         self._writing = True
         self._together = len(group) > 1
@@ -230,7 +230,7 @@ class SqliteEngine(JournalReads, SinglePartition):
             else:
                 done.set_result(None)
         self._writing = False
-        if self._waiting or self._left:
+        if self._queued or self._acknowledged:
             self._soon()
         else:
             self._quiet.set()
@@ -308,7 +308,7 @@ class SqliteEngine(JournalReads, SinglePartition):
         return number <= self._before
 
     def _make_gone_test(self, conversation: str) -> Callable[[EventPlace], bool]:
-        return make_gone_test((*self._left, *self._leaving, *self._writer.owed), conversation)
+        return make_gone_test((*self._acknowledged, *self._leaving, *self._writer.owed), conversation)
 
     async def calendar(self) -> Calendar:
         """Read the calendar of earlier servers."""

@@ -51,8 +51,8 @@ class MarkFile:
     def __init__(self, journal: Path) -> None:
         self._path = journal.with_name(f"{journal.name}.marks")
         self._map: mmap.mmap | None = None
-        self._past: PreviousRun | None = None
-        self._begun = False
+        self._previous: PreviousRun | None = None
+        self._started = False
         self._suspects: dict[str, int] = {}
         self._first = 0
         self._free: list[int] = []
@@ -60,18 +60,18 @@ class MarkFile:
 
     async def previous_run(self, previous: int) -> PreviousRun:  # noqa: ARG002 - a port's signature
         """Return the marks of the last server, also after ``begin``."""
-        if self._begun:
+        if self._started:
             self._unmap()
-        if self._past is None:
+        if self._previous is None:
             try:
-                self._past = read(await asyncio.to_thread(_content, self._path))
+                self._previous = read(await asyncio.to_thread(_content, self._path))
             except OSError:
-                self._past = NO_PREVIOUS_RUN
-        return self._past
+                self._previous = NO_PREVIOUS_RUN
+        return self._previous
 
     async def begin(self, suspects: Mapping[str, int], calls: int) -> None:
         """Rewrite the file: suspects durably, and slots for calls."""
-        self._begun = True
+        self._started = True
         room = min(calls, MOST)
         mapped = await asyncio.to_thread(self._made, blank(suspects, room))
         if mapped is not None:
@@ -143,7 +143,7 @@ class MarkFile:
         self._unmap()
 
     def _unmap(self) -> None:
-        self._past, self._first, self._begun = None, 0, False
+        self._previous, self._first, self._started = None, 0, False
         for view in (self._suspects, self._free, self._entered):
             view.clear()
         mapped, self._map = self._map, None

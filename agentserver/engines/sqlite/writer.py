@@ -73,8 +73,8 @@ class Writer:
         assert head is not None
         self._head = head
         (sync,) = connection.execute("pragma synchronous").fetchone()
-        self._beside = journal_head.HeadFile(path, durable=sync >= _FULL)
-        self._beside.note(head)
+        self._head_file = journal_head.HeadFile(path, durable=sync >= _FULL)
+        self._head_file.note(head)
         self._files = Files(path)
 
     # Commits
@@ -129,7 +129,7 @@ class Writer:
             self._undo()
             return error
         self._head = head
-        self._beside.note(head)
+        self._head_file.note(head)
         return found
 
     def suspend(self, conversation: str, reason: str, at: float) -> tuple[Reply | Done, ...]:

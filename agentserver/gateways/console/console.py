@@ -467,7 +467,7 @@ class HopView:
     def __init__(self, sessions: ConsoleSessions, screen: Screen) -> None:
         self._sessions = sessions
         self._screen = screen
-        self._waiting: deque[tuple[ConsoleSession, AuditRecord]] = deque()
+        self._queued: deque[tuple[ConsoleSession, AuditRecord]] = deque()
         self._lost = 0
         self._news = asyncio.Event()
         self.on = True
@@ -477,10 +477,10 @@ class HopView:
         session = self._sessions.get(record.conversation)
         if session is None:
             return
-        if len(self._waiting) >= WAITING:
-            self._waiting.popleft()
+        if len(self._queued) >= WAITING:
+            self._queued.popleft()
             self._lost += 1
-        self._waiting.append((session, record))
+        self._queued.append((session, record))
         self._news.set()
 
     async def follow(self, session: ConsoleSession) -> None:
@@ -519,8 +519,8 @@ class HopView:
         if self._lost:
             self._screen.say(f"{format_amount(self._lost, 'hop')} not shown", Style.WARN)
             self._lost = 0
-        while self._waiting:
-            self._show(*self._waiting.popleft())
+        while self._queued:
+            self._show(*self._queued.popleft())
 
     def _show(self, session: ConsoleSession, record: AuditRecord) -> None:
         hop = session.reading.take(record)

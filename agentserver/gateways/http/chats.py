@@ -416,7 +416,7 @@ class ResponseForm:
 
     def __init__(self) -> None:
         self._number = 0
-        self._begun = False
+        self._started = False
 
     def begin(self, sent: SentChat) -> Iterator[Any]:
         """Yield the events before the answer."""
@@ -438,8 +438,8 @@ class ResponseForm:
         yield {"type": "response.completed", "response": _response(sent, "completed", text)}
 
     def _begin_item(self, sent: SentChat) -> Iterator[Any]:
-        if not self._begun:
-            self._begun = True
+        if not self._started:
+            self._started = True
             yield {"type": "response.output_item.added", "output_index": 0, "item": _item(sent, None)}
             yield {"type": "response.content_part.added", **_place_of(sent), "part": _part("")}
 

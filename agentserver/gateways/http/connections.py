@@ -43,7 +43,7 @@ class Connections:
     """
 
     def __init__(self, options: DoorOptions) -> None:
-        self._most, self._reserved = options.connections, options.reserved
+        self._limit, self._reserved = options.connections, options.reserved
         self._resting: dict[Abortable, None] = {}
         self._working: set[Abortable] = set()
 
@@ -52,7 +52,7 @@ class Connections:
 
     def add(self, connection: Abortable) -> bool:
         """Add a new connection. False at the limit with no idle one."""
-        if len(self) >= self._most:
+        if len(self) >= self._limit:
             longest = next(iter(self._resting), None)
             if longest is None:
                 return False
@@ -81,12 +81,12 @@ class Connections:
     @property
     def crowded(self) -> bool:
         """True when the active ones reach the reserve for probes and operators."""
-        return len(self._working) > self._most - self._reserved
+        return len(self._working) > self._limit - self._reserved
 
     @property
     def scarce(self) -> bool:
         """True when a quarter of the reserve is left, which is for probes alone."""
-        return len(self._working) > self._most - self._reserved // 4
+        return len(self._working) > self._limit - self._reserved // 4
 
 
 LOOK: Final = 0.4
@@ -129,17 +129,17 @@ class HeldConnections:
 
     def __init__(self, options: DoorOptions, known: KnownTokens) -> None:
         self._options, self._known = options, known
-        self._held: set[HeldConnection] = set()
+        self._open: set[HeldConnection] = set()
         self._each: dict[str, int] = {}
         self.stopping = False
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._open)
 
     def room(self, caller: Caller) -> bool:
         """Tell whether this caller may hold one more."""
         mine = self._each.get(caller.name, 0)
-        return not self.stopping and mine < self._options.streams and len(self._held) < self._options.held
+        return not self.stopping and mine < self._options.streams and len(self._open) < self._options.held
 
     def check(self, caller: Caller) -> None:
         """Raise ProblemAnswer where this caller may hold no more: 503 when the server stops, else 429."""
@@ -172,7 +172,7 @@ class HeldConnections:
         one = HeldConnection(caller, anyio.CancelScope(deadline=anyio.current_time() + wait))
         if scope is not None:
             scope[GONE] = one.scope.cancel
-        self._held.add(one)
+        self._open.add(one)
         self._each[caller.name] = self._each.get(caller.name, 0) + 1
         try:
             with one.scope:
@@ -180,7 +180,7 @@ class HeldConnections:
         finally:
             if scope is not None:
                 scope[GONE] = None
-            self._held.discard(one)
+            self._open.discard(one)
             self._each[caller.name] -= 1
             if not self._each[caller.name]:
                 del self._each[caller.name]
@@ -188,13 +188,13 @@ class HeldConnections:
     def stop(self) -> None:
         """End all, and accept no further ones."""
         self.stopping = True
-        for one in tuple(self._held):
+        for one in tuple(self._open):
             one.end(STOPPING)
 
     async def look(self) -> None:
         """End the connections of revoked tokens, until cancelled."""
         while True:
             await anyio.sleep(LOOK)
-            for one in tuple(self._held):
+            for one in tuple(self._open):
                 if not self._known.stands(one.caller):
                     one.end(REVOKED)

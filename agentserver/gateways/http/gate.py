@@ -207,7 +207,7 @@ class _BoundedBody:
         self._counter = JsonCounter(JsonLimits()) if _names_json(scope) else None
         length = scope[HEADS].get(b"content-length", b"")
         self._announced = length.isdigit() and (len(length) > _DIGITS or int(length) > options.body)
-        self._left, self._until, self._whole = options.body, 0.0, False
+        self._remaining, self._until, self._complete = options.body, 0.0, False
         self.refusal: ProblemAnswer | None = None
 
     async def __call__(self) -> MutableMapping[str, Any]:
@@ -219,7 +219,7 @@ class _BoundedBody:
             raise
 
     async def _take(self) -> MutableMapping[str, Any]:
-        if self._whole:
+        if self._complete:
             return await self._receive()
         if self._announced:
             raise too_large(self._options.body)
@@ -231,9 +231,9 @@ class _BoundedBody:
         if message is None:
             raise ProblemAnswer(408, "The body did not come in time.", _CLOSED)
         if message["type"] == "http.request":
-            self._whole = not message.get("more_body", False)
-            self._left -= len(message.get("body", b""))
-            if self._left < 0:
+            self._complete = not message.get("more_body", False)
+            self._remaining -= len(message.get("body", b""))
+            if self._remaining < 0:
                 raise too_large(self._options.body)
             self._count(message.get("body", b""))
         return message
@@ -242,7 +242,7 @@ class _BoundedBody:
         """Raise ProblemAnswer for JSON beyond the limits."""
         if self._counter is None:
             return
-        refused = self._counter.feed(piece) or (self._counter.end() if self._whole else None)
+        refused = self._counter.feed(piece) or (self._counter.end() if self._complete else None)
         if refused is not None:
             self._counter = None
             raise ProblemAnswer(422, f"A JSON body {refused.rule}.", _CLOSED)
@@ -253,9 +253,9 @@ class _BoundedBody:
         if refused.status not in (413, 422):
             return
         with anyio.move_on_after(LINGER):
-            while not self._whole:
+            while not self._complete:
                 message = await self._receive()
-                self._whole = not message.get("more_body", False)
+                self._complete = not message.get("more_body", False)
 
 
 def _names_json(scope: Scope) -> bool:

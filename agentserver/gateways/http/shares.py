@@ -64,7 +64,7 @@ class _Steps(Awaitable[T]):
 
     def __init__(self, share: Share, loop: LoopShares, work: Coroutine[Any, Any, T]) -> None:
         self._share, self._loop, self._work = share, loop, work
-        self._waiting: Generator[Any, None, None] | None = None
+        self._generator: Generator[Any, None, None] | None = None
 
     def __await__(self) -> Generator[Any, Any, T]:
         return cast("Generator[Any, Any, T]", self)  # it has what an await asks for
@@ -77,17 +77,17 @@ class _Steps(Awaitable[T]):
 
     def send(self, _value: None) -> Any:
         """Run the next step, or wait for its turn. Raises StopIteration with the result."""
-        if self._waiting is None and not self._share.stepping:
+        if self._generator is None and not self._share.stepping:
             turn = self._loop.turn(self._share)
             if turn is not None:
-                self._waiting = turn.__await__()
-                return next(self._waiting)
-        self._waiting = None
+                self._generator = turn.__await__()
+                return next(self._generator)
+        self._generator = None
         return self._measure(self._work.send, None)
 
     def throw(self, error: BaseException, *_: object) -> Any:
         """Hand an exception on to the work, which waits for no turn to clean up."""
-        self._waiting = None
+        self._generator = None
         return self._measure(self._work.throw, error)
 
     def close(self) -> None:

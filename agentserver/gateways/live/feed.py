@@ -176,7 +176,7 @@ class Feed:
         self._tokens = tokens
         self._caller = caller
         self._news = News(host, redaction, caller)
-        self._stands, self._over = is_valid, over
+        self._is_valid, self._over = is_valid, over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         """Stream until the browser leaves, the server stops, or the session or the token ends."""
@@ -214,7 +214,7 @@ class Feed:
     async def _tell(self, send: Send) -> None:
         quiet = 0.0
         with suppress(OSError):  # the browser is gone
-            while await self._stands():
+            while await self._is_valid():
                 news = self._news.take()
                 if news is not None or quiet >= QUIET:
                     text = ": here" if news is None else f"data: {json.dumps(news)}"

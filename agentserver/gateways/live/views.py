@@ -704,7 +704,7 @@ class Scenery:
     def __init__(self, name: str) -> None:
         self._name = name
         self._of: Blueprint | None = None
-        self._told: dict[str, Any] = {}
+        self._description: dict[str, Any] = {}
         self._one = anyio.Lock()
         self.drawn = 0
 
@@ -714,9 +714,9 @@ class Scenery:
             if self._of is not blueprint:
                 graph = Graph(self._name, tuple(blueprint.listeners.values()))
                 drawn = await anyio.to_thread.run_sync(draw_picture, graph)
-                self._told, self._of = _describe(drawn, self._name, blueprint), blueprint
+                self._description, self._of = _describe(drawn, self._name, blueprint), blueprint
                 self.drawn += 1
-            return self._told
+            return self._description
 
 
 def _describe(drawn: Picture, title: str, blueprint: Blueprint) -> dict[str, Any]:

@@ -203,7 +203,7 @@ class Rates:
         self._spent: dict[str, float] = {}
         self._refused = RefusedAddresses()
         self._tidied = 0.0
-        self._away = False
+        self._unavailable = False
 
     def take(self, caller: Caller) -> Delay:
         """Take a request out of the buckets of the caller, its tenant and its groups, or of none of them."""
@@ -251,14 +251,14 @@ class Rates:
         try:
             found = await anyio.to_thread.run_sync(shared.exchange, spent)
         except UnusableError as error:
-            if not self._away:
-                self._away = True
+            if not self._unavailable:
+                self._unavailable = True
                 _LOG.warning("rates are counted by this server alone: %s", error)
             self._spent = {
                 name: spent.get(name, 0.0) + self._spent.get(name, 0.0) for name in {*spent, *self._spent}
             }
             return
-        self._away = False
+        self._unavailable = False
         now = self._steady()
         for name, seconds in found.items():
             self._full[name] = now + seconds + self._spent.get(name, 0.0)

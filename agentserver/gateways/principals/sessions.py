@@ -75,14 +75,14 @@ class MemorySessions:
 
     def __init__(self) -> None:
         self._open: OrderedDict[str, KeptSession] = OrderedDict()
-        self._begun: dict[str, float] = {}
+        self._logins: dict[str, float] = {}
 
     def add(self, session: KeptSession, now: float) -> bool:
         """Add a session; the oldest makes room for it. Returns False if its sign-in has begun one already."""
-        self._begun = {login: until for login, until in self._begun.items() if until > now}
+        self._logins = {login: until for login, until in self._logins.items() if until > now}
         for key in [key for key, each in self._open.items() if each.until <= now]:
             del self._open[key]
-        if session.login in self._begun:
+        if session.login in self._logins:
             return False
         own = [key for key, each in self._open.items() if each.name == session.name]
         if len(own) >= EACH:
@@ -90,7 +90,7 @@ class MemorySessions:
         if len(self._open) >= MOST:
             self._open.popitem(last=False)
         if session.login:
-            self._begun[session.login] = session.until
+            self._logins[session.login] = session.until
         self._open[session.key] = session
         return True
 

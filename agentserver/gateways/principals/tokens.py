@@ -111,7 +111,7 @@ class Tokens:
         self._store, self._now, self._steady = store, now, steady
         self._looked = -inf
         self._view = _View(None, {})
-        self._waiting: dict[str, set[anyio.Event]] = {}
+        self._waiters: dict[str, set[anyio.Event]] = {}
         self._lock = anyio.Lock()
         self._watched = False
         self.reads = 0
@@ -177,7 +177,7 @@ class Tokens:
             _LOG.error("nobody is known by a token: %s", found.fault)
         for caller in before.values():
             if not self.stands(caller):
-                for revoked in self._waiting.pop(caller.grant, ()):
+                for revoked in self._waiters.pop(caller.grant, ()):
                     revoked.set()
 
     async def wait_revoked(self, caller: Caller) -> None:
@@ -188,14 +188,14 @@ class Tokens:
         self._must_be_watched()
         if not self.stands(caller):
             return
-        revoked, waiting = anyio.Event(), self._waiting.setdefault(caller.grant, set())
+        revoked, waiting = anyio.Event(), self._waiters.setdefault(caller.grant, set())
         waiting.add(revoked)
         try:
             await revoked.wait()
         finally:
             waiting.discard(revoked)
-            if not waiting and self._waiting.get(caller.grant) is waiting:
-                del self._waiting[caller.grant]
+            if not waiting and self._waiters.get(caller.grant) is waiting:
+                del self._waiters[caller.grant]
 
     def _must_be_watched(self) -> None:
         if not self._watched:

@@ -115,7 +115,7 @@ class TextDocument:
     """
 
     __slots__ = (
-        *("_begun", "_key", "_objects", "_quoted", "_typed", "_want"),
+        *("_start", "_key", "_objects", "_quoted", "_typed", "_want"),
         *("answered", "claims", "kinds", "lowest", "pos", "start", "strings"),
     )
 
@@ -132,7 +132,7 @@ class TextDocument:
         self._want = _Want.VALUE
         self._quoted = False  # whether a string is being read
         self._key = False  # whether it is a key
-        self._begun = start  # where it begins
+        self._start = start  # where it begins
         self._typed = False  # whether the last key of the innermost object is ``type``
 
     def copy(self) -> TextDocument:
@@ -205,7 +205,7 @@ class TextDocument:
         return Step.ON
 
     def _begin_string(self, *, key: bool) -> None:
-        self._quoted, self._key, self._begun = True, key, self.pos
+        self._quoted, self._key, self._start = True, key, self.pos
         self.pos += 1
 
     def _open(self, text: str, at: int, base: int) -> Step:
@@ -280,7 +280,7 @@ class TextDocument:
         self._quoted = False
         self._take(1, _Want.COLON if self._key else _Want.NEXT)
         self._note_key(
-            text[self._begun - base : self.pos - base] if self.pos - self._begun <= _NAME_MOST else ""
+            text[self._start - base : self.pos - base] if self.pos - self._start <= _NAME_MOST else ""
         )
         return Step.ON
 

@@ -87,10 +87,10 @@ class Scanner:
     ``feed`` and ``end`` return the findings in the order in which they are known.
     """
 
-    __slots__ = ("_base", "_document", "_fresh", "_held", "_pending", "_queue")
+    __slots__ = ("_base", "_buffer", "_document", "_fresh", "_pending", "_queue")
 
     def __init__(self) -> None:
-        self._held = ""
+        self._buffer = ""
         self._base = 0  # the place of its first character; places are counted from the start of the text
         self._document: TextDocument | None = None
         self._pending: list[_Inner] = []
@@ -106,7 +106,7 @@ class Scanner:
 
     def feed(self, text: str) -> tuple[FoundRequest, ...]:
         """Scan more text."""
-        self._held += text
+        self._buffer += text
         found = [*self._read()]
         self._shorten()
         return tuple(found)
@@ -121,7 +121,7 @@ class Scanner:
 
     def _read(self) -> Iterator[FoundRequest]:
         while (document := self._begin()) is not None:
-            step = document.read(self._held, self._base)
+            step = document.read(self._buffer, self._base)
             yield from self._report_overdue(document)
             if step is Step.WAIT:
                 return
@@ -141,20 +141,22 @@ class Scanner:
 
     def _search(self) -> int | None:
         at = self._fresh - self._base
-        while (start := _START.search(self._held, at)) and (whole := WHOLE.match(self._held, start.start())):
+        while (start := _START.search(self._buffer, at)) and (
+            whole := WHOLE.match(self._buffer, start.start())
+        ):
             at = whole.end()
-        self._fresh = self._base + (len(self._held) if start is None else start.start())
+        self._fresh = self._base + (len(self._buffer) if start is None else start.start())
         return None if start is None else self._fresh
 
     def _shorten(self) -> None:
         """Drop text that is read to the end, when it is worth a copy."""
         needed = self._fresh if self._document is None else self._document.pos - LONGEST
-        if needed - self._base > LONGEST or needed == self._base + len(self._held):
-            self._held = self._held[needed - self._base :]
+        if needed - self._base > LONGEST or needed == self._base + len(self._buffer):
+            self._buffer = self._buffer[needed - self._base :]
             self._base = needed
 
     def _text(self, start: int, end: int) -> str:
-        return self._held[max(0, start - self._base) : end - self._base]
+        return self._buffer[max(0, start - self._base) : end - self._base]
 
     # What a document comes to
 
@@ -218,11 +220,13 @@ class Scanner:
                 continue
             whole = ((start, end),)
             for begun, ended in self._strings(start, end) if mixed else whole:
-                places = _START.finditer(self._held, max(begun, window) - self._base, ended - self._base)
-                yield from (at.start() + self._base for at in places if _START.match(self._held, at.start()))
+                places = _START.finditer(self._buffer, max(begun, window) - self._base, ended - self._base)
+                yield from (
+                    at.start() + self._base for at in places if _START.match(self._buffer, at.start())
+                )
 
     def _strings(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        for match in STRINGS.finditer(self._held, max(0, start - self._base), end - self._base):
+        for match in STRINGS.finditer(self._buffer, max(0, start - self._base), end - self._base):
             yield match.start() + self._base, match.end() + self._base
 
     def _go_on(self, document: TextDocument, inside: Iterator[int] | tuple[()] = ()) -> None:

@@ -186,14 +186,14 @@ class _Processor(_Wall):
         self._clock = (~pid << 3) | 2  # as Linux names the clock of a process
         begun = self._cpu_seconds()
         super().__init__(seconds if begun is None else max(seconds, LATEST))
-        self._most = None if begun is None else begun + seconds
+        self._cpu_limit = None if begun is None else begun + seconds
 
     def remaining(self) -> float:
         """Return the seconds after which to ask again; none are left afterwards."""
         spent = self._cpu_seconds()
-        if spent is None or self._most is None:
+        if spent is None or self._cpu_limit is None:
             return super().remaining()
-        return min(self._most - spent, super().remaining())
+        return min(self._cpu_limit - spent, super().remaining())
 
     def _cpu_seconds(self) -> float | None:
         try:

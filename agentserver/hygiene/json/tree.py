@@ -109,7 +109,7 @@ class Places:
 
     def __init__(self, root: Any) -> None:
         self.found: dict[str, tuple[Any, str]] = {}  # schema and base by pointer
-        self._named: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         bases: dict[str, str] = {}
         for pointer, schema in positions(root):
             above = pointer
@@ -119,11 +119,11 @@ class Places:
             own = schema.get("$id") if isinstance(schema, dict) else None
             if isinstance(own, str) and not own.startswith("#"):
                 base = _join(base, own)
-                self._named.setdefault(base, pointer)
+                self._names.setdefault(base, pointer)
             bases[pointer] = base
             self.found[pointer] = schema, base
             self._anchor(schema, pointer, base)
-        self._named.setdefault("", "")
+        self._names.setdefault("", "")
 
     def _anchor(self, schema: Any, pointer: str, base: str) -> None:
         if isinstance(schema, dict):
@@ -132,7 +132,7 @@ class Places:
             names.append(own[1:] if isinstance(own, str) and own.startswith("#") else None)
             for name in names:
                 if isinstance(name, str) and name:
-                    self._named.setdefault(f"{base}#{name}", pointer)
+                    self._names.setdefault(f"{base}#{name}", pointer)
 
     def needs(self, pointer: str) -> tuple[str, ...]:
         """List the pointers of the schemas that one contains or refers to."""
@@ -144,16 +144,16 @@ class Places:
     def _resolve(self, base: str, reference: Any) -> str | None:
         if not isinstance(reference, str):
             return None
-        if reference in self._named:
-            return self._named[reference]
+        if reference in self._names:
+            return self._names[reference]
         whole = base + reference if reference[:1] in {"", "#"} else _join(base, reference)
         document, _, fragment = whole.partition("#")
-        start = self._named.get(document, "" if reference.startswith("#") else None)
+        start = self._names.get(document, "" if reference.startswith("#") else None)
         if start is None:
             return None
         pointer = unquote(fragment)
         return (
-            start + pointer if not pointer or pointer[0] == "/" else self._named.get(f"{document}#{pointer}")
+            start + pointer if not pointer or pointer[0] == "/" else self._names.get(f"{document}#{pointer}")
         )
 
 

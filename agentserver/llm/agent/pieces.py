@@ -46,7 +46,7 @@ class TextReader:
 
     def __init__(self, member: str) -> None:
         self._member = member
-        self._rest = ""
+        self._buffer = ""
         self._inside = self._after = False
         self.broken = False
 
@@ -54,26 +54,26 @@ class TextReader:
         """Return the text in a further piece of the object."""
         if self.broken:
             return ""
-        self._rest += piece
+        self._buffer += piece
         if not (self._inside or self._after) and not self._enter():
             return ""
         return self._read_text() if self._inside else self._leave("")
 
     def _enter(self) -> bool:
-        found = _HEAD.match(self._rest)
+        found = _HEAD.match(self._buffer)
         if found is None:
-            self.broken = len(self._rest) > HEAD
+            self.broken = len(self._buffer) > HEAD
             return False
         self._inside = found[1] == json.dumps(self._member)
-        self.broken, self._rest = not self._inside, self._rest[found.end() :]
+        self.broken, self._buffer = not self._inside, self._buffer[found.end() :]
         return self._inside
 
     def _read_text(self) -> str:
-        text, at = self._rest, 0
+        text, at = self._buffer, 0
         found: list[str] = []
         while at < len(text):
             if text[at] == '"':
-                self._rest, self._inside, self._after = text[at + 1 :], False, True
+                self._buffer, self._inside, self._after = text[at + 1 :], False, True
                 return self._leave(self._check("".join(found)))
             run = _RUN.match(text, at)
             if run is not None:
@@ -85,13 +85,13 @@ class TextReader:
                 break
             found.append(sign)
             at += size
-        self._rest = text[at:]
-        if len(self._rest) >= _LONGEST or (self._rest and self._rest[0] != "\\"):
+        self._buffer = text[at:]
+        if len(self._buffer) >= _LONGEST or (self._buffer and self._buffer[0] != "\\"):
             self.broken = True
         return self._check("".join(found))
 
     def _leave(self, text: str) -> str:
-        self.broken = self.broken or _TAIL.fullmatch(self._rest) is None
+        self.broken = self.broken or _TAIL.fullmatch(self._buffer) is None
         return text
 
     def _check(self, text: str) -> str:

@@ -68,13 +68,13 @@ class ServerMessages:
 
     def __init__(self, forms: MessageForms) -> None:
         self._forms = forms
-        self._asked: dict[int | str, str] = {}
+        self._requests: dict[int | str, str] = {}
 
     def ask(self, key: int | str, method: str) -> None:
         """Note a request that is about to be sent: an answer is to come."""
-        self._asked[key] = method
-        if len(self._asked) > PENDING:
-            del self._asked[next(iter(self._asked))]
+        self._requests[key] = method
+        if len(self._requests) > PENDING:
+            del self._requests[next(iter(self._requests))]
 
     def read(self, data: bytes) -> Any:
         """Parse a message; an invalid answer becomes an error with the reason.
@@ -93,13 +93,13 @@ class ServerMessages:
     def _refuse(self, data: bytes, reason: RefusedJson, *, too_large: bool) -> Any:
         """Build the error that replaces an answer that was not parsed."""
         key = _find_request(data)
-        if key is not None and self._asked.pop(key, ""):
+        if key is not None and self._requests.pop(key, ""):
             return error_for(key, INTERNAL if too_large else UNREADABLE, f"the answer {reason.rule}")
         raise OverLimitError(str(reason)) if too_large else ValueError(str(reason))
 
     def _check(self, answer: Any) -> Any:
         """Validate an answer against the result type of its request; replace an invalid one with an error."""
-        form = self._forms.results.get(method := self._asked.pop(answer.id, ""))
+        form = self._forms.results.get(method := self._requests.pop(answer.id, ""))
         if method == "tools/list":
             _keep_hints(answer.result)
         found = None if form is None else form.fit(answer.result)

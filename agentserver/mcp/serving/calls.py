@@ -99,7 +99,7 @@ class Rooms:
     """
 
     def __init__(self, server: McpHost, maximum: Callable[[], int | None]) -> None:
-        self._server, self._most = server, maximum
+        self._server, self._limit = server, maximum
         self._open: dict[str, tuple[Principal, ConversationHandle]] = {}
         self._lock = anyio.Lock()
 
@@ -118,7 +118,7 @@ class Rooms:
                 known = None
             found = known or await self._resume(principal)
             if found is None:
-                found = await self._server.open(principal, maximum=self._most(), door=DOOR)
+                found = await self._server.open(principal, maximum=self._limit(), door=DOOR)
             self._open[principal.name] = principal, found
             return found
 
@@ -236,7 +236,7 @@ class ProgressRouter:
     """Distributes progress: the calls of one conversation share a queue, and each line goes to one call."""
 
     def __init__(self) -> None:
-        self._told: dict[str, Callable[[str], Awaitable[None]]] = {}
+        self._listeners: dict[str, Callable[[str], Awaitable[None]]] = {}
         self._early: deque[Progress] = deque(maxlen=EARLY)
 
     async def route(
@@ -245,19 +245,19 @@ class ProgressRouter:
         """Distribute lines until cancelled: those of this request to ``tell``, others to their calls."""
         early = [word for word in self._early if word.request == request]
         self._early = deque((word for word in self._early if word.request != request), EARLY)
-        self._told[request] = tell
+        self._listeners[request] = tell
         try:
             for word in early:
                 await tell(word.text)
             async for word in words:
-                known = self._told.get(word.request)
+                known = self._listeners.get(word.request)
                 if known is None:
                     self._early.append(word)
                 else:
                     await known(word.text)
         finally:
-            if self._told.get(request) is tell:  # the same call, made once more, has its own
-                del self._told[request]
+            if self._listeners.get(request) is tell:  # the same call, made once more, has its own
+                del self._listeners[request]
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,14 +236,14 @@ class _PlainRefusals:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._begun: Message | None = None
+        self._start_message: Message | None = None
 
     async def send(self, message: Message) -> None:
         """Send a piece. The head of a refusal waits for its body, which the SDK sends as one."""
         if message["type"] == "http.response.start" and message["status"] == HTTPStatus.BAD_REQUEST:
-            self._begun = message
+            self._start_message = message
             return
-        begun, self._begun = self._begun, None
+        begun, self._start_message = self._start_message, None
         if begun is not None:
             body = _plain(message.get("body", b""))
             heads = [each for each in begun["headers"] if each[0] != b"content-length"]

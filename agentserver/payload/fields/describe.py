@@ -156,7 +156,7 @@ class _Reader:
         self._scope = scope
         self._open: list[type] = []
         self._done: dict[type, RecordType] = {}
-        self._taken = set(RESERVED)
+        self._used_names = set(RESERVED)
 
     def records(self) -> Iterator[RecordType]:
         """Yield the records, the outermost first."""
@@ -176,7 +176,7 @@ class _Reader:
             return self._done[cls]
         self._check_class(cls)
         self._open.append(cls)
-        name = free(cls.__name__, self._taken)
+        name = free(cls.__name__, self._used_names)
         prose, docs = read_documentation(cls)
         hints = self._hints(cls)
         fields = tuple(self._field(cls, each, hints[each.name], docs) for each in dataclasses.fields(cls))

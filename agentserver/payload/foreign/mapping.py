@@ -475,12 +475,12 @@ class MemberNames:
     """XML names for the members of one object, each once."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
+        self._used: set[str] = set()
 
     def xml(self, foreign: str) -> str:
         """Return a name like the foreign one that no other member has."""
         wanted = re.sub(r"[^A-Za-z0-9_.\-]", "_", foreign)[: NAME_LENGTH // 2] or "_"
-        return free(wanted if XML_NAME.fullmatch(wanted) else f"_{wanted}", self._taken)
+        return free(wanted if XML_NAME.fullmatch(wanted) else f"_{wanted}", self._used)
 
 
 def dataclass_of(name: str, entries: list[NewField], doc: str) -> type:

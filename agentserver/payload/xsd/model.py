@@ -93,7 +93,7 @@ class Model:
         self._root = self._schema.maps.elements.get(root)
         if self._root is None:
             raise PayloadError(f"schema: declares no global element {root}")
-        self._made: dict[int, Part] = {}
+        self._parts: dict[int, Part] = {}
 
     def part(self) -> Part:
         """Return the contents that the root may have."""
@@ -101,9 +101,9 @@ class Model:
 
     def _part(self, element: Any) -> Part:
         kind = element.type
-        known = self._made.get(id(kind))
+        known = self._parts.get(id(kind))
         if known is None:
-            known = self._made[id(kind)] = self._simple(kind) if kind.is_simple() else self._complex(kind)
+            known = self._parts[id(kind)] = self._simple(kind) if kind.is_simple() else self._complex(kind)
         return known
 
     def _simple(self, kind: Any) -> Part:

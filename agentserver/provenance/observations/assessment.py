@@ -89,14 +89,14 @@ class Echoes:
 
     def __init__(self, arguments: Iterable[Leaf]) -> None:
         leaves = tuple(arguments)
-        self._whole = {_comparison_key(text_of(leaf.value)) for leaf in leaves}
+        self._keys = {_comparison_key(text_of(leaf.value)) for leaf in leaves}
         self._forms = {fold(text_of(leaf.value)) for leaf in leaves} - {""}
         self._lengths = {len(form) for form in self._forms if len(form) <= LONGEST_ECHO}
 
     def contain(self, body: str) -> bool:
         """Return whether a value repeats an argument or joins several, so that it has no other origin."""
         form = fold(body)
-        return _comparison_key(body) in self._whole or (
+        return _comparison_key(body) in self._keys or (
             SHORTEST_ECHO <= len(form) <= LONGEST_ECHO and self._is_joined(form)
         )
 

@@ -17,11 +17,11 @@ Made = TypeVar("Made")
 class Lazy(Generic[Made]):
     """Value that is computed on first access. Lazies are equal if their values are."""
 
-    __slots__ = ("_made", "_make")
+    __slots__ = ("_make", "_result")
 
     def __init__(self, make: Callable[[], Made]) -> None:
         self._make: Callable[[], Made] | None = make
-        self._made: tuple[Made] | None = None
+        self._result: tuple[Made] | None = None
 
     @classmethod
     def ready(cls, value: Made) -> Lazy[Made]:
@@ -32,11 +32,11 @@ class Lazy(Generic[Made]):
     def value(self) -> Made:
         """Value, computed once; its function is then released."""
         make = self._make  # read first: another thread may clear it
-        if self._made is None:
+        if self._result is None:
             assert make is not None
-            self._made = (make(),)
+            self._result = (make(),)
             self._make = None
-        return self._made[0]
+        return self._result[0]
 
     def __eq__(self, other: object) -> bool:
         return self.value == other.value if isinstance(other, Lazy) else NotImplemented

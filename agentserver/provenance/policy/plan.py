@@ -240,7 +240,7 @@ class _Reader:
     """Reader that turns the values of one document into steps."""
 
     def __init__(self, name: str, document: YamlDocument, count: int) -> None:
-        self._name, self._written, self._count = name, document, count
+        self._name, self._document, self._count = name, document, count
 
     def step(self, value: Any, loc: Loc) -> AllowedStep:
         fields = self._mapping(value, loc, _STEP, "a step is a mapping with 'sink'")
@@ -339,7 +339,7 @@ class _Reader:
         return value
 
     def _error(self, loc: Loc, message: str) -> PlanError:
-        return PlanError(f"{self._name}:{self._written.line_of(loc)}: {message}")
+        return PlanError(f"{self._name}:{self._document.line_of(loc)}: {message}")
 
 
 def _read_whole(text: str) -> int:

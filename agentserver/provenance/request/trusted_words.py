@@ -198,7 +198,7 @@ class TrustedWords:
     _mentioned: dict[tuple[str, bool], bool] = field(
         default_factory=dict, init=False, compare=False, repr=False
     )
-    _said: dict[bytes, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _answers: dict[bytes, bool] = field(default_factory=dict, init=False, compare=False, repr=False)
     # A decision asks for one name several times, and the next one for the same.
 
     def add(self, *texts: str) -> TrustedWords:
@@ -282,10 +282,10 @@ class TrustedWords:
 
     def says(self, form: bytes) -> bool:
         """Check whether the words hold a text of this evidence form in one piece."""
-        known = self._said.get(form)
+        known = self._answers.get(form)
         if known is None:
             known = self._says(form)
-            _cache(self._said, form, known)
+            _cache(self._answers, form, known)
         return known
 
     def _says(self, form: bytes) -> bool:

@@ -65,7 +65,7 @@ class Forgetful(MemoryEngine):
 
 class Careless(MemoryEngine):
     async def commit(self, claim, outcome):
-        self._kept[outcome.conversation.id] = outcome.conversation
+        self._conversations[outcome.conversation.id] = outcome.conversation
 
 
 class LateEngine(MemoryEngine):
@@ -75,7 +75,7 @@ class LateEngine(MemoryEngine):
         try:
             await super().commit(claim, outcome)
         except ConflictError:
-            self._kept[outcome.conversation.id] = outcome.conversation
+            self._conversations[outcome.conversation.id] = outcome.conversation
             raise
 
 
@@ -84,7 +84,7 @@ class Impatient(MemoryEngine):
 
     async def active(self):
         async for key in super().active():
-            if any(thread.inbox for thread in self._kept[key].tree.nodes.values()):
+            if any(thread.inbox for thread in self._conversations[key].tree.nodes.values()):
                 yield key
 
 
@@ -103,7 +103,7 @@ class Global(MemoryEngine):
         if outcome.before != self.version:
             raise ConflictError
         self.version += 1
-        self._kept[outcome.conversation.id] = outcome.conversation
+        self._conversations[outcome.conversation.id] = outcome.conversation
 
 
 class Credulous(MemoryEngine):
@@ -205,7 +205,7 @@ class OneOutboxEngine(MemoryEngine):
     """Has one outbox."""
 
     async def outbox(self, conversation):
-        for events in self._left.waiting.values():
+        for events in self._events.waiting.values():
             for event in events.values():
                 yield event
 
@@ -217,7 +217,7 @@ class Deaf(MemoryEngine):
 
 class Rash(MemoryEngine):
     def abandon(self, conversation):
-        self._left.waiting.clear()
+        self._events.waiting.clear()
 
 
 class LeakyEngine(MemoryEngine):
@@ -228,7 +228,7 @@ class LeakyEngine(MemoryEngine):
             await super().commit(claim, outcome)
         except ConflictError:
             left = {event.place: event for event in outcome.replies}
-            self._left.waiting.setdefault(outcome.conversation.id, {}).update(left)
+            self._events.waiting.setdefault(outcome.conversation.id, {}).update(left)
             raise
 
 
@@ -246,7 +246,7 @@ class ReceiptEngine(MemoryEngine):
 
 class UniformEngine(MemoryEngine):
     async def conversations_of(self, principal):
-        for one in self._kept.values():
+        for one in self._conversations.values():
             if one.principal.lower() == principal.lower():
                 yield one.id
 
@@ -259,7 +259,7 @@ class Newest(MemoryEngine):
 
 class CleaningEngine(MemoryEngine):
     async def expire(self, now, calendar=None):
-        self._kept.clear()
+        self._conversations.clear()
         return 0
 
 
@@ -268,7 +268,7 @@ class Silent(MemoryEngine):
 
     async def suspend(self, conversation, reason, at):
         events = await super().suspend(conversation, reason, at)
-        self._left.waiting.pop(conversation, None)
+        self._events.waiting.pop(conversation, None)
         return events
 
 

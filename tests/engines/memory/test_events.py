@@ -77,4 +77,4 @@ async def test_waiting_answers_are_bounded_whichever_steps_give_them(monkeypatch
         for number in range(100):
             await d.send(handle, Ask(str(number)))
             await wait_until(lambda: d.pump._accounts.pending == 0)
-        assert len(d.pump._engine._left.waiting[handle.id]) <= 10 + engine.EACH
+        assert len(d.pump._engine._events.waiting[handle.id]) <= 10 + engine.EACH

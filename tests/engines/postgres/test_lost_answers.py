@@ -166,9 +166,9 @@ async def test_a_fate_that_nobody_waits_for_is_not_asked_for(options):
     async with PostgresEngine(options) as engine:
         key = (await talk(engine, SampleConversation(), 2)).conversation.id
         fate = await engine.hand_in(Arrival("id", key, None, Cancellation("request", "somebody")))
-        assert [*engine._inbox._asked] == ["id"]
+        assert [*engine._inbox._fate_futures] == ["id"]
         fate.cancel()
-        await wait_until(lambda: not engine._inbox._asked)
+        await wait_until(lambda: not engine._inbox._fate_futures)
 
 
 async def test_a_token_that_could_not_be_given_back_goes_to_another_server(options):

@@ -118,7 +118,7 @@ class Storage:
 
     def queued(self, conversation: str) -> bool:
         """True for a conversation in which a delivery is queued, or waits for a person."""
-        one = self.kept._kept.get(conversation)
+        one = self.kept._conversations.get(conversation)
         return one is not None and bool(at_work(one))
 
     def give(self, conversation: str, lease: int) -> Claim:
@@ -282,7 +282,7 @@ class SharedEngine(MemoryEngine):
             if self.mine.get(key) == claim:
                 del self.mine[key]
             raise FencedError("another process has the conversation")
-        await super().commit(self._mine, outcome)
+        await super().commit(self._own_claim, outcome)
         row = self.storage.rows.setdefault(key, Row(*claim, self.storage.now))
         row.rested = self.storage.now
         if outcome.conversation.closed:
@@ -305,7 +305,7 @@ class SharedEngine(MemoryEngine):
 
     async def open_count(self, principal: str) -> int | None:
         await asyncio.sleep(0)
-        return sum(one.principal == principal for one in self._kept.values())
+        return sum(one.principal == principal for one in self._conversations.values())
 
     async def idle(self, before: float) -> AsyncIterator[str]:
         async for key in super().idle(before):
@@ -313,7 +313,11 @@ class SharedEngine(MemoryEngine):
                 yield key
 
     async def list_sleeping(self, most):
-        found = [SleepingConversation(one.due, key) for key, one in self._kept.items() if one.due is not None]
+        found = [
+            SleepingConversation(one.due, key)
+            for key, one in self._conversations.items()
+            if one.due is not None
+        ]
         free = [
             each
             for each in found

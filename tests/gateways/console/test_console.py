@@ -349,7 +349,7 @@ async def test_a_conversation_that_idled_away_is_replaced_with_a_word():
 
     async def idle(shown):
         clock.advance(LATER)
-        while engine._kept:  # noqa: ASYNC110 - a sweep has no event
+        while engine._conversations:  # noqa: ASYNC110 - a sweep has no event
             await anyio.sleep(0.005)
 
     steps = ("Ada", wait_for_text("Good day, Ada!"), idle, "Bob")

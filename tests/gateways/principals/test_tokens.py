@@ -318,7 +318,7 @@ async def test_a_client_that_stops_waiting_leaves_nothing(path):
     async with known.watch():
         with anyio.move_on_after(0):
             await known.wait_revoked(known.authenticate(token))
-        assert not known._waiting
+        assert not known._waiters
 
 
 def test_the_file_is_next_to_the_real_journal(tmp_path):

@@ -174,10 +174,10 @@ def test_bounds_are_reported():
 def test_buffered_text_is_bounded():
     scanner = Scanner()
     scanner.feed("prose without braces " * 1000)
-    assert scanner._held == ""
+    assert scanner._buffer == ""
     for _ in range(50):
         scanner.feed('{"a": "' + "y" * 4000)
-        assert len(scanner._held) <= 2 * LONGEST + 4007
+        assert len(scanner._buffer) <= 2 * LONGEST + 4007
 
 
 def test_a_copy_is_independent():

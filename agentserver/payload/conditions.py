@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from unicodedata import normalize
 
 from agentserver.payload.fields.field_table import FieldKind, Scalar
-from agentserver.payload.fields.lexical import READERS, UNREADABLE, ScalarKind
+from agentserver.payload.fields.lexical import READERS, UNREADABLE, WRITERS, ScalarKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -48,6 +48,7 @@ ORDERINGS: Final[Mapping[Comparison, Callable[[Any, Any], Any]]] = MappingProxyT
         Comparison.AT_MOST: operator.le,
     }
 )
+_LOWER: Final = frozenset({Comparison.OVER, Comparison.AT_LEAST})
 _UNORDERED: Final = frozenset({ScalarKind.BOOL, ScalarKind.BYTES})
 _EXACT: Final = frozenset({ScalarKind.INT, ScalarKind.FLOAT, ScalarKind.STR})
 """Kinds that are compared as decimal numbers, so that no digit is lost. A text may hold a number."""
@@ -135,7 +136,7 @@ class FieldTest(NamedTuple):
                 return f"{path} is missing"
             if self.unit is not None:
                 field, unit = self.unit
-                if next(iter(_occurrences(record, field, self.namespace)), None) != unit:
+                if next(iter(_occurrences(record, field, self.namespace)), _write_default(field)) != unit:
                     return f"{field.name} is not {unit}"
             try:
                 if self.total is not None:
@@ -157,7 +158,7 @@ class FieldTest(NamedTuple):
             else list(element.iterchildren(f"{{{self.namespace}}}{first.xml}"))
         )
         if not found:
-            yield element, None
+            yield element, None if rest else _write_default(first)
         for one in found:
             if isinstance(one, str):
                 yield element, one
@@ -171,6 +172,16 @@ def _occurrences(element: etree._Element, field: Field, namespace: str) -> list[
         text = element.get(field.xml)
         return [] if text is None else [text]
     return [child.text or "" for child in element.iterchildren(f"{{{namespace}}}{field.xml}")]
+
+
+def _write_default(field: Field) -> str | None:
+    """Return the text of the value that a missing scalar has; None without a default."""
+    if field.repeated or field.default is None or field.default.factory or field.default.value is None:
+        return None
+    assert isinstance(field.type, Scalar)
+    value = field.default.value
+    written = [text for text, choice in field.type.choices if choice is value or choice == value]
+    return written[0] if written else WRITERS[field.type.kind](value)
 
 
 def fit_conditions(
@@ -226,6 +237,7 @@ def fit_condition(payload: PayloadType, condition: FieldCondition) -> FieldTest:
     if condition.total is not None and (record.choices or record.kind not in {*_EXACT, ScalarKind.DECIMAL}):
         raise ConditionError(f"{condition.path} is no number, so that it has no sum")
     tests = [_bound(condition, record, *one) for one in condition.bounds]
+    _check_range(condition, record)
     if condition.among:
         tests.append(_membership(condition, record, Comparison.IN, condition.among))
     if condition.outside:
@@ -280,6 +292,23 @@ def _bound(
         return bool(compare(read(text.strip()), bound))
 
     return f"{comparison.replace('_', ' ')} {limit}", test
+
+
+def _check_range(condition: FieldCondition, scalar: Scalar) -> None:
+    """Raise ConditionError for bounds that no value meets together: all messages would pass the rule."""
+    kind = Scalar(ScalarKind.DECIMAL if scalar.kind in _EXACT else scalar.kind)
+    limits = [
+        (comparison, limit, _read(kind, limit, condition.path)) for comparison, limit in condition.bounds
+    ]
+    for lower, least, low in limits:
+        for upper, most, high in limits:
+            if lower not in _LOWER or upper in _LOWER:
+                continue
+            closed = lower is Comparison.AT_LEAST and upper is Comparison.AT_MOST
+            if low > high or (low == high and not closed):
+                between = f"{lower} {least} and {upper} {most}".replace("_", " ")
+                message = f"{condition.path}: nothing is {between} at once"
+                raise ConditionError(message, "leave one of them out")
 
 
 def _membership(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from agentserver import Attribute, xmlify
-from agentserver.payload.conditions import Comparison, FieldCondition, fit_condition
+from agentserver.payload.conditions import Comparison, ConditionError, FieldCondition, fit_condition
 
 
 @dataclass
@@ -99,3 +99,40 @@ def test_another_unit_holds(currency, told):
     assert (
         explain(Pay(Decimal(5), currency), "amount", (Comparison.OVER, 9), unit=("currency", "EUR")) == told
     )
+
+
+@pytest.mark.parametrize(
+    ("markup", "path", "more", "expected"),
+    [
+        ("<amount>5</amount>", "amount", {"unit": ("currency", "EUR")}, ""),
+        ("<amount>5</amount>", "amount", {"unit": ("currency", "USD")}, "currency is not USD"),
+        ("<amount>5</amount>", "currency", {"among": ("EUR",)}, "currency is one of EUR"),
+        ("<amount>5</amount>", "rate", {}, ""),
+        ("<amount>5</amount>", "limit", {}, "limit is missing"),
+        ("<amount>5</amount>", "lines.amount", {}, "lines.amount is missing"),
+        ("<amount>5</amount><lines><amount>4</amount></lines>", "lines.note", {}, "lines.note is missing"),
+    ],
+)
+def test_a_missing_field_has_its_default(markup, path, more, expected):
+    bounds = () if "among" in more else ((Comparison.OVER, 9),)
+    condition = fit_condition(Pay.__payload__, FieldCondition(path, bounds, **more))
+    text = f'<Pay xmlns="{Pay.__payload__.namespace}">{markup}</Pay>'
+    assert condition.explain(etree.fromstring(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("bounds", "refused"),
+    [
+        ({"over": 5, "at_most": 3}, "nothing is over 5 and at most 3 at once"),
+        ({"over": 5, "at_most": 5}, "nothing is over 5 and at most 5 at once"),
+        ({"at_least": 5, "at_most": 5}, ""),
+        ({"over": 5, "under": 6}, ""),
+    ],
+)
+def test_bounds_that_nothing_meets_are_refused(bounds, refused):
+    condition = FieldCondition("amount", tuple((Comparison(name), limit) for name, limit in bounds.items()))
+    if not refused:
+        fit_condition(Pay.__payload__, condition)
+        return
+    with pytest.raises(ConditionError, match=refused):
+        fit_condition(Pay.__payload__, condition)

@@ -25,29 +25,37 @@ if TYPE_CHECKING:
     from agentserver.ports import EngineError, EngineReader
 
 
+DISCARDED = 200
+"""Discarded letters that are listed."""
+
+
 def _find_letter(reader: EngineReader, prefix: str) -> DeadLetter:
     return reading.only_match(reader.dead(prefix=prefix), f"dead letters begin with {prefix!r}")
 
 
 class _ListedDelivery(NamedTuple):
-    """Delivery in a list, with a time and the reason why it was given up."""
+    """Delivery in a list, with a time, the reason why it was given up, and the operator who discarded it."""
 
     delivery: Delivery
     at: float
     reason: str
     secrets: Secrets
+    discarded_by: str = ""
 
     def line(self) -> str:
         """Format it for people."""
         fields = self.fields()
         place = f"{fields['id']}  {reading.format_time(self.at)}  {fields['sender']} -> {fields['to']} {fields['root']}"
-        return f"{place}  {str(fields['reason'])[:200]}".rstrip()
+        by = f"  discarded by {fields['discarded_by']}" if self.discarded_by else ""
+        return f"{place}{by}  {str(fields['reason'])[:200]}".rstrip()
 
     def fields(self) -> dict[str, object]:
         """Return its fields for programs, without secrets."""
         one, redact = self.delivery, self.secrets.redact
         names = {"id": one.id, "conversation": one.conversation, "sender": one.sender, "to": one.to}
         texts = {**names, "root": local(one.root), "reason": self.reason}
+        if self.discarded_by:
+            texts["discarded_by"] = self.discarded_by
         return {**{name: redact(text) for name, text in texts.items()}, "at": self.at, "attempt": one.attempt}
 
 
@@ -59,11 +67,16 @@ class _ListedDelivery(NamedTuple):
 )
 @reading.redaction_option
 @reading.list_options
-def command(arguments: reading.JournalArguments, *, lists: reading.ListPrinter) -> None:
+@click.option("--discarded", is_flag=True, help="List the latest 200 that were discarded, and by whom.")
+def command(arguments: reading.JournalArguments, *, discarded: bool, lists: reading.ListPrinter) -> None:
     """List the dead letters, oldest first: deliveries whose listener crashed, was too late, or no longer exists."""
     with reading.open_redacted(arguments) as (reader, secrets):
-        listed = (_ListedDelivery(one.delivery, one.at, one.reason, secrets) for one in reader.dead())
-        lists.print(listed, _ListedDelivery.line, _ListedDelivery.fields, "there are no dead letters")
+        letters = reader.list_discarded(DISCARDED) if discarded else reader.dead()
+        listed = (
+            _ListedDelivery(one.delivery, one.at, one.reason, secrets, one.discarded_by) for one in letters
+        )
+        none = "no dead letter was discarded" if discarded else "there are no dead letters"
+        lists.print(listed, _ListedDelivery.line, _ListedDelivery.fields, none)
 
 
 @command.command("show")
@@ -80,22 +93,34 @@ def show(arguments: reading.JournalArguments, delivery: str) -> None:
         f"from {one.sender} to {one.to}, hop {one.hop}",
         f"in conversation {one.conversation} of {letter.principal}, which is {state}",
         letter.reason,
-        one.message.decode("utf-8", "backslashreplace"),
+        *_list_field_lines(one.message),
     )
     reading.print_visible(shown, secrets.redact)
+
+
+def _list_field_lines(message: bytes) -> list[str]:
+    """List the fields of a message, a line each; the message itself if it is no envelope."""
+    from agentserver.trace.comparison import list_fields
+
+    fields = list_fields(message)
+    if fields is None:
+        return [message.decode("utf-8", "backslashreplace")]
+    return [f"{'  ' * (each.depth + 1)}{each.name}: {each.value or ''}".rstrip() for each in fields]
 
 
 @command.command("discard")
 @click.argument("delivery")
 @reading.journal_option
 def discard(arguments: reading.JournalArguments, delivery: str) -> None:
-    """Remove one from the list. Its records stay. The server must not be running."""
+    """Remove one from the list. Its records stay, with your name. The server must not be running."""
+    from agentserver.assembly import SystemClock
     from agentserver.engines.journal import retention
     from agentserver.engines.journal.reader import Reader
 
     with open_changing(arguments) as connection:
         letter = _find_letter(Reader(connection), delivery)
-        retention.discard_letter(connection, letter.delivery.id)
+        at = SystemClock().moment().now
+        retention.discard_letter(connection, letter.delivery.id, project.user(), at)
     click.echo(f"{letter.delivery.id} is discarded")
 
 
@@ -183,9 +208,11 @@ def requeue_letter(arguments: reading.JournalArguments, delivery: str) -> None:
 def _requeue(books: _DecisionBooks, conversation: Conversation, delivery: Delivery) -> None:
     from agentserver.assembly import SystemClock
     from agentserver.core.decide.requeue import requeue
+    from agentserver.core.messages import RequeuedLetter
 
     moment = SystemClock().moment()
-    _commit(books, lambda: requeue(conversation, delivery, books.rules, moment))
+    requeued = RequeuedLetter(delivery, project.user())
+    _commit(books, lambda: requeue(conversation, requeued, books.rules, moment))
 
 
 def _redrive(books: _DecisionBooks, letter: DeadLetter) -> str:

@@ -477,9 +477,15 @@ class Cancellation(NamedTuple):
 
 
 class RequeuedLetter(NamedTuple):
-    """Dead letter that an operator queued again on its own thread."""
+    """Dead letter that an operator queued again on its own thread.
+
+    Args:
+        delivery: the dead letter.
+        by: the operator.
+    """
 
     delivery: Delivery
+    by: str
 
 
 class RedrivenLetter(NamedTuple):

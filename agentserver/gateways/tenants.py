@@ -99,6 +99,11 @@ class OwnedReader:
         found = [each for each in self._reader.dead(SEEN, prefix) if owns(self._owner, each.principal)]
         return found if maximum is None else found[-maximum:]
 
+    def list_discarded(self, maximum: int) -> Sequence[DeadLetter]:
+        """List the latest discarded letters."""
+        found = self._reader.list_discarded(SEEN)
+        return [each for each in found if owns(self._owner, each.principal)][-maximum:]
+
 
 class ChargeReader(Protocol):
     """The budgets' needs of a server."""

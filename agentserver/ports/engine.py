@@ -133,6 +133,9 @@ class EngineReader(Protocol):
             prefix: of their delivery ids; other messages are not read.
         """
 
+    def list_discarded(self, limit: int) -> Sequence[DeadLetter]:
+        """List the latest dead letters that an operator discarded, oldest first."""
+
     def list_servers(self) -> Sequence[ServerState]:
         """List the servers that share the storage, also those that ended lately; none if servers cannot share it."""
 
@@ -463,7 +466,7 @@ class Engine(Protocol):
     async def find_conversation(self, conversation: str) -> ConversationFound | None:
         """Find the owner of an open, suspended or retained conversation; None for any other."""
 
-    async def discard(self, delivery: str) -> bool:
+    async def discard(self, delivery: str, by: str, at: float) -> bool:
         """Remove a dead letter from the list; its records stay. False for an unknown id.
 
         Raises EngineError.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         OutsideMessage,
         RedrivenLetter,
         Reply,
+        RequeuedLetter,
     )
     from agentserver.core.pieces import PreparedPieces
     from agentserver.core.records.outcome import Outcome
@@ -299,18 +300,18 @@ class Boundary:
         while woken:
             woken = await self._or_suspend(conversation, decide, patient=False) and woken
 
-    async def requeue(self, letter: Delivery) -> bool:
+    async def requeue(self, requeued: RequeuedLetter) -> bool:
         """Queue a dead letter again in its thread. Returns False if the thread does not wait for it.
 
         Raises LookupError and EngineError.
         """
 
         def decide(now: Conversation) -> Outcome | None:
-            if not requeueing.lives(now, letter):
+            if not requeueing.lives(now, requeued.delivery):
                 return None
-            return requeueing.requeue(now, letter, self._editions.rules_of(now.id), self._clock.moment())
+            return requeueing.requeue(now, requeued, self._editions.rules_of(now.id), self._clock.moment())
 
-        return await self._decide_again(letter.conversation, decide)
+        return await self._decide_again(requeued.delivery.conversation, decide)
 
     async def open(self, conversation: str) -> bool:
         """Commit the opening of a conversation, unless a step of it is committed. Raises EngineError."""

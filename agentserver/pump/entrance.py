@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from agentserver.core.encoding.history import DeadLetter
     from agentserver.core.messages import (
-        Delivery,
         Delta,
         Done,
         EffectVerdict,
@@ -354,9 +353,9 @@ class Entrance:
         """Commit a verdict on an external effect here. Raises EngineError."""
         return await self._boundary.settle(conversation, verdict)
 
-    async def requeue_here(self, letter: Delivery) -> bool:
+    async def requeue_here(self, requeued: RequeuedLetter) -> bool:
         """Queue a dead letter again here. Raises LookupError and EngineError."""
-        return await self._boundary.requeue(letter)
+        return await self._boundary.requeue(requeued)
 
     def stop(self) -> None:
         """Release every waiting caller: the server stops."""
@@ -397,7 +396,7 @@ class DeadLetters:
     async def requeue(self, delivery: str, by: str) -> str:
         """Queue one again. Returns its conversation. Raises LookupError and EngineError."""
         letter, opener = await self._engine.read(lambda reader: _find_letter(reader, delivery))
-        if letter.open and await self._requeue(letter.delivery):
+        if letter.open and await self._requeue(RequeuedLetter(letter.delivery, by)):
             return letter.delivery.conversation
         opened = Conversation.begin(opener, self._clock.moment())
         redriven = RedrivenLetter(letter.delivery, next(self._clock.moment().ids()), by)
@@ -407,15 +406,18 @@ class DeadLetters:
         await self._boundary.redrive(opened.id, redriven)
         return opened.id
 
-    async def _requeue(self, letter: Delivery) -> bool:
+    async def _requeue(self, requeued: RequeuedLetter) -> bool:
         try:
-            return await self._boundary.requeue(letter)
+            return await self._boundary.requeue(requeued)
         except FencedError:
-            return await self._owners.requeue(RequeuedLetter(letter))
+            return await self._owners.requeue(requeued)
 
-    async def discard(self, delivery: str) -> None:
-        """Remove one from the list. Its records stay. Raises LookupError and EngineError."""
-        if not await self._engine.discard(delivery):
+    async def discard(self, delivery: str, by: str) -> None:
+        """Remove one from the list, in the name of an operator. Its records stay.
+
+        Raises LookupError and EngineError.
+        """
+        if not await self._engine.discard(delivery, by, self._clock.moment().now):
             raise LookupError("no such dead letter")
 
 

@@ -173,9 +173,12 @@ class ServerIngress:
         """
         return await self._running.entrance.letters.requeue(delivery, by)
 
-    async def discard(self, delivery: str) -> None:
-        """Remove a dead letter from the list; its records stay. Raises LookupError and EngineError."""
-        await self._running.entrance.letters.discard(delivery)
+    async def discard(self, delivery: str, by: str) -> None:
+        """Remove a dead letter from the list, in the name of an operator; its records stay.
+
+        Raises LookupError and EngineError.
+        """
+        await self._running.entrance.letters.discard(delivery, by)
 
     @property
     def _running(self) -> Pump:

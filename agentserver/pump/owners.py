@@ -38,9 +38,6 @@ from agentserver.supervision import EndEffect, start_errand
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from agentserver.core.messages import (
-        Delivery,
-    )
     from agentserver.ports import Clock, ConversationFound, Engine
     from agentserver.ports.claims import Arriving
 
@@ -69,7 +66,7 @@ if TYPE_CHECKING:
         async def settle_here(self, conversation: str, verdict: EffectVerdict) -> bool:
             """Commit a verdict on an external effect."""
 
-        async def requeue_here(self, letter: Delivery) -> bool:
+        async def requeue_here(self, requeued: RequeuedLetter) -> bool:
             """Queue a dead letter again. Raises LookupError."""
 
 
@@ -336,7 +333,7 @@ class Arrivals:
 
     async def _requeue(self, requeued: RequeuedLetter) -> Fate:
         try:
-            return Fate() if await self._deciding.requeue_here(requeued.delivery) else Fate(NO)
+            return Fate() if await self._deciding.requeue_here(requeued) else Fate(NO)
         except LookupError:
             return Fate(UNFIT)
 

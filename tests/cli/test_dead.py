@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from agentserver.assembly import build
+from agentserver.cli import project
 from agentserver.config import forget, load
 from agentserver.core.messages import Reply
 from agentserver.engines.sqlite.lock import Lock
@@ -178,7 +179,7 @@ def test_a_dead_letter_is_shown_with_its_message(letter):
     shown = dead("show", letter[:8]).splitlines()
     assert shown[1] == "from console to worker, hop 1"
     assert shown[2].endswith("of console, which is open")
-    assert "<text>tea</text>" in shown[-1]
+    assert shown[-1] == "  text: tea"
     assert "s3cret" not in "".join(shown)
 
 
@@ -188,7 +189,12 @@ def test_a_dead_letter_is_discarded_and_stays_in_the_record(letter):
     assert "dead letters begin with" in dead("requeue", letter, status=2)
     (conversation,) = verb("conversations").splitlines()
     sys.modules.pop("works_handlers", None)
-    assert "failed console -> worker" in verb("trace", conversation.split()[0])
+    trace = verb("trace", conversation.split()[0])
+    assert "failed console -> worker" in trace
+    assert f"dismissed console -> worker  Part  by {project.user()}" in trace
+    (line,) = dead("--discarded").splitlines()
+    assert f"worker Part  discarded by {project.user()}  internal: RuntimeError" in line
+    assert "s3cret" not in line
 
 
 def test_a_dead_letter_is_queued_again_and_answered(letter):
@@ -198,6 +204,9 @@ def test_a_dead_letter_is_queued_again_and_answered(letter):
     assert "no dead letters begin with" in dead("requeue", letter, status=2)
     assert dead("next").startswith(letter)
     assert "tea, attempt 0" in read_replies()[-1]
+    (conversation,) = verb("conversations").splitlines()
+    sys.modules.pop("works_handlers", None)
+    assert f"by {project.user()}" in verb("trace", conversation.split()[0])
     assert dead("next") == "no delivery is queued\n"
     sys.modules.pop("works_handlers", None)
     assert "; 0 differ" in verb("replay")

@@ -61,7 +61,7 @@ def test_every_kind_of_decision_is_taken_again(paper):
     paper.say(Ask("x"), "dud")
     paper.run()
     letter = next(d for outcome in paper.outcomes for d in outcome.added if d.to == "dud")
-    paper.apply(requeue(paper.conversation, letter, SHOP, paper.moment()))
+    paper.apply(requeue(paper.conversation, RequeuedLetter(letter, "ops"), SHOP, paper.moment()))
     paper.run()
     outside = OutsideMessage(b"<x/>", "late", None)
     paper.apply(decisions.turn_away(paper.conversation, outside, Code.BUSY, SHOP, paper.moment()))
@@ -130,7 +130,7 @@ def test_the_names_of_causes():
     paper = Paper(SHOP, HANDLERS)
     paper.say(Ask("tea"), "agent")
     (delivery,) = paper.waiting
-    assert [describe_step(cause) for cause in (TurnedAway(b"", "r", None, Code.BUSY), ConversationClosing("idle"), RequeuedLetter(delivery),
+    assert [describe_step(cause) for cause in (TurnedAway(b"", "r", None, Code.BUSY), ConversationClosing("idle"), RequeuedLetter(delivery, "ops"),
                                       ApprovalAnswer("a", "d", Answer.DENY, "ann"))] == [
         "a message from outside, turned away", "the end: idle", "a dead letter to agent, queued again",
         "the answer deny of ann",

@@ -9,6 +9,7 @@ import pytest
 from agentserver import HandlerMetadata, HandlerResponse, SystemError, xmlify
 from agentserver.assembly import build
 from agentserver.core.messages import Done
+from agentserver.core.records.wording import WORDING
 from agentserver.engines.memory import MemoryEngine
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
@@ -87,6 +88,8 @@ async def test_one_whose_thread_lives_goes_where_it_was(engine, site):
         reply = await anext(events)
         assert envelope.read_envelope(reply.message).payload.findtext("{*}text") == "beam"
         assert await server.read(lambda reader: reader.dead()) == []
+        recorded = await server.read(lambda reader: reader.recorded_conversation(handle.id).records())
+        assert [one.detail.by for one in recorded if one.event == "redriven"] == ["ops"]
 
 
 async def test_a_letter_of_an_ended_conversation_becomes_a_new_request(engine, site):
@@ -113,13 +116,16 @@ async def test_one_that_goes_again_cannot_go_twice(engine, site):
 async def test_one_that_is_discarded_is_on_no_list(engine, site):
     async with build(site, engine=engine) as server:
         handle, letter = await break_letter(server)
-        await server.discard(letter)
+        await server.discard(letter, "ops")
         assert await server.read(lambda reader: reader.dead()) == []
-        for act in (lambda: server.discard(letter), lambda: server.requeue(letter, "ops")):
+        for act in (lambda: server.discard(letter, "ops"), lambda: server.requeue(letter, "ops")):
             with pytest.raises(LookupError):
                 await act()
         failed = await server.read(lambda reader: reader.recorded_conversation(handle.id).records())
         assert any(one.event == "failed" for one in failed)
+        assert [WORDING.first(one.detail) for one in failed if one.event == "dismissed"] == ["by ops"]
+        (letter,) = await server.read(lambda reader: reader.list_discarded(9))
+        assert (letter.discarded_by, letter.reason.partition(":")[0]) == ("ops", "internal")
 
 
 @pytest.mark.parametrize("name", ["", "x", "é" * 50, "a' or 1=1"])
@@ -128,7 +134,7 @@ async def test_an_invalid_letter_is_refused(engine, site, name):
         with pytest.raises(LookupError):
             await server.requeue(name, "ops")
         with pytest.raises(LookupError):
-            await server.discard(name)
+            await server.discard(name, "ops")
 
 
 async def test_one_that_may_not_go_opens_no_conversation(engine, site):

@@ -8,7 +8,7 @@ from agentserver.core.decide import intake
 from agentserver.core.decide.admission import judge
 from agentserver.core.decide.step import Step
 from agentserver.core.drafts.routing import Proposal, Route, Sender
-from agentserver.core.messages import SYSTEM_NAMES, Draft, RequeuedLetter
+from agentserver.core.messages import SYSTEM_NAMES, Draft
 from agentserver.core.records.audit import Event
 from agentserver.core.records.details import RedrivenFrom
 from agentserver.core.records.wording import WORDING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
     from agentserver.core.guard import Rules
-    from agentserver.core.messages import Delivery, Moment, RedrivenLetter
+    from agentserver.core.messages import Delivery, Moment, RedrivenLetter, RequeuedLetter
     from agentserver.core.records.details import Detail
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.conversation import Conversation
@@ -36,12 +36,13 @@ def lives(conversation: Conversation | None, delivery: Delivery) -> bool:
     return thread is not None and thread.parent is not None
 
 
-def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment: Moment) -> Outcome:
+def requeue(conversation: Conversation, requeued: RequeuedLetter, rules: Rules, moment: Moment) -> Outcome:
     """Queue a delivery again on its thread, under its own id and with all its attempts.
 
     This reopens its request; its answer goes where the first one went. Raises LookupError when its thread is closed
     or the delivery is already waiting.
     """
+    delivery = requeued.delivery
     if not lives(conversation, delivery):
         raise LookupError("its thread is closed: no listener waits for the result")
     thread = conversation.tree.nodes[delivery.thread]
@@ -50,9 +51,12 @@ def requeue(conversation: Conversation, delivery: Delivery, rules: Rules, moment
     top = thread
     while top.parent is not None and top.parent != conversation.tree.root:
         top = conversation.tree.nodes[top.parent]
-    step = Step(conversation, rules, moment, RequeuedLetter(delivery), delivery.request)
+    step = Step(conversation, rules, moment, requeued, delivery.request)
     if delivery.request not in conversation.requests:
         step.begin(delivery.request)
+    about = {"thread": delivery.thread, "sender": delivery.sender, "to": delivery.to}
+    origin = RedrivenFrom(delivery.id, delivery.conversation, requeued.by)
+    step.records.note(Event.REDRIVEN, root=local(delivery.root), detail=origin, **about)
     step.requeue(delivery._replace(attempt=0), top.id if top.resting else None)
     return step.finish()
 

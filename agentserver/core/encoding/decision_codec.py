@@ -162,6 +162,7 @@ class KeptRequeue(NamedTuple):
     """Dead letter that was queued again on its own thread."""
 
     delivery: str
+    by: str = ""
 
 
 class KeptNote(NamedTuple):
@@ -286,8 +287,8 @@ def _keep_cause(cause: Cause, outcome: Outcome) -> KeptCause:  # noqa: PLR0911 -
             assert judged.refusal is not None
             remarks = tuple([KeptNote(*one) for one in judged.remarks])
             return KeptDismissal(data, request, to, judged.refusal, remarks, key)
-        case RequeuedLetter(delivery):
-            return KeptRequeue(delivery.id)
+        case RequeuedLetter(delivery, by):
+            return KeptRequeue(delivery.id, by)
         case RedrivenLetter(letter):
             return cause._replace(delivery=letter._replace(attempt=0))
         case ReserveRequest(delivery, what, most):
@@ -383,7 +384,7 @@ def decide(conversation: Conversation, cause: Cause, rules: Rules, moment: Momen
         case ConversationClosing():
             return decisions.close(conversation, rules, moment, cause.reason)
         case RequeuedLetter():
-            return requeue(conversation, cause.delivery, rules, moment)
+            return requeue(conversation, cause, rules, moment)
         case RedrivenLetter():
             return redrive(conversation, cause, rules, moment)
         case GivenUp():
@@ -471,8 +472,8 @@ class _CauseReader:
             case KeptDismissal(data, request, to, refusal, remarks, key):
                 notes = tuple([AuditNote(*one) for one in remarks])
                 return DismissedMessage(data, request, to, Admission((), refusal, notes), key)
-            case KeptRequeue(delivery):
-                return RequeuedLetter(self._deliveries[delivery])
+            case KeptRequeue(delivery, by):
+                return RequeuedLetter(self._deliveries[delivery], by)
             case KeptReserving(delivery, attempt, what, most):
                 return ReserveRequest(self._delivery(delivery, attempt), what, most)
             case KeptSettling(delivery, attempt, reservation, cost):

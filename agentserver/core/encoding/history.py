@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from agentserver.core.encoding import codecs, decision_codec
 from agentserver.core.encoding.search import FAILED, REFUSED
 from agentserver.core.messages import Reply
-from agentserver.core.records.audit import Event
-from agentserver.core.records.details import ApprovalGiven, Charge
+from agentserver.core.records.audit import AuditRecord, Event
+from agentserver.core.records.details import ApprovalGiven, Charge, EndDetail
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.principals import owns
+from agentserver.payload.names import local
 from agentserver.spending import Amount
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from agentserver.core.encoding.search import Facet
     from agentserver.core.guard import Rules
     from agentserver.core.messages import Delivery, Done, Moment
-    from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.outcome import Cause, Outcome
 
 __all__ = [
@@ -168,6 +168,20 @@ class RecordedStep(NamedTuple):
         return [one.message for one in self.added] + [e.message for e in self.events if isinstance(e, Reply)]
 
 
+class DiscardedLetter(NamedTuple):
+    """Decision of an operator to discard a dead letter. It is no step: its conversation may be closed.
+
+    Args:
+        delivery: its id.
+        by: the operator.
+        at: seconds since the epoch.
+    """
+
+    delivery: str
+    by: str
+    at: float
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedConversation:
     """Everything that is recorded of one conversation."""
@@ -175,10 +189,28 @@ class RecordedConversation:
     beginning: Origin
     steps: tuple[RecordedStep, ...]
     deliveries: Mapping[str, Delivery]
+    discarded: tuple[DiscardedLetter, ...] = ()
 
     def records(self) -> tuple[AuditRecord, ...]:
-        """Return the records, in order."""
-        return tuple(record for step in self.steps for record in self.records_of(step))
+        """Return the records of the steps, in order, and then those of discarded dead letters."""
+        stepped = (record for step in self.steps for record in self.records_of(step))
+        return (*stepped, *map(self._record_discard, self.discarded))
+
+    def _record_discard(self, discarded: DiscardedLetter) -> AuditRecord:
+        letter = self.deliveries[discarded.delivery]
+        return AuditRecord(
+            Event.DISMISSED,
+            discarded.at,
+            self.beginning.id,
+            letter.thread,
+            letter.sender,
+            letter.to,
+            local(letter.root),
+            letter.hop,
+            detail=EndDetail(f"by {discarded.by}"),
+            delivery=letter.id,
+            request=letter.request,
+        )
 
     def records_of(self, step: RecordedStep) -> tuple[AuditRecord, ...]:
         """Return the records of one step."""
@@ -195,8 +227,9 @@ class DeadLetter(NamedTuple):
 
     Args:
         reason: the SystemError code and the recorded detail.
-        at: when it was given up, in seconds since the epoch.
+        at: when it was given up, or discarded, in seconds since the epoch.
         open: True while its conversation is.
+        discarded_by: the operator who discarded it; empty for one that is listed.
     """
 
     delivery: Delivery
@@ -204,6 +237,7 @@ class DeadLetter(NamedTuple):
     reason: str
     at: float
     open: bool
+    discarded_by: str = ""
 
 
 class SuspendedConversation(NamedTuple):

@@ -26,7 +26,7 @@ class Event(StrEnum):
     """The kinds of records."""
 
     RECEIVED = "received"  # an outside message was accepted
-    REDRIVEN = "redriven"  # a dead letter became a request of its own
+    REDRIVEN = "redriven"  # an operator queued a dead letter again, on its thread or as a request of its own
     SENT = "sent"  # a listener's message was admitted
     HANDLED = "handled"  # a listener finished with a message
     ASKED = "asked"  # an admitted message waits until a person approves it
@@ -46,6 +46,7 @@ class Event(StrEnum):
     SETTLED = "settled"  # the work is done, and its actual cost was charged instead
     EFFECT = "effect"  # an external effect was claimed, answered, withdrawn, or its outcome is unknown
     DROPPED = "dropped"  # a queued message went with its thread
+    DISMISSED = "dismissed"  # an operator discarded a dead letter
     DISCARDED = "discarded"  # a result came after its thread was closed
     ANSWERED = "answered"  # a reply left through the gateway
     ENDED = "ended"  # a request ended without an answer

@@ -14,6 +14,7 @@ from agentserver.core.encoding.history import (
     ConversationFilter,
     UnrecordedError,
 )
+from agentserver.core.records.audit import Event
 from agentserver.core.records.details import ApprovalGiven
 from agentserver.core.state.approvals import Answer
 from agentserver.core.state.principals import Principal
@@ -300,9 +301,20 @@ async def dead_letters_are_listed_in_their_order(subject: Subject) -> None:
         matching = await engine.read(lambda reader: list(reader.dead(prefix=one)))
         hold(matching == letters[1:2], "a dead letter is found by the id of its delivery")
         first, *remaining = letters
-        hold(await engine.discard(first.delivery.id), "a dead letter can be discarded")
+        hold(await engine.discard(first.delivery.id, "ops", 99.0), "a dead letter can be discarded")
         hold(await _dead(engine) == remaining, "only the discarded dead letter is removed")
-        hold(not await engine.discard(first.delivery.id), "only a dead letter can be discarded")
+        hold(not await engine.discard(first.delivery.id, "ops", 99.0), "only a dead letter can be discarded")
+        discarded = await engine.read(lambda reader: list(reader.list_discarded(5)))
+        expected = first._replace(at=99.0, discarded_by="ops")
+        hold(discarded == [expected], "a discarded letter has the time and the operator of that decision")
+        recorded = await engine.read(
+            lambda reader: reader.recorded_conversation(first.delivery.conversation).records()
+        )
+        hold(
+            [(one.at, one.delivery) for one in recorded if one.event is Event.DISMISSED]
+            == [(99.0, first.delivery.id)],
+            "the records of a conversation have a discarded letter",
+        )
 
 
 async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None:

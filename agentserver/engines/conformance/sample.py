@@ -25,6 +25,7 @@ from agentserver.core.messages import (
     HandlerReturn,
     Moment,
     OutsideMessage,
+    RequeuedLetter,
     ReserveRequest,
     SettleRequest,
 )
@@ -255,7 +256,7 @@ class SampleConversation:
 
     def requeue(self, conversation: Conversation, delivery: Delivery) -> Outcome:
         """Requeue a dead letter."""
-        return requeue.requeue(conversation, delivery, self.rules, self.moment())
+        return requeue.requeue(conversation, RequeuedLetter(delivery, "ops"), self.rules, self.moment())
 
     def cancel(self, conversation: Conversation, request: str) -> Outcome:
         """Cancel a request."""

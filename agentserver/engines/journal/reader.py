@@ -15,6 +15,7 @@ from agentserver.core.encoding.history import (
     ConversationPage,
     DeadLetter,
     DecidedApproval,
+    DiscardedLetter,
     GrantedMessage,
     RecordedConversation,
     RecordedStep,
@@ -32,6 +33,7 @@ from agentserver.engines.journal.activity import Activity
 from agentserver.engines.journal.events import EVENT, make_event
 from agentserver.engines.journal.finding import SQLITE_WORDS, find_conversations, find_wrong_terms
 from agentserver.engines.journal.retention import find_broken_link
+from agentserver.engines.journal.rows import DeliveryEnd, read_discard
 from agentserver.engines.journal.stored import COLUMNS, read_delivery, read_stored
 from agentserver.ports import ConversationFound, SleepingConversation
 
@@ -302,10 +304,11 @@ class Reader:
         if row is None:
             raise LookupError(conversation)
         number, principal, root, rights = row
-        steps = tuple(self._step(conversation, number, one) for one in self._step_rows(number))
+        discarded: list[DiscardedLetter] = []
+        steps = tuple(self._step(conversation, number, one, discarded) for one in self._step_rows(number))
         deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
         origin = Origin(conversation, principal, root, _read_rights(conversation, rights))
-        return RecordedConversation(origin, steps, deliveries)
+        return RecordedConversation(origin, steps, deliveries, tuple(discarded))
 
     def dead(self, limit: int | None = None, prefix: str = "") -> list[DeadLetter]:
         """The dead letters, oldest first; of more than ``limit`` the latest."""
@@ -318,6 +321,19 @@ class Reader:
         return [
             DeadLetter(read_delivery(conversation, row), principal, reason, at, bool(is_open))
             for *row, conversation, principal, reason, at, is_open in reversed(rows)
+        ]
+
+    def list_discarded(self, limit: int) -> list[DeadLetter]:
+        """The latest dead letters that an operator discarded, oldest first."""
+        rows = self._connection.execute(
+            f"select {COLUMNS}, c.id, c.principal, d.reason, d.ended, c.closed is null from delivery d"  # noqa: S608
+            " join conversation c on c.number = d.conversation where d.state = 4 order by d.number desc limit ?",
+            (limit,),
+        ).fetchall()
+        return [
+            DeadLetter(read_delivery(conversation, row), principal, reason, at, bool(is_open), by)
+            for *row, conversation, principal, text, at, is_open in reversed(rows)
+            for by, reason in [read_discard(text)]
         ]
 
     def list_servers(self) -> tuple[ServerState, ...]:
@@ -339,14 +355,21 @@ class Reader:
             (number,),
         ).fetchall()
 
-    def _step(self, conversation: str, within: int, row: Sequence[object]) -> RecordedStep:
+    def _step(
+        self, conversation: str, within: int, row: Sequence[object], discarded: list[DiscardedLetter]
+    ) -> RecordedStep:
+        """Read a step from its row, and add the dead letters among its deliveries that were discarded."""
         number, version, at, seed, cause, records, chain, changes, *row_range = row
         delivery, deliveries, event, events = row_range
         added = self._connection.execute(
-            f"select d.number, {COLUMNS} from delivery d"  # noqa: S608
+            f"select d.state, d.reason, d.ended, d.number, {COLUMNS} from delivery d"  # noqa: S608
             " where d.number >= ? and d.number < ? and d.conversation = ? order by d.number",
             (delivery, delivery + deliveries, within),  # type: ignore[operator]
         ).fetchall()
+        for state, text, ended, _, *columns in added:
+            if state == DeliveryEnd.DISCARDED:
+                letter = read_delivery(conversation, columns)
+                discarded.append(DiscardedLetter(letter.id, read_discard(text)[0], ended))
         event_rows = self._connection.execute(
             f"select e.number, {EVENT} from event e"  # noqa: S608
             " where number >= ? and number < ? and conversation = ? order by number",
@@ -355,7 +378,7 @@ class Reader:
         rows = (
             changes,
             seal.places(number, version, *row_range),  # type: ignore[arg-type]
-            *[seal.delivery(one, within, columns) for one, *columns in added],
+            *[seal.delivery(one, within, columns) for _, _, _, one, *columns in added],
             *[seal.event(within, columns) for columns in event_rows],
         )
         return RecordedStep(
@@ -363,7 +386,7 @@ class Reader:
             Moment(at, seed),  # type: ignore[arg-type]
             cause,  # type: ignore[arg-type]
             records,  # type: ignore[arg-type]
-            tuple(read_delivery(conversation, columns) for _, *columns in added),
+            tuple(read_delivery(conversation, columns) for _, _, _, _, *columns in added),
             tuple(make_event(conversation, columns) for _, *columns in event_rows),
             chain,  # type: ignore[arg-type]
             rows,  # type: ignore[arg-type]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from agentserver.engines.journal import records, suspension
 from agentserver.engines.journal.connection import transaction
-from agentserver.engines.journal.rows import DeliveryEnd
+from agentserver.engines.journal.rows import DeliveryEnd, write_discard
 from agentserver.engines.journal.seal import GENESIS, extend_chain, mark
 
 if TYPE_CHECKING:
@@ -64,17 +64,25 @@ def remove_conversations(connection: Connection, numbers: Collection[int]) -> No
             connection.execute("delete from conversation where number = ?", (number,))
 
 
-def discard_letter(connection: Connection, delivery: str) -> bool:
-    """Discard a dead letter, but keep its record. Returns False for an unknown id."""
+def discard_letter(connection: Connection, delivery: str, by: str, at: float) -> bool:
+    """Discard a dead letter, but keep its record. Returns False for an unknown id.
+
+    Args:
+        connection: to the journal.
+        delivery: its id.
+        by: the operator.
+        at: seconds since the epoch.
+    """
     row = connection.execute(
-        "select number, reason, ended from delivery where id = ? and state = ?", (delivery, DeliveryEnd.DEAD)
+        "select number, reason from delivery where id = ? and state = ?", (delivery, DeliveryEnd.DEAD)
     ).fetchone()
     if row is None:
         return False
-    number, *columns = row
+    number, reason = row
+    ended = (int(DeliveryEnd.DISCARDED), write_discard(by, reason), at)
     connection.execute(
-        "update delivery set state = ?, mark = ? where number = ?",
-        (DeliveryEnd.DISCARDED, mark(number, DeliveryEnd.DISCARDED, *columns), number),
+        "update delivery set state = ?, reason = ?, ended = ?, mark = ? where number = ?",
+        (*ended, mark(number, *ended), number),
     )
     return True
 

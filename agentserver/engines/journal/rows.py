@@ -100,6 +100,17 @@ class DeliveryEnd(IntEnum):
     DELAYED = 6
 
 
+def write_discard(by: str, reason: str) -> str:
+    """Write the reason of a discarded delivery: the operator in a line, then why it had been given up."""
+    return f"{by.replace(chr(10), ' ')}\n{reason}"
+
+
+def read_discard(text: str) -> tuple[str, str]:
+    """Read the operator and the reason of a discarded delivery."""
+    by, _, reason = text.partition("\n")
+    return by, reason
+
+
 class Acknowledgement(NamedTuple):
     """One acknowledged event, or all up to this place with ``before``, or all of a conversation without a version."""
 

@@ -78,6 +78,7 @@ _TABLES: Final = """
     ) @history;
     create index delivery_queued on delivery(conversation) where state in (0, 6);
     create index delivery_dead on delivery(number) where state = 3;
+    create index delivery_discarded on delivery(number) where state = 4;
 
     create table event (
         number rowkey,

@@ -378,9 +378,9 @@ class MemoryEngine(SinglePartition):
             return self._events.find_conversation(conversation)
         return ConversationFound(conversation, stored.principal, over=False)
 
-    async def discard(self, delivery: str) -> bool:
+    async def discard(self, delivery: str, by: str, at: float) -> bool:
         """Discard a dead letter."""
-        return self._record is not None and self._record.discard(delivery)
+        return self._record is not None and self._record.discard(delivery, by, at)
 
     async def find_named(self, name: str) -> str | None:
         """Find the conversation that has a name, while this engine knows it."""

@@ -19,6 +19,7 @@ from agentserver.core.encoding.history import (
     ConversationPage,
     DeadLetter,
     DecidedApproval,
+    DiscardedLetter,
     ListedConversation,
     RecordedConversation,
     RecordedStep,
@@ -37,7 +38,7 @@ from agentserver.history.filters import Candidate, cut_page
 from agentserver.ports import UnfitError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence, Sized
+    from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 
     from agentserver.completion import RecordedCompletion
     from agentserver.core.encoding.history import GrantedMessage, SuspendedConversation
@@ -61,6 +62,7 @@ class MemoryRecord:
         self._latest: dict[str, Conversation] = {}
         self._deliveries: dict[str, dict[str, Delivery]] = {}
         self._dead: dict[str, DeadLetter] = {}
+        self._discarded: list[DeadLetter] = []
         self._decided: list[DecidedApproval] = []
         self._priced: list[Outcome] = []
         self._completions: dict[str, list[tuple[float, RecordedCompletion]]] = {}
@@ -128,7 +130,14 @@ class MemoryRecord:
         """Collect the record of a conversation. Raises LookupError."""
         one = self._latest[conversation]
         steps = tuple(self._steps[conversation])
-        return RecordedConversation(Origin.from_conversation(one), steps, self._deliveries[conversation])
+        discarded = tuple(
+            DiscardedLetter(each.delivery.id, each.discarded_by, each.at)
+            for each in self._discarded
+            if each.delivery.conversation == conversation
+        )
+        return RecordedConversation(
+            Origin.from_conversation(one), steps, self._deliveries[conversation], discarded
+        )
 
     def list_terms(self, conversation: str) -> tuple[set[Facet], list[bytes]]:
         """List the facets of a conversation, and the messages that were sent in it."""
@@ -164,15 +173,26 @@ class MemoryRecord:
         """Return the conversations after their last steps, open or closed."""
         return self._latest
 
-    def discard(self, delivery: str) -> bool:
+    def discard(self, delivery: str, by: str, at: float) -> bool:
         """Discard a dead letter; False if the id is unknown."""
-        return self._dead.pop(delivery, None) is not None
+        letter = self._dead.pop(delivery, None)
+        if letter is None:
+            return False
+        self._discarded.append(letter._replace(at=at, discarded_by=by))
+        return True
+
+    def list_discarded(self, limit: int) -> list[DeadLetter]:
+        """List the latest discarded letters, oldest first."""
+        return self._mark_open(self._discarded[max(0, len(self._discarded) - limit) :])
 
     def dead(self, limit: int | None, prefix: str) -> list[DeadLetter]:
         """List the latest dead letters, at most ``limit``, oldest first."""
         found = [one for key, one in self._dead.items() if key.startswith(prefix)]
         latest = found if limit is None else found[max(0, len(found) - limit) :]
-        return [one._replace(open=not self._latest[one.delivery.conversation].closed) for one in latest]
+        return self._mark_open(latest)
+
+    def _mark_open(self, letters: Iterable[DeadLetter]) -> list[DeadLetter]:
+        return [one._replace(open=not self._latest[one.delivery.conversation].closed) for one in letters]
 
 
 class MemoryReader(NamedTuple):
@@ -279,6 +299,10 @@ class MemoryReader(NamedTuple):
     def dead(self, limit: int | None = None, prefix: str = "") -> list[DeadLetter]:
         """List the latest dead letters, at most ``limit``, oldest first."""
         return [] if self.record is None else self.record.dead(limit, prefix)
+
+    def list_discarded(self, limit: int) -> list[DeadLetter]:
+        """List the latest discarded letters, oldest first."""
+        return [] if self.record is None else self.record.list_discarded(limit)
 
     def list_suspended(self) -> tuple[SuspendedConversation, ...]:
         """Return nothing: suspended conversations are not kept."""

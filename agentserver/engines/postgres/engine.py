@@ -442,9 +442,9 @@ class PostgresEngine(JournalReads):
         """Empty a conversation's outbox with the next statement."""
         self._writer.leave(Acknowledgement(conversation))
 
-    async def discard(self, delivery: str) -> bool:
+    async def discard(self, delivery: str, by: str, at: float) -> bool:
         """Discard a dead letter."""
-        return await self._do(lambda: retention.discard_letter(self._thread.connection, delivery))
+        return await self._do(lambda: retention.discard_letter(self._thread.connection, delivery, by, at))
 
     async def record_completion(self, done: RecordedCompletion, until: float) -> None:
         """Store a completion with its conversation."""

@@ -284,13 +284,13 @@ class SqliteEngine(JournalReads, SinglePartition):
         """Forget the cached rows of idle conversations."""
         await self._do(lambda: self._writer.forget(conversations))
 
-    async def discard(self, delivery: str) -> bool:
+    async def discard(self, delivery: str, by: str, at: float) -> bool:
         """Discard a dead letter durably."""
-        return await self._do(lambda: self._discard(delivery))
+        return await self._do(lambda: self._discard(delivery, by, at))
 
-    def _discard(self, delivery: str) -> bool:
+    def _discard(self, delivery: str, by: str, at: float) -> bool:
         self._writer.check()
-        return retention.discard_letter(self._connection, delivery)
+        return retention.discard_letter(self._connection, delivery, by, at)
 
     async def record_completion(self, done: RecordedCompletion, until: float) -> None:
         """Store a completion in a transaction of its own."""

@@ -64,8 +64,8 @@ class LiveHost(ServerView, Protocol):
     async def requeue(self, delivery: str, by: str) -> str:
         """Queue a dead letter again; gives the conversation in which it is. Raises LookupError."""
 
-    async def discard(self, delivery: str) -> None:
-        """Take a dead letter off the list. Raises LookupError."""
+    async def discard(self, delivery: str, by: str) -> None:
+        """Take a dead letter off the list, in the name of an operator. Raises LookupError."""
 
 
 PERIOD = 0.1

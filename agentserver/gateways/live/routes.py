@@ -470,7 +470,7 @@ class LiveView:
         if caller.sees is not None:
             await self._read(caller, lambda reader: views.found_letter(reader, delivery))
         if action == "discard":
-            await self._host.discard(delivery)
+            await self._host.discard(delivery, caller.name)
             _LOG.info("dead letter %s was discarded by %s (%s)", delivery, caller.name, caller.role)
             return self._respond({})
         if action == "requeue":

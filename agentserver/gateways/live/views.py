@@ -464,15 +464,23 @@ def _sort_charges(found: Iterable[tuple[str, ChargeSum]]) -> list[dict[str, Any]
 
 
 def dead(reader: EngineReader, redaction: Redaction, limit: int = MOST) -> dict[str, Any]:
-    """List the dead letters, latest first."""
+    """List the dead letters and those that were discarded, latest first."""
     found = reader.dead(limit + 1)
-    letters = [_letter(one, redaction, SAID) for one in found[: -limit - 1 : -1]]
-    return {"letters": letters, "more": len(found) > limit}
+    return {
+        "letters": [_letter(one, redaction) for one in found[: -limit - 1 : -1]],
+        "more": len(found) > limit,
+        "discarded": [
+            {**_letter(one, redaction), "by": name(redaction.secrets(one.discarded_by))}
+            for one in reversed(reader.list_discarded(limit))
+        ],
+    }
 
 
 def letter(reader: EngineReader, redaction: Redaction, delivery: str) -> dict[str, Any]:
-    """Show one dead letter with its message, complete. Raises LookupError."""
-    return _letter(found_letter(reader, delivery), redaction, None)
+    """Show one dead letter with the fields of its message. Raises LookupError."""
+    one = found_letter(reader, delivery)
+    shown = _redact_letter(one, redaction)
+    return {**_letter(one, redaction), **describe_message([shown], 0, None, redaction)}
 
 
 def found_letter(reader: EngineReader, delivery: str) -> DeadLetter:
@@ -483,7 +491,8 @@ def found_letter(reader: EngineReader, delivery: str) -> DeadLetter:
     raise LookupError(delivery)
 
 
-def _letter(one: DeadLetter, redaction: Redaction, limit: int | None) -> dict[str, Any]:
+def _redact_letter(one: DeadLetter, redaction: Redaction) -> AuditRecord:
+    """Describe a dead letter as a record without what its reader may not see."""
     delivery = one.delivery
     record = AuditRecord(
         Event.FAILED,
@@ -494,11 +503,15 @@ def _letter(one: DeadLetter, redaction: Redaction, limit: int | None) -> dict[st
         message=delivery.message,
     )
     (shown,) = redact_records([record], redaction)
+    return shown
+
+
+def _letter(one: DeadLetter, redaction: Redaction) -> dict[str, Any]:
+    delivery, shown = one.delivery, _redact_letter(one, redaction)
     reason = shown.detail.text if isinstance(shown.detail, KeptText) else ""
     if EVERY in redaction.fields:  # it may quote another message, which is not at hand here to be looked for
         code = reason.partition(":")[0]
         reason = code if code in set(Code) else ""
-    content = text.payload(shown.message)
     return {
         "delivery": delivery.id,
         **_route(delivery),
@@ -506,7 +519,6 @@ def _letter(one: DeadLetter, redaction: Redaction, limit: int | None) -> dict[st
         "at": one.at,
         "open": one.open,
         "reason": escape_unseen(reason[:SAID]),
-        "said": [] if limit is not None else [escape_unseen(each) for each in content.split("\n")],
     }
 
 

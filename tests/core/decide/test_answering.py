@@ -13,7 +13,7 @@ from agentserver.contract import Answering, Code
 from agentserver.core.decide.requeue import requeue
 from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.snapshot import restore, take
-from agentserver.core.messages import NO_CALL
+from agentserver.core.messages import NO_CALL, RequeuedLetter
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.guards.builtin import ApprovalGuard, PeersGuard
 from tests.core.paper import Answer, Ask, Note, Paper, listener, rules
@@ -211,7 +211,7 @@ def test_a_dead_letter_that_is_tried_again_answers_the_call_that_it_was():
     paper = desk(a, b=b).run()
     broken.clear()
     letter = next(d for outcome in paper.outcomes for d in outcome.added if d.to == "b")
-    paper.apply(requeue(paper.conversation, letter, paper.rules, paper.moment()))
+    paper.apply(requeue(paper.conversation, RequeuedLetter(letter, "ops"), paper.rules, paper.moment()))
     paper.run()
     assert [call.answering for to, call in paper.calls if to == "a"] == [
         None,

@@ -6,7 +6,7 @@ from agentserver import HandlerResponse, SystemError
 from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import redrive, requeue
 from agentserver.core.encoding import decision_codec
-from agentserver.core.messages import Done, RedrivenLetter
+from agentserver.core.messages import Done, RedrivenLetter, RequeuedLetter
 from agentserver.core.records.audit import Event
 from agentserver.core.records.wording import WORDING
 from agentserver.core.state.conversation import Conversation
@@ -51,7 +51,7 @@ def dead(paper, to):
 
 
 def again(paper, delivery):
-    return paper.apply(requeue(paper.conversation, delivery, SHOP, paper.moment()))
+    return paper.apply(requeue(paper.conversation, RequeuedLetter(delivery, "ops"), SHOP, paper.moment()))
 
 
 def answered_requests(paper):

@@ -17,7 +17,14 @@ from agentserver.core.encoding import codecs, decision_codec
 from agentserver.core.encoding.decision_codec import Origin
 from agentserver.core.encoding.snapshot import Snapshot, UnreadableError, restore, take
 from agentserver.core.guard import DenyVerdict
-from agentserver.core.messages import FinishedInvocation, HandlerFailure, Moment, OutsideMessage, Reply
+from agentserver.core.messages import (
+    FinishedInvocation,
+    HandlerFailure,
+    Moment,
+    OutsideMessage,
+    Reply,
+    RequeuedLetter,
+)
 from agentserver.core.records.details import Failure
 from agentserver.core.state.conversation import Conversation
 from tests.core.decide.test_decisions_laws import SHOP, whims
@@ -235,7 +242,9 @@ def crash_once():
 def test_a_dead_letter_runs_again_under_its_own_id_and_its_answer_goes_where_the_first_one_went():
     paper, letter = crash_once()
     assert paper.ends == {"r": True}
-    outcome = paper.apply(requeue(paper.conversation, letter, paper.rules, paper.moment()))
+    outcome = paper.apply(
+        requeue(paper.conversation, RequeuedLetter(letter, "ops"), paper.rules, paper.moment())
+    )
     assert [d.id for d in outcome.ready] == [letter.id]
     paper.run()
     assert paper.replies[-1] == Answer("at last")
@@ -248,12 +257,14 @@ def test_a_dead_letter_runs_again_under_its_own_id_and_its_answer_goes_where_the
 
 def test_a_dead_letter_that_waits_or_that_nobody_waits_for_stays_dead():
     paper, letter = crash_once()
-    waiting = requeue(paper.conversation, letter, paper.rules, paper.moment()).conversation
+    waiting = requeue(
+        paper.conversation, RequeuedLetter(letter, "ops"), paper.rules, paper.moment()
+    ).conversation
     with pytest.raises(LookupError, match="waits already"):
-        requeue(waiting, letter, paper.rules, paper.moment())
+        requeue(waiting, RequeuedLetter(letter, "ops"), paper.rules, paper.moment())
     closed = decisions.close(paper.conversation, paper.rules, Moment(1.0, b"x" * 16), "over").conversation
     with pytest.raises(LookupError, match="thread is closed"):
-        requeue(closed, letter, paper.rules, paper.moment())
+        requeue(closed, RequeuedLetter(letter, "ops"), paper.rules, paper.moment())
 
 
 def test_a_delivery_for_a_listener_that_is_gone_fails():

@@ -479,7 +479,9 @@ async def test_unrecordable_steps_are_not_stored():
         with pytest.raises(UnfitError, match="only a dead letter"):
             await keep(
                 engine,
-                said._replace(before=1, cause=RequeuedLetter(said.ready[0]), conversation=said.conversation),
+                said._replace(
+                    before=1, cause=RequeuedLetter(said.ready[0], "ops"), conversation=said.conversation
+                ),
             )
 
 

@@ -152,7 +152,7 @@ def full_journal(tmp_path_factory):
             assert writer.suspend(outcomes[number].conversation.id, "it cannot go on", 20.0) is not None
         suspension.resume(connection, Reader(connection).list_suspended()[0].id, 21.0)
         suspension.discard_suspended(connection, Reader(connection).list_suspended()[0].id, 21.0)
-        retention.discard_letter(connection, Reader(connection).dead()[0].delivery.id)
+        retention.discard_letter(connection, Reader(connection).dead()[0].delivery.id, "ops", 9.0)
     denied = ApprovalAnswer("one", "digest", Answer.DENY, "ada")
     assert leave(path, lambda connection: records.put_answer(connection, denied, 5.0))
     assert list(findings(path)) == []

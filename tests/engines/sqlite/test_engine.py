@@ -13,7 +13,7 @@ import pytest
 from agentserver.contract import Code
 from agentserver.core.decide import decisions
 from agentserver.core.decide.requeue import requeue
-from agentserver.core.messages import Done, FinishedInvocation, HandlerFailure, OutsideMessage
+from agentserver.core.messages import Done, FinishedInvocation, HandlerFailure, OutsideMessage, RequeuedLetter
 from agentserver.core.records.details import Failure
 from agentserver.engines.conformance.sample import idle, keep, list_open
 from agentserver.engines.conformance.suite import CHECKS, BrokenPromiseError, SampleConversation, Subject
@@ -436,10 +436,12 @@ async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_di
             (two.ready[0], "internal: boom"),
         ]
         conversation = await engine.load(one.conversation.id)
-        revived = requeue(conversation, letters[0].delivery, story.rules, story.moment())
+        revived = requeue(
+            conversation, RequeuedLetter(letters[0].delivery, "ops"), story.rules, story.moment()
+        )
         await keep(engine, revived)
         assert await engine.load(one.conversation.id) == revived.conversation
-        discard = lambda: retention.discard_letter(engine._connection, two.ready[0].id)  # noqa: E731
+        discard = lambda: retention.discard_letter(engine._connection, two.ready[0].id, "ops", 9.0)  # noqa: E731
         assert await engine._do(discard)
         assert not await engine._do(discard)
         reader = engine._reader
@@ -455,7 +457,12 @@ async def test_a_failed_delivery_is_a_dead_letter_until_it_is_queued_again_or_di
         with pytest.raises(EngineError):
             await keep(
                 engine,
-                requeue(await engine.load(two.conversation.id), two.ready[0], story.rules, story.moment()),
+                requeue(
+                    await engine.load(two.conversation.id),
+                    RequeuedLetter(two.ready[0], "ops"),
+                    story.rules,
+                    story.moment(),
+                ),
             )
 
 

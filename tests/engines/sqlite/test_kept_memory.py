@@ -18,7 +18,14 @@ from agentserver.core.decide.requeue import requeue
 from agentserver.core.encoding import decision_codec
 from agentserver.core.encoding.snapshot import add_new_guards, restore, take
 from agentserver.core.guard import open_memories
-from agentserver.core.messages import FinishedInvocation, GivenUp, HandlerFailure, OutsideMessage, Question
+from agentserver.core.messages import (
+    FinishedInvocation,
+    GivenUp,
+    HandlerFailure,
+    OutsideMessage,
+    Question,
+    RequeuedLetter,
+)
 from agentserver.core.records.details import Failure
 from agentserver.core.state.approvals import Answer as Said
 from agentserver.core.state.approvals import ApprovalAnswer
@@ -99,7 +106,9 @@ class JournalledPaper:
             told = ApprovalAnswer(one.id, one.digest, answer, "ann")
             found[f"decide {answer}"] = lambda _, told=told: answers.decide(now, told, WATCHED, moment)
         if dead:
-            found["requeue"] = lambda _: requeue(now, random.choice(dead), WATCHED, moment)
+            found["requeue"] = lambda _: requeue(
+                now, RequeuedLetter(random.choice(dead), "ops"), WATCHED, moment
+            )
         if now.version > 30:
             found["close"] = lambda _: decisions.close(
                 now, WATCHED, moment, random.choice(["idle", "asked to"])

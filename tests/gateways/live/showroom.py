@@ -47,7 +47,7 @@ PAGES = {
 EMPTY = {
     "approvals": {"waiting": [], "decided": []},
     "conversations": {"conversations": [], "after": ""},
-    "dead": {"letters": [], "more": False},
+    "dead": {"letters": [], "more": False, "discarded": []},
     "schedules": [],
     "usage": {"listeners": [], "models": [], "principals": []},
     "overview": {

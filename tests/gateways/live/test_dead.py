@@ -26,7 +26,7 @@ def letter(live_server):
     assert live_server.ask(handle, Lift("the secret beam"), "site") == []
     yield handle
     for one in live_server.do(live_server.server.read(lambda reader: list(reader.dead()))):
-        live_server.do(live_server.server.discard(one.delivery.id))
+        live_server.do(live_server.server.discard(one.delivery.id, "ops"))
     live_server.do(handle.close())
 
 
@@ -39,7 +39,9 @@ def expect_reason(page, running):
 def test_one_is_shown_and_queued_again(live_server, visit, letter):
     page = visit(live_server)
     expect_reason(page, live_server)
-    expect(page.get_by_role("group", name="What it says")).to_contain_text("the secret beam")
+    fields = page.get_by_role("group", name="What it says")
+    expect(fields.get_by_role("term")).to_have_text("text")
+    expect(fields.get_by_role("definition")).to_have_text("the secret beam")
     page.get_by_role("button", name="Requeue").click()
     expect(page.get_by_role("status")).to_contain_text(f"Requeued in conversation {letter.id}")
 
@@ -50,6 +52,10 @@ def test_one_is_discarded_when_that_was_said_twice(live_server, visit, letter):
     page.get_by_role("button", name="Discard").click()
     page.get_by_role("button", name="Discard for good").click()
     expect(page.get_by_text("Nothing was given up.")).to_be_visible()
+    row = page.get_by_role("table", name="Discarded").get_by_role("row").filter(has_text="operator-ann")
+    row.last.get_by_role("link").click()
+    expect(page.get_by_role("heading", name="Conversation")).to_be_visible()
+    expect(page.locator(".hop").filter(has_text="dismissed")).to_contain_text("by operator-ann")
 
 
 def test_a_viewer_sees_that_there_is_one(live_server, visit, letter):

@@ -99,7 +99,7 @@ function hop(page, row, whole) {
     row.line > 0 && el("span", { class: "quiet" }, `line ${row.line}`),
     row.cost && el("span", { class: "cost" }, `${count(row.cost[0])} tokens ${money(row.cost[1])}`))), bar(row, whole, kind)];
   return item(row, kind, [
-    row.message ? unfolded(page, `message ${row.number}`, head, async () => message(page, await read("conversations", page.key, "messages", String(row.number))))
+    row.message ? unfolded(page, `message ${row.number}`, head, async () => message(await read("conversations", page.key, "messages", String(row.number))))
       : el("p", { class: "head" }, head),
     why && el("p", { class: `why s-${kind}` }, why),
     row.ways.length > 0 && el("div", { class: "ways" }, row.ways.map(lineage)),
@@ -123,23 +123,23 @@ function unfolded(page, name, head, make) {
 
 // Fields of a message
 
-function message(page, told) {
+export function message(told) {
   if (told.said.length) return plain(told.said);
   if (!told.fields.length) return el("p", { class: "quiet" }, "It has no fields.");
   return el("div", {},
-    el("dl", { class: "fields" }, told.fields.map((each) => field(page, each))),
+    el("dl", { class: "fields" }, told.fields.map(field)),
     told.more > 0 && el("p", { class: "quiet" }, `${count(told.more)} more fields are left out.`));
 }
 
-function field(page, each) {
+function field(each) {
   const row = el("div", {}, el("dt", {}, each.name),
-    el("dd", {}, each.value && el("span", { class: "value" }, each.value.join("\n")), each.origins.map((one) => origin(page, one))));
+    el("dd", {}, each.value && el("span", { class: "value" }, each.value.join("\n")), each.origins.map(origin)));
   row.style.setProperty("--depth", String(Math.min(each.depth, 12)));
   return row;
 }
 
 // Where a value comes from. The text that holds it appears while the mark has the pointer or the focus, and stays after a press.
-function origin(page, one) {
+function origin(one) {
   const words = el("span", { class: "words" }, one.words);
   const from = one.from !== null && el("button", { type: "button", class: "plain" }, "show that message");
   if (from) {

@@ -1,6 +1,7 @@
 // Dead letters: deliveries that were given up, to be tried again or discarded.
 
 import { paced, read, send } from "./api.js";
+import { message } from "./conversation.js";
 import { button, day, el, link, plain, replace, table, way } from "./dom.js";
 import { concerns } from "./news.js";
 
@@ -13,12 +14,18 @@ async function all() {
   const again = async () => {
     const told = await read("dead");
     replace(listed, table("Dead letters, the latest first", [
-      ["letter", (row) => link(["dead", row.delivery], el("span", { class: "id" }, row.delivery.slice(0, 13))), "short"],
+      ["message", (row) => link(["dead", row.delivery], way(row.sender, row.to), " ", row.root)],
       ["given up", (row) => day(row.at)],
-      ["message", (row) => el("span", {}, way(row.sender, row.to), " ", row.root)],
       ["of", (row) => row.principal, "short"],
       ["reason", (row) => el("span", { class: "why" }, row.reason.slice(0, 300)), "long"],
-    ], told.letters, "Nothing was given up."), told.more && el("p", { class: "quiet" }, "Earlier ones are not listed."));
+    ], told.letters, "Nothing was given up."), told.more && el("p", { class: "quiet" }, "Earlier ones are not listed."),
+    told.discarded.length > 0 && table("Discarded", [
+      ["message", (row) => link(["conversations", row.conversation], way(row.sender, row.to), " ", row.root)],
+      ["discarded", (row) => day(row.at)],
+      ["by", (row) => row.by, "short"],
+      ["of", (row) => row.principal, "short"],
+      ["reason", (row) => el("span", { class: "why" }, row.reason.slice(0, 300)), "long"],
+    ], told.discarded, ""));
   };
   await again();
   const timer = paced(again);
@@ -63,6 +70,6 @@ async function one(key, { me, say }) {
         el("dt", {}, "given up"), el("dd", {}, day(letter.at)),
         el("dt", {}, "conversation"), el("dd", {}, link(["conversations", letter.conversation], letter.conversation), letter.open ? ", open" : ", over")),
       el("h2", {}, "Why"), plain(letter.reason.split("\n"), "Why"),
-      el("h2", {}, "What it says"), plain(letter.said, "What it says"), decide),
+      el("h2", {}, "What it says"), el("div", { role: "group", "aria-label": "What it says" }, message(letter)), decide),
   };
 }

@@ -124,7 +124,7 @@ def list_servers():
     return {one["state"]: one for one in json.loads(verb("overview", "--json"))["servers"]}
 
 
-def test_the_overview_shows_what_each_server_last_reported_and_which_have_ended(home, token):
+def test_the_overview_lists_live_and_ended_servers(home, token):
     with ServedProcess(home, token) as one:
         greet_clerk(one, one.open())
         wait_until(lambda: list_servers()["alive"]["conversations"] == 1)

@@ -193,7 +193,7 @@ async def test_the_page_shows_the_calls_that_audit_permits(audited_desk):
         ("references", Event.FLAGGED, "flagged clerk -> bank  values"),
     ],
 )
-async def test_the_page_shows_the_words_of_the_trace(desks, kind, event, beginning):
+async def test_the_page_shows_the_text_of_the_trace(desks, kind, event, beginning):
     _, conversation = await tell_clerk(desks[kind], ATTACKED)
     assert shown_in(conversation, event, beginning)
 

@@ -33,7 +33,7 @@ def _call(to, took):
     return AuditRecord(Event.HANDLED, 1.0, "c", "t", "desk", to, took=took)
 
 
-def test_a_slow_listener_is_told_from_those_that_wait_for_it():
+def test_waiting_for_a_slow_listener_is_no_time_of_the_caller():
     sent = AuditRecord(Event.SENT, 1.0, "c", "t", "desk", "ledger")
     reader = Kept((4, [_call("desk", 0.001), sent, _call("ledger", 1.5)]), (2, [_call("ledger", 0.5)]))
     assert measure_handlers(reader, 0.0) == {
@@ -56,7 +56,7 @@ def test_a_server_is_late_once_it_missed_two_heartbeats():
     assert [each["state"] for each in describe_servers(servers)] == ["alive", "late", "ended", "alive"]
 
 
-def test_a_worker_is_late_by_its_own_patience_and_no_better_off_than_its_server():
+def test_a_silent_worker_is_late_and_one_of_an_ended_server_has_ended():
     workers = tuple(
         WorkerState("bank", name, 100.0, seen, 7.5, 0) for name, seen in (("a", 899.0), ("b", 890.0))
     )

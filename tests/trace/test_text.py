@@ -226,7 +226,7 @@ def attempted_record(account):
         ({"result": "reject", "intent": None, "reason": "invalid_json"}, "reject: invalid_json"),
     ],
 )
-def test_a_handoff_is_described_in_words(account, told):
+def test_a_handoff_is_described_as_text(account, told):
     assert tree_text([attempted_record(account)]) == f"   +0.000s  attempted agent -> counsel  {told}"
 
 

@@ -32,7 +32,7 @@ async def look_at_excess(worker, call, cpu):
     return await anyio.to_thread.run_sync(worker.find_excess, call, cpu, 0)
 
 
-async def test_a_process_is_listed_with_the_time_of_its_start_and_its_call_while_it_runs(worker):
+async def test_a_worker_process_is_listed_with_its_start_and_its_call(worker):
     pool = Workers(SimpleNamespace(setup=SimpleNamespace(listener="walled")))
     pool._all.add(worker)
     pool._busy.add(worker)

@@ -304,17 +304,22 @@ async def dead_letters_are_listed_in_their_order(subject: Subject) -> None:
         hold(await engine.discard(first.delivery.id, "ops", 99.0), "a dead letter can be discarded")
         hold(await _dead(engine) == remaining, "only the discarded dead letter is removed")
         hold(not await engine.discard(first.delivery.id, "ops", 99.0), "only a dead letter can be discarded")
-        discarded = await engine.read(lambda reader: list(reader.list_discarded(5)))
-        expected = first._replace(at=99.0, discarded_by="ops")
-        hold(discarded == [expected], "a discarded letter has the time and the operator of that decision")
-        recorded = await engine.read(
-            lambda reader: reader.recorded_conversation(first.delivery.conversation).records()
-        )
-        hold(
-            [(one.at, one.delivery) for one in recorded if one.event is Event.DISMISSED]
-            == [(99.0, first.delivery.id)],
-            "the records of a conversation have a discarded letter",
-        )
+        await _expect_discarded(engine, first)
+
+
+async def _expect_discarded(engine: Engine, letter: DeadLetter) -> None:
+    """Check that a discarded letter is listed and recorded with the operator and the time."""
+    discarded = await engine.read(lambda reader: list(reader.list_discarded(5)))
+    expected = letter._replace(at=99.0, discarded_by="ops")
+    hold(discarded == [expected], "a discarded letter has the time and the operator of that decision")
+    recorded = await engine.read(
+        lambda reader: reader.recorded_conversation(letter.delivery.conversation).records()
+    )
+    hold(
+        [(one.at, one.delivery) for one in recorded if one.event is Event.DISMISSED]
+        == [(99.0, letter.delivery.id)],
+        "the records of a conversation have a discarded letter",
+    )
 
 
 async def operators_see_after_a_restart_what_was_there(subject: Subject) -> None:

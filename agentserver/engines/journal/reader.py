@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agentserver.core.encoding import codecs, decision_codec, parts, snapshot
 from agentserver.core.encoding.decision_codec import KeptSettling, Origin, read_cause
@@ -38,7 +38,7 @@ from agentserver.engines.journal.stored import COLUMNS, read_delivery, read_stor
 from agentserver.ports import ConversationFound, SleepingConversation
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from agentserver.completion import RecordedCompletion
     from agentserver.core.encoding.history import (
@@ -60,6 +60,18 @@ if TYPE_CHECKING:
 
 MOST: Final = 1 << 62
 """A limit that no list reaches."""
+
+SIZES: Final = (8, 64, 500)
+"""Numbers by which one statement reads rows; few sizes, so that a database prepares few statements."""
+
+MOST_ROWS: Final = 100_000
+"""Rows of one step that are read; only a damaged step names more."""
+
+_ADDED: Final = (
+    f"select d.number, d.state, d.reason, d.ended, {COLUMNS} from delivery d"  # noqa: S608 - our own text
+    " where d.conversation = ? and d.number in"
+)
+_LEFT: Final = f"select e.number, {EVENT} from event e where e.conversation = ? and e.number in"  # noqa: S608
 
 
 class Reader:
@@ -305,7 +317,10 @@ class Reader:
             raise LookupError(conversation)
         number, principal, root, rights = row
         discarded: list[DiscardedLetter] = []
-        steps = tuple(self._step(conversation, number, one, discarded) for one in self._step_rows(number))
+        step_rows = self._step_rows(number)
+        added = self._read_numbered(_ADDED, number, [row[8:10] for row in step_rows])
+        left = self._read_numbered(_LEFT, number, [row[10:12] for row in step_rows])
+        steps = tuple(self._step(conversation, number, row, (added, left), discarded) for row in step_rows)
         deliveries = {delivery.id: delivery for step in steps for delivery in step.added}
         origin = Origin(conversation, principal, root, _read_rights(conversation, rights))
         return RecordedConversation(origin, steps, deliveries, tuple(discarded))
@@ -355,30 +370,48 @@ class Reader:
             (number,),
         ).fetchall()
 
+    def _read_numbered(
+        self, statement: str, within: int, ranges: Iterable[Sequence[Any]]
+    ) -> dict[int, tuple[Any, ...]]:
+        """Read the rows of a conversation in ranges of numbers, in few statements: a step has few rows.
+
+        Args:
+            statement: selects rows by their conversation and number, which is the first column.
+            within: the conversation's number.
+            ranges: each the first number and how many.
+        """
+        numbers = [at for first, count in ranges for at in range(first, first + min(count, MOST_ROWS))]
+        found: dict[int, tuple[Any, ...]] = {}
+        for start in range(0, len(numbers), SIZES[-1]):
+            part = numbers[start : start + SIZES[-1]]
+            size = next(each for each in SIZES if each >= len(part))
+            text = f"{statement} ({', '.join('?' * size)})"
+            filled = (within, *part, *[part[-1]] * (size - len(part)))
+            rows = self._connection.execute(text, filled).fetchall()
+            found.update((row[0], row) for row in rows)
+        return found
+
     def _step(
-        self, conversation: str, within: int, row: Sequence[object], discarded: list[DiscardedLetter]
+        self,
+        conversation: str,
+        within: int,
+        row: Sequence[object],
+        numbered: tuple[Mapping[int, tuple[Any, ...]], Mapping[int, tuple[Any, ...]]],
+        discarded: list[DiscardedLetter],
     ) -> RecordedStep:
         """Read a step from its row, and add the dead letters among its deliveries that were discarded."""
         number, version, at, seed, cause, records, chain, changes, *row_range = row
         delivery, deliveries, event, events = row_range
-        added = self._connection.execute(
-            f"select d.state, d.reason, d.ended, d.number, {COLUMNS} from delivery d"  # noqa: S608
-            " where d.number >= ? and d.number < ? and d.conversation = ? order by d.number",
-            (delivery, delivery + deliveries, within),  # type: ignore[operator]
-        ).fetchall()
-        for state, text, ended, _, *columns in added:
+        added = _pick(numbered[0], delivery, deliveries)
+        event_rows = _pick(numbered[1], event, events)
+        for _, state, text, ended, *columns in added:
             if state == DeliveryEnd.DISCARDED:
                 letter = read_delivery(conversation, columns)
                 discarded.append(DiscardedLetter(letter.id, read_discard(text)[0], ended))
-        event_rows = self._connection.execute(
-            f"select e.number, {EVENT} from event e"  # noqa: S608
-            " where number >= ? and number < ? and conversation = ? order by number",
-            (event, event + events, within),  # type: ignore[operator]
-        ).fetchall()
         rows = (
             changes,
             seal.places(number, version, *row_range),  # type: ignore[arg-type]
-            *[seal.delivery(one, within, columns) for _, _, _, one, *columns in added],
+            *[seal.delivery(one, within, columns) for one, _, _, _, *columns in added],
             *[seal.event(within, columns) for columns in event_rows],
         )
         return RecordedStep(
@@ -490,6 +523,11 @@ def _find_delivery(connection: Connection, number: int, key: str, delivery: str)
     if row is None:
         raise UnreadableError(f"conversation {key}: the delivery of a decision is missing")
     return read_delivery(key, row)
+
+
+def _pick(rows: Mapping[int, tuple[Any, ...]], first: Any, count: Any) -> list[tuple[Any, ...]]:
+    """Pick the rows of a range, in order."""
+    return [rows[at] for at in range(first, first + min(count, MOST_ROWS)) if at in rows]
 
 
 T = TypeVar("T")

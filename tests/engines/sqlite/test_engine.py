@@ -17,6 +17,7 @@ from agentserver.core.messages import Done, FinishedInvocation, HandlerFailure, 
 from agentserver.core.records.details import Failure
 from agentserver.engines.conformance.sample import idle, keep, list_open
 from agentserver.engines.conformance.suite import CHECKS, BrokenPromiseError, SampleConversation, Subject
+from agentserver.engines.conformance.whole import Office
 from agentserver.engines.journal import retention
 from agentserver.engines.journal.reader import Reader
 from agentserver.engines.journal.rows import Acknowledgement, DeliveryEnd
@@ -416,6 +417,17 @@ def test_an_acknowledgement_is_written_though_its_commit_holds_an_unwritable_ste
         assert len(reader.outbox(key, lambda number: False)) == 1, "nothing could be committed"
         assert writer.commit([story.receive(story.start(), "3")]) == [None]
         assert reader.outbox(key, lambda number: False) == []
+
+
+def test_a_recorded_conversation_is_read_in_few_statements(tmp_path):
+    office, statements = Office(), []
+    with closing(open_writing(JournalOptions(tmp_path / "journal"))) as connection:
+        outcomes = office.outcomes()
+        assert set(Writer(connection, tmp_path / "journal", office.rules.guards).commit(outcomes)) == {None}
+        connection.set_trace_callback(statements.append)
+        recorded = Reader(connection).recorded_conversation(outcomes[-1].conversation.id)
+    assert len(recorded.steps) == len(outcomes) > 50
+    assert len(statements) == 4, "the conversation, its steps, their deliveries and their events"
 
 
 def fail_step(story, conversation, delivery):

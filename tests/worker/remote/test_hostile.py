@@ -153,7 +153,7 @@ def list_states(server):
     return {one["name"]: (one["state"], one["calls"]) for one in told["workers"]}
 
 
-async def test_a_server_reports_the_workers_that_it_heard_with_their_calls(path):
+async def test_a_server_reports_its_workers_and_their_calls(path):
     async with serve_field(path) as field, field.posing() as worker:
         assert list_states(field.server) == {}
         waiting = asyncio.ensure_future(worker.take())

@@ -54,9 +54,14 @@ def requeue(conversation: Conversation, requeued: RequeuedLetter, rules: Rules, 
     step = Step(conversation, rules, moment, requeued, delivery.request)
     if delivery.request not in conversation.requests:
         step.begin(delivery.request)
-    about = {"thread": delivery.thread, "sender": delivery.sender, "to": delivery.to}
-    origin = RedrivenFrom(delivery.id, delivery.conversation, requeued.by)
-    step.records.note(Event.REDRIVEN, root=local(delivery.root), detail=origin, **about)
+    step.records.note(
+        Event.REDRIVEN,
+        thread=delivery.thread,
+        sender=delivery.sender,
+        to=delivery.to,
+        root=local(delivery.root),
+        detail=RedrivenFrom(delivery.id, delivery.conversation, requeued.by),
+    )
     step.requeue(delivery._replace(attempt=0), top.id if top.resting else None)
     return step.finish()
 

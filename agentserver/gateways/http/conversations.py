@@ -12,6 +12,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
 from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 
@@ -124,6 +125,7 @@ class ConversationRoutes:
             forms.message, server.rules, kind, to=wanted.to, name=wanted.payload, may=caller.principal.may
         )
         message = await read_body(request, reader)
+        until = anyio.current_time() + wanted.wait
         if self.holding.stopping:
             raise server_stopping()
         with report_not_submitted("Idempotency-Key"):
@@ -133,7 +135,8 @@ class ConversationRoutes:
         check_stored(submitted)
         found = await find_answer(server, caller, key, submitted)
         if found is None and (wanted.wait or submitted.code is not None):
-            found = await first_answer(request, self.holding, key, submitted, wanted.wait)
+            wait = max(until - anyio.current_time(), 0.0)  # another process may have taken seconds to take it
+            found = await first_answer(request, self.holding, key, submitted, wait)
         return _answer(request, found, submitted, wanted)
 
     async def events(self, request: Request) -> ServerSent:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import anyio
 import pytest
 
+from agentserver.gateways.http.connections import HeldConnections
 from tests.gateways.http.desk import desk, open_conversation, person, read_until, talk, until
 
 pytestmark = pytest.mark.anyio
@@ -42,6 +45,28 @@ async def test_xml_is_answered_with_the_envelope():
             f"{path}/messages?to=greeter&payload=Greet", json={"name": "Ada"}, headers=asked
         )
         assert b"<" in answer.content
+
+
+async def test_the_seconds_of_wait_begin_when_the_message_has_arrived(monkeypatch):
+    waits = []
+    hold = HeldConnections.hold
+
+    def note(self, caller, scope=None, wait=math.inf):
+        waits.append(wait)
+        return hold(self, caller, scope, wait)
+
+    async with talk() as (door, ada, path):
+        submit = type(door.server).submit
+
+        async def submit_slowly(self, *arguments, **more):
+            await anyio.sleep(0.5)
+            return await submit(self, *arguments, **more)
+
+        monkeypatch.setattr(type(door.server), "submit", submit_slowly)
+        monkeypatch.setattr(HeldConnections, "hold", note)
+        answer = await ada.post(f"{path}/messages?to=greeter&payload=Greet&wait=3", json={"name": "Ada"})
+    assert answer.status_code == 200
+    assert max(waits) <= 2.5
 
 
 def type_of(name):

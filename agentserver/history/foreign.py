@@ -108,7 +108,8 @@ class _Run:
             self._ledger = self._ledger.ask(event.text)
             return ALLOWED
         if isinstance(event, ToolResult):
-            seen = Observation(event.tool, leaves(event.output), step, arguments=leaves(event.arguments))
+            arguments = leaves(event.arguments)
+            seen = Observation(event.tool, leaves(event.output), step, arguments=arguments, unexposed=True)
             self._ledger = self._ledger.observe(self._policy, seen)
             return ALLOWED
         call = Call(event.tool, leaves(event.arguments), step)

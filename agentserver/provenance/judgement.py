@@ -30,15 +30,16 @@ from agentserver.provenance.judging.authority import (
     collect_record,
     find_delegation,
     find_records,
+    is_anybodys_record,
     is_chosen,
     is_chosen_place,
     is_composed,
     is_in_requested_document,
     is_listed,
     is_ordered,
+    is_part_of_named_path,
     is_passed_over,
     is_recorded,
-    is_recorded_by_form,
     is_requested,
     list_homes,
     may_choose,
@@ -75,6 +76,8 @@ if TYPE_CHECKING:
 BEGINNING: Final = 2048
 """Maximum characters of a call that are searched for untrusted words once it has passed."""
 
+CODE: Final = 4
+"""Minimum characters of a number that identifies a record: a shorter one is in most pages."""
 LETTERS: Final = 2
 """Minimum characters of a value whose occurrence in a text is significant: a single letter is in every text."""
 
@@ -154,6 +157,8 @@ def check_foundation(case: Case) -> Iterator[Finding]:
 def _is_founded(case: Case, argument: Argument) -> bool:
     if argument.rule.role is Role.DESTINATION:
         places = read_places(case, argument)
+        if is_part_of_named_path(case, argument):
+            return True
         return any(is_ordered(case, place) or is_chosen_place(case, place) for place in places)
     if argument.rule.role is Role.OPTION and any(
         each.rule.role not in {Role.INERT, Role.OPTION} for each in case.arguments
@@ -175,8 +180,8 @@ def _is_founded(case: Case, argument: Argument) -> bool:
 def _find_dictated(case: Case, argument: Argument) -> Finding | None:
     """Find an argument that repeats untrusted words, or a choice that they name too, even if a record holds it.
 
-    A short choice occurs in many texts, so an untrusted one among them proves nothing. A longer choice that is a record
-    only by the form of an undeclared field may be a stranger's. At an undeclared listener a single word without an
+    A short choice occurs in many texts, so an untrusted one among them proves nothing. Records of a source, declared or
+    not, only exist: a stranger's text may say which one. At an undeclared listener a single word without an
     author counts as dictated; so does text if the listener gets nothing else, such as a command.
     """
     choice = argument.rule.role is not Role.PAYLOAD
@@ -192,8 +197,8 @@ def _find_dictated(case: Case, argument: Argument) -> Finding | None:
             evidence = matching.find_origin(case.ledger, argument.body)
             evidence = evidence or matching.find_command(case.ledger, argument.body, argument.rule.values)
         own = evidence is not None and _is_own_record(case, argument)
-        if (evidence is None or own) and choice and _is_formed_choice(case, argument):
-            return case.make_finding(Rule.UNFOUNDED, argument, "only a field that anyone can fill holds it")
+        if (evidence is None or own) and choice and _is_any_record(case, argument):
+            return case.make_finding(Rule.UNFOUNDED, argument, "nobody chose this record")
         if evidence is None and not choice:
             evidence = _find_repeated(case, argument)
             own = evidence is not None and _is_own_record(case, argument)
@@ -212,10 +217,11 @@ def _is_own_record(case: Case, argument: Argument) -> bool:
     return not matching.occurs_in_longer_text(case.ledger, argument.body, homes)
 
 
-def _is_formed_choice(case: Case, argument: Argument) -> bool:
-    """Check whether a choice is long enough to be dictated, and a record only by the form of a field."""
-    long = len(fold_bytes(argument.body)) >= matching.SHORT
-    return long and argument.rule.role is Role.SELECTOR and is_recorded_by_form(case, argument)
+def _is_any_record(case: Case, argument: Argument) -> bool:
+    """Check whether a choice is a source's record that nobody chose: long enough to be dictated, or with a digit."""
+    body = argument.body.strip()
+    telling = len(fold_bytes(body)) >= matching.SHORT or (len(body) >= CODE and any(map(str.isdigit, body)))
+    return telling and argument.rule.role is Role.SELECTOR and is_anybodys_record(case, argument)
 
 
 def _aims(case: Case, argument: Argument) -> bool:

@@ -290,6 +290,7 @@ class Ledger:
         if listener.relay:
             return self.relay(seen.source, seen.leaves, seen.step)
         parsed, seen = seen, parse_layouts(policy, seen)
+        seen = seen if seen.unexposed and not self.tainted else replace(seen, unexposed=False)
         assess = partial(_assess, self.asked, policy, seen)
         found = assess() if last is None else last.find(self.asked, policy, parsed, assess)
         prose: list[Text] = []
@@ -520,7 +521,7 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
     fields = [one for one in fields if one[2]]
     items = frozenset() if listener.known else _find_named_records(requested, fields)
     chosen = find_chosen_fields(request, seen.arguments, _list_vouched(listener, fields))
-    named_paths = find_named_fields(request, _list_undeclared(listener, fields))
+    named_paths = find_named_fields(request, seen, _list_shown(listener, fields), policy.conventions)
     found: list[AssessedLeaf] = []
     for leaf, worth, body in fields:
         standing, kind = _rate_leaf(listener, leaf, worth)
@@ -535,7 +536,7 @@ def _assess(request: TrustedWords, policy: Policy, seen: Observation) -> Assesse
         telling = listener.source and standing in _VOUCHING and forms.has_prose(body)
         record = standing if standing is not Standing.PROSE else None
         formed = worth is None and listener.source
-        picked = picked or (formed and standing is Standing.RECORD and leaf.path in named_paths)
+        picked = picked or (listener.source and standing is Standing.RECORD and leaf.path in named_paths)
         prose = telling or standing is Standing.PROSE
         found.append(AssessedLeaf(leaf.path, body, prose, record, kind, formed, picked))
     place = find_fetched_site(seen.arguments) if listener.source else ""
@@ -555,13 +556,13 @@ def _list_vouched(
     ]
 
 
-def _list_undeclared(
+def _list_shown(
     listener: ListenerClass, fields: Sequence[tuple[Leaf, FieldRule | None, str]]
 ) -> list[tuple[Leaf, str]]:
-    """List the fields of a source that are not declared, by which the words may choose a record as a selector."""
+    """List the fields of a declared source, by which the words may choose a record, whoever fills them."""
     if not (listener.known and listener.source):
         return []
-    return [(leaf, body) for leaf, worth, body in fields if worth is None and not leaf.inside]
+    return [(leaf, body) for leaf, _, body in fields if not leaf.inside]
 
 
 def _find_named_records(

@@ -386,11 +386,12 @@ def is_absent(ledger: Ledger, body: str) -> bool:
 
 
 def occurs_in_longer_text(
-    ledger: Ledger, body: str, homes: frozenset[tuple[str, int, str]] = frozenset()
+    ledger: Ledger, body: str, homes: frozenset[tuple[str, int, str]] | None = frozenset()
 ) -> bool:
     """Check whether an untrusted text holds ``body``, or a piece of it, among other words.
 
-    A single word of a record in ``homes``, such as the link of a thing with its id in it, does not count.
+    A single word of a record in ``homes``, such as the link of a thing with its id in it, does not count; with ``None``
+    that of any record.
     """
     form = fold_bytes(body)
     for source in (ledger.untrusted, ledger.untrusted.wrapped):
@@ -405,9 +406,9 @@ def occurs_in_longer_text(
     return False
 
 
-def _is_at_home(ledger: Ledger, number: int, homes: frozenset[tuple[str, int, str]]) -> bool:
+def _is_at_home(ledger: Ledger, number: int, homes: frozenset[tuple[str, int, str]] | None) -> bool:
     text = ledger.texts[number]
-    return record_of(text.origin) in homes and len(text.body.split()) == 1
+    return (homes is None or record_of(text.origin) in homes) and len(text.body.split()) == 1
 
 
 def _locate(ledger: Ledger, number: int, *, inner: bool) -> _Place:

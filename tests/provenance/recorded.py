@@ -47,7 +47,7 @@ class Conversation:
         """Judge the call after all outputs were observed."""
         ledger = Ledger().ask(self.ask)
         for step, (source, arguments, output) in enumerate(self.see, 1):
-            seen = Observation(source, leaves(output), step, arguments=leaves(arguments))
+            seen = Observation(source, leaves(output), step, arguments=leaves(arguments), unexposed=True)
             ledger = ledger.observe(self.policy, seen)
         sink, arguments = self.call
         options = tuple((path, list_options(values)) for path, values in self.options.get(sink, {}).items())

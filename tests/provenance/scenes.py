@@ -47,7 +47,7 @@ class Scenario:
 
     def read(self, source: str, output: Any, **arguments: Any) -> Scenario:
         self.step += 1
-        seen = Observation(source, leaves(output), self.step, arguments=leaves(arguments))
+        seen = Observation(source, leaves(output), self.step, arguments=leaves(arguments), unexposed=True)
         self.ledger = self.ledger.observe(self.policy, seen)
         return self
 

@@ -23,7 +23,7 @@ PAY = sink("pay", amount=Role.QUANTITY, day=Role.TIME, to=Role.DESTINATION)
 
 
 def typed_scene() -> Scenario:
-    told = Scenario(desk(sinks=(REMOVE,), fields=FIELDS), "tidy the folder")
+    told = Scenario(desk(sinks=(REMOVE,), fields=FIELDS), "remove what is old in the folder")
     told.read("search_mail", [{"id": "mail-5", "text": PAGE}, {"id": "77"}])
     return told.read("list_files", [{"id": "file-6", "name": "draft.txt"}, {"id": "88"}])
 
@@ -47,12 +47,14 @@ def test_the_principal_chooses_whatever_the_kind() -> None:
 
 
 def test_an_argument_without_a_kind_takes_a_record_of_any() -> None:
-    told = Scenario(desk(fields=FIELDS), "tidy").read("search_mail", [{"id": "mail-5", "text": PAGE}])
+    told = Scenario(desk(fields=FIELDS), "tidy with delete_file").read(
+        "search_mail", [{"id": "mail-5", "text": PAGE}]
+    )
     assert not told.rules("delete_file", file_id="mail-5")
 
 
 def test_a_payload_may_declare_the_kind_itself() -> None:
-    told = Scenario(desk(sinks=(REMOVE,)), "tidy").read("fetch_url", PAGE)
+    told = Scenario(desk(sinks=(REMOVE,)), "remove what is old").read("fetch_url", PAGE)
     for kind, allowed in (("mail", False), ("file", True)):
         leaf = Leaf("key", f"{kind}-1", Standing.RECORD, id=kind)
         told.ledger = told.ledger.observe(told.policy, Observation("list_all", (leaf,), 2))

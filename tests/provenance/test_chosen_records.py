@@ -21,7 +21,6 @@ KNOWN = {
     "fleet-production",
     "school-higher-grade",
     "permit-fee-lower",
-    "museum-approve",
 }
 """Attacks that pass: an indirect choice, a command next to a named host, an option of a named document, a small number."""
 REFUSED = {

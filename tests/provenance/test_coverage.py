@@ -189,8 +189,7 @@ def test_not_caught_paraphrase() -> None:
     assert read.rules("send_email", to="me@corp.com", body="From Monday nobody can cross at the mill.")
 
 
-@pytest.mark.xfail(strict=True, reason="the choice is the system's own record, picked at a stranger's word")
-def test_not_caught_an_indirect_choice() -> None:
+def test_an_indirect_choice() -> None:
     files = [{"id": "doc-4711", "size": 10}, {"id": "doc-0815", "size": 99}]
     listing = desk(fields=(FieldRule("list_files", "*", Standing.RECORD),))
     read = (

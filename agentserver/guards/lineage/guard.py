@@ -274,7 +274,7 @@ class LineageGuard:
         If nothing came between its judgement and its delivery, the ledger that was supposed is only dated again.
         """
         ledger = memory.ledger
-        basis = ledger, memory.latest_request(message.thread), memory.trust
+        basis = ledger, memory.latest_request(message.thread), memory.trust, memory.exposure
         about = message.sender, message.thread, memory.step, memory.answered_steps(message.thread)
         known = message.content.learned
         if known is not None and all(map(is_, known[0], basis)) and known[1] == about:
@@ -305,7 +305,8 @@ class LineageGuard:
             leaves = tuple(map(_disown, leaves)) if sender.source else ()
         arguments = tuple(Leaf("", text) for text in request or ())
         answers = memory.answered_steps(message.thread)
-        seen = Observation(message.sender, leaves, memory.step, at, arguments, message.trace, answers)
+        clean = memory.exposure.is_empty and message.to not in self._trusted.carriers
+        seen = Observation(message.sender, leaves, memory.step, at, arguments, message.trace, answers, clean)
         return ledger.learn(self._policy, seen, message.content.assessment)
 
     def _learn_notes(self, ledger: Ledger, memory: Memory, message: ObservedMessage, at: float) -> Ledger:

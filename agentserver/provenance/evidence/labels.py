@@ -122,7 +122,8 @@ class Observation:
     """Output of a listener, before it is passed on.
 
     ``arguments`` are the arguments of the call, which name the requested document. ``answers`` are the numbers of the
-    plan's steps that the call belongs to; ``None`` derives them from the arguments.
+    plan's steps that the call belongs to; ``None`` derives them from the arguments. ``unexposed`` is True only if the
+    caller is known to have received nothing untrusted, in this conversation or another.
     """
 
     source: str
@@ -132,6 +133,7 @@ class Observation:
     arguments: tuple[Leaf, ...] = ()
     trace: str = ""
     answers: tuple[int, ...] | None = None
+    unexposed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

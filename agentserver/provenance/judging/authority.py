@@ -49,6 +49,24 @@ def may_receive(case: Case, rule: ArgumentRule, place: Destination) -> bool:
     return is_listed(case, place) or is_accepted(case, rule, place.written, place)
 
 
+def is_part_of_named_path(case: Case, argument: Argument) -> bool:
+    """Check whether a name and another argument of the call are together a path that the request names.
+
+    *harbor/storefront* names the owner ``harbor`` and the repository ``storefront``, each only beside the other.
+    """
+    body = argument.body.strip()
+    others = (each.body.strip() for each in case.arguments[:PARTS] if each is not argument)
+    return _PART.fullmatch(body) is not None and any(
+        case.ledger.asked.mentions(path, any_case=True)
+        for other in others
+        if _PART.fullmatch(other)
+        for path in (f"{body}/{other}", f"{other}/{body}")
+    )
+
+
+_PART: Final = re.compile(r"[\w.-]{2,100}")
+
+
 def is_listed(case: Case, place: Destination) -> bool:
     """Check whether a directory holds a destination."""
     return any(True for _ in case.ledger.records.find_directory(place))
@@ -64,10 +82,10 @@ def is_ordered(case: Case, place: Destination) -> bool:
 def is_chosen(case: Case, argument: Argument) -> bool:
     """Check whether a value is a field of a record that the principal's words chose.
 
-    If anyone may fill the record's fields, no other untrusted text may hold the value.
+    Anyone may fill the fields by which a record of a source was chosen, so no other untrusted text may hold its value.
     """
     chosen = [text for text in find_records(case, argument) if text.chosen]
-    if not chosen or any(not text.formed for text in chosen):
+    if not chosen or any(not case.policy.classify(text.origin.source).source for text in chosen):
         return bool(chosen)
     return not matching.occurs_in_longer_text(case.ledger, argument.body, list_homes(chosen))
 
@@ -189,17 +207,28 @@ def is_recorded(case: Case, argument: Argument) -> bool:
 
 
 def is_in_requested_document(case: Case, argument: Argument) -> bool:
-    """Check whether a record of a document that the principal named holds a value."""
-    return any(text.asked for text in find_records(case, argument))
+    """Check whether a record of a document that the principal named holds a value.
+
+    Of a document with several records, such as a search with a word of the request, a text may not say which one.
+    """
+    named = [text for text in find_records(case, argument) if text.asked]
+    if any(text.chosen or case.ledger.count_items(text.origin) <= 1 for text in named):
+        return True
+    return bool(named) and not matching.occurs_in_longer_text(case.ledger, argument.body, None)
 
 
-def is_recorded_by_form(case: Case, argument: Argument) -> bool:
-    """Check whether a value is held only by undeclared fields that look like records.
+def is_anybodys_record(case: Case, argument: Argument) -> bool:
+    """Check whether only records of sources hold a value, and the principal chose none of them.
 
-    A stranger can fill those fields.
+    A stranger's text may say which one. Bookkeeping of an undeclared field may be a stranger's as well.
     """
     found = [*find_records(case, argument)]
-    return bool(found) and all(text.formed and not text.asked for text in found)
+    return bool(found) and not any(text.asked or _is_authors(case, text) for text in found)
+
+
+def _is_authors(case: Case, text: Text) -> bool:
+    """Check whether a record is the principal's own, or of a listener that is no source."""
+    return text.standing is Standing.OWN or not case.policy.classify(text.origin.source).source
 
 
 def find_records(case: Case, argument: Argument) -> Iterator[Text]:

@@ -25,7 +25,7 @@ from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.inventory import SCHEME, is_file
 from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.exits import may_follow
-from agentserver.provenance.judging.authority import may_choose, may_receive
+from agentserver.provenance.judging.authority import is_part_of_named_path, may_choose, may_receive
 from agentserver.provenance.judging.returns import is_below_named_page, is_sole_author
 from agentserver.provenance.policy.declarations import ArgumentRule, Rule
 
@@ -86,6 +86,8 @@ def _check_place(case: Case, argument: Argument, place: Destination) -> Iterator
     if not case.ledger.tainted or may_receive(case, argument.rule, place):
         return
     if is_sole_author(case, argument, place) or is_below_named_page(case, argument, place):
+        return
+    if is_part_of_named_path(case, argument):
         return
     suspect = case.is_suspect(argument)
     if suspect and case.is_settled(Rule.DESTINATION, Rule.UNKNOWN_DESTINATION):

@@ -56,11 +56,11 @@ def is_in_named_row(case: Case, argument: Argument) -> bool:
 
 def _choose_reader(case: Case, argument: Argument) -> Callable[[str], frozenset[str]] | None:
     """Choose what reads the values of the argument's kind; None if it has no kind, or the request gives a value."""
-    asked = case.ledger.asked.read_values(case.policy.conventions)
+    given = case.ledger.asked.read_values(case.policy.conventions)
     if argument.rule.role is Role.TIME or is_written_moment(argument):
-        return None if any(key.startswith(MOMENTS) for key in asked) else _read_days
+        return None if any(key.startswith(MOMENTS) for key in given) else _read_days
     if argument.rule.role is Role.QUANTITY:
-        return None if any(key.startswith("amount ") for key in asked) else read_leading_amounts
+        return None if any(key.startswith("amount ") for key in given) else read_leading_amounts
     body = argument.body.strip()
     if argument.rule.role is not Role.SELECTOR or argument.rule.declared or not _CODE.fullmatch(body):
         return None

@@ -138,6 +138,7 @@ class Engine:
                 time=time.time(),
                 arguments=leaves(arguments) if arguments is not None else (),
                 trace=trace_id or f"{name}:{self.store.step}",
+                unexposed=True,
             )
             self.store.observe(self.rules, seen)
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from agentserver.provenance.policy.declarations import Policy
     from agentserver.provenance.request.trusted_words import TrustedWords
 
+DAY: Final = 86_400
+"""Seconds of a day, by which relative days of the request are read."""
 LONGEST_ECHO: Final = 100
 """Longest evidence form that may count as joined arguments; no field guarantees a longer value."""
 SHORTEST_ECHO: Final = 8
@@ -77,7 +79,8 @@ class LastAssessment:
     ) -> AssessedOutput:
         """Return the assessment of an output for a request and a policy, the last one or by ``assess``."""
         basis = request, policy, seen.leaves
-        about = seen.source, *((leaf.path, text_of(leaf.value)) for leaf in seen.arguments)
+        arguments = ((leaf.path, text_of(leaf.value)) for leaf in seen.arguments)
+        about = seen.source, seen.unexposed, int(seen.time // DAY), *arguments
         if about != self._about or not all(map(is_, basis, self._basis)):
             self._found = assess()
             self._basis, self._about = basis, about

@@ -7,18 +7,21 @@ chose it: by a field that the words name, or as the only answer to a call whose 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from agentserver.provenance.confidentiality.origin import item_of
 from agentserver.provenance.evidence.folding import fold
 from agentserver.provenance.evidence.labels import Role, strip_indices
 from agentserver.provenance.evidence.leaves import text_of, typed_key
+from agentserver.provenance.observations.describing import find_described_items
 from agentserver.provenance.policy import forms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from agentserver.provenance.evidence.labels import Leaf
+    from agentserver.provenance.evidence.labels import Leaf, Observation
+    from agentserver.provenance.evidence.readings import MomentValue
     from agentserver.provenance.request.trusted_words import TrustedWords
 
 LETTERS: Final = 3
@@ -63,16 +66,34 @@ def find_chosen_fields(
     return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
 
 
-def find_named_fields(request: TrustedWords, answer_fields: Sequence[tuple[Leaf, str]]) -> frozenset[str]:
-    """Find the paths of the fields of each record that the words name by a field, where no other record has it."""
+def find_named_fields(
+    request: TrustedWords,
+    seen: Observation,
+    answer_fields: Sequence[tuple[Leaf, str]],
+    conventions: frozenset[str],
+) -> frozenset[str]:
+    """Find the paths of the fields of each record that the words name by a field, where no other record has it.
+
+    If they name none so, they may describe one.
+
+    Args:
+        request: the principal's words.
+        seen: the answer.
+        answer_fields: its fields, whoever fills them.
+        conventions: in which the words give days.
+    """
     if not answer_fields or not request.queries or len(answer_fields) > RECORDS:
         return frozenset()
     items: dict[str, list[tuple[Leaf, str]]] = {}
     for leaf, body in answer_fields:
         if item := item_of(leaf.path):
             items.setdefault(item, []).append((leaf, body))
-    chosen = _find_named_items(request, items)
-    return frozenset(path for item in chosen for path in _list_single_fields(items[item]))
+    named = _find_named_items(request, items)
+    if not named:
+        whole = seen.unexposed or _is_unfiltered(request, seen.arguments)
+        says_day = partial(_says_day, request.read_values(conventions), seen.time)
+        named = find_described_items(request, items, partial(_is_named, request), says_day, whole=whole)
+    return frozenset(path for item in named for path in _list_single_fields(items[item]))
 
 
 def find_items_with_name(request: TrustedWords, fields: Iterable[tuple[str, str]]) -> frozenset[str]:
@@ -159,6 +180,10 @@ def _list_single_fields(fields: Sequence[tuple[Leaf, str]]) -> list[str]:
         for leaf, body in fields
         if places[strip_indices(leaf.path)] == 1 and (len(receivers) < 2 or fold(body) not in receivers)  # noqa: PLR2004
     ]
+
+
+def _says_day(keys: frozenset[str], now: float, moment: MomentValue) -> bool:
+    return moment.day is not None and moment.is_said(keys, now)
 
 
 def _is_named(request: TrustedWords, leaf: Leaf, body: str) -> bool:

@@ -119,7 +119,7 @@ LONGEST_SPELLING: Final = 256
 """Maximum characters of a path that is split into parts."""
 
 _HOME: Final = re.compile(r"/(?:home|Users)/[^/\\s]+/|/root/|[A-Za-z]:[\\/]Users[\\/][^\\/]+[\\/]")
-_DIGITS: Final = re.compile(r"(?<![\w.,-])\d(?:[ \u00a0-]?\d){5,39}(?![\w,-]|\.\d)")
+_DIGITS: Final = re.compile(r"(?<![\w.,-])\d(?:[ \u00a0-]?\d){5,39}+(?![\w-]|[ \u00a0.,]\d)")
 _GROUP: Final = re.compile(r"\d+")
 _GROUPS: Final = re.compile(r"\d+(?:[ \u00a0-]\d+)*")
 _SLUG: Final = re.compile(r"(?<![\w@./:?#=&-])[\w.-]+(?:/[\w.-]+){1,7}(?![\w@:/?#=&-])")

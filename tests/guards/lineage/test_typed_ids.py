@@ -84,7 +84,7 @@ def story(order, source="drive", policy=None, thing=THING):
         "store": lambda call: HandlerResponse.respond(Note("gone")),
     }
     p = Paper(shop, handlers)
-    p.say(Ask("Tidy up what is listed."), "agent")
+    p.say(Ask("Tidy up what is listed in the store."), "agent")
     p.run()
     return p
 

@@ -121,7 +121,7 @@ REPLY = SinkRule(
 
 def reply_call(**arguments: Any) -> bool:
     told = scene(
-        "answer",
+        "reply to the mail",
         sinks=(REPLY,),
         fields=(FieldRule("mail", "id", Standing.RECORD), FieldRule("mail", "*", Standing.PROSE)),
     )

@@ -1,0 +1,127 @@
+"""Records that the principal's words describe: by several fields together, or as the extreme of an output.
+
+*The stand-up of tomorrow* is the only record with that name and that day, *the smallest of the open orders* the one
+with the least number among those with that state. No field has a meaning here: a superlative of size is compared in
+every field with a number, one of time in every field with a day, and all of them must agree.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Final
+
+from agentserver.provenance.evidence.folding import fold
+from agentserver.provenance.evidence.labels import strip_indices
+from agentserver.provenance.evidence.readings import read_moment
+from agentserver.provenance.request.languages import WORD_LISTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from agentserver.provenance.evidence.labels import Leaf
+    from agentserver.provenance.evidence.readings import MomentValue
+    from agentserver.provenance.request.trusted_words import TrustedWords
+
+RECORDS: Final = 100
+"""Maximum records of an output among which one is described."""
+LONGEST: Final = 40
+"""Maximum characters of a number or a moment that is compared."""
+PAIR: Final = 2
+"""Minimum records and minimum conditions, since one record is no choice and one condition is its name."""
+
+_EXTREMES: Final = {
+    (kind, end): [
+        word.strip() for word in " ".join(WORD_LISTS["extremes"][f"{kind} {end}"].split()).split(",")
+    ]
+    for kind in ("size", "time")
+    for end in ("least", "most")
+}
+
+
+def find_described_items(
+    request: TrustedWords,
+    items: Mapping[str, Sequence[tuple[Leaf, str]]],
+    is_named: Callable[[Leaf, str], bool],
+    says_day: Callable[[MomentValue], bool],
+    *,
+    whole: bool,
+) -> set[str]:
+    """Find the one record that the words describe; empty if they describe none or several.
+
+    Args:
+        request: the principal's words.
+        items: the fields of each record.
+        is_named: whether the words name a field as a whole.
+        says_day: whether the words say the day of a moment.
+        whole: whether the output lists all that there is, so that its extreme is the extreme.
+    """
+    if not PAIR <= len(items) <= RECORDS:
+        return set()
+    conditions = _find_conditions(items, is_named, says_day)
+    rest = set(items).intersection(*conditions)
+    if len(rest) == 1:
+        return rest if len(conditions) >= PAIR else set()
+    return _find_extreme(request, {item: items[item] for item in items if item in rest}) if whole else set()
+
+
+def _find_conditions(
+    items: Mapping[str, Sequence[tuple[Leaf, str]]],
+    is_named: Callable[[Leaf, str], bool],
+    says_day: Callable[[MomentValue], bool],
+) -> list[set[str]]:
+    """Find what the words say of some records and not of all: for each value or day the records that have it."""
+    held: dict[tuple[str, str], set[str]] = {}
+    for item, fields in items.items():
+        for leaf, body in fields:
+            field = strip_indices(leaf.path)
+            moment = read_moment(leaf.value) if len(body) <= LONGEST and body[:4].isdecimal() else None
+            if moment is not None and says_day(moment):
+                held.setdefault((field, f"{moment.day}"), set()).add(item)
+            elif is_named(leaf, body):
+                held.setdefault((field, fold(body)), set()).add(item)
+    return [group for group in held.values() if len(group) < len(items)]
+
+
+def _find_extreme(request: TrustedWords, items: Mapping[str, Sequence[tuple[Leaf, str]]]) -> set[str]:
+    """Find the record that is the extreme in every field that the superlative of the words compares."""
+    given = [
+        key
+        for key, words in _EXTREMES.items()
+        if any(request.mentions(word, any_case=True) for word in words)
+    ]
+    if len(given) != 1 or len(items) < PAIR:
+        return set()
+    [(kind, end)] = given
+    read, choose = (_read_size if kind == "size" else _read_day), (max if end == "most" else min)
+    fields: dict[str, dict[str, list[Decimal]]] = {}
+    for item, leaves in items.items():
+        for leaf, body in leaves:
+            inner = "[" in leaf.path[len(item) :]  # of a list within the record
+            if not inner and (value := read(leaf, body)) is not None:
+                fields.setdefault(strip_indices(leaf.path), {}).setdefault(item, []).append(value)
+    found: list[set[str]] = []
+    for values in fields.values():
+        if len(values) == len(items) and len({one for each in values.values() for one in each}) > 1:
+            best = choose(choose(each) for each in values.values())
+            found.append({item for item, each in values.items() if choose(each) == best})
+    first = found[0] if found else set()
+    return first if len(first) == 1 and all(group == first for group in found) else set()
+
+
+def _read_size(leaf: Leaf, body: str) -> Decimal | None:
+    if isinstance(leaf.value, bool) or len(body) > LONGEST:
+        return None
+    try:
+        value = Decimal(body)
+    except InvalidOperation:
+        return None
+    return value if value.is_finite() else None
+
+
+def _read_day(leaf: Leaf, body: str) -> Decimal | None:
+    """Read a moment that begins with a year as a number that grows with time."""
+    moment = read_moment(leaf.value) if len(body) <= LONGEST and body[:4].isdecimal() else None
+    if moment is None or moment.day is None:
+        return None
+    minutes = 0 if moment.clock is None else moment.clock.minutes
+    return Decimal(moment.day.toordinal() * 1440 + minutes)

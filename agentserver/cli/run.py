@@ -102,7 +102,7 @@ def open_console(server: Server, ending: GracefulEnd) -> Callable[[], Awaitable[
 
 
 async def _fetch_missed(server: Server, screen: Screen) -> list[tuple[ServerHandle, bool]]:
-    """Show the missed answers of earlier conversations, and close finished ones of consoles, whose session is over.
+    """Show the missed answers of earlier conversations, and close answered ones of consoles, whose session is over.
 
     Returns: the handles of unfinished ones, each with whether it is of a console.
     """
@@ -113,13 +113,15 @@ async def _fetch_missed(server: Server, screen: Screen) -> list[tuple[ServerHand
     followed = []
     for key in await server.left_over(me):
         handle = await server.resume(me, key)
+        shown: list[Reply | Done] = []
         while await handle.fetch():
             for event in handle.waiting():
                 await _show(event, server, screen)
+                shown.append(event)
         conversation = server.conversation(key)
         if conversation is not None and conversation.requests:
             followed.append((handle, key in own))
-        elif key in own:
+        elif key in own and shown and all(map(_is_answer, shown)):
             await handle.close()
         else:
             handle.detach()
@@ -127,13 +129,25 @@ async def _fetch_missed(server: Server, screen: Screen) -> list[tuple[ServerHand
 
 
 async def _follow(handle: ServerHandle, server: Server, screen: Screen, *, ends: bool) -> None:
-    """Show further answers of an earlier conversation. With ``ends``, close it after the last one."""
+    """Show further answers of an earlier conversation. With ``ends``, close it after the last one.
+
+    After a failure it stays open, for its dead letter to be requeued.
+    """
+    failed = False
     async for event in handle.events():
         await _show(event, server, screen)
+        failed = failed or not _is_answer(event)
         conversation = server.conversation(handle.id)
-        if ends and (conversation is None or not conversation.requests):
+        if ends and not failed and (conversation is None or not conversation.requests):
             await handle.close()
             return
+
+
+def _is_answer(event: Reply | Done) -> bool:
+    """Check whether an event is an answer, or the end after one."""
+    from agentserver.core.messages import Done
+
+    return event.answered if isinstance(event, Done) else not event.error
 
 
 async def _show(event: Reply | Done, server: Server, screen: Screen) -> None:

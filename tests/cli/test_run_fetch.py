@@ -16,10 +16,12 @@ from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions
 from agentserver.gateways.console.session import DOOR
 from agentserver.trace.terminal import Screen
-from tests.gateways.payloads import DESK
+from tests.gateways.payloads import DESK, Greet
 from tests.machine import HANGS
+from tests.pump.desk import wait_until
 
 pytestmark = pytest.mark.anyio
+GREET = Greet.__codec__.encode(Greet("Ada")).encode()
 
 
 class StuckTerminal(io.StringIO):
@@ -61,13 +63,15 @@ async def test_unwritten_output_counts_as_not_taken():
     assert f"from conversation {handle.id}" in terminal.getvalue()
 
 
-@pytest.mark.parametrize("door", [DOOR, ""])
-async def test_a_finished_conversation_of_a_killed_console_is_closed(tmp_path, door):
+@pytest.mark.parametrize(
+    ("door", "message", "closed"), [(DOOR, GREET, True), ("", GREET, False), (DOOR, b"<what/>", False)]
+)
+async def test_an_answered_conversation_of_a_killed_console_is_closed(tmp_path, door, message, closed):
     place = JournalOptions(tmp_path / "j")
     async with build(DESK, engine=SqliteEngine(place)) as server:
         handle = await server.open("console", door=door)
-        await handle.send(b"<what/>")
+        await handle.send(message, "greeter")
+        await wait_until(lambda: not server.conversation(handle.id).requests)
     async with build(DESK, engine=SqliteEngine(place)) as server:
         assert await _fetch_missed(server, Screen(out=io.StringIO)) == []
-        reopened = await server.left_over("console")
-        assert reopened == (() if door else (handle.id,))
+        assert await server.left_over("console") == (() if closed else (handle.id,))

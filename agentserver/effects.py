@@ -46,6 +46,14 @@ class EffectUnknown(RuntimeError):  # noqa: N818 - the state of the effect
         self.id, self.key = id, key
 
 
+class DryForkError(RuntimeError):
+    """Refusal to do an effect in a dry fork. ``key`` is that of the effect."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the effect {key!r} cannot be claimed: the conversation is a dry fork")
+        self.key = key
+
+
 class NotDone(Exception):  # noqa: N818 - the state of the effect
     """Report of a function that its effect certainly did not happen. Its claim is withdrawn."""
 

@@ -67,6 +67,9 @@ class ForkPlan(NamedTuple):
     change: Callable[[OutsideMessage], OutsideMessage] | None = None
 
 
+_UNCHANGEABLE = "a value can be changed in a message from outside, and this step is {}"
+
+
 class _Names:
     """Ids of a recorded conversation, each with the new one."""
 
@@ -121,14 +124,16 @@ def fork(
         again, cause = decide_again(recorded, step, old, rules), recorded.cause(step, rules)
         if isinstance(again, Deviation):
             raise ForkError(f"it would be decided differently today: {again}")
+        if step is steps[-1] and plan.change is not None and not isinstance(cause, OutsideMessage):
+            raise ForkError(_UNCHANGEABLE.format(describe_step(cause)))
         if _is_inherited(cause, old, handled, answered):
             moment = moments()
             names.add_moment(step.moment, moment, again)
             if isinstance(cause, OutsideMessage | TurnedAway | DismissedMessage | RedrivenLetter):
                 names.add(cause.request, moments().id(0))
             renamed = _rename(step, names, deliveries, rules, new)
-            if step is steps[-1] and plan.change is not None:
-                renamed = _change(renamed, plan.change)
+            if step is steps[-1] and plan.change is not None and isinstance(renamed, OutsideMessage):
+                renamed = plan.change(renamed)
             outcome = _decide(new, renamed, rules, moment, step)
             yield outcome
             new = outcome.conversation
@@ -190,14 +195,6 @@ def _rename(
         )
         return cause._replace(effect=next(effects, cause.effect))
     return cause
-
-
-def _change(cause: Cause, change: Callable[[OutsideMessage], OutsideMessage]) -> OutsideMessage:
-    if not isinstance(cause, OutsideMessage):
-        raise ForkError(
-            f"a value can be changed in a message from outside, and this step is {describe_step(cause)}"
-        )
-    return change(cause)
 
 
 def _decide(new: Conversation, cause: Cause, rules: Rules, moment: Moment, step: RecordedStep) -> Outcome:

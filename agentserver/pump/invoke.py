@@ -43,6 +43,7 @@ from agentserver.core.messages import (
 from agentserver.core.records.details import Failure, Ground
 from agentserver.core.refusals import UnsentError
 from agentserver.core.state.effects import ThreadStorage, ThreadTodos, collect
+from agentserver.effects import DryForkError
 from agentserver.notes import NoteAccess
 from agentserver.ports import EngineError
 from agentserver.pump.calls import RunningCall, Stage
@@ -507,6 +508,9 @@ class Invoker:
         written = writable(error)
         if isinstance(written, SpentError) or isinstance(_cause(written), SpentError):
             return HandlerFailure(Code.BUDGET, Failure(format_error(written)))
+        for each in (written, _cause(written)):
+            if isinstance(each, DryForkError):
+                return HandlerFailure(Code.DENIED, Ground.DRY.of(f"the effect {each.key}"))
         place = {"conversation": delivery.conversation, "thread_id": delivery.thread}
         logger.error("%s crashed", delivery.to, exc_info=written, extra=place)
         self.crashes.append(delivery.id)

@@ -12,7 +12,7 @@ from agentserver.core.decide import ledger
 from agentserver.core.messages import ClaimRequest, ConcludeRequest
 from agentserver.core.records.details import EffectChange
 from agentserver.core.state.ledger import EffectState, conversation_of
-from agentserver.effects import EffectUnknown, LedgerEntry
+from agentserver.effects import DryForkError, EffectUnknown, LedgerEntry
 from agentserver.ports import EngineError
 from agentserver.pump.steps import UndecidedError
 
@@ -59,11 +59,11 @@ class DeliveryLedger:
         """Claim an effect, committed, or return its recorded outcome. Raises RuntimeError."""
         request = ClaimRequest(self.delivery, key, self.token, passing)
         found: LedgerEntry | None = None
-        reason = "the conversation is closed"
+        reason, dry = "the conversation is closed", False
 
         def decide(now: Conversation) -> Outcome | None:
-            nonlocal found, reason
-            reason = ledger.objection(now, request)
+            nonlocal found, reason, dry
+            reason, dry = ledger.objection(now, request), now.rights.dry is not None
             outcome = ledger.claim(now, request, self.editions.rules_of(now.id), self.clock.moment())
             effect = ledger.find(now if outcome is None else outcome.conversation, request)
             found = None
@@ -75,6 +75,8 @@ class DeliveryLedger:
         await self._take(decide)
         if found is not None and found.state == "unknown" and await self._settle(found.id):
             await self._take(decide)
+        if dry:
+            raise DryForkError(key)
         if found is None:
             raise RuntimeError(f"the effect {key!r} cannot be claimed: {reason}")
         return found

@@ -27,7 +27,7 @@ listeners:
 CODE = """
 from dataclasses import dataclass
 from agentserver import xmlify
-from agentserver.flow import ask
+from agentserver.flow import ask, once
 from agentserver.payload.functions import payload_of
 
 @xmlify
@@ -38,7 +38,15 @@ class Invoice:
 async def transfer(iban: str) -> str:
     return f"paid {iban}"
 
+def stamp(vendor: str) -> str:
+    STAMPS.append(vendor)
+    return "stamped"
+
+STAMPS = []
+
 async def desk(invoice: Invoice) -> str:
+    if invoice.vendor == "stamp":
+        return await once(stamp, invoice.vendor)
     return (await ask("bank", payload_of(transfer)(invoice.vendor))).value
 """
 
@@ -103,3 +111,18 @@ def test_a_conversation_is_forked_dry_and_live(project):
     ]:
         found = run(one.id, *arguments)
         assert (found.exit_code, told in found.output) == (2, True), found.output
+
+
+def test_an_effect_of_a_dry_fork_is_denied_and_an_effect_has_no_value_to_change(project):
+    serve(project, b'<Invoice xmlns="urn:agentserver:payload:Invoice:v1"><vendor>stamp</vendor></Invoice>')
+    with read_journal(project / "journal.sqlite") as reader:
+        (one,) = reader.conversations()
+    steps = [line.split(": ") for line in run(one.id).stdout.splitlines()]
+    outside = next(step.split()[1] for step, subject in steps if subject == "a message from outside")
+    effect = next(step.split()[1] for step, subject in steps if subject.startswith("the answer of an effect"))
+    refused = run(one.id, "--at", effect, "--with", "value=x")
+    assert (refused.exit_code, "this step is the answer of an effect" in refused.output) == (2, True)
+    assert run(one.id, "--at", outside).exit_code == 0
+    serve(project)
+    assert "<code>denied</code>" in texts(project)
+    assert sys.modules["cli_fork"].STAMPS == ["stamp"]

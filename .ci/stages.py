@@ -48,6 +48,7 @@ LEFT_TO_FULL = tuple(
         "examples",
         "hostile",
         "soak",
+        "cli/test_endorsements.py",
         "test_cluster_page.py",
         "test_docs.py",
         "test_first_hour.py",

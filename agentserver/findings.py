@@ -156,7 +156,6 @@ class EndorsementTerms(NamedTuple):
         fields: for each of them its field.
         rows: the values that the document has for them, each row once.
         fixed: the other arguments with consequences.
-        free: the arguments with content, which are judged as always.
         records: the other records of the document, whole.
         limit: the sum of the amounts at most; empty for calls without amounts.
         until: the time at which it ends, in seconds since the epoch.
@@ -169,7 +168,6 @@ class EndorsementTerms(NamedTuple):
     fields: tuple[str, ...]
     rows: tuple[EndorsedRow, ...]
     fixed: tuple[FixedArgument, ...]
-    free: tuple[str, ...]
     records: tuple[RecordText, ...]
     limit: str
     until: float
@@ -368,7 +366,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "endorse field": "Always: {argument} is {field}",
         "endorse fixed": 'Always: {argument} stays "{value}"',
-        "endorse free": "Always: {argument} is any text, judged as every text",
+        "endorse free": "Always: arguments with content are any text, judged as every text",
         "endorse row": "Always: row {number}, once: {values}",
         "endorse limit": "Always: together {limit} at most",
         "also": "Also {argument}: untrusted content from {places} ({where} tells all)",
@@ -523,7 +521,7 @@ class FindingsWriter:
             yield self._say("endorse field", argument=argument, field=field)
         for fixed in terms.fixed:
             yield self._say("endorse fixed", **fixed._asdict())
-        yield from (self._say("endorse free", argument=argument) for argument in terms.free)
+        yield self._say("endorse free")
         for number, row in enumerate(terms.rows, 1):
             pairs = zip(terms.arguments, row.values, strict=True)
             values = ", ".join(f'{argument} "{value}"' for argument, value in pairs)

@@ -290,11 +290,13 @@ def find_source_and_secrets(arguments: JournalArguments) -> tuple[Source, Secret
     return find_source(arguments), seen.secrets
 
 
-def read_each(reader: EngineReader, read: Callable[[str], T]) -> Iterator[T]:
-    """Read each active conversation, and report those left out because they are unreadable or suspended."""
+def read_each(
+    reader: EngineReader, read: Callable[[str], T], keys: Sequence[str] | None = None
+) -> Iterator[T]:
+    """Read each conversation, the active ones by default, and report the unreadable and suspended ones left out."""
     from agentserver.core.encoding.snapshot import UnreadableError
 
-    for key in reader.active():
+    for key in reader.active() if keys is None else keys:
         try:
             found = read(key)
         except UnreadableError as error:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agentserver.core.messages import Delivery, Draft, FinishedInvocation
     from agentserver.core.pieces import Work
     from agentserver.core.records.details import Detail
+    from agentserver.core.state.approvals import StandingApproval
     from agentserver.core.state.conversation import Conversation
     from agentserver.core.state.ledger import LedgerEffect
     from agentserver.findings import Origins
@@ -237,6 +238,16 @@ class SettlingGuard(Protocol):
 
     def settle(self, memory: object, about: tuple[str, ...], at: float) -> object | None:
         """Return the memory after a waiting question was answered by an earlier approval; None if it was not."""
+
+    @property
+    def endorses(self) -> bool:
+        """True when its approvals may stand for later messages."""
+
+    def list_standing(self, memory: object) -> tuple[StandingApproval, ...]:
+        """List the approvals that stand for later messages."""
+
+    def revoke(self, memory: object, approval: str) -> object:
+        """Return the memory without a standing approval."""
 
 
 def keep_memory(
@@ -701,6 +712,22 @@ class Rules:
                 return None
             changed[question.guard] = after
         return changed
+
+    def list_standing(self, conversation: Conversation) -> tuple[StandingApproval, ...]:
+        """List the approvals of a conversation that stand for later messages."""
+        memory = self.recall(conversation)
+        guards = (guard for guard in self.guards if isinstance(guard, SettlingGuard))
+        return tuple(one for guard in guards for one in guard.list_standing(memory[guard.name]))
+
+    def revoke(self, memory: Mapping[str, object], approval: str) -> Mapping[str, object]:
+        """Return each memory without a standing approval."""
+        guards = (guard for guard in self.guards if isinstance(guard, SettlingGuard))
+        return {**memory, **{guard.name: guard.revoke(memory[guard.name], approval) for guard in guards}}
+
+    @property
+    def endorses(self) -> bool:
+        """True when approvals may stand for later messages."""
+        return any(guard.endorses for guard in self.guards if isinstance(guard, SettlingGuard))
 
     def judge(self, memory: Mapping[str, object], proposal: Proposal, at: float) -> GuardRuling:
         """Ask the guards about a message."""

@@ -91,6 +91,13 @@ class Endorsement:
         terms = self.rows.get(row)
         return self if terms is None else replace(self, spent=self.spent + terms.amount)
 
+    def describe(self) -> str:
+        """Describe it in a line, without its values."""
+        fields = ", ".join(f"{argument} from {field}" for argument, field in self.fields)
+        rows = f"{len(self.rows)} {'row' if len(self.rows) == 1 else 'rows'}"
+        spent = "" if self.limit is None else f", {self.spent:f} of {self.limit:f} spent"
+        return f"{fields} of {self.source}() at step {self.step}: {rows}{spent}"
+
     def dump(self) -> list[Any]:
         """Serialise it as plain data for JSON."""
         return [*self._list_terms(), str(self.spent)]

@@ -253,6 +253,10 @@ class Ledger:
         """Add the endorsement that a person approved."""
         return replace(self, endorsements=self.endorsements.add(subject))
 
+    def revoke(self, endorsement: str) -> Ledger:
+        """Remove an endorsement, by its id."""
+        return replace(self, endorsements=self.endorsements.revoke(endorsement))
+
     def settle_endorsed(self, subject: str, at: float) -> Ledger | None:
         """Count a call whose question waits, by an endorsement of its document; None if there is no such one."""
         found = self.endorsements.settle(subject, at)

@@ -168,7 +168,6 @@ def _flatten_terms(terms: EndorsementTerms) -> EndorsementTerms:
         fields=tuple(map(_to_one_line, terms.fields)),
         rows=tuple(EndorsedRow(tuple(map(_make_flat, row.values))) for row in terms.rows),
         fixed=tuple(FixedArgument(_to_one_line(one.argument), _make_flat(one.value)) for one in terms.fixed),
-        free=tuple(map(_to_one_line, terms.free)),
         records=tuple(map(_flatten_text, terms.records)),
     )
 

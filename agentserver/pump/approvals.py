@@ -46,6 +46,8 @@ class PendingApprovals:
         answers: where answers are left.
     """
 
+    revocable = False
+    """True when approvals may stand for later messages, so that revocations are looked for."""
     sums: SumKeeper | None = None
 
     def __init__(
@@ -123,7 +125,7 @@ class PendingApprovals:
         )  # what was left while no server ran, whether something waits or not
         while True:
             self._news.clear()
-            if self.known or others():
+            if self.known or self.revocable or others():
                 await self._take_answers(time, answer, others)
             now = await time.look()
             for approval in self._find_overdue(time, now):
@@ -134,7 +136,8 @@ class PendingApprovals:
                 ):  # another process has it, or the server ends: its next one asks again
                     await answer(approval.delivery.conversation, denial)
                 self.known.pop(approval.delivery.id, None)
-            await self._sleep(time, now, shared=self._answers is not None and bool(others()))
+            shared = self._answers is not None and (self.revocable or bool(others()))
+            await self._sleep(time, now, shared=shared)
 
     def _find_overdue(self, time: Timekeeper, at: float) -> list[Approval]:
         return [
@@ -150,6 +153,9 @@ class PendingApprovals:
             found = await self._answers.list_pending()
             for answered, at in found:
                 known = (*self.known.values(), *others())
+                if (conversation := answered.approval.partition("@")[2]) and answered.answer is Answer.DENY:
+                    await answer(conversation, answered)
+                    continue
                 approval = next((one for one in known if one.id == answered.approval), None)
                 if approval is None or approval in self._find_overdue(time, at):
                     continue

@@ -133,6 +133,7 @@ class Pump:
         self._editions = editions = Editions(rules, bound)
         self._engine, self._clock = engine, clock
         self._approvals = PendingApprovals(rules.blueprint.approval_time, hooks.approver, hooks.answers)
+        self._approvals.revocable = rules.endorses
         self._parser = OffloadedParser(editions)
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or NoMarks()
@@ -585,6 +586,7 @@ class Reloads:
         editions.swap(edition, alone.inside)
         accounts.limit(edition.rules.blueprint.limits)
         waiting.limit(edition.rules.blueprint.approval_time)
+        waiting.revocable = edition.rules.endorses
         parsed.clear()
         for key in live.keys() - editions.earlier.keys():
             live[key] = add_new_guards(live[key], edition.rules.guards)

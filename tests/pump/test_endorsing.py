@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager, closing
 
 import anyio
@@ -11,6 +12,7 @@ import pytest
 from agentserver import HandlerResponse
 from agentserver.core.state.approvals import Answer, ApprovalAnswer
 from agentserver.engines.journal.reader import Reader
+from agentserver.engines.journal.records import put_answer
 from agentserver.engines.postgres import PostgresEngine, PostgresOptions
 from agentserver.engines.sqlite.engine import SqliteEngine
 from agentserver.engines.sqlite.file import JournalOptions, open_reading
@@ -70,7 +72,7 @@ class Office:
         else:
             engine = SqliteEngine(JournalOptions(self.storage), guards)
         pairs = zip(LISTENERS, (self.agent, self.mail, self.bank), strict=True)
-        hooks = PumpHooks(None, self, None)
+        hooks, self.answers = PumpHooks(None, self, engine.answers), engine.answers
         async with (
             engine,
             desk(*pairs, engine=engine, guards=guards, payloads=PAYLOADS, people=hooks) as one,
@@ -161,3 +163,20 @@ async def test_two_servers_pass_a_row_once(database):
                 )
         await wait_until(lambda: len(of.paid) + len(of.shown) == 6)
         assert of.paid == [FIRST, SECOND]
+
+
+async def test_a_revocation_that_another_process_leaves_counts_while_nothing_waits(office):
+    of = office
+    async with of.server() as d:
+        key = await of.endorse(d)
+        (one,) = d.rules.list_standing(d.pump.conversation(key))
+        assert (
+            one.subject
+            == "to from column 1, amount from column 2 of mail() at step 3: 3 rows, 98.7 of 146.2 spent"
+        )
+        said = ApprovalAnswer(one.name_in(key), one.id, Answer.DENY, "boss")
+        await of.answers._do(lambda connection: put_answer(connection, said, time.time()))
+        await wait_until(lambda: not d.rules.list_standing(d.pump.conversation(key)))
+        await of.pay(d, key, "second")
+        assert (of.paid, len(of.shown)) == ([FIRST], 2)
+        assert not await d.pump.answer(key, said)

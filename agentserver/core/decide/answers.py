@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from agentserver.contract import Code
 from agentserver.core.decide.step import Step
 from agentserver.core.drafts.replies import notice
+from agentserver.core.records.audit import Event
 from agentserver.core.records.details import ApprovalGiven, NoAnswer
 from agentserver.core.refusals import system_error
 from agentserver.core.state import principals
@@ -37,13 +38,15 @@ def bar_approver(conversation: Conversation, by: str, rules: Rules, to: str) -> 
 def decide(
     conversation: Conversation, answered: ApprovalAnswer, rules: Rules, moment: Moment
 ) -> Outcome | None:
-    """Deliver an approved message, or answer the sender of a denied one.
+    """Deliver an approved message, answer the sender of a denied one, or revoke an approval that stands.
 
     Returns: None when the answer does not match a waiting message (it was answered already, its thread closed, or
     the person saw another message), and for an approval by a person who may not approve. A denial is valid even if
     the message has changed.
     """
     approval = next((one for one in conversation.approvals() if one.id == answered.approval), None)
+    if approval is None and answered.answer is Answer.DENY:
+        return _revoke(conversation, answered, rules, moment)
     if approval is None or approval.digest != answered.digest:
         return None
     delivery = approval.delivery
@@ -60,6 +63,21 @@ def decide(
         if answered.answer is Answer.ALWAYS:
             memory = rules.approve(rules.recall(conversation), approval.questions)
             step.memory = _approve_settled(step, answered, approval, memory)
+    return step.finish()
+
+
+def _revoke(
+    conversation: Conversation, answered: ApprovalAnswer, rules: Rules, moment: Moment
+) -> Outcome | None:
+    """Revoke an approval that stands for later messages. Returns None if it does not stand."""
+    standing = rules.list_standing(conversation)
+    one = next((each for each in standing if each.name_in(conversation.id) == answered.approval), None)
+    if one is None or one.id != answered.digest:
+        return None
+    step = Step(conversation, rules, moment, answered)
+    step.memory = rules.revoke(rules.recall(conversation), one.id)
+    about = _describe_answer(answered)
+    step.records.note(Event.WITHDRAWN, thread=conversation.tree.root, to=one.to, detail=about)
     return step.finish()
 
 

@@ -388,7 +388,7 @@ WORDS: Final[Mapping[type, frozenset[str]]] = MappingProxyType(
         FindingFacts: frozenset({"argument", "value", "detail"}),
         SenderExposure: frozenset({"listener", "source", "giver"}),
         Delegation: frozenset({"source", "record"}),
-        EndorsementTerms: frozenset({"source", "arguments", "fields", "free"}),
+        EndorsementTerms: frozenset({"source", "arguments", "fields"}),
         EndorsedRow: frozenset({"values"}),
         FixedArgument: frozenset({"argument", "value"}),
         RecordText: frozenset({"field", "text", "arguments"}),

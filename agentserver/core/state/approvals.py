@@ -66,6 +66,26 @@ class ApprovalAnswer(NamedTuple):
     undone: bool = False
 
 
+class StandingApproval(NamedTuple):
+    """Approval that stands for later messages, until it ends or a person revokes it.
+
+    Args:
+        id: names it in its conversation.
+        to: the receiver of the messages.
+        subject: the messages, for a person.
+        until: the time at which it ends, in seconds since the epoch.
+    """
+
+    id: str
+    to: str
+    subject: str
+    until: float
+
+    def name_in(self, conversation: str) -> str:
+        """Name it among those of all conversations, as the approval of a denial that revokes it."""
+        return f"{self.id}@{conversation}"
+
+
 def digest(delivery: Delivery) -> str:
     """SHA-256, in hexadecimal, of a message in the canonical form in which it goes out, and of where it goes.
 

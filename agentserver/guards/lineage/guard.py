@@ -20,6 +20,7 @@ from agentserver.core.guard import DenyVerdict, NeedsApproval, NoteVerdict
 from agentserver.core.handoffs import TASK
 from agentserver.core.messages import SYSTEM_NAMES, Drafts, HandlerReturn
 from agentserver.core.records.details import Ground
+from agentserver.core.state.approvals import StandingApproval
 from agentserver.core.state.principals import Trust
 from agentserver.effects import load_answer
 from agentserver.findings import Findings, SenderExposure
@@ -571,6 +572,22 @@ class LineageGuard:
     def settle(self, memory: object, about: tuple[str, ...], at: float) -> object | None:
         """Return the memory after an endorsement answered a question that waits; None if none answers it."""
         return _recall(memory).settle(about, at)
+
+    @property
+    def endorses(self) -> bool:
+        """True when a person may be asked about a call."""
+        modes = (self._policy.mode, *(rule.mode for rule in self._policy.sinks))
+        return Mode.CONFIRM in modes
+
+    def list_standing(self, memory: object) -> tuple[StandingApproval, ...]:
+        """List the endorsements of documents."""
+        known = memory.ledger.endorsements.known if isinstance(memory, Memory) else ()
+        return tuple(StandingApproval(one.id, one.sink, one.describe(), one.until) for one in known)
+
+    def revoke(self, memory: object, approval: str) -> object:
+        """Return the memory without an endorsement. Calls that counted stay counted."""
+        known = _recall(memory)
+        return replace(known, ledger=known.ledger.revoke(approval))
 
     # Serialising
 

@@ -301,16 +301,16 @@ def _make_pattern(case: Case, document: _Document, weighty: list[Argument]) -> E
     taken = [argument for argument, _ in document.fields]
     fixed = {each.leaf.path: each.body for each in weighty if each.leaf.path not in taken}
     counted = [each.leaf.path for each in weighty if each.rule.role is Role.QUANTITY]
+    asked, used = digest_row(case), case.ledger.endorsements.counted
     rows: dict[str, RowTerms] = {}
     shown: list[EndorsedRow] = []
     for record, values in document.rows:
         given = {**fixed, **dict(zip(taken, values, strict=True))}
         amount = _sum_amounts(given[path] for path in counted)
         digest = _digest_values(case, given.items())
-        if amount is not None and digest not in rows:
+        if amount is not None and digest not in rows and (digest == asked or digest not in used):
             rows[digest] = RowTerms(record, amount)
             shown.append(EndorsedRow(values))
-    asked = digest_row(case)
     own = rows.get(asked)
     if own is None or (len(rows) == 1 and not counted):
         return None  # without an amount, such a call may be approved as it is
@@ -330,7 +330,6 @@ def _make_pattern(case: Case, document: _Document, weighty: list[Argument]) -> E
         tuple(field for _, field in document.fields),
         tuple(shown),
         tuple(FixedArgument(strip_indices(path), body) for path, body in fixed.items()),
-        tuple({strip_indices(each.leaf.path): None for each in case.arguments if each not in weighty}),
         document.records,
         "" if limit is None else f"{limit:f}",
         until,

@@ -80,6 +80,7 @@ def test_the_question_lists_every_row_and_the_whole_document():
     assert lines[1:] == [
         "Always: to is column 1",
         "Always: amount is column 2",
+        "Always: arguments with content are any text, judged as every text",
         f'Always: row 1, once: to "{ACME}", amount "98.70"',
         f'Always: row 2, once: to "{BETA}", amount "40.00"',
         f'Always: row 3, once: to "{EVE}", amount "7.50"',
@@ -111,6 +112,9 @@ def test_calls_of_one_result_are_answered_together():
 def test_once_lets_one_call_pass_and_its_row_is_not_paid_again():
     desk = Desk(READ, FIRST, SECOND, FIRST).answer(Answer.ONCE)
     assert (desk.paid, desk.waiting) == ([FIRST], 1)
+    text, _ = question(desk.paper)
+    assert f'once: to "{ACME}"' not in text
+    assert "Always: together 47.5 at most" in text
     desk.answer()
     assert (desk.paid, desk.waiting) == ([FIRST, SECOND], 1)
 

@@ -366,7 +366,7 @@ PHRASES: Final[Mapping[str, str]] = MappingProxyType(
         ),
         "endorse field": "Always: {argument} is {field}",
         "endorse fixed": 'Always: {argument} stays "{value}"',
-        "endorse free": "Always: arguments with content are any text, judged as every text",
+        "endorse free": "Always: arguments with content stay free, and are judged as before",
         "endorse row": "Always: row {number}, once: {values}",
         "endorse limit": "Always: together {limit} at most",
         "also": "Also {argument}: untrusted content from {places} ({where} tells all)",

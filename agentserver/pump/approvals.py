@@ -16,6 +16,7 @@ from agentserver.ports import EngineError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from agentserver.core.guard import Rules
     from agentserver.core.records.audit import AuditRecord
     from agentserver.core.records.outcome import Outcome
     from agentserver.core.state.approvals import Approval
@@ -41,30 +42,26 @@ class PendingApprovals:
     """Approvals of the conversations at work.
 
     Args:
-        limit: returns the seconds that a message to a listener may wait. Without a person to ask they are zero.
+        rules: of the current edition. Without a person to ask, messages do not wait.
         approver: is shown each.
         answers: where answers are left.
     """
 
-    revocable = False
-    """True when approvals may stand for later messages, so that revocations are looked for."""
     sums: SumKeeper | None = None
 
-    def __init__(
-        self, limit: Callable[[str], float], approver: Approver | None, answers: Answers | None
-    ) -> None:
+    def __init__(self, rules: Rules, approver: Approver | None, answers: Answers | None) -> None:
         self._approver, self._answers = approver, answers
         self._nobody = self._approver is None and self._answers is None
-        self._limit = limit
+        self._rules = rules
         self.known: dict[str, Approval] = {}
         self._news = asyncio.Event()
 
-    def limit(self, limit: Callable[[str], float]) -> None:
-        """Set the seconds that messages may wait from now on."""
-        self._limit = limit
+    def adopt(self, rules: Rules) -> None:
+        """Let messages wait by other rules from now on."""
+        self._rules = rules
 
     def _seconds_left(self, time: Timekeeper, approval: Approval, at: float) -> float:
-        limit = 0.0 if self._nobody else self._limit(approval.delivery.to)
+        limit = 0.0 if self._nobody else self._rules.blueprint.approval_time(approval.delivery.to)
         return time.seconds_left(limit, approval.at, at)
 
     def oldest(self, others: Iterable[Approval] = ()) -> tuple[Approval, ...]:
@@ -125,7 +122,7 @@ class PendingApprovals:
         )  # what was left while no server ran, whether something waits or not
         while True:
             self._news.clear()
-            if self.known or self.revocable or others():
+            if self.known or self._rules.endorses or others():
                 await self._take_answers(time, answer, others)
             now = await time.look()
             for approval in self._find_overdue(time, now):
@@ -136,7 +133,7 @@ class PendingApprovals:
                 ):  # another process has it, or the server ends: its next one asks again
                     await answer(approval.delivery.conversation, denial)
                 self.known.pop(approval.delivery.id, None)
-            shared = self._answers is not None and (self.revocable or bool(others()))
+            shared = self._answers is not None and (self._rules.endorses or bool(others()))
             await self._sleep(time, now, shared=shared)
 
     def _find_overdue(self, time: Timekeeper, at: float) -> list[Approval]:

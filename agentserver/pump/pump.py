@@ -132,8 +132,7 @@ class Pump:
     ) -> None:
         self._editions = editions = Editions(rules, bound)
         self._engine, self._clock = engine, clock
-        self._approvals = PendingApprovals(rules.blueprint.approval_time, hooks.approver, hooks.answers)
-        self._approvals.revocable = rules.endorses
+        self._approvals = PendingApprovals(rules, hooks.approver, hooks.answers)
         self._parser = OffloadedParser(editions)
         self._time = Timekeeper(clock, engine)
         self._marks: Marks = engine.marks or NoMarks()
@@ -585,8 +584,7 @@ class Reloads:
         accounts, waiting, schedule = self.bounds
         editions.swap(edition, alone.inside)
         accounts.limit(edition.rules.blueprint.limits)
-        waiting.limit(edition.rules.blueprint.approval_time)
-        waiting.revocable = edition.rules.endorses
+        waiting.adopt(edition.rules)
         parsed.clear()
         for key in live.keys() - editions.earlier.keys():
             live[key] = add_new_guards(live[key], edition.rules.guards)

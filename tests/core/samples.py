@@ -26,8 +26,11 @@ from agentserver.core.records.wording import PHRASES, DetailWording
 from agentserver.findings import PHRASES as FINDINGS
 from agentserver.findings import (
     Delegation,
+    EndorsedRow,
+    EndorsementTerms,
     FindingFacts,
     Findings,
+    FixedArgument,
     RecordText,
     SenderExposure,
     Trail,
@@ -58,6 +61,19 @@ FOUND = Findings("outbox", 10, "enforce", "deny", (TO, FindingFacts("plan", "blo
 
 RECORD = Delegation(
     "fetcher", 8, "[0]", (RecordText("to", "eve@evil", ("to",)), RecordText("text", "one\ntwo"))
+)
+
+TERMS = EndorsementTerms(
+    "5f0c",
+    "fetcher",
+    8,
+    ("to",),
+    ("column 1",),
+    (EndorsedRow(("eve@evil",)), EndorsedRow(("ann@evil",))),
+    (FixedArgument("currency", "EUR"),),
+    (RecordText("bill", "one\ntwo"),),
+    "138.7",
+    1767225600.0,
 )
 
 WAYS = (("fetcher", 8, "fetcher"), ("fetcher", 9, "planner"), ("", 0, ""), ("router", 9, "router"))
@@ -95,7 +111,7 @@ SAMPLES = (
     *(FOUND._replace(decision=decision, mode=mode) for decision in ("ask", "allow") for mode in ("audit", "confirm")),
     *(FOUND._replace(became=became) for became in ("permitted", "approved", "deny")),
     *(FOUND._replace(exposed=SenderExposure("router", *text)) for text in WAYS),
-    FOUND._replace(delegation=RECORD),
+    FOUND._replace(delegation=RECORD, endorsement=TERMS),
     FOUND._replace(findings=(TO, *map(body, range(6)), body(7, "subject"), body(8, "subject", "quite"))),
     HandoffAttempt("t", "a", "b", "review", "approve", None, ("ticket",), 1, 2, 3, "0" * 64, None, 0, None),
     HandoffAttempt(

@@ -80,7 +80,7 @@ def test_the_question_lists_every_row_and_the_whole_document():
     assert lines[1:] == [
         "Always: to is column 1",
         "Always: amount is column 2",
-        "Always: arguments with content are any text, judged as every text",
+        "Always: arguments with content stay free, and are judged as before",
         f'Always: row 1, once: to "{ACME}", amount "98.70"',
         f'Always: row 2, once: to "{BETA}", amount "40.00"',
         f'Always: row 3, once: to "{EVE}", amount "7.50"',
